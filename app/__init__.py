@@ -1,0 +1,1 @@
+"""Orchestration: command line, model catalogue, reports."""

@@ -1,0 +1,1 @@
+"""Measured runs: reading them, predicting them, comparing."""

@@ -1,0 +1,1 @@
+"""Physics of a training step: NumPy in, NumPy out; no files, no clock, no randomness."""

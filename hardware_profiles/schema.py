@@ -1,0 +1,113 @@
+"""What a hardware profile holds, in SI units.
+
+Bandwidth is per device and one direction everywhere. Each number keeps where it came from in
+``HardwareProfile.provenance``; the cost model reads the plain floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Basis(StrEnum):
+    """How a number came to be known."""
+
+    VENDOR = "vendor"
+    MEASURED = "measured"
+    INFERRED = "inferred"
+    ASSUMED = "assumed"
+
+
+class Status(StrEnum):
+    """How far a profile is backed by measured training runs."""
+
+    VALIDATED = "validated"
+    UNVALIDATED = "unvalidated"
+    ROADMAP = "roadmap"
+
+
+class Wiring(StrEnum):
+    """How the devices of one tier are joined."""
+
+    MESH = "mesh"  # a link to every peer: a group of t ranks uses t - 1 links
+    SWITCH = "switch"  # one port into a non-blocking switch
+    FABRIC = "fabric"  # one NIC a device into a leaf-spine network
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number as its source states it."""
+
+    value: float
+    unit: str
+    source: str
+    basis: Basis
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CollectiveCurve:
+    """Measured times of one collective at one group size.
+
+    ``message_bytes`` is what a rank holds before an all-gather, after a reduce-scatter,
+    and on both sides of an all-reduce or all-to-all; it increases.
+    """
+
+    op: str  # all_gather | reduce_scatter | all_reduce | all_to_all
+    group_size: int
+    message_bytes: tuple[float, ...]
+    time_s: tuple[float, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class NetworkTier:
+    """One level of the topology, from the inside out.
+
+    ``domain_devices`` devices reach each other through this tier without using an outer one
+    (``None``: all of the cluster). ``bandwidth_bytes_per_s`` is what one device can send through
+    all its links of the tier; for a mesh ``link_bytes_per_s`` is the rate to one peer.
+    """
+
+    name: str
+    wiring: Wiring
+    domain_devices: int | None
+    bandwidth_bytes_per_s: float
+    latency_s: float
+    link_bytes_per_s: float | None = None
+    oversubscription: float = 1.0
+    curves: tuple[CollectiveCurve, ...] = ()
+
+
+@dataclass(frozen=True)
+class HardwareProfile:
+    """One product: its device, its topology, what it costs to run.
+
+    ``matmul_flops_per_s`` and ``achievable_matmul_flops_per_s`` map a precision
+    (``bf16``, ``fp16``, ``fp8``, ``nvfp4``, ``fp32``) to dense peak and to the best measured rate.
+    """
+
+    name: str
+    title: str
+    family: str  # ascend | nvidia | amd: which fitted constants apply
+    status: Status
+    device: str  # what one rank is, for instance "910B3" or "910C die"
+    matmul_flops_per_s: Mapping[str, float]
+    achievable_matmul_flops_per_s: Mapping[str, float]
+    vector_flops_per_s: float
+    num_matmul_cores: int
+    hbm_bytes: float
+    usable_hbm_bytes: float
+    hbm_bytes_per_s: float
+    host_link_bytes_per_s: float
+    context_bytes: float  # driver and runtime, outside the framework's allocator
+    communicator_bytes: float  # device memory of one communicator
+    tiers: tuple[NetworkTier, ...]
+    devices_per_node: int
+    sequential_tiers: bool  # collectives run tier after tier (HCCL) instead of pipelined (NCCL)
+    power_w: float | None = None
+    price_usd: float | None = None
+    notes: tuple[str, ...] = ()
+    provenance: Mapping[str, Quantity] = field(default_factory=dict)  # dotted path -> as stated

@@ -1,0 +1,1 @@
+"""What to try: space, legality, enumeration, ranking, explanation, launch arguments."""
