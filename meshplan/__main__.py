@@ -1,0 +1,17 @@
+"""Starts the command line from the private tree of a wheel, or from the checkout."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+
+def main() -> int:
+    """Exit code of the command in ``sys.argv``."""
+    package = Path(__file__).resolve().parent
+    tree = package / "_tree"
+    sys.path.insert(0, str(tree if tree.is_dir() else package.parent))  # before a foreign `app` or `search`
+    return int(import_module("app.cli").main())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,79 @@
+"""The layers between packages, and proof that the check sees a violation."""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("app", "calibration", "cost_models", "hardware_profiles", "meshplan", "search")
+
+# One planted line per contract: module -> import. Each must be named in the report.
+VIOLATIONS = {
+    "calibration/planted.py": "import search",
+    "cost_models/planted.py": "from hardware_profiles import planted",
+    "cost_models/estimate.py": "import logging",
+    "hardware_profiles/planted.py": "import cost_models.workload",
+    "hardware_profiles/schema.py": "import yaml",
+    "meshplan/planted.py": "import app",
+    "search/planted.py": "import rich",
+}
+
+
+def lint_imports(checkout: Path) -> subprocess.CompletedProcess[str]:
+    """import-linter's report on a copy, from outside the checkout and without its cache."""
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"]
+    return subprocess.run(command, cwd=checkout, env={"PYTHONPATH": str(checkout)}, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_planted_violations_of_every_contract_are_caught(checkout: Path) -> None:
+    for path, line in VIOLATIONS.items():
+        with (checkout / path).open("a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")
+    report = lint_imports(checkout)
+    assert report.returncode == 1, report.stdout + report.stderr
+    broken = re.search(r"(\d+) kept, (\d+) broken", report.stdout)
+    assert broken is not None, report.stdout
+    assert int(broken[1]) == 0, f"a contract saw nothing:\n{report.stdout}"
+    for path in VIOLATIONS:
+        module = path.removesuffix(".py").replace("/", ".")
+        assert f"{module} ->" in report.stdout, f"{module} is not named:\n{report.stdout}"
+
+
+def imported_roots(source: str) -> set[str]:
+    """First part of every absolute import."""
+    roots = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            roots.add(node.module.split(".")[0])
+    return roots
+
+
+def test_physics_needs_nothing_but_numpy_and_harmless_modules_of_the_standard_library() -> None:
+    allowed = {
+        *("__future__", "abc", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math", "operator"),
+        *("types", "typing", "numpy", "cost_models", "hardware_profiles"),
+    }
+    modules = list((ROOT / "cost_models").rglob("*.py"))
+    assert modules
+    surplus = {str(path.relative_to(ROOT)): imported_roots(path.read_text(encoding="utf-8")) - allowed for path in modules}
+    assert {path: roots for path, roots in surplus.items() if roots} == {}
+
+
+def test_the_launcher_needs_the_standard_library_only() -> None:
+    for path in (ROOT / "meshplan").glob("__*__.py"):
+        assert imported_roots(path.read_text(encoding="utf-8")) <= {"importlib", "pathlib", "sys"}, path
