@@ -1,0 +1,147 @@
+"""Every constant that measured runs may move, with its prior, its bounds and what it means.
+
+Priors come from published kernel and collective measurements and from grey-box fits over public training runs;
+``basis`` says which. A constant describes a mechanism of a hardware family or of a software stack, never a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One named number of the model: its meaning, unit, admissible range and where its prior comes from."""
+
+    name: str
+    meaning: str
+    unit: str
+    low: float
+    high: float
+    log_spread: float  # one standard deviation of the prior, in natural log
+    ascend: float
+    gpu: float
+    source: str
+    basis: str = "inferred"
+
+
+@dataclass(frozen=True)
+class Constants:
+    """A value for each entry of ``CONSTANTS``; field names are theirs."""
+
+    matmul_fraction: float
+    attention_forward_fraction: float
+    attention_half_length: float
+    attention_backward_fraction: float
+    score_bytes: float
+    vector_fraction: float
+    graph_vector_factor: float
+    wave_loss: float
+    depth_half: float
+    kernel_s: float
+    host_kernel_s: float
+    graph_dispatch_factor: float
+    recent_eager_factor: float
+    host_micro_batch_s: float
+    host_moe_sync_s: float
+    intra_fraction: float
+    inter_fraction: float
+    collective_latency_s: float
+    fused_tp_exposed_fraction: float
+    overlapped_tp_exposed_fraction: float
+    backward_tp_exposed_fraction: float
+    cp_factor: float
+    expert_comm_factor: float
+    permute_passes: float
+    expert_matmul_factor: float
+    cross_entropy_bytes: float
+    accumulation_bytes: float
+    cast_bytes: float
+    dp_exposed_fraction: float
+    hidden_stretch_fraction: float
+    p2p_exposed_fraction: float
+    step_overhead_s: float
+    allocator_fraction: float
+
+    def with_values(self, values: Mapping[str, float]) -> Constants:
+        """The same constants with some replaced; an unknown name raises ``KeyError``."""
+        unknown = set(values) - {f.name for f in fields(self)}
+        if unknown:
+            raise KeyError(f"unknown constants: {', '.join(sorted(unknown))}")
+        return replace(self, **values)
+
+
+CONSTANTS: tuple[Constant, ...] = (
+    Constant("matmul_fraction", "large-matmul rate over the best measured rate of the device (0.86 of peak where unmeasured)", "1",
+             0.5, 1.15, 0.05, 0.97, 0.86, "[flagperf]; [runs-fit]"),
+    Constant("attention_forward_fraction", "fused attention forward rate, causal FLOPs, long sequences, share of matmul peak", "1",
+             0.1, 0.8, 0.15, 0.455, 0.43, "[pto-isa, flash attention table]; [runs-fit]"),
+    Constant("attention_half_length", "sequence length at which fused attention reaches half its rate", "tokens",
+             0.0, 8192.0, 0.7, 1440.0, 256.0, "[pto-isa, flash attention table]", "measured"),
+    Constant("attention_backward_fraction", "fused attention backward rate over forward rate (2.5x the FLOPs)", "1",
+             0.4, 1.1, 0.15, 0.75, 0.87, "[runs-fit]", "assumed"),
+    Constant("score_bytes", "HBM traffic per attention score without fused attention, forward", "B",
+             4.0, 40.0, 0.25, 8.9, 11.5, "[runs-fit]"),
+    Constant("vector_fraction", "share of HBM bandwidth that vector operators reach", "1",
+             0.4, 1.1, 0.15, 0.90, 0.85, "[asc-devkit]; [runs-fit]"),
+    Constant("graph_vector_factor", "vector traffic of MindSpore graph mode over eager fused operators", "1",
+             0.5, 3.0, 0.3, 1.5, 1.0, "[runs-fit]", "assumed"),
+    Constant("wave_loss", "idle part of the last wave of output tiles, in waves", "1",
+             0.0, 1.0, 0.5, 0.5, 0.5, "[asc-devkit-guide]", "assumed"),
+    Constant("depth_half", "inner dimension at which a matmul reaches half its rate", "1",
+             0.0, 1024.0, 0.5, 64.0, 64.0, "[pto-isa, matmul table]", "assumed"),
+    Constant("kernel_s", "device time between dependent matmuls (launch, tiling, first load)", "s",
+             1e-7, 5e-5, 0.5, 1e-5, 4e-6, "[asc-devkit-guide]; [msmodeling]"),
+    Constant("host_kernel_s", "host time to dispatch one kernel in eager mode", "s",
+             1e-6, 1e-4, 0.4, 8e-6, 1.2e-5, "[runs-fit]"),
+    Constant("graph_dispatch_factor", "dispatch time left under a compiled graph or CUDA graphs", "1",
+             0.0, 1.0, 0.5, 0.1, 0.15, "[runs-fit]"),
+    Constant("recent_eager_factor", "device time of eager software of 2025 and later over that of 2024", "1",
+             0.7, 1.2, 0.06, 0.894, 1.0, "[runs-fit]"),
+    Constant("host_micro_batch_s", "host time a micro batch, eager", "s",
+             1e-5, 0.05, 0.4, 1.18e-2, 1e-3, "[runs-fit]"),
+    Constant("host_moe_sync_s", "host synchronisation a pass of a dropless MoE layer, eager", "s",
+             1e-5, 0.01, 0.4, 3.0e-3, 3e-4, "[runs-fit]"),
+    Constant("intra_fraction", "share of the intra-node rate that collectives reach", "1",
+             0.4, 1.2, 0.1, 0.83, 0.66, "[hcomm]; [mc2-case]; [runs-fit]"),
+    Constant("inter_fraction", "share of the fabric rate that collectives reach", "1",
+             0.4, 1.2, 0.1, 0.83, 0.86, "[hcomm]; [runs-fit]"),
+    Constant("collective_latency_s", "fixed cost of one collective call beside its network steps", "s",
+             1e-6, 2e-4, 0.5, 1.5e-5, 2e-5, "[mc2-case]; [runs-fit]"),
+    Constant("fused_tp_exposed_fraction", "TP communication left by fused matmul and collective kernels (MC2)", "1",
+             0.2, 1.0, 0.2, 0.57, 0.5, "[pto-isa, fused GEMM]; [runs-fit]"),
+    Constant("overlapped_tp_exposed_fraction", "TP communication left by the framework's own overlap", "1",
+             0.1, 1.0, 0.3, 0.8, 0.4, "[runs-fit]"),
+    Constant("backward_tp_exposed_fraction", "backward TP communication not hidden behind weight gradients", "1",
+             0.2, 1.0, 0.2, 0.7, 0.8, "[galvatron]", "assumed"),
+    Constant("cp_factor", "context-parallel communication over its formula", "1",
+             0.7, 3.0, 0.3, 1.5, 1.2, "[runs-fit]", "assumed"),
+    Constant("expert_comm_factor", "expert all-to-all over its formula", "1",
+             0.7, 3.0, 0.3, 1.2, 1.2, "[simumax]; [runs-fit]"),
+    Constant("permute_passes", "HBM passes of permute and unpermute over the routed tokens, forward", "1",
+             1.0, 60.0, 0.4, 20.0, 10.0, "[runs-fit]"),
+    Constant("expert_matmul_factor", "time of grouped expert matmuls over dense matmuls of the same tiles", "1",
+             0.8, 2.0, 0.2, 1.1, 1.1, "[asc-devkit-guide, GroupedMatmul]", "assumed"),
+    Constant("cross_entropy_bytes", "HBM traffic a logit, forward and backward of the loss", "B",
+             6.0, 150.0, 0.3, 79.0, 16.0, "[runs-fit]"),
+    Constant("accumulation_bytes", "HBM traffic a parameter and micro batch to accumulate gradients", "B",
+             2.0, 30.0, 0.4, 10.0, 10.0, "[megatron-0.12, param_and_grad_buffer.py]", "assumed"),
+    Constant("cast_bytes", "HBM traffic a parameter and micro batch to cast FP32 weights", "B",
+             2.0, 30.0, 0.4, 6.0, 6.0, "[mindformers-1.8]", "assumed"),
+    Constant("dp_exposed_fraction", "data-parallel communication not hidden where overlap is on", "1",
+             0.05, 1.0, 0.4, 0.36, 0.3, "[runs-fit]"),
+    Constant("hidden_stretch_fraction", "how much hidden communication slows the work it hides behind", "1",
+             0.0, 0.6, 0.4, 0.15, 0.3, "[mc2-case]; [runs-fit]"),
+    Constant("p2p_exposed_fraction", "pipeline sends and receives not hidden where overlap is on", "1",
+             0.0, 1.0, 0.5, 0.3, 0.3, "[megatron-0.12, schedules.py]", "assumed"),
+    Constant("step_overhead_s", "fixed cost of a step: loss scale, clip, optimizer launch, logging", "s",
+             1e-3, 0.2, 0.4, 3.0e-2, 1.8e-2, "[runs-fit]"),
+    Constant("allocator_fraction", "pool the framework's allocator holds beyond what is allocated", "1",
+             0.0, 0.3, 0.5, 0.04, 0.04, "[mindspeed, PYTORCH_NPU_ALLOC_CONF]", "assumed"),
+)  # fmt: skip
+
+
+def prior_constants(family: str) -> Constants:
+    """The priors of a hardware family: ``ascend``, or ``nvidia`` and ``amd``, which share theirs."""
+    return Constants(**{c.name: c.ascend if family == "ascend" else c.gpu for c in CONSTANTS})

@@ -1,0 +1,99 @@
+"""Once a step: reducing gradients, gathering weights, the optimizer itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.collectives import Network, all_gather_s, reduce_scatter_s
+from cost_models.compute import Device, vector_s
+from cost_models.layer_keys import Floats, shard_sizes
+from cost_models.model_states import StageParameters, gradient_bytes, replica_sizes
+from cost_models.strategy import Feature, StrategyBatch
+from cost_models.workload import Workload
+
+WEIGHT_BYTES = 2
+ADAM_BYTES = 30  # a parameter: read gradient, master, both moments; write master, both moments, 16-bit weight
+NORM_BYTES = 8  # a parameter: zero the gradient buffer, read it for norm and clip
+
+
+@dataclass(frozen=True)
+class GradientExchange:
+    """``[stage, n]`` seconds: gradients reduced at the end of a step, weights gathered at the start of the next."""
+
+    reduce_s: Floats
+    gather_s: Floats
+
+
+def gradient_exchange(
+    workload: Workload, batch: StrategyBatch, parameters: StageParameters, edge_only: StageParameters, network: Network
+) -> GradientExchange:
+    """Reduce-scatter of g bytes and all-gather of 2 bytes a parameter over the replicas; experts over theirs.
+
+    Without sharding the gradients are all-reduced. ZeRO-2 scatters after every micro batch. Under ZeRO-3 the layers
+    do this themselves (``layer_comm.weight_comm``), so that only the edges' parameters are left [rajbhandari2020].
+    """
+    replicas, expert_replicas = replica_sizes(batch)
+    whole = batch.zero_stage == 3
+    dense = np.where(whole, edge_only.dense, parameters.dense)
+    experts = np.where(whole, edge_only.experts, parameters.experts)
+    g = gradient_bytes(workload, batch)
+    times = np.where(batch.zero_stage == 2, batch.num_microbatches(workload.training.global_batch_size), 1)
+    expert_stride = batch.ep * batch.etp
+    scatter = reduce_scatter_s(g * dense, replicas, batch.tp, network)
+    scatter = scatter + reduce_scatter_s(g * experts, expert_replicas, expert_stride, network)
+    weight = np.where(batch.zero_stage == 0, g, WEIGHT_BYTES)
+    gather = all_gather_s(weight * dense, replicas, batch.tp, network)
+    gather = gather + all_gather_s(weight * experts, expert_replicas, expert_stride, network)
+    unsharded = batch.zero_stage == 0
+    return GradientExchange(
+        reduce_s=scatter * times + np.where(unsharded, gather, 0.0),
+        gather_s=np.where(unsharded, 0.0, gather),
+    )
+
+
+def exposed_exchange_s(
+    batch: StrategyBatch,
+    exchange: GradientExchange,
+    forward_s: Floats,
+    backward_s: Floats,
+    slack_forward_s: Floats,
+    slack_backward_s: Floats,
+    exposed_fraction: float,
+) -> tuple[Floats, Floats]:
+    """What the exchange adds to the step, and what stays hidden, on the worst stage. ``[n]``
+
+    With overlap on, a share ``exposed_fraction`` is always left, and at least what does not fit beside the last backward
+    (or the first forward) of one micro batch. A later stage ends its backward earlier, and starts its forward later,
+    by the time the stages before it need: that slack hides the rest [megatron-0.12, distributed_data_parallel.py].
+    """
+
+    def left(time: Floats, window: Floats, slack: Floats, feature: Feature) -> Floats:
+        overlapped = np.maximum(exposed_fraction * time, time - window)
+        return np.maximum(np.where(batch.has(feature), overlapped, time) - slack, 0.0)
+
+    reduce = left(exchange.reduce_s, backward_s, slack_backward_s, Feature.OVERLAP_GRAD_REDUCE)
+    gather = left(exchange.gather_s, forward_s, slack_forward_s, Feature.OVERLAP_PARAM_GATHER)
+    exposed = reduce.max(axis=0) + gather.max(axis=0)
+    whole = (exchange.reduce_s + exchange.gather_s).max(axis=0)
+    return exposed, np.maximum(whole - exposed, 0.0)
+
+
+def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
+    """Adam on the rank's shard, gradient norm and clip, and the host link under swap-optimizer, on the worst stage. ``[n]``"""
+    dense_shards, expert_shards = shard_sizes(batch)
+    shard = parameters.dense / dense_shards + parameters.experts / expert_shards
+    held = parameters.dense + parameters.experts
+    update = vector_s(ADAM_BYTES * shard + NORM_BYTES * held, device)
+    swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 24.0 * shard, 0.0)  # states out and in again
+    swap = swapped / workload.cluster.profile.host_link_bytes_per_s
+    result: Floats = np.maximum(update, swap).max(axis=0)
+    return result
+
+
+def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
+    """Time a micro batch to add gradients to the buffer and to cast FP32 weights. ``[stage, n]``"""
+    c = device.constants
+    moved = c.accumulation_bytes + (c.cast_bytes if workload.software.fp32_parameters else 0.0)
+    return vector_s(moved * (parameters.dense + parameters.experts), device)

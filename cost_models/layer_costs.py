@@ -1,0 +1,332 @@
+"""Time of one layer for one micro batch, per layer key: forward, backward, and what computing it again costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.collectives import Network
+from cost_models.compute import Device, fused_attention_s, matmul_s, unfused_attention_s, vector_s
+from cost_models.constants import Constants
+from cost_models.expert_rows import expert_rows, routed_copies
+from cost_models.flops import attention_score_flops_per_token
+from cost_models.layer_comm import (
+    context_parallel_comm,
+    expert_comm,
+    exposed_tp_fraction,
+    tensor_parallel_comm,
+    weight_comm,
+)
+from cost_models.layer_keys import Floats, LayerKeys
+from cost_models.strategy import Feature, RecomputeModule
+from cost_models.workload import ModelShape, Workload
+
+# Kernels a forward pass of one eager layer launches; a backward launches twice as many [runs-fit].
+ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS = 20, 10, 40
+FUSED_KERNELS_SAVED = {Feature.FUSED_NORM: 6, Feature.FUSED_SWIGLU: 2, Feature.FUSED_ROPE: 4}
+PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
+UNFUSED_VECTOR_FACTOR = 2.5  # traffic of an unfused norm, activation or rotary embedding over the fused kernel
+
+
+@dataclass(frozen=True)
+class LayerCosts:
+    """Columns ``[k]`` in seconds for one layer and one micro batch.
+
+    ``forward`` and ``backward`` hold exposed time by part and sum to ``forward_s`` and ``backward_s``; ``masked`` is
+    communication hidden behind them, forward and backward together. ``full_recompute_s`` is what a full recompute
+    adds to the backward; the ``*_compute_s`` are the share of the exclusive compute stream, without communication,
+    stretching or host time. ``weight_gradient_s`` is the part of the backward that only weight gradients need.
+    """
+
+    forward: dict[str, Floats]
+    backward: dict[str, Floats]
+    masked: dict[str, Floats]
+    forward_s: Floats
+    backward_s: Floats
+    full_recompute_s: Floats
+    forward_compute_s: Floats
+    backward_compute_s: Floats
+    full_recompute_compute_s: Floats
+    weight_gradient_s: Floats
+
+
+@dataclass(frozen=True)
+class _Matmuls:
+    """Forward matmul time of a layer's modules, and of what a selective recompute repeats."""
+
+    attention: Floats
+    mla_up: Floats
+    mlp: Floats
+    last: Floats  # second matmul of the MLP, whose output no gradient needs
+    moe: Floats
+
+    @property
+    def total(self) -> Floats:
+        return self.attention + self.mlp + self.moe
+
+
+def _attention_matmuls(model: ModelShape, keys: LayerKeys, n: Floats, n_l: Floats, device: Device) -> tuple[Floats, Floats]:
+    h, heads, t = model.hidden_size, model.num_attention_heads, keys.tp
+    if model.mla is None:
+        d = model.kv_channels
+        groups = np.maximum(model.num_query_groups, t)
+        qkv = matmul_s(n, (heads + 2 * groups) * d / t, h, device)
+        return qkv + matmul_s(n, h, heads * d / t, device), np.zeros_like(n)
+    mla = model.mla
+    qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
+    kv_up = matmul_s(n, heads * (mla.qk_nope_head_dim + mla.v_head_dim) / t, mla.kv_lora_rank, device)
+    down = matmul_s(n_l, mla.kv_lora_rank + mla.qk_rope_head_dim, h, device)
+    if mla.q_lora_rank:
+        down = down + matmul_s(n_l, mla.q_lora_rank, h, device)
+        up = kv_up + matmul_s(n, heads * qk / t, mla.q_lora_rank, device)
+        total = down + up
+    else:
+        up = kv_up
+        total = down + up + matmul_s(n, heads * qk / t, h, device)
+    return total + matmul_s(n, h, heads * mla.v_head_dim / t, device), up
+
+
+def _mlp_matmuls(model: ModelShape, width: float, keys: LayerKeys, n: Floats, device: Device) -> tuple[Floats, Floats]:
+    if width <= 0:
+        return np.zeros_like(n), np.zeros_like(n)
+    ways = 2 if model.gated_linear_unit else 1
+    second = matmul_s(n, model.hidden_size, width / keys.tp, device)
+    return matmul_s(n, ways * width / keys.tp, model.hidden_size, device) + second, second
+
+
+def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> _Matmuls:
+    model, training = workload.model, workload.training
+    n, n_l = keys.tokens(training), keys.sharded_tokens(training)
+    attention, up = _attention_matmuls(model, keys, n, n_l, device)
+    shape = model.moe if moe else None
+    zero = np.zeros_like(n)
+    if shape is None:
+        mlp, last = _mlp_matmuls(model, model.ffn_hidden_size, keys, n, device)
+        return _Matmuls(attention, up, mlp, last, zero)
+    rows = expert_rows(keys, shape, training)
+    local = np.maximum(shape.num_experts / keys.ep, 1.0)
+    width = shape.expert_ffn_hidden_size / keys.etp
+    ways = 2 if model.gated_linear_unit else 1
+    first = matmul_s(rows, ways * width, model.hidden_size, device, groups=local)
+    second = matmul_s(rows, model.hidden_size, width, device, groups=local)
+    # Without a grouped kernel every expert is a launch of its own.
+    launches = np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, (local - 1.0) * 2.0 * device.constants.kernel_s)
+    experts = (first + second) * device.constants.expert_matmul_factor + launches
+    router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.bf16_flops_per_s)
+    shared, shared_last = _mlp_matmuls(model, shape.shared_expert_ffn_hidden_size, keys, n, device)
+    return _Matmuls(attention, up, zero, second * device.constants.expert_matmul_factor + shared_last, experts + router + shared)
+
+
+def _attention_core(workload: Workload, keys: LayerKeys, device: Device) -> tuple[Floats, Floats]:
+    model, training = workload.model, workload.training
+    n = keys.tokens(training)
+    head_dim = model.kv_channels if model.mla is None else model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim
+    attended = training.seq_length * training.mean_squared_length_fraction
+    flops = attention_score_flops_per_token(model, attended) * n / keys.tp
+    # A ring step sees one shard of the sequence at a time; Ulysses sees all of what it gathers.
+    visible = training.seq_length / np.maximum(keys.cp / keys.ulysses_degree, 1.0) * training.mean_squared_length_fraction
+    fused = fused_attention_s(flops, visible, head_dim, device)
+    if keys.has(Feature.FLASH_ATTENTION).all():
+        return fused
+    scores = n * training.seq_length * model.num_attention_heads / keys.tp
+    unfused = unfused_attention_s(scores, head_dim, device)
+    flash = keys.has(Feature.FLASH_ATTENTION)
+    return np.where(flash, fused[0], unfused[0]), np.where(flash, fused[1], unfused[1])
+
+
+@dataclass(frozen=True)
+class _Vector:
+    """Forward time of memory-bound operators."""
+
+    norms: Floats
+    rope: Floats
+    activation: Floats
+    rest: Floats
+
+    @property
+    def total(self) -> Floats:
+        return self.norms + self.rope + self.activation + self.rest
+
+
+def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> _Vector:
+    model, training = workload.model, workload.training
+    n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp
+    h, heads, d = model.hidden_size, model.num_attention_heads, model.kv_channels
+    if model.mla is not None:
+        rotary = heads * model.mla.qk_rope_head_dim + model.mla.qk_rope_head_dim * t
+        moved = heads * (2 * model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim + model.mla.v_head_dim)
+    else:
+        rotary = (heads + model.num_query_groups) * d
+        moved = (heads + 2 * model.num_query_groups) * d
+    if model.learned_positions:
+        rotary = 0
+    shape = model.moe if moe else None
+    if shape is None:
+        widths, router = n * model.ffn_hidden_size / t, 0.0
+    else:
+        rows = expert_rows(keys, shape, training)
+        widths = rows * shape.expert_ffn_hidden_size / keys.etp + n * shape.shared_expert_ffn_hidden_size / t
+        router = 40.0 * shape.num_experts * n_l  # FP32 logits, softmax, top-k, auxiliary loss: ten passes
+
+    def unfused(feature: Feature) -> Floats:
+        return np.where(keys.has(feature), 1.0, UNFUSED_VECTOR_FACTOR)
+
+    factor = device.constants.graph_vector_factor if workload.software.stack == "mindformers" else 1.0
+    norms = 8.0 * h * n_l * (2.0 if model.sandwich_norm else 1.0) * unfused(Feature.FUSED_NORM)
+    activation = (6.0 if model.gated_linear_unit else 4.0) * widths * unfused(Feature.FUSED_SWIGLU)
+    rope = 4.0 * rotary * n / t * unfused(Feature.FUSED_ROPE)
+    rest = 12.0 * h * n_l + 4.0 * moved * n / t + router  # two residual adds; split and transpose of q, k, v
+    return _Vector(*(vector_s(part * factor, device) for part in (norms, rope, activation, rest)))
+
+
+def _permute_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
+    shape = workload.model.moe
+    assert shape is not None
+    rows = routed_copies(keys, shape, workload.training)
+    fusion = np.where(keys.has(Feature.MOE_PERMUTE_FUSION), PERMUTE_FUSION_FRACTION, 1.0)
+    # Padded to capacity, tokens are gathered by index in one pass each way.
+    passes = np.where(keys.has(Feature.MOE_PAD_TO_CAPACITY), 4.0, device.constants.permute_passes * fusion)
+    return vector_s(2.0 * workload.model.hidden_size * rows * passes, device)
+
+
+def _host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> tuple[Floats, Floats]:
+    """Host time to dispatch a forward, and what a dropless MoE pass waits for the host besides."""
+    graph = workload.software.execution == "graph"
+    captured = keys.has(Feature.CUDA_GRAPH) | graph
+    kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
+    for feature, saved in FUSED_KERNELS_SAVED.items():
+        kernels = kernels - np.where(keys.has(feature), saved, 0)
+    dispatch = kernels * constants.host_kernel_s * np.where(captured, constants.graph_dispatch_factor, 1.0)
+    shape = workload.model.moe
+    dropless = moe and shape is not None and not shape.capacity_factor
+    waits = dropless & ~keys.has(Feature.MOE_PAD_TO_CAPACITY) & (not graph)
+    return dispatch, np.where(waits, constants.host_moe_sync_s, 0.0)
+
+
+def _hidden(time: Floats, window: Floats, stretch: float) -> tuple[Floats, Floats]:
+    """Exposed and masked part of communication beside ``window`` seconds of compute, which it stretches."""
+    masked = np.minimum(time, window)
+    return time - masked + stretch * masked, (1.0 - stretch) * masked
+
+
+def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Network, *, moe: bool) -> LayerCosts:
+    """Price one layer of the given kind for every key.
+
+    Overlap: TP communication by the fused or overlapped kernels' exposed share, its backward also beside weight
+    gradients; a ring hop behind the attention of its block; expert communication behind shared experts or expert
+    matmuls where a switch says so; ZeRO-3 gathers behind the layer's compute.
+    """
+    c = device.constants
+    matmuls = _matmuls(workload, keys, device, moe=moe)
+    attention_forward, attention_backward = _attention_core(workload, keys, device)
+    vector = _vector(workload, keys, device, moe=moe)
+    zero = np.zeros(len(keys.tp))
+    permute = _permute_s(workload, keys, device) if moe else zero
+
+    tp = tensor_parallel_comm(workload, keys, network, moe=moe)
+    tp_fraction = exposed_tp_fraction(keys, c)
+    tp_forward = tp.forward_s * tp_fraction
+    tp_backward = tp.backward_s * tp_fraction * c.backward_tp_exposed_fraction
+    masked_tp = tp.forward_s + tp.backward_s - tp_forward - tp_backward + tp.regather_s
+
+    cp = context_parallel_comm(workload, keys, network)
+    blocks = np.maximum(cp.num_hops + 1.0, 1.0)
+    hop_forward = _hidden(cp.hop_s * c.cp_factor, attention_forward / blocks, c.hidden_stretch_fraction)
+    hop_backward = _hidden(2.0 * cp.hop_s * c.cp_factor, attention_backward / blocks, c.hidden_stretch_fraction)
+    cp_forward = cp.all_to_all_s * c.cp_factor + cp.num_hops * hop_forward[0]
+    cp_backward = cp.all_to_all_s * c.cp_factor + cp.num_hops * hop_backward[0]
+    masked_cp = cp.num_hops * (hop_forward[1] + hop_backward[1])
+
+    ep_forward = ep_backward = masked_ep = zero
+    if moe:
+        ep = expert_comm(workload, keys, network, c)
+        whole = ep.dispatch_s + ep.combine_s
+        overlapped = (
+            keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM)
+            | keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM)
+            | keys.has(Feature.MOE_COMM_OVERLAP)
+        )
+        shared = np.where(keys.has(Feature.MOE_SHARED_EXPERT_OVERLAP), _shared_expert_s(workload, keys, device), 0.0)
+        window = np.where(overlapped, matmuls.moe, shared)
+        ep_forward, masked = _hidden(whole, window, c.hidden_stretch_fraction)
+        ep_backward, masked_back = _hidden(whole, 2.0 * window, c.hidden_stretch_fraction)
+        masked_ep = masked + masked_back
+
+    forward_compute = matmuls.total + attention_forward + vector.total + permute
+    core_backward = 2.0 * matmuls.total + attention_backward + 2.0 * vector.total + permute
+    selective = _selective_recompute(keys, matmuls, attention_forward, vector, permute)
+    backward_compute = core_backward + selective
+    selective_comm = np.where(keys.recomputes(RecomputeModule.MOE), ep_forward, 0.0)
+
+    gather, scatter = weight_comm(workload, keys, network, moe=moe)
+    gather_forward, masked_forward = _hidden(gather, forward_compute, c.hidden_stretch_fraction)
+    gather_backward, masked_backward = _hidden(gather + scatter, backward_compute, c.hidden_stretch_fraction)
+
+    dispatch, wait = _host_s(workload, keys, c, moe=moe)
+    forward = {
+        "matmul": matmuls.total,
+        "attention": attention_forward,
+        "vector": vector.total,
+        "permute": permute,
+        "recompute": zero,
+        "tp_comm": tp_forward,
+        "cp_comm": cp_forward,
+        "ep_comm": ep_forward,
+        "weight_gather": gather_forward,
+        "host": np.maximum(dispatch - forward_compute, 0.0) + wait,
+    }
+    backward = {
+        "matmul": 2.0 * matmuls.total,
+        "attention": attention_backward,
+        "vector": 2.0 * vector.total,
+        "permute": permute,
+        "recompute": selective + selective_comm,
+        "tp_comm": tp_backward,
+        "cp_comm": cp_backward,
+        "ep_comm": ep_backward,
+        "weight_gather": gather_backward,
+        "host": np.maximum(2.0 * dispatch - backward_compute, 0.0) + wait,
+    }
+    # A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].
+    graph = workload.software.execution == "graph"
+    again_compute = forward_compute - (matmuls.last if graph else 0.0)
+    again = again_compute + cp_forward + ep_forward + (0.0 if graph else tp_forward) + np.where(wait > 0, wait, 0.0)
+    return LayerCosts(
+        forward=forward,
+        backward=backward,
+        masked={
+            "tp_comm": masked_tp,
+            "cp_comm": masked_cp,
+            "ep_comm": masked_ep,
+            "weight_gather": masked_forward + masked_backward,
+        },
+        forward_s=sum(forward.values(), zero),
+        backward_s=sum(backward.values(), zero),
+        full_recompute_s=again - np.where(keys.recompute_modules > 0, selective + selective_comm, 0.0),
+        forward_compute_s=forward_compute,
+        backward_compute_s=backward_compute,
+        full_recompute_compute_s=again_compute - np.where(keys.recompute_modules > 0, selective, 0.0),
+        weight_gradient_s=matmuls.total,
+    )
+
+
+def _shared_expert_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
+    shape = workload.model.moe
+    assert shape is not None
+    width = shape.shared_expert_ffn_hidden_size
+    return _mlp_matmuls(workload.model, width, keys, keys.tokens(workload.training), device)[0]
+
+
+def _selective_recompute(
+    keys: LayerKeys, matmuls: _Matmuls, attention_forward: Floats, vector: _Vector, permute: Floats
+) -> Floats:
+    """Compute that the recomputed modules repeat in the backward. ``[k]``"""
+    again = keys.recomputes
+    repeated = np.where(again(RecomputeModule.CORE_ATTN), attention_forward, 0.0)
+    repeated = repeated + np.where(again(RecomputeModule.LAYERNORM), vector.norms, 0.0)
+    repeated = repeated + np.where(again(RecomputeModule.MLA_UP_PROJ), matmuls.mla_up + vector.rope, 0.0)
+    module = np.where(again(RecomputeModule.MLP), matmuls.mlp, 0.0)
+    module = module + np.where(again(RecomputeModule.MOE), matmuls.moe + permute, 0.0)
+    activation = again(RecomputeModule.MLP_ACT) | (module > 0)
+    return repeated + module + np.where(activation, vector.activation, 0.0)

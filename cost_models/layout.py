@@ -1,0 +1,112 @@
+"""Which layers sit on which virtual stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.strategy import LayerLayout
+from cost_models.workload import ModelShape
+
+
+def layer_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
+    """Default layers of each virtual stage, ``[chunk][stage]``.
+
+    Every virtual stage has ceil(L / (pp vpp)) slots. Where that leaves slots over, they hold no-op layers, at
+    most one a virtual stage: first on the last pipeline rank (head, loss and MTP run there), then on the first
+    (embedding), in turns, then on the others from the end. Source of no-op layers: [mindspeed, noop_layers];
+    [pangu-pro-moe, section 4.1] uses two of them.
+    """
+    slots = -(-num_layers // (pp * vpp))
+    counts = [[slots] * pp for _ in range(vpp)]
+    order: list[tuple[int, int]] = []
+    for turn in range(vpp):
+        order += [(vpp - 1 - turn, pp - 1), (turn, 0)]
+    order += [(chunk, stage) for stage in range(pp - 2, 0, -1) for chunk in range(vpp - 1, -1, -1)]
+    unused = dict.fromkeys(order)
+    for chunk, stage in list(unused)[: slots * pp * vpp - num_layers]:
+        counts[chunk][stage] -= 1
+    return tuple(tuple(row) for row in counts)
+
+
+@dataclass(frozen=True)
+class StageTable:
+    """Layers of every (stage, chunk) of one layout.
+
+    ``dense`` and ``moe``: ``[stage, chunk]``. ``dense_prefix[stage, chunk, j]``: dense layers among the first ``j`` of
+    a chunk, which is what a block recompute of ``j`` layers covers (``moe_prefix`` alike).
+    """
+
+    dense: NDArray[np.int64]
+    moe: NDArray[np.int64]
+    dense_prefix: NDArray[np.int64]
+    moe_prefix: NDArray[np.int64]
+
+    @property
+    def layers(self) -> NDArray[np.int64]:
+        """Layers of every (stage, chunk)."""
+        return self.dense + self.moe
+
+
+@lru_cache(maxsize=4096)
+def _stage_table(moe_layers: tuple[bool, ...], pp: int, vpp: int, layout: LayerLayout) -> StageTable:
+    longest = max(max(row) for row in layout)
+    dense = np.zeros((pp, vpp), dtype=np.int64)
+    dense_prefix = np.zeros((pp, vpp, longest + 1), dtype=np.int64)
+    moe_prefix = np.zeros((pp, vpp, longest + 1), dtype=np.int64)
+    first = 0
+    for chunk in range(vpp):
+        for stage in range(pp):
+            kinds = np.array(moe_layers[first : first + layout[chunk][stage]], dtype=np.int64)
+            first += layout[chunk][stage]
+            counts = np.concatenate([[0], np.cumsum(kinds)])
+            moe_prefix[stage, chunk, : len(counts)] = counts
+            moe_prefix[stage, chunk, len(counts) :] = counts[-1]
+            dense_prefix[stage, chunk, : len(counts)] = np.arange(len(counts)) - counts
+            dense_prefix[stage, chunk, len(counts) :] = len(kinds) - counts[-1]
+            dense[stage, chunk] = len(kinds) - counts[-1]
+    return StageTable(dense=dense, moe=moe_prefix[:, :, -1].copy(), dense_prefix=dense_prefix, moe_prefix=moe_prefix)
+
+
+def stage_table(model: ModelShape, pp: int, vpp: int, layout: LayerLayout | None = None) -> StageTable:
+    """Layers of each stage and chunk by kind, under the given or the default layout.
+
+    Raises ``ValueError`` if the layout does not hold the model's layers.
+    """
+    layout = layout or layer_layout(model.num_layers, pp, vpp)
+    if len(layout) != vpp or any(len(row) != pp for row in layout) or sum(map(sum, layout)) != model.num_layers:
+        raise ValueError(
+            f"layer_layout {layout} does not place {model.num_layers} layers on {pp} stages of {vpp} chunks"
+        )
+    return _stage_table(model.moe_layers(), pp, vpp, layout)
+
+
+@dataclass(frozen=True)
+class DistinctStages:
+    """Pipeline ranks that differ in what they hold, so that equal ones are priced once.
+
+    ``first`` is the first rank of each kind and ``count`` how many there are, ``[kind]``; ``before_first[i, j]`` is how many
+    ranks of kind ``j`` come before the first rank of kind ``i`` (``before_last``: before its last), ``[kind, kind]``.
+    """
+
+    first: NDArray[np.int64]
+    count: NDArray[np.int64]
+    before_first: NDArray[np.int64]
+    before_last: NDArray[np.int64]
+
+
+@lru_cache(maxsize=4096)
+def distinct_stages(pp: int, kinds: tuple[object, ...]) -> DistinctStages:
+    """Group ``pp`` ranks by ``kinds`` (one hashable a rank), in order of first occurrence."""
+    index = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
+    of_rank = np.array([index[kind] for kind in kinds])
+    ranks = [np.flatnonzero(of_rank == kind) for kind in range(len(index))]
+
+    def before(end: int) -> NDArray[np.int64]:
+        return np.array([np.bincount(of_rank[: of_kind[end]], minlength=len(index)) for of_kind in ranks])
+
+    first = np.array([of_kind[0] for of_kind in ranks])
+    return DistinctStages(first, np.bincount(of_rank), before(0), before(-1))

@@ -1,0 +1,166 @@
+"""Peak device memory of every pipeline rank: one function decides what fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.activations import LayerActivations
+from cost_models.constants import Constants
+from cost_models.in_flight import chunks_in_flight
+from cost_models.layer_keys import Floats
+from cost_models.model_states import SWAP_OPTIMIZER_TIMES, ModelStates, StageParameters
+from cost_models.stages import Stages
+from cost_models.strategy import Feature, RecomputeMethod, StrategyBatch
+from cost_models.workload import Workload
+
+LOGIT_BYTES = 6  # bf16 logits and their FP32 copy, a head [megatron-0.12, cross_entropy.py]
+DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
+P2P_BUFFER_BYTES = 2 * 20 * 2**20  # send and receive buffer of a neighbour pair [cann, P2P_HCCL_BUFFSIZE]
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes ``[stage, n]``; see ``Estimate`` for what each total means. ``parts`` sums to ``peak``."""
+
+    after_step: Floats
+    allocated: Floats
+    first_iteration: Floats
+    reserved: Floats
+    peak: Floats
+    parts: dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class Held:
+    """Activations of one stage in flight, ``[stage, n]``: by tensor class, and the transient set around them."""
+
+    classes: dict[str, Floats]
+    checkpoints: Floats
+    working_set: Floats
+
+
+def held_activations(
+    stages: Stages, batch: StrategyBatch, num_microbatches: Floats, dense: LayerActivations, moe: LayerActivations | None
+) -> Held:
+    """Activations that a rank holds at its peak, recompute considered.
+
+    Every chunk in flight keeps the saved set of its ordinary layers and one input for every checkpoint of its
+    recomputed layers; one recomputed layer (a whole group under the uniform method) is expanded at a time.
+    """
+    shape = (stages.num_kinds, len(batch))
+    zero = np.zeros(shape)
+    classes = {name: zero for name in dense.saved}
+    checkpoints, working = zero, zero
+    group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
+    uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
+    for chunk in range(stages.vpp):
+        count = chunks_in_flight(stages.first_rank, chunk, stages.pp, stages.vpp, num_microbatches)
+        dense_again, moe_again = stages.recomputed(chunk, batch)
+        kept_dense = count * (stages.dense[:, chunk, None] - dense_again)
+        kept_moe = count * (stages.moe[:, chunk, None] - moe_again)
+        for name in classes:
+            classes[name] = classes[name] + kept_dense * dense.saved[name]
+            if moe is not None:
+                classes[name] = classes[name] + kept_moe * moe.saved[name]
+        again = dense_again + moe_again
+        inputs = np.where(uniform, np.ceil(again / group), again)
+        checkpoints = checkpoints + count * inputs * dense.input_bytes
+        expanded = np.where(dense_again > 0, dense.unreduced_bytes, 0.0)
+        if moe is not None:
+            expanded = np.maximum(expanded, np.where(moe_again > 0, moe.unreduced_bytes, 0.0))
+        working = np.maximum(working, expanded * np.where(uniform, np.minimum(group, again), 1.0))
+    if stages.mtp_layers:
+        last = moe if moe is not None and stages.last_layer_is_moe else dense
+        count = chunks_in_flight(stages.first_rank, stages.vpp - 1, stages.pp, stages.vpp, num_microbatches)
+        for name in classes:
+            classes[name] = classes[name] + stages.is_last * count * stages.mtp_layers * last.saved[name]
+    transient = np.where(stages.dense.sum(axis=1)[:, None] > 0, dense.transient_bytes, 0.0)
+    if moe is not None:
+        transient = np.maximum(transient, np.where(stages.moe.sum(axis=1)[:, None] > 0, moe.transient_bytes, 0.0))
+    return Held(classes, checkpoints, working + transient)
+
+
+def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
+    """Process groups of a rank that issue collectives, each with its own buffers. ``[n]``
+
+    World, tp, cp (two for hybrid), data parallel, pp, model parallel (gradient norm), ep, expert data parallel
+    [megatron-0.12, parallel_state.py]. Upper bound: HCCL creates a communicator at its first use [cann].
+    """
+    moe = workload.model.moe is not None
+    replicas = batch.dp * batch.cp
+    experts = np.maximum(batch.tp * replicas // (batch.ep * batch.etp), 1)
+    groups = [
+        np.full(len(batch), workload.cluster.num_devices > 1),
+        batch.tp > 1,
+        batch.cp > 1,
+        (batch.ulysses_degree > 1) & (batch.ulysses_degree < batch.cp),
+        replicas > 1,
+        batch.pp > 1,
+        batch.tp * batch.pp > 1,
+        (batch.pp > 1) & workload.model.tied_embeddings,
+        (batch.ep > 1) & moe,
+        (batch.etp > 1) & moe,
+        (experts > 1) & moe,
+    ]
+    return sum((g.astype(np.float64) for g in groups), np.zeros(len(batch)))
+
+
+def memory_estimate(
+    workload: Workload,
+    batch: StrategyBatch,
+    stages: Stages,
+    parameters: StageParameters,
+    states: ModelStates,
+    held: Held,
+    constants: Constants,
+) -> MemoryEstimate:
+    """Peak of every stage: states + max(forward and backward, optimizer) + pool + communicators + runtime.
+
+    The two peaks never add up: activations are gone when the optimizer runs. In the first iteration the moments do
+    not exist before the optimizer creates them, which is what framework logs of a first step show.
+    """
+    profile, model = workload.cluster.profile, workload.model
+    tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
+    heads = 1 + model.mtp_num_layers
+    logits = stages.is_last * LOGIT_BYTES * tokens * model.vocab_size / batch.tp * heads
+    gathered = np.where(batch.zero_stage == 3, 2.0 * 2.0 * parameters.largest_tensor, 0.0)
+    activations = sum(held.classes.values(), held.checkpoints + held.working_set + logits + gathered)
+    optimizer = 4.0 * parameters.largest_tensor + states.swapped / SWAP_OPTIMIZER_TIMES
+    in_backward = activations >= optimizer
+    after_step = states.total
+    allocated = after_step + np.maximum(activations, optimizer)
+    first = np.maximum(after_step - states.moments + activations, after_step + optimizer)
+    dropless = model.moe is not None and not model.moe.capacity_factor
+    pool = constants.allocator_fraction * (DROPLESS_POOL_FACTOR if dropless else 1.0)
+    reserved = allocated * (1.0 + pool)
+    communicators = num_communicators(workload, batch) * profile.communicator_bytes
+    communicators = communicators + np.where(batch.pp > 1, P2P_BUFFER_BYTES if profile.family == "ascend" else 0, 0)
+    parts = {
+        "weights": states.weights,
+        "gradients": states.gradients,
+        "optimizer_master_weights": states.master,
+        "optimizer_moments": states.moments,
+        **{f"activations_{name}": np.where(in_backward, value, 0.0) for name, value in held.classes.items()},
+        "recompute_checkpoints": np.where(in_backward, held.checkpoints, 0.0),
+        "working_set": np.where(in_backward, held.working_set + gathered, 0.0),
+        "logits": np.where(in_backward, logits, 0.0),
+        "optimizer_transient": np.where(in_backward, 0.0, optimizer),
+        "allocator_pool": allocated * pool,
+        "communicators": np.broadcast_to(communicators, allocated.shape),
+        "runtime": np.full(allocated.shape, profile.context_bytes),
+    }
+    return MemoryEstimate(
+        after_step=after_step,
+        allocated=allocated,
+        first_iteration=first,
+        reserved=reserved,
+        peak=reserved + communicators + profile.context_bytes,
+        parts=parts,
+    )
+
+
+def swaps_optimizer(batch: StrategyBatch) -> Floats:
+    """1 where the optimizer states live in host memory. ``[n]``"""
+    return batch.has(Feature.SWAP_OPTIMIZER).astype(np.float64)
