@@ -9,7 +9,8 @@ to S bytes, the slowest rank:
 
 - tier after tier (HCCL), the outermost first: the sum of (n_i - 1) S / m_i / r_i  [hccl-doc, Mesh and NHR]
 - pipelined (NCCL): one ring over all tiers; each of the m_(i-1) ranks of a block carries its part of what leaves
-  the block: the largest of (g - 1)/g S / (m_(i-1) r_i), hence min(NVLink, NIC x members in the node)  [nccl-tests, PERFORMANCE.md]
+  the block: the largest of (g - 1)/g S / (m_(i-1) r_i), hence min(NVLink, NIC x members in the node)
+  [nccl-tests, PERFORMANCE.md]
 
 plus a latency a step: one in a mesh, ceil(log2 n_i) in a switch or fabric (recursive doubling [thakur2005, section 3],
 NHR [hccl-doc]). Reduction arithmetic, contention between groups and congestion inside a fabric are left out; each device
@@ -62,10 +63,10 @@ def all_to_all_s(bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, 
 
 
 def send_recv_s(bytes_sent: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
-    """Seconds of one hop between neighbours of a chain or ring, over the slowest link it contains [megatron-0.12, p2p_communication.py].
+    """Seconds of one hop between neighbours of a chain or ring, over the slowest link it contains.
 
-    Pipeline stages: ``size`` pp, ``stride`` tp cp dp. Ring attention: ``size`` cp, ``stride`` tp. A mesh gives a
-    pair one link.
+    Pipeline stages: ``size`` pp, ``stride`` tp cp dp [megatron-0.12, p2p_communication.py]. Ring attention: ``size``
+    cp, ``stride`` tp. A mesh gives a pair one link.
     """
     tiers = network.tiers
     bytes_sent, size = np.asarray(bytes_sent, dtype=np.float64), np.asarray(size)

@@ -19,6 +19,7 @@ all-gather         N - 1                                    N (m - 1), with m et
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,7 +76,7 @@ def expected_domains_per_token(
         picks = (
             _binomial(groups_held, chosen)
             * _binomial(num_groups - groups_held, group_topk - chosen)
-            / _binomial(np.float64(num_groups), group_topk)
+            / math.comb(num_groups, group_topk)
         )
         hit += picks * (1.0 - _share_missed(candidates, chosen * held_of_group, top_k))
     return domains * np.minimum(hit, 1.0)
@@ -123,11 +124,40 @@ def expert_combine(
     network: Network,
     load_factor: ArrayLike = 1.0,
 ) -> ExpertTransfer:
-    """Experts' outputs back to their tokens: a dispatch reversed, reduce-scatters for its all-gathers [megatron-0.12, token_dispatcher.py].
+    """Experts' outputs back to their tokens: a dispatch reversed, with reduce-scatters for its all-gathers.
 
-    It is also the gradient of a dispatch, and times the gradient of a combine, neither of which carries counts.
+    It is also the gradient of a dispatch, and takes as long as the gradient of a combine: neither carries counts
+    [megatron-0.12, token_dispatcher.py]. Arguments as in ``expert_dispatch``.
     """
     return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, routing=False)
+
+
+def expert_dispatch_s(
+    dispatcher: ArrayLike,
+    tokens_per_rank: ArrayLike,
+    token_bytes: ArrayLike,
+    ep: ArrayLike,
+    etp: ArrayLike,
+    moe: MoeShape,
+    network: Network,
+    load_factor: ArrayLike = 1.0,
+) -> Floats:
+    """Seconds of ``expert_dispatch`` [megatron-0.12, token_dispatcher.py]."""
+    return expert_dispatch(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor).time_s
+
+
+def expert_combine_s(
+    dispatcher: ArrayLike,
+    tokens_per_rank: ArrayLike,
+    token_bytes: ArrayLike,
+    ep: ArrayLike,
+    etp: ArrayLike,
+    moe: MoeShape,
+    network: Network,
+    load_factor: ArrayLike = 1.0,
+) -> Floats:
+    """Seconds of ``expert_combine`` [megatron-0.12, token_dispatcher.py]."""
+    return expert_combine(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor).time_s
 
 
 @dataclass(frozen=True)
@@ -166,8 +196,8 @@ def _transfer(
     *,
     routing: bool,
 ) -> ExpertTransfer:
-    codes, *columns = np.broadcast_arrays(dispatcher, tokens_per_rank, token_bytes, ep, etp, load_factor)
-    columns = [column.astype(np.float64) for column in columns]
+    codes, *inputs = np.broadcast_arrays(dispatcher, tokens_per_rank, token_bytes, ep, etp, load_factor)
+    columns = [column.astype(np.float64) for column in inputs]
     result = ExpertTransfer.none(codes.shape)
     forms = {
         Dispatcher.ALLGATHER: _gathered,
@@ -178,7 +208,8 @@ def _transfer(
     for code, form in forms.items():
         chosen = codes == code
         if chosen.any():
-            part = form(_Rows(*(column[chosen] for column in columns), moe=moe, network=network, routing=routing))
+            tokens, each_bytes, ep_rows, etp_rows, load = (column[chosen] for column in columns)
+            part = form(_Rows(tokens, each_bytes, ep_rows, etp_rows, load, moe, network, routing))
             result.time_s[chosen] = part.time_s
             result.intra_bytes[chosen] = part.intra_bytes
             result.inter_bytes[chosen] = part.inter_bytes
