@@ -1,0 +1,141 @@
+"""Inline models: what is read, what is refused, and how."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.models.fields import ModelError
+from app.models.shape import MLA_FIELDS, MODEL_FIELDS, MOE_FIELDS, model_from_mapping, model_to_mapping
+from cost_models.workload import MlaShape, ModelShape, MoeShape
+
+DENSE = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 8, "ffn_hidden_size": 256, "vocab_size": 1000}
+MOE = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 32}
+MLA = {"q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    assert model_from_mapping(DENSE) == ModelShape(
+        name="inline",
+        num_layers=2,
+        hidden_size=64,
+        num_attention_heads=8,
+        num_query_groups=8,
+        kv_channels=8,
+        ffn_hidden_size=256,
+        vocab_size=1000,
+    )
+
+
+def test_moe_and_mla_defaults() -> None:
+    model = model_from_mapping({**DENSE, "mla": MLA, "moe": {**MOE, "num_shared_experts": 3, "num_groups": 4}})
+    assert model.mla == MlaShape(0, 16, 8, 4, 8)
+    assert model.kv_channels == 12
+    assert model.moe == MoeShape(8, 2, 32, 3, 96, num_groups=4, group_topk=4)
+
+
+def test_nulls_of_a_run_record_are_defaults() -> None:
+    record = {
+        **DENSE,
+        "family": "gpt",
+        "num_noop_layers": 0,
+        "padded_vocab_size": 1024,
+        "mla": None,
+        "moe": {**MOE, "moe_layer_freq": -1, "num_leading_dense_layers": -1, "num_groups": None, "capacity_factor": 1.1},
+    }
+    model = model_from_mapping(record)
+    assert model.vocab_size == 1024
+    assert model.moe == MoeShape(8, 2, 32, capacity_factor=1.1)
+
+
+def test_a_model_of_moe_layers_alone_needs_no_dense_width() -> None:
+    without = {name: value for name, value in DENSE.items() if name != "ffn_hidden_size"}
+    assert model_from_mapping({**without, "moe": MOE}).ffn_hidden_size == 32
+    with pytest.raises(ModelError, match="the field ffn_hidden_size is missing"):
+        model_from_mapping({**without, "moe": {**MOE, "num_leading_dense_layers": 1}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"num_layer": 3}, "model: 'num_layer' is not a known field; did you mean num_layers?"),
+        ({"num_layers": 0}, "model: num_layers is 0, an integer from 1 to 10000 is needed"),
+        ({"num_layers": True}, "model: num_layers is true, an integer from 1 to 10000 is needed"),
+        ({"num_layers": 2.0}, "model: num_layers is 2.0, an integer from 1 to 10000 is needed"),
+        ({"num_layers": None}, "model: num_layers is null, an integer from 1 to 10000 is needed"),
+        ({"hidden_size": 10**400}, "model: hidden_size is an integer of more than 60 digits, an integer from 1 to 1000000"),
+        ({"num_query_groups": 3}, "model: num_query_groups is 3, it must divide the 8 attention heads"),
+        ({"num_query_groups": 16}, "model: num_query_groups is 16, an integer from 1 to 8 is needed"),
+        ({"hidden_size": 65}, "model: the field kv_channels is missing, and hidden_size 65 is no multiple of the 8"),
+        ({"padded_vocab_size": 999}, "model: padded_vocab_size is 999, an integer from 1000 to 100000000 is needed"),
+        ({"tied_embeddings": "no"}, "model: tied_embeddings is 'no', true or false is needed"),
+        ({"num_noop_layers": 1}, "model: num_noop_layers is 1, no-op layers belong to a plan's layer layout"),
+        ({"name": ""}, "model: name is '', one line of 1 to 200 characters is needed"),
+        ({"moe": []}, "model.moe: a list is not a mapping"),
+        ({"moe": {**MOE, "topk": 1}}, "model.moe: 'topk' is not a known field; did you mean top_k?"),
+        ({"moe": {**MOE, "top_k": 9}}, "model.moe: top_k is 9, an integer from 1 to 8 is needed"),
+        ({"moe": {**MOE, "num_groups": 3}}, "model: num_groups is 3, it must divide the 8 experts"),
+        ({"moe": {**MOE, "num_groups": 8, "group_topk": 1}}, "model: top_k is 2, but 1 of 8 groups hold only 1 experts"),
+        ({"moe": {**MOE, "moe_layer_freq": 0}}, "model.moe: moe_layer_freq is 0, -1 (every layer) or an integer from 1 to 2"),
+        ({"moe": {**MOE, "num_leading_dense_layers": 2}}, "model.moe: num_leading_dense_layers is 2, an integer from -1 to 1"),
+        ({"moe": {**MOE, "capacity_factor": float("nan")}}, "model.moe: capacity_factor is nan, a number from 0.01 to 1000"),
+        ({"mla": {**MLA, "kv_lora_rank": 0}}, "model.mla: kv_lora_rank is 0, an integer from 1 to 1000000 is needed"),
+        ({"num_layers": 10_000, "hidden_size": 10**6, "ffn_hidden_size": 10**6}, "parameters, at most 1e+16 are allowed"),
+    ],
+)
+def test_bad_input_gets_one_sentence(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        model_from_mapping({**DENSE, **changes})
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["num_layers", "hidden_size", "num_attention_heads", "ffn_hidden_size", "vocab_size"])
+def test_a_missing_field_is_named(name: str) -> None:
+    with pytest.raises(ModelError, match=f"job.yaml: model: the field {name} is missing"):
+        model_from_mapping({key: value for key, value in DENSE.items() if key != name}, "job.yaml: model")
+
+
+def model_or_sentence(mapping: object) -> ModelShape | str:
+    try:
+        return model_from_mapping(mapping)
+    except ModelError as error:
+        return str(error)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.integers(0, 300) | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def fuzzed(valid: Mapping[str, object], names: tuple[str, ...]) -> st.SearchStrategy[dict[str, object]]:
+    """``valid`` with a few fields replaced and a few dropped."""
+    changes = st.dictionaries(st.sampled_from(names) | st.text(max_size=5), ANYTHING, max_size=3)
+    dropped = st.sets(st.sampled_from(names), max_size=2)
+    return st.builds(
+        lambda change, drop: {name: value for name, value in {**valid, **change}.items() if name not in drop}, changes, dropped
+    )
+
+
+@given(
+    fuzzed(DENSE, MODEL_FIELDS),
+    st.none() | fuzzed(MOE, MOE_FIELDS) | ANYTHING,
+    st.none() | fuzzed(MLA, MLA_FIELDS) | ANYTHING,
+)
+def test_any_mapping_gives_a_shape_that_reads_back_or_a_model_error(mapping: dict[str, object], moe: object, mla: object) -> None:
+    outcome = model_or_sentence({**mapping, "moe": moe, "mla": mla})
+    if isinstance(outcome, str):
+        assert "\n" not in outcome
+    else:
+        again = json.loads(json.dumps(model_to_mapping(outcome)))
+        assert model_from_mapping(again) == outcome
+
+
+@given(ANYTHING)
+def test_anything_at_all_is_a_model_error(value: object) -> None:
+    with pytest.raises(ModelError):
+        model_from_mapping(value)
