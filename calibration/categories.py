@@ -1,0 +1,24 @@
+"""The kinds of runs that are reported apart, because a pooled mean hides how they differ."""
+
+from __future__ import annotations
+
+CATEGORIES = ("slice", "moe", "long", "dense_multi", "dense_single")
+_SLICE_LAYERS, _SLICE_HIDDEN = 16, 4096
+_LONG_SEQUENCE = 32_768
+
+
+def run_category(
+    *, framework: str, num_layers: int, hidden_size: int, is_moe: bool, seq_length: int, num_devices: int, devices_per_node: int
+) -> str:
+    """One of ``CATEGORIES``, the first that applies.
+
+    A slice is a continuous-integration run or a wide model cut to a few layers; then come MoE, sequences of 32,768
+    tokens and more, dense models on several nodes and on one.
+    """
+    if "CI" in framework or (num_layers <= _SLICE_LAYERS and hidden_size >= _SLICE_HIDDEN):
+        return "slice"
+    if is_moe:
+        return "moe"
+    if seq_length >= _LONG_SEQUENCE:
+        return "long"
+    return "dense_multi" if num_devices > devices_per_node else "dense_single"

@@ -1,0 +1,95 @@
+"""The layer layout of a run record, in the notations that frameworks have for it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from calibration.record_fields import Section
+from cost_models.strategy import LayerLayout
+
+_MAX_STAGES = 100_000
+_REPEATED = re.compile(r"\(([^()]{1,200})\)\*(\d{1,4})")
+
+
+def record_layout(section: Section, *, num_layers: int, pp: int, vpp: int, pipeline_layout: str | None) -> LayerLayout | None:
+    """Layers of each ``[chunk][stage]`` where the record states them, else ``None``: the default layout.
+
+    Read in this order: ``pipeline_layout``, Megatron's text such as ``Et*4|(t*4|)*14tmL``
+    [megatron-main, pipeline_parallel_layer_layout.py]; ``layer_layout``, layers of each virtual stage in the order of the
+    model, flat or one row a chunk [mindspeed-llm, num-layer-list]; ``layer_offset``, added to num_layers // (pp vpp)
+    [mindformers-1.8, offset]; ``noop_layers``, indices of idle slots [mindspeed, noop-layers].
+    What does not place the model's layers on the stages is noted and left out.
+    """
+    counts: list[int] | None = None
+    field = ""
+    for field, read in (("pipeline_layout", _counts_of_pipeline_layout), ("layer_layout", _integers)):
+        value = pipeline_layout if field == "pipeline_layout" else section.values.get(field)
+        if value is not None:
+            counts = read(value)
+            break
+    else:
+        offsets = _integers(section.values.get("layer_offset"))
+        noop = _integers(section.values.get("noop_layers"))
+        if offsets and any(offsets):
+            field, each = "layer_offset", num_layers // (pp * vpp)
+            counts = [each + offset for offset in offsets]
+        elif noop:
+            field, counts = "noop_layers", _counts_without(noop, num_layers + len(noop), pp * vpp)
+        else:
+            return None
+    if counts is None or len(counts) != pp * vpp or sum(counts) != num_layers or min(counts) < 0:
+        value = section.values.get(field, pipeline_layout)
+        section.warn(field, value, f"does not place {num_layers} layers on {pp} stages of {vpp} chunks, left out")
+        return None
+    return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
+
+
+def num_noop_layers(section: Section) -> int:
+    """How many idle slots ``strategy.noop_layers`` lists."""
+    return len(set(_integers(section.values.get("noop_layers")) or ()))
+
+
+def _integers(value: object) -> list[int] | None:
+    """Whole numbers of a list, a nested list, or its text with or without brackets; ``None`` if it is neither."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(f"[{value[:1000]}]")
+        except ValueError:
+            return None
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return [value]
+    if not isinstance(value, list):
+        return None
+    flat: list[int] = []
+    for item in value[:_MAX_STAGES]:
+        inner = _integers(item)
+        if inner is None:
+            return None
+        flat += inner
+    return flat
+
+
+def _counts_of_pipeline_layout(value: object) -> list[int] | None:
+    """Transformer layers of each virtual stage: ``t`` is one, ``x*n`` and ``(...)*n`` repeat, ``|`` ends a stage."""
+    text = str(value)[:1000].replace(" ", "").replace(",", "")
+    for _ in range(8):
+        text, replaced = _REPEATED.subn(lambda found: found[1] * min(int(found[2]), 1000), text, count=1)
+        if not replaced or len(text) > _MAX_STAGES:
+            break
+    text = re.sub(r"(\w)\*(\d{1,4})", lambda found: found[1] * int(found[2]), text)
+    if not re.fullmatch(r"[EtmL|]+", text):
+        return None
+    return [stage.count("t") for stage in text.strip("|").split("|")]
+
+
+def _counts_without(noop: list[int], num_slots: int, num_virtual_stages: int) -> list[int] | None:
+    if num_slots % num_virtual_stages or not set(noop) <= set(range(num_slots)):
+        return None
+    each = num_slots // num_virtual_stages
+    counts = [each] * num_virtual_stages
+    for slot in set(noop):
+        counts[slot // each] -= 1
+    return counts

@@ -1,0 +1,115 @@
+"""What a run record says about recompute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from calibration.record_fields import Section, shown
+from calibration.record_software import RecordSoftware
+from cost_models.strategy import Recompute, RecomputeMethod, RecomputeModule
+
+_MAX_LAYERS = 10_000
+_MODULES = {
+    "core_attn": RecomputeModule.CORE_ATTN,
+    "layernorm": RecomputeModule.LAYERNORM,
+    "mlp_act": RecomputeModule.MLP_ACT,
+    "moe_act": RecomputeModule.MLP_ACT,
+    "mla_up_proj": RecomputeModule.MLA_UP_PROJ,
+    "mlp": RecomputeModule.MLP,
+    "moe": RecomputeModule.MOE,
+}
+_CHEAP = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT  # what operator-level policies drop first
+_NO_MODULES = RecomputeModule(0)
+_ASCENDSPEED_BLOCK_LAYERS = 25  # [ascendspeed, arguments.py, checkpoint_block_layer]: default of its policy "block"
+
+
+@dataclass(frozen=True)
+class RecordRecompute:
+    """Recompute of a strategy; ``stated`` is false where the record leaves it open."""
+
+    granularity: Recompute = Recompute.NONE
+    method: RecomputeMethod = RecomputeMethod.NONE
+    num_layers: int = 0
+    modules: RecomputeModule = _NO_MODULES
+    layers_per_stage: tuple[int, ...] | None = None
+    stated: bool = True
+
+
+def record_recompute(
+    section: Section, software: RecordSoftware, features: frozenset[str], *, pp: int, vpp: int, num_layers: int
+) -> RecordRecompute:
+    """Granularity, method and modules of a record's ``strategy.recompute`` section.
+
+    Activation-function and norm recompute come from ``features``: MindSpeed's own switches, which combine with any
+    granularity but a full recompute of all layers.
+    """
+    raw = section.values.get("raw")
+    raw = raw if isinstance(raw, Mapping) else {}
+    text = section.text_or_none("granularity")
+    modules = _NO_MODULES
+    if "recompute_activation_function" in features:
+        modules |= RecomputeModule.MLP_ACT
+    if "recompute_norm" in features:
+        modules |= RecomputeModule.LAYERNORM
+
+    name = (text or "unknown").lower()
+    if name in ("none", "null", "false", "no"):
+        return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules)
+    if name == "selective":
+        return _selective(section, modules, num_layers=num_layers, pp=pp, vpp=vpp)
+    if name in ("full", "full_and_selective"):
+        if name != "full":
+            section.warn("granularity", text, "is read as full: the recomputed layers include the selected operators")
+        return _full(section, raw, software, modules, pp=pp, vpp=vpp)
+    if name != "unknown":
+        section.warn("granularity", text, "is not a known granularity, read as not stated")
+    return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules, stated=bool(modules))
+
+
+def _selective(section: Section, modules: RecomputeModule, *, num_layers: int, pp: int, vpp: int) -> RecordRecompute:
+    names = section.texts("modules")
+    if any("every second layer" in name.lower() for name in names):
+        section.warn("modules", names, "is read as a full recompute of half of the layers")
+        half = max(num_layers // (2 * pp * vpp), 1)
+        return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, half, modules)
+    for name in names:
+        if name.lower() in _MODULES:
+            modules |= _MODULES[name.lower()]
+        else:
+            section.warn("modules", name, "is read as recompute of norms and activation functions")
+            modules |= _CHEAP
+    return RecordRecompute(Recompute.SELECTIVE, modules=modules or RecomputeModule.CORE_ATTN)
+
+
+def _full(
+    section: Section,
+    raw: Mapping[str, object],
+    software: RecordSoftware,
+    modules: RecomputeModule,
+    *,
+    pp: int,
+    vpp: int,
+) -> RecordRecompute:
+    method = section.text_or_none("method")
+    layers = section.integer_or_none("num_layers", low=0, high=_MAX_LAYERS)
+    if method is None and raw.get("checkpoint-policy") == "block":
+        method, layers = "block", layers or _ASCENDSPEED_BLOCK_LAYERS
+    if method not in (None, "block", "uniform"):
+        section.warn("method", shown(method), "is not a known method, read as uniform")
+        method = "uniform"
+    if method != "block":
+        return RecordRecompute(Recompute.FULL, RecomputeMethod.UNIFORM, max(layers or 1, 1))
+    layers = 1 if layers is None else layers
+    if layers == 0:
+        return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules)
+    per_stage = vpp > 1 and (
+        "enable-recompute-layers-per-pp-rank" in raw or software.flag_value("enable-recompute-layers-per-pp-rank") is not None
+    )
+    return RecordRecompute(
+        Recompute.FULL,
+        RecomputeMethod.BLOCK,
+        layers,
+        modules,
+        layers_per_stage=(layers,) * pp if per_stage else None,
+    )

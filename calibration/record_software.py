@@ -1,0 +1,130 @@
+"""The framework of a run record: whose efficiency applies, how old it is, which kernels it uses."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from calibration.record_fields import Section
+from cost_models.strategy import Feature
+from cost_models.workload import Software
+
+# First match wins: Megatron-DeepSpeed before Megatron, MindSpore's own names before those that contain "Mind".
+_STACKS = (
+    ("mindspeed-llm", ("mindspeed", "modellink", "ascendspeed")),
+    ("mindformers", ("mindformers", "mindspore")),
+    ("megatron-deepspeed", ("megatron-deepspeed", "bigscience")),
+    ("fsdp", ("llm-foundry", "composer", "torchtitan", "fsdp")),
+    ("maxtext", ("maxtext",)),
+    ("megatron-lm", ("megatron", "nemo")),
+)
+_DATE = re.compile(r"(?<!\d)(20[12]\d)(?:-[01]\d|[01]\d[0-3]\d|(?!\d))")  # 2024-12, 20251001, 2021
+_RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2]|x)(?!\d)")  # NVIDIA containers are named by year and month
+_MINDFORMERS = re.compile(r"\br?([01])\.(\d+)")
+_MINDFORMERS_YEARS = {
+    (0, 8): 2023,
+    (1, 0): 2024,
+    (1, 1): 2024,
+    (1, 2): 2024,
+    (1, 3): 2024,
+    (1, 5): 2025,
+    (1, 6): 2025,
+    (1, 7): 2025,
+    (1, 8): 2026,
+}
+_CORE = re.compile(r"(?<![\d.])0\.(\d+)")
+_CORE_YEARS = {5: 2024, 6: 2024, 7: 2024, 8: 2024, 9: 2024, 10: 2024, 11: 2025, 12: 2025, 13: 2025, 14: 2025, 15: 2025}
+_FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2025))  # names that the project bore until then
+
+_FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
+_WEIGHT_PREFETCH = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
+_FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it scores are materialised
+
+
+@dataclass(frozen=True)
+class RecordSoftware:
+    """``software`` of a workload, the raw flags as written, and features that follow from the framework alone."""
+
+    software: Software
+    flags: tuple[str, ...]
+    features: Feature
+    cuda_graph: bool | None  # None: not stated
+
+    def flag_value(self, name: str) -> str | None:
+        """What a flag such as ``name=value`` was set to; "" for a bare one, ``None`` without it."""
+        for flag in self.flags:
+            key, _, value = flag.lstrip("-").partition("=")
+            if key == name:
+                return value
+        return None
+
+
+def release_year(stack: str, framework: str, version: str, backend: str) -> int | None:
+    """Year of the software where its version, release or name tells; never the year of the publication."""
+    for text in (version, backend):
+        if found := _DATE.search(text):
+            return int(found[1])
+        if found := _RELEASE.search(text):
+            return 2000 + int(found[1])
+    if stack == "mindformers" and (found := _MINDFORMERS.search(version)):
+        return _MINDFORMERS_YEARS.get((int(found[1]), int(found[2])))
+    if stack == "megatron-lm" and (found := _CORE.search(version)):
+        return _CORE_YEARS.get(int(found[1]))
+    name = framework.lower()
+    return next((year for former, year in _FORMER_NAMES if former in name), None)
+
+
+def software_stack(framework: str, family: str, section: Section) -> str:
+    """The stack whose constants apply, by the framework's name; otherwise the hardware's usual one."""
+    name = framework.lower()
+    for stack, words in _STACKS:
+        if any(word in name for word in words):
+            return stack
+    usual = "mindspeed-llm" if family == "ascend" else "megatron-lm"
+    section.warn("framework", framework, f"is not a known framework, priced as {usual}")
+    return usual
+
+
+def record_software(section: Section, *, family: str, precision: str) -> RecordSoftware:
+    """Software, flags and implied features of a record's ``software`` section on hardware of ``family``."""
+    framework = section.text_or_none("framework") or ""
+    version = section.text_or_none("version") or ""
+    backend = section.text_or_none("backend") or ""
+    flags = section.texts("raw_flags")
+    stack = software_stack(framework, family, section)
+    year = release_year(stack, framework, version, backend)
+    compiled = "graph mode" in backend.lower() or "xla" in backend.lower()
+    software = Software(
+        stack=stack,
+        execution="graph" if compiled else "eager",
+        year=year,
+        fp32_parameters=stack == "mindformers" and precision == "fp16" and "optimizer=FP32StateAdamWeightDecay" not in flags,
+    )
+    features = Feature(0)
+    if family != "ascend":  # records of other hardware do not list fused kernels
+        features |= _FUSED_KERNELS | Feature.MOE_GROUPED_GEMM
+        if year is None or year >= 2025:
+            features |= Feature.MOE_PERMUTE_FUSION  # [megatron-0.12, arguments.py]: from core 0.11 on
+        if _has_flash_attention(stack, year, flags):
+            features |= Feature.FLASH_ATTENTION
+    if stack == "fsdp":
+        features |= _WEIGHT_PREFETCH  # PyTorch FSDP prefetches and reduces on its own streams
+    return RecordSoftware(software, flags, features, _cuda_graph(section))
+
+
+def _has_flash_attention(stack: str, year: int | None, flags: tuple[str, ...]) -> bool:
+    text = " ".join(flags).lower()
+    if "no flash" in text:
+        return False
+    if "use-flash-attn" in text:
+        return True
+    old = year is not None and year < _FLASH_ATTENTION_RELEASE
+    return stack != "megatron-deepspeed" and not old  # Megatron-DeepSpeed leaves it off by default
+
+
+def _cuda_graph(section: Section) -> bool | None:
+    """A flag, or text as ``implementation/scope``, where the implementation ``none`` is off."""
+    value = section.values.get("cuda_graph")
+    if isinstance(value, str):
+        return value.partition("/")[0].strip().lower() not in ("", "none", "null", "false")
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,227 @@
+"""The parallel strategy of a run record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calibration.record_fields import RecordError, Section
+from calibration.record_layout import record_layout
+from calibration.record_recompute import RecordRecompute, record_recompute
+from calibration.record_software import RecordSoftware
+from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, Schedule
+from cost_models.workload import ModelShape
+
+MAX_DEGREE = 10**6
+_FEATURES = {feature.name.lower(): feature for feature in Feature if feature.name}
+_FEATURES_ELSEWHERE = {"recompute_activation_function", "recompute_norm", "cuda_graph"}  # read with what they belong to
+_MEGATRONS = ("mindspeed-llm", "megatron-lm")
+_SCHEDULES = {"1f1b": Schedule.ONE_F_ONE_B, "interleaved-1f1b": Schedule.INTERLEAVED, "interleaved": Schedule.INTERLEAVED}
+_DISPATCHERS = {
+    "allgather": Dispatcher.ALLGATHER,
+    "alltoall": Dispatcher.ALLTOALL,
+    "alltoall_seq": Dispatcher.ALLTOALL,
+    "deepep": Dispatcher.TWO_LEVEL,
+    "hybridep": Dispatcher.TWO_LEVEL,
+    "flex": Dispatcher.TWO_LEVEL,
+    "two_level": Dispatcher.TWO_LEVEL,
+    "hierarchical": Dispatcher.HIERARCHICAL,
+}
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """Parallel degrees of a record; their product is its device count."""
+
+    tp: int
+    pp: int
+    cp: int
+    dp: int
+    vpp: int
+
+
+@dataclass(frozen=True)
+class RecordStrategy:
+    """The strategy as the cost model takes it, and whether the record says what is recomputed."""
+
+    strategy: ParallelStrategy
+    recompute_stated: bool
+
+
+def record_degrees(section: Section, num_devices: int) -> Degrees:
+    """Degrees of a record's ``strategy`` section. A dp that does not fit the devices is derived, where one does."""
+    tp, pp, cp = (section.integer(name, 1, high=MAX_DEGREE) for name in ("tp", "pp", "cp"))
+    dp = section.integer_or_none("dp", high=MAX_DEGREE)
+    product = tp * pp * cp
+    if num_devices % product:
+        raise RecordError(
+            f"strategy needs tp {tp} x pp {pp} x cp {cp} = {product} devices a replica, which do not divide {num_devices}."
+        )
+    derived = num_devices // product
+    if dp is not None and dp != derived:
+        section.warn("dp", dp, f"does not fit: tp {tp} x pp {pp} x cp {cp} x dp = {num_devices} devices gives dp {derived}")
+    vpp = section.integer_or_none("vpp", high=MAX_DEGREE)
+    if vpp is None and pp > 1:
+        section.warn("vpp", None, "is not stated, read as 1")
+    if vpp is not None and vpp > 1 and pp == 1:
+        section.warn("vpp", vpp, "has no effect without a pipeline")
+        vpp = 1
+    return Degrees(tp, pp, cp, derived, vpp or 1)
+
+
+def record_strategy(
+    section: Section, degrees: Degrees, model: ModelShape, software: RecordSoftware, *, global_batch_size: int
+) -> RecordStrategy:
+    """Strategy of a record's ``strategy`` section; ``RecordError`` where its numbers do not fit together."""
+    schedule, vpp = _schedule(section, degrees, model.num_layers)
+    pp, tp, cp, dp = degrees.pp, degrees.tp, degrees.cp, degrees.dp
+    names = frozenset(name.lower() for name in section.texts("features"))
+    recompute = record_recompute(section.section("recompute"), software, names, pp=pp, vpp=vpp, num_layers=model.num_layers)
+    if section.text_or_none("offload"):
+        section.warn("offload", section.values["offload"], "is not modelled")
+    algo, ulysses = _context_parallel(section, cp, model.num_attention_heads // tp, software)
+    ep, etp = _expert_degrees(section, degrees, model)
+    zero_stage, shard_size = _optimizer_sharding(section, dp * cp, software)
+    return RecordStrategy(
+        ParallelStrategy(
+            tp=tp,
+            pp=pp,
+            dp=dp,
+            cp=cp,
+            ep=ep,
+            etp=etp,
+            vpp=vpp,
+            micro_batch_size=_micro_batch_size(section, dp, global_batch_size),
+            sequence_parallel=section.flag("sequence_parallel") and tp > 1,
+            cp_algo=algo,
+            ulysses_degree=ulysses,
+            schedule=schedule,
+            zero_stage=zero_stage,
+            optimizer_shard_size=shard_size,
+            dispatcher=_dispatcher(section, software) if model.moe else Dispatcher.NONE,
+            recompute=recompute.granularity,
+            recompute_method=recompute.method,
+            recompute_num_layers=recompute.num_layers,
+            recompute_modules=recompute.modules,
+            features=_features(section, names, software, interleaved=schedule is Schedule.INTERLEAVED),
+            recompute_layers_per_stage=recompute.layers_per_stage,
+            layer_layout=record_layout(
+                section, num_layers=model.num_layers, pp=pp, vpp=vpp, pipeline_layout=software.flag_value("pp_layout")
+            ),
+        ),
+        recompute_stated=_is_stated(recompute),
+    )
+
+
+def _is_stated(recompute: RecordRecompute) -> bool:
+    return recompute.stated or recompute.granularity is not Recompute.NONE
+
+
+def _schedule(section: Section, degrees: Degrees, num_layers: int) -> tuple[Schedule, int]:
+    """Schedule and virtual stages; interleaving without their number gets the fewest that divide a stage's layers."""
+    if degrees.pp == 1:
+        return Schedule.NONE, 1
+    vpp = degrees.vpp
+    name = (section.text_or_none("schedule") or "").lower()
+    if name.startswith(("zb", "dualpipe")):
+        section.warn("schedule", name, "is not modelled, read as 1f1b")
+        return Schedule.ONE_F_ONE_B, 1
+    if _SCHEDULES.get(name) is Schedule.INTERLEAVED and vpp == 1:
+        each = num_layers // degrees.pp
+        vpp = next((count for count in range(2, each + 1) if each % count == 0), 1)
+    usual = Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B
+    if vpp != degrees.vpp or (name not in ("", "none") and _SCHEDULES.get(name) is not usual):
+        section.warn("schedule", name, f"with vpp {section.values.get('vpp')} is read as {usual.label} with vpp {vpp}")
+    return usual, vpp
+
+
+def _micro_batch_size(section: Section, dp: int, global_batch_size: int) -> int:
+    given = section.integer_or_none("micro_batch_size")
+    count = section.integer_or_none("num_microbatches")
+    size = given
+    if size is None:
+        size = global_batch_size // (dp * count) if count else 1
+        section.warn("micro_batch_size", None, f"is not stated, read as {size}")
+    if size < 1 or global_batch_size < size * dp:
+        raise RecordError(
+            f"training.global_batch_size is {global_batch_size}; micro_batch_size {max(size, 1)} x dp {dp} "
+            f"= {max(size, 1) * dp} or more is needed."
+        )
+    if global_batch_size % (size * dp):
+        section.warn("micro_batch_size", size, f"x dp {dp} = {size * dp} does not divide the global batch of {global_batch_size}")
+    elif count is not None and count != global_batch_size // (size * dp):
+        section.warn("num_microbatches", count, f"does not fit: {global_batch_size} / ({size} x {dp}) samples are used")
+    return size
+
+
+def _context_parallel(section: Section, cp: int, heads_per_rank: int, software: RecordSoftware) -> tuple[CpAlgo, int]:
+    """Algorithm and Ulysses degree; a hybrid without one gets the smallest that its heads allow, as in MindSpeed's examples."""
+    if cp == 1:
+        return CpAlgo.NONE, 1
+    name = (section.text_or_none("cp_algo") or "").lower()
+    if "hybrid" in name:
+        stated = software.flag_value("ulysses-degree-in-cp") or ""
+        if stated.isdecimal() and 1 < int(stated[:9]) < cp and cp % int(stated[:9]) == 0:
+            return CpAlgo.HYBRID, int(stated)
+        degree = next((u for u in range(2, cp // 2 + 1) if cp % u == 0 and heads_per_rank % u == 0), 1)
+        section.warn("cp_algo", name, f"has no Ulysses degree, read as {degree} inside cp {cp}")
+        return (CpAlgo.HYBRID, degree) if degree > 1 else (CpAlgo.RING, 1)
+    if "ulysses" in name or name == "a2a":
+        return CpAlgo.ULYSSES, cp
+    if "ring" in name or name in ("p2p", "all_gather", "megatron_cp_algo"):
+        return CpAlgo.RING, 1
+    ulysses = software.software.stack == "mindspeed-llm"  # its --context-parallel-algo default; Megatron's is p2p
+    section.warn("cp_algo", name or None, f"is read as {'ulysses' if ulysses else 'ring'}, the framework's default")
+    return (CpAlgo.ULYSSES, cp) if ulysses else (CpAlgo.RING, 1)
+
+
+def _expert_degrees(section: Section, degrees: Degrees, model: ModelShape) -> tuple[int, int]:
+    ep, etp = (section.integer(name, 1, high=MAX_DEGREE) for name in ("ep", "etp"))
+    if model.moe is None:
+        if ep * etp > 1:
+            section.warn("ep", ep, "has no effect without experts")
+        return 1, 1
+    ranks = degrees.tp * degrees.cp * degrees.dp
+    if ranks % (ep * etp):
+        raise RecordError(
+            f"strategy.ep {ep} x etp {etp} = {ep * etp} do not divide the tp {degrees.tp} x cp {degrees.cp} x dp {degrees.dp} "
+            f"= {ranks} devices of a pipeline stage."
+        )
+    if model.moe.num_experts % ep:
+        raise section.error("ep", f"a divisor of model.moe.num_experts {model.moe.num_experts}")
+    return ep, etp
+
+
+def _optimizer_sharding(section: Section, replicas: int, software: RecordSoftware) -> tuple[int, int]:
+    """ZeRO stage and ranks that share a state. FSDP shards everything over ``fsdp_shard_size`` ranks."""
+    shard = section.integer_or_none("fsdp_shard_size", high=MAX_DEGREE)
+    stage = section.integer_or_none("zero_stage", low=0, high=3)
+    if stage is None:
+        fully = shard is not None or software.software.stack == "fsdp"
+        stage = 3 if fully else int(section.flag("distributed_optimizer"))
+    return stage, min(shard or 0, replicas)
+
+
+def _dispatcher(section: Section, software: RecordSoftware) -> Dispatcher:
+    """Null is the framework's default: all-gather in MindSpeed-LLM, whose releases follow Megatron's, else all-to-all."""
+    name = (section.text_or_none("moe_dispatcher") or "").lower()
+    usual = Dispatcher.ALLGATHER if software.software.stack == "mindspeed-llm" else Dispatcher.ALLTOALL
+    if name and name not in _DISPATCHERS:
+        section.warn("moe_dispatcher", name, f"is not a known dispatcher, read as {usual.label}")
+    return _DISPATCHERS.get(name, usual)
+
+
+def _features(section: Section, names: frozenset[str], software: RecordSoftware, *, interleaved: bool) -> Feature:
+    features = software.features
+    for name in sorted(names):
+        if name in _FEATURES_ELSEWHERE:
+            continue
+        if name in _FEATURES:
+            features |= _FEATURES[name]
+        else:
+            section.warn("features", name, "is not a known switch, left out")
+    if software.cuda_graph or (software.cuda_graph is None and "cuda_graph" in names):
+        features |= Feature.CUDA_GRAPH
+    no_overlap = software.flag_value("no-overlap-p2p-communication") is not None
+    if interleaved and not no_overlap and software.software.stack in _MEGATRONS:
+        features |= Feature.OVERLAP_P2P  # the default of interleaved schedules [megatron-0.12, arguments.py]
+    return features
