@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.collectives import Network, all_gather_s, reduce_scatter_s
+from cost_models.collectives import all_gather_s, reduce_scatter_s
 from cost_models.compute import Device, vector_s
 from cost_models.layer_keys import Floats, shard_sizes
 from cost_models.model_states import StageParameters, gradient_bytes, replica_sizes
+from cost_models.network import Network
 from cost_models.strategy import Feature, StrategyBatch
 from cost_models.workload import Workload
 

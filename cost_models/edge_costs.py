@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.collectives import Network, all_gather_s, all_reduce_s, reduce_scatter_s
+from cost_models.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from cost_models.compute import ELEMENT_BYTES, Device, matmul_s, vector_s
 from cost_models.layer_keys import Floats, LayerKeys
+from cost_models.network import Network
 from cost_models.strategy import Feature
 from cost_models.workload import Workload
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.collectives import (
-    Network,
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
@@ -18,6 +17,7 @@ from cost_models.compute import ELEMENT_BYTES
 from cost_models.constants import Constants
 from cost_models.expert_communication import expert_combine_s, expert_dispatch_s
 from cost_models.layer_keys import Floats, LayerKeys
+from cost_models.network import Network
 from cost_models.parameters import layer_parameters
 from cost_models.strategy import Feature
 from cost_models.workload import Workload

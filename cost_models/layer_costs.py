@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.collectives import Network
 from cost_models.compute import Device, fused_attention_s, matmul_s, unfused_attention_s, vector_s
 from cost_models.constants import Constants
 from cost_models.expert_rows import expert_rows, routed_copies
@@ -19,6 +18,7 @@ from cost_models.layer_comm import (
     weight_comm,
 )
 from cost_models.layer_keys import Floats, LayerKeys
+from cost_models.network import Network
 from cost_models.strategy import Feature, RecomputeModule
 from cost_models.workload import ModelShape, Workload
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from cost_models.activations import LayerActivations, layer_activations
-from cost_models.collectives import Network, send_recv_s
+from cost_models.collectives import send_recv_s
 from cost_models.compute import ELEMENT_BYTES, Device
 from cost_models.constants import Constants
 from cost_models.data_parallel import accumulation_s, exposed_exchange_s, gradient_exchange, optimizer_s
@@ -19,6 +19,7 @@ from cost_models.layer_costs import LayerCosts, layer_costs
 from cost_models.layer_keys import Floats, distinct_rows, layer_keys
 from cost_models.memory import MemoryEstimate, held_activations, memory_estimate
 from cost_models.model_states import StageParameters, model_states, stage_parameters
+from cost_models.network import Network
 from cost_models.pipeline import StageTimes, pipeline_lower_bound_s, pipeline_time
 from cost_models.stages import Stages, stages_of
 from cost_models.strategy import Feature, IntColumn, StrategyBatch
