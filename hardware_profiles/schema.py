@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
+class ProfileError(ValueError):
+    """A profile that cannot be read; the message names the file, the key, the value and what is allowed."""
+
+
 class Basis(StrEnum):
     """How a number came to be known."""
 
@@ -38,7 +42,7 @@ class Wiring(StrEnum):
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number as its source states it."""
+    """One number as its source states it; ``unit`` is a name of ``hardware_profiles.units``."""
 
     value: float
     unit: str
@@ -69,6 +73,7 @@ class NetworkTier:
     ``domain_devices`` devices reach each other through this tier without using an outer one
     (``None``: all of the cluster). ``bandwidth_bytes_per_s`` is what one device can send through
     all its links of the tier; for a mesh ``link_bytes_per_s`` is the rate to one peer.
+    ``latency_s`` is one network step, without what starting a collective costs on the host.
     """
 
     name: str
@@ -86,7 +91,10 @@ class HardwareProfile:
     """One product: its device, its topology, what it costs to run.
 
     ``matmul_flops_per_s`` and ``achievable_matmul_flops_per_s`` map a precision
-    (``bf16``, ``fp16``, ``fp8``, ``nvfp4``, ``fp32``) to dense peak and to the best measured rate.
+    (``bf16``, ``fp16``, ``fp8``, ``nvfp4``, ``mxfp4``, ``fp32``) to dense peak and to the best measured rate;
+    a precision that the device lacks, or that nobody measured, is absent. ``vector_flops_per_s`` is FP32.
+    ``usable_hbm_bytes`` is what a job may fill in all, ``context_bytes`` what driver and runtime take of it
+    before the framework allocates anything.
     """
 
     name: str
@@ -102,11 +110,12 @@ class HardwareProfile:
     usable_hbm_bytes: float
     hbm_bytes_per_s: float
     host_link_bytes_per_s: float
-    context_bytes: float  # driver and runtime, outside the framework's allocator
+    context_bytes: float
     communicator_bytes: float  # device memory of one communicator
     tiers: tuple[NetworkTier, ...]
     devices_per_node: int
     sequential_tiers: bool  # collectives run tier after tier (HCCL) instead of pipelined (NCCL)
+    clock_hz: float | None = None  # of the matmul cores
     power_w: float | None = None
     price_usd: float | None = None
     notes: tuple[str, ...] = ()
