@@ -150,6 +150,11 @@ def ceil_log2(blocks: Floats) -> Floats:
 def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, latency_factor: float) -> Tier:
     if tier.wiring is Wiring.MESH and tier.link_bytes_per_s is None:
         raise WorkloadError(f"tier '{tier.name}': link_bytes_per_s is missing, a mesh needs the rate to one peer")
+    for curve in tier.curves:
+        if curve.group_size < 2:
+            raise WorkloadError(f"tier '{tier.name}': measured {curve.op}: group_size is {curve.group_size}, must be at least 2")
+        _require_positive(f"tier '{tier.name}': measured {curve.op}: smallest message", min(curve.message_bytes, default=0.0))
+        _require_positive(f"tier '{tier.name}': measured {curve.op}: shortest time", min(curve.time_s, default=0.0))
     link = tier.link_bytes_per_s or tier.bandwidth_bytes_per_s
     curves: dict[str, MeasuredCollective] = {}
     # Half an all-reduce stands in for a gather that nobody measured.
@@ -187,8 +192,6 @@ def _measured(curves: Sequence[CollectiveCurve], *, is_gather: bool) -> Measured
     """Curves by group size; where a larger message was measured faster, the slower time of a smaller one holds."""
     points: dict[int, list[tuple[float, float]]] = {}
     for curve in curves:
-        if curve.group_size < 2:
-            raise WorkloadError(f"measured {curve.op}: group_size is {curve.group_size}, must be at least 2")
         points.setdefault(curve.group_size, []).extend(zip(curve.message_bytes, curve.time_s, strict=True))
     if not points:
         return None
