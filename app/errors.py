@@ -1,0 +1,40 @@
+"""What can go wrong for a user, and the wording of it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Something the user gave cannot be used; the message is one sentence."""
+
+
+class InfeasibleError(Exception):
+    """The input is sound, but no plan exists; the message names the nearest input that has one."""
+
+
+def nearest(value: str, allowed: Iterable[str]) -> str | None:
+    """The allowed name that looks most like ``value``, if any does."""
+    names = list(allowed)
+    by_lower = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(value.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[found[0]] if found else None
+
+
+def show(value: object, limit: int = 60) -> str:
+    """A value as it may stand in a message: quoted, on one line, not longer than ``limit``."""
+    if value is True or value is False or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, int) and value.bit_length() > 200:
+        return "an integer of more than 60 digits"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def unknown_name(field: str, value: str, allowed: Iterable[str], *, what: str = "name") -> InputError:
+    """The error for a name that is none of ``allowed``."""
+    names = sorted(allowed)
+    guess = nearest(value, names)
+    hint = f"did you mean {guess!r}? Known: " if guess else "known: "
+    return InputError(f"{field}: {show(value)} is no known {what}; {hint}{', '.join(names)}.")

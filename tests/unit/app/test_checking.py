@@ -1,0 +1,64 @@
+"""A document that breaks its schema is refused in one sentence: field, value, what is allowed, nearest name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.checking import Section, check
+from app.errors import InputError
+from app.job_fields import ClusterSection, SearchSection, SoftwareSection, StrategySection, TrainingSection
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "expected"),
+    [
+        (StrategySection, {"tp": 0}, "part.tp: 0 is not allowed; give an integer from 1 to 65,536."),
+        (StrategySection, {"tp": True}, "part.tp: true is not allowed; give an integer from 1 to 65,536."),
+        (StrategySection, {"tp": "8"}, "part.tp: '8' is not allowed; give an integer from 1 to 65,536."),
+        (StrategySection, {"tp": float("nan")}, "part.tp: nan is not allowed; give an integer from 1 to 65,536."),
+        (StrategySection, {"tp": 10**400}, "part.tp: an integer of more than 60 digits is not allowed; give an integer"),
+        (StrategySection, {"micro_batch": 1}, "part.micro_batch: unknown key; did you mean 'micro_batch_size'? Allowed: tp,"),
+        (StrategySection, {"cp_algo": "ulyses"}, "part.cp_algo: 'ulyses' is not allowed (did you mean 'ulysses'?); give one of"),
+        (StrategySection, {"recompute": {"granularty": "full"}}, "part.recompute.granularty: unknown key; did you mean 'granularity'?"),
+        (StrategySection, {"recompute": {"method": "blok"}}, "part.recompute.method: 'blok' is not allowed (did you mean 'block'?)"),
+        (StrategySection, {"features": ["flash_atention"]}, "part.features[0]: 'flash_atention' is not allowed (did you mean 'flash_"),
+        (StrategySection, {"layer_layout": [[1, 2], [-1, 2]]}, "part.layer_layout[1][0]: -1 is not allowed; give an integer from 0 to"),
+        (StrategySection, [1], "part: [1] is not allowed; give a mapping with tp,"),
+        (StrategySection, {"pp": [1]}, "part.pp: [1] is not allowed; give an integer from 1 to 65,536."),
+        (ClusterSection, {"hardware": "x"}, "part.num_devices: missing; give an integer from 1 to 1,000,000."),
+        (ClusterSection, {"hardware": "x", "num_devices": None}, "part.num_devices: missing; give an integer"),
+        (ClusterSection, {"hardware": "x", "num_devices": 2_000_000}, "part.num_devices: 2000000 is not allowed; give an integer from"),
+        (
+            ClusterSection,
+            {"hardware": "x", "num_devices": 8, "inter_node_bytes_per_s": float("inf")},
+            "part.inter_node_bytes_per_s: inf is not allowed; give a number above 0",
+        ),
+        (TrainingSection, {"precision": "bf8"}, "part.precision: 'bf8' is not allowed (did you mean"),
+        (TrainingSection, {"task": "lora"}, "part.task: 'lora' is not allowed; give one of pretrain, sft_full."),
+        (SoftwareSection, {"stack": "megatron"}, "part.stack: 'megatron' is not allowed (did you mean 'megatron-lm'?)"),
+        (SearchSection, {"tp": {"mx": 8}}, "part.tp.mx: unknown key; did you mean 'max'? Allowed: min, max."),
+        (SearchSection, {"tp": [1, -2]}, "part.tp[1]: -2 is not allowed; give an integer from 1 to 65,536."),
+        (SearchSection, {"tp": []}, "part.tp: [] is not allowed; give an integer from 1 to 65,536, or a list"),
+        (SearchSection, {"sampler": "tpe"}, "part.sampler: 'tpe' is not allowed; give exhaustive."),
+        (SearchSection, {"swap_optimizer": 1}, "part.swap_optimizer: 1 is not allowed; give true or false"),
+    ],
+)
+def test_refusals(section: type[Section], value: Any, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check(section, value, "part")
+    message = str(caught.value)
+    assert message.startswith(expected)
+    assert message.endswith(".")
+    assert "\n" not in message
+
+
+def test_a_label_stands_for_its_path() -> None:
+    with pytest.raises(InputError, match="^--tp: 0 is not allowed"):
+        check(StrategySection, {"tp": 0}, "strategy", {"strategy.tp": "--tp"})
+
+
+def test_null_counts_as_left_out() -> None:
+    section = check(StrategySection, {"vpp": None, "cp_algo": None, "tp": 2})
+    assert (section.vpp, section.cp_algo, section.tp) == (1, None, 2)

@@ -1,0 +1,99 @@
+"""Files from outside are read strictly and never end in a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.documents import MAX_BYTES, parse_document, read_document
+from app.errors import InputError
+
+
+def test_scalars_are_those_of_yaml_1_2() -> None:
+    text = "a: 1e12\nb: off\nc: 1:30\nd: 010\ne: 6_144\nf: true\ng: ~\nh: .5\n"
+    assert parse_document(text, "job") == {
+        "a": 1e12,
+        "b": "off",
+        "c": "1:30",
+        "d": 10,
+        "e": 6144,
+        "f": True,
+        "g": None,
+        "h": 0.5,
+    }
+
+
+BOMB = "a: &a [x, x]\n" + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(8))
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (BOMB, "line 2: aliases (*name) are not allowed"),
+        ("a: 1\na: 2\n", "line 2: the key 'a' occurs twice"),
+        ("- 1\n- 2\n", "holds a list where a mapping"),
+        ("", "holds nothing where a mapping"),
+        ("just text", "holds text where a mapping"),
+        ("a: [1, 2\n", "expected ',' or ']'"),
+        ("? [1, 2]\n: 3\n", "a key must be plain text"),
+        ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
+        ("a: " + "[" * 60 + "]" * 60, "nested deeper than 32 levels"),
+        ("a: [" + "1, " * 30_000 + "1]", "more than 20,000 values"),
+        ("a: 1\n---\nb: 2\n", "another document"),
+        ("a: " + "9" * 5000, "integer string conversion"),
+        ("a: !!int x\n", "invalid literal"),
+    ],
+)
+def test_bad_yaml_is_one_sentence(text: str, part: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_document(text, "job.yaml")
+    message = str(caught.value)
+    assert message.startswith("job.yaml:")
+    assert part in message
+    assert message.endswith(".")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('{"a": NaN}', "NaN is not a finite number"),
+        ('{"a": 1, "a": 2}', "'a' occurs twice"),
+        ('{"a": ', "line 1: not valid JSON"),
+        ("[" * 100_000, "nested deeper"),
+        ("[]", "holds a list"),
+    ],
+)
+def test_bad_json_is_one_sentence(text: str, part: str) -> None:
+    with pytest.raises(InputError, match="^job.json:") as caught:
+        parse_document(text, "job.json", is_json=True)
+    assert part in str(caught.value)
+
+
+def test_unreadable_files_name_the_path(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\x00\xff\xfe\x80")
+    (tmp_path / "nul.yaml").write_bytes(b"a: \x00")
+    (tmp_path / "large.yaml").write_bytes(b"#" * (MAX_BYTES + 1))
+    for name, part in (
+        ("absent.yaml", "no such file"),
+        (".", "is a directory"),
+        ("binary.yaml", "not a text file"),
+        ("nul.yaml", "not a text file"),
+        ("large.yaml", "larger than 256 KiB"),
+    ):
+        with pytest.raises(InputError) as caught:
+            read_document(tmp_path / name)
+        assert part in str(caught.value)
+        assert str(tmp_path) in str(caught.value)
+
+
+@given(st.text(max_size=60) | st.text(alphabet="ab:{}[]&*!-?|>'\" \n\t#1.e", max_size=60))
+def test_any_text_gives_a_mapping_or_an_input_error(text: str) -> None:
+    for is_json in (False, True):
+        try:
+            assert isinstance(parse_document(text, "fuzz", is_json=is_json), dict)
+        except InputError as error:
+            assert str(error).startswith("fuzz:")
