@@ -194,6 +194,11 @@ def test_every_environment_variable_of_ours_is_documented() -> None:
     assert {word for word in read if word not in documents} == set()
 
 
+def test_make_offers_and_explains_the_documented_targets() -> None:
+    explained = re.findall(r"^([a-z]+):.*## \S", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {"setup", "format", "lint", "test", "golden", "bench", "docs", "check"} <= set(explained)
+
+
 def test_the_readme_and_ci_run_the_same_check() -> None:
     assert re.search(r"^exec make check\b", (ROOT / ".ci/run").read_text(encoding="utf-8"), re.MULTILINE)
     assert "make check" in (ROOT / "README.md").read_text(encoding="utf-8")
