@@ -97,7 +97,8 @@ def _gather(
         if crossing.any():
             members = size / domains
             if curve := tier.curves.get(op):
-                elapsed.replace(crossing, curve.time_s(total / members, members, tier))
+                shard = total[crossing] / members[crossing]
+                elapsed.replace(crossing, curve.time_s(shard, members[crossing], tier))
             else:
                 if network.sequential:
                     received = (blocks - 1.0) * total / members
@@ -121,7 +122,8 @@ def _exchange(
         crossing = peers > 0.0
         if crossing.any():
             if curve := tier.curves.get(ALL_TO_ALL):
-                elapsed.replace(crossing, curve.time_s(held * members / size, members, tier))
+                kept_inside = held[crossing] * members[crossing] / size[crossing]
+                elapsed.replace(crossing, curve.time_s(kept_inside, members[crossing], tier))
             else:
                 steps = _exchange_steps(tier, members / members_below)
                 elapsed.add(crossing, held * peers / size / (tier.rate(peers) * tier.rate_fraction), steps, tier)
@@ -150,15 +152,16 @@ class _Elapsed:
 
     def add(self, crossing: NDArray[np.bool_], transfer_s: Floats, steps: Floats, tier: Tier) -> None:
         """One more phase, for the rows that cross this tier."""
-        combined = self._transfer_s + transfer_s if self._sequential else np.maximum(self._transfer_s, transfer_s)
-        self._transfer_s = np.where(crossing, combined, self._transfer_s)
-        self._latency_s = np.where(crossing, self._latency_s + steps * tier.latency_s, self._latency_s)
+        crossed_s = transfer_s * crossing
+        combine = np.add if self._sequential else np.maximum
+        combine(self._transfer_s, crossed_s, out=self._transfer_s)
+        self._latency_s += steps * crossing * tier.latency_s
 
     def replace(self, crossing: NDArray[np.bool_], measured_s: Floats) -> None:
-        """What was measured among all members of a domain stands for the tiers inside it too."""
-        self._transfer_s = np.where(crossing, measured_s, self._transfer_s)
-        self._latency_s = np.where(crossing, 0.0, self._latency_s)
-        self.measured = self.measured | crossing
+        """What was measured among all members of a domain, ``measured_s`` of those rows, stands for the tiers inside it too."""
+        self._transfer_s[crossing] = measured_s
+        self._latency_s[crossing] = 0.0
+        self.measured |= crossing
 
     @property
     def steps_s(self) -> Floats:

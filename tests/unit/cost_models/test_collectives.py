@@ -121,9 +121,17 @@ def test_half_an_all_reduce_stands_for_a_gather() -> None:
 
 def test_a_curve_between_below_and_above_its_points() -> None:
     network = Network.of(ascend_a2([AR8]))
-    # 16 MiB: half way between 8 and 32 in log, so sqrt(200 x 500); 1 MiB: as 8; 640 MiB: the bandwidth of 64
-    expected = [np.sqrt(200.0 * 500.0) * 1e-6, 200e-6, 10e-3]
-    np.testing.assert_allclose(all_reduce_s(np.array([16, 1, 640]) * MIB, 8, 1, network), expected)
+    # 16 MiB: half way between 8 and 32 in log, so sqrt(200 x 500); 640 MiB: the bandwidth of 64; 1 MiB: that of 8
+    expected = [np.sqrt(200.0 * 500.0) * 1e-6, 10e-3, 200e-6 / 8]
+    np.testing.assert_allclose(all_reduce_s(np.array([16, 640, 1]) * MIB, 8, 1, network), expected)
+
+
+def test_below_its_points_a_curve_keeps_the_latency() -> None:
+    # A shard of 0.183 MB over a link of 18.3 GB/s takes 10 us beside a step of 10 us, so 20 us by formula where 60 were measured.
+    curve = CollectiveCurve("all_gather", 8, (0.183e6,), (60e-6,), "test")
+    network = Network.of(ascend_a2([curve], latency_s=10e-6))
+    # a tenth of the bytes: 11 us by formula, 60 x 11 / 20; next to none: 60 x 10 / 20
+    np.testing.assert_allclose(all_gather_s(np.array([8 * 0.0183e6, 1e-3]), 8, 1, network), [33e-6, 30e-6])
 
 
 def test_a_curve_of_another_group_size_goes_by_the_formula() -> None:
@@ -168,6 +176,34 @@ def test_a_measured_all_to_all_takes_what_stays_inside() -> None:
     assert float(all_to_all_s(GB, 8, 1, network)) == pytest.approx(0.1)
     # 16 ranks with 2 GB: 1 GB inside as measured, 1 GB through the NIC
     assert float(all_to_all_s(2 * GB, 16, 1, network)) == pytest.approx(0.1 + 1 / 20)
+
+
+def test_a_smaller_all_to_all_goes_by_the_formula() -> None:
+    # 4 ranks with 0.5 GB put 0.125 GB on every link, as 8 ranks with 1 GB do
+    network = Network.of(ascend_a2([CollectiveCurve("all_to_all", 8, (GB,), (0.1,), "test")]))
+    assert float(all_to_all_s(GB / 2, 4, 1, network)) == pytest.approx(0.1)
+
+
+def test_a_larger_group_than_measured_adds_its_steps() -> None:
+    # a switch of 16, measured with 4: log2(16 / 4) = 2 more steps of 3 us; 15 shards at the time of 3, 5 times as many bytes
+    curve = CollectiveCurve("all_gather", 4, (MIB,), (100e-6,), "test")
+    tier = NetworkTier("switch", Wiring.SWITCH, None, 100e9, 3e-6, curves=(curve,))
+    network = Network.of(cluster(tier, sequential=True))
+    assert float(all_gather_s(16 * MIB, 16, 1, network)) == pytest.approx(500e-6 + 6e-6)
+
+
+def test_a_curve_holds_the_latencies_of_the_tiers_inside() -> None:
+    curve = CollectiveCurve("all_gather", 4, (MIB,), (100e-6,), "test")
+    pair = NetworkTier("pair", Wiring.SWITCH, 2, 100e9, 7e-6)
+    network = Network.of(cluster(pair, NetworkTier("node", Wiring.SWITCH, None, 50e9, 7e-6, curves=(curve,)), sequential=True))
+    assert float(all_gather_s(4 * MIB, 4, 1, network)) == pytest.approx(100e-6)
+
+
+@pytest.mark.parametrize(("wiring", "rate"), [(Wiring.SWITCH, 50e9), (Wiring.FABRIC, 20e9)])
+def test_an_only_tier_is_a_fabric_or_a_node(wiring: Wiring, rate: float) -> None:
+    only = cluster(NetworkTier("only", wiring, None, 100e9, 0.0), sequential=True)
+    network = Network.of(only, intra_fraction=0.5, inter_fraction=0.2)
+    assert float(all_gather_s(GB, 2, 1, network)) == pytest.approx(GB / 2 / rate)
 
 
 def test_a_larger_message_measured_faster_takes_the_slower_time() -> None:

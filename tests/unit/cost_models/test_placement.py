@@ -19,6 +19,7 @@ from cost_models.strategy import ParallelStrategy, StrategyBatch
         (4, 64, 1.0),
         (12, 1, 6.0),  # ceil(12 / 8) = 2 nodes share 12
         (3, 3, 1.5),  # floor(8 / 3) = 2 fit wherever the group starts: 2 nodes share 3
+        (5, 3, 5 / 3),
     ],
 )
 def test_members_of_a_group_in_a_node(size: int, stride: int, members: float) -> None:
@@ -54,6 +55,10 @@ def test_neighbours_cross_the_worst_link_of_their_chain(size: int, stride: int, 
 
 def test_a_single_tier_holds_every_chain() -> None:
     np.testing.assert_array_equal(crossed_tier(np.array([1, 64]), 8, [None]), [0, 0])
+
+
+def test_a_chain_longer_than_every_domain_uses_the_last_tier() -> None:
+    assert int(crossed_tier(64, 8, [8, 64])) == 1
 
 
 def test_strides_follow_the_rank_order() -> None:
