@@ -1,0 +1,133 @@
+"""What a legality rule is, and the arithmetic that several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.layout import layer_layout
+from cost_models.strategy import Feature, LayerLayout, ParallelStrategy, StrategyBatch
+from cost_models.workload import ModelShape, Workload
+from search.canonical import EXPERT_PARALLEL_FEATURES, MOE_FEATURES, TENSOR_PARALLEL_FEATURES, canonical_features, scope_of
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One reason for which a strategy cannot run.
+
+    ``violates`` returns ``[n]``, True where a row is illegal; it never raises on a row that other rules forbid.
+    ``sentence`` says with numbers why one such strategy is illegal. ``targets`` holds ``any`` for physics, which
+    binds every target, else the names of the frameworks that impose the rule. ``layout_only``: it reads degrees and the
+    micro batch size alone, so one verdict holds for all options of a layout (such rules of physics come first).
+    """
+
+    name: str
+    targets: frozenset[str]
+    source: str
+    requirement: str
+    violates: Callable[[Workload, StrategyBatch], Mask]
+    sentence: Callable[[Workload, ParallelStrategy], str]
+    layout_only: bool = False
+
+
+PHYSICS = frozenset({"any"})
+MEGATRON_ONLY = frozenset({"megatron-lm"})
+MINDSPEED_ONLY = frozenset({"mindspeed-llm"})
+MINDFORMERS_ONLY = frozenset({"mindformers"})
+MEGATRON_FAMILY = MEGATRON_ONLY | MINDSPEED_ONLY
+
+
+def none_of(batch: StrategyBatch) -> Mask:
+    """A mask that forbids no row."""
+    return np.zeros(len(batch), dtype=np.bool_)
+
+
+def num_microbatches(workload: Workload, strategy: ParallelStrategy) -> int:
+    """Micro batches of one replica in a step."""
+    return workload.training.global_batch_size // (strategy.micro_batch_size * strategy.dp)
+
+
+def nearest_divisors(total: int, degree: int) -> str:
+    """The divisors of ``total`` on either side of ``degree``, for the end of a sentence."""
+    below = next(d for d in range(min(degree, total), 0, -1) if total % d == 0)
+    above = next((d for d in range(degree + 1, total + 1) if total % d == 0), None)
+    return f"{below} does" if above is None else f"{below} and {above} do"
+
+
+def has_dense_mlp(model: ModelShape) -> bool:
+    """Whether any layer has a dense MLP."""
+    return model.moe is None or not all(model.moe_layers())
+
+
+def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
+    """The strategy's features that have something to act on."""
+    scope = scope_of(workload.model, strategy)
+    return canonical_features(workload.model, scope, strategy.zero_stage, strategy.features)
+
+
+def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Mask:
+    """Rows that have any of ``feature``, and something for it to act on: ``effective_features`` as columns."""
+    moe = workload.model.moe
+    if moe is None:
+        feature &= ~MOE_FEATURES
+    elif moe.capacity_factor is None:
+        feature &= ~Feature.MOE_PAD_TO_CAPACITY
+    mask: Mask = batch.has(feature & ~SCOPED_FEATURES)
+    if feature & TENSOR_PARALLEL_FEATURES:
+        mask = mask | (batch.has(feature & TENSOR_PARALLEL_FEATURES) & (batch.tp > 1))
+    if feature & EXPERT_PARALLEL_FEATURES:
+        mask = mask | (batch.has(feature & EXPERT_PARALLEL_FEATURES) & (batch.ep * batch.etp > 1))
+    if feature & Feature.CP_SEND_RECV_OVERLAP:
+        mask = mask | (batch.has(Feature.CP_SEND_RECV_OVERLAP) & (batch.cp > 1))
+    return mask
+
+
+SCOPED_FEATURES = TENSOR_PARALLEL_FEATURES | EXPERT_PARALLEL_FEATURES | Feature.CP_SEND_RECV_OVERLAP
+
+
+def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
+    """Rows in which some parameters, dense or expert, sit on several ranks."""
+    replicas = batch.dp * batch.cp
+    if workload.model.moe is None:
+        return replicas > 1
+    return (replicas > 1) | (batch.tp * replicas > batch.ep * batch.etp)
+
+
+def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
+    """Layers of each virtual stage, ``[chunk][stage]``, given or default."""
+    return strategy.layer_layout or layer_layout(workload.model.num_layers, strategy.pp, strategy.vpp)
+
+
+def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, ModelShape], bool]) -> Mask:
+    """Rows whose layer layout ``forbids`` refuses. Each distinct layout is looked at once.
+
+    Rows whose virtual stages outnumber the layers have no default layout and pass: ``layers_per_stage`` has them.
+    """
+    model = workload.model
+    given = batch.layout_index >= 0
+    mask = none_of(batch)
+    if given.any():
+        refused = np.array([forbids(layout, model) for layout in batch.layouts], dtype=np.bool_)
+        mask[given] = refused[batch.layout_index[given]]
+    default = ~given & (batch.pp * batch.vpp <= model.num_layers)
+    span = model.num_layers + 1
+    key = np.where(default, batch.pp * span + batch.vpp, 0)
+    present = np.zeros(span * span, dtype=np.bool_)
+    present[key] = True
+    table = np.zeros(span * span, dtype=np.bool_)
+    for code in np.flatnonzero(present):
+        if code:
+            pp, vpp = divmod(int(code), span)
+            table[code] = forbids(_default_layout(model.num_layers, pp, vpp), model)
+    return mask | table[key]
+
+
+@lru_cache(maxsize=4096)
+def _default_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
+    return layer_layout(num_layers, pp, vpp)
