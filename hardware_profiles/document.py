@@ -57,10 +57,13 @@ def parse_document(text: str, origin: str) -> Document:
     if len(text) > MAX_BYTES:
         raise ProfileError(f"{origin} is longer than {MAX_BYTES} characters, the most a profile may have")
     try:
+        text.encode("utf-8")  # a lone surrogate would only surface later, where the text is printed
         _check_events(text, origin)
         node = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise ProfileError(f"{origin} is not YAML: {_where(error)}") from error
+    except UnicodeEncodeError as error:
+        raise ProfileError(f"{origin} is not text: character {error.start} has no UTF-8 form") from error
     if node is None:
         raise ProfileError(f"{origin} is empty")
     return _value(node, origin)

@@ -266,8 +266,9 @@ class _Reader:
     def text(self, value: Document, path: str) -> str:
         if not isinstance(value, str):
             self.fail(path, f"is {_shown(value)}, it must be text; quote it if it looks like a number")
-        if not value.strip() or len(value) > MAX_TEXT:
-            self.fail(path, f"is {_shown(value)}, it must be text of 1 to {MAX_TEXT} characters")
+        # nothing that would move a terminal's cursor, and no lone surrogate that no encoding prints
+        if not value.strip() or len(value) > MAX_TEXT or not value.replace("\n", " ").isprintable():
+            self.fail(path, f"is {_shown(value)}, it must be text of 1 to {MAX_TEXT} printable characters")
         return value
 
     def name(self, value: Document, path: str) -> str:
