@@ -1,0 +1,148 @@
+"""Turns the best strategies into plans: breakdown, explanation, comparison, launch arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.strategy import Feature, ParallelStrategy, StrategyBatch
+from cost_models.workload import Workload
+from search.canonical import canonical
+from search.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change
+from search.launch import launch_block
+from search.legality import fillable_device_counts, launchable_on, violations
+from search.limits import SearchLimits
+from search.plan import DeploymentPlan, estimate_to_mapping, plan_id, strategy_to_mapping
+from search.ranking import RankedStrategy
+from search.recompute_modes import recompute_mode
+from search.result import BaselineComparison
+from search.space import SearchSpace, search_space
+
+MAX_CLUSTER_GROWTH = 64  # times as many devices, when looking for a cluster that would do
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Explains strategies of one search."""
+
+    workload: Workload
+    space: SearchSpace
+    constants: Constants
+    estimate: Estimator
+
+    def plans(self, ranked: Sequence[RankedStrategy]) -> tuple[DeploymentPlan, ...]:
+        """Plans in the given order, each compared with the next; the first also with its neighbours in the space."""
+        if not ranked:
+            return ()
+        estimates = self._estimates([entry.strategy for entry in ranked])
+        plans = []
+        for place, (entry, priced) in enumerate(zip(ranked, estimates, strict=True)):
+            explanation: dict[str, Any] = {"bound_by": bound_by(priced), "against_best": None, "next_plan": None}
+            if place > 0:
+                explanation["against_best"] = compared("This plan", priced, estimates[0], "plan 1")
+            if place + 1 < len(ranked):
+                explanation["next_plan"] = compared(f"Plan {place + 2}", estimates[place + 1], priced, "this plan")
+            if place == 0:
+                neighbouring = one_change(self.workload, self.space, entry.strategy, self.constants, self.estimate)
+                explanation["one_change"] = best_change(neighbouring, priced["memory_limit_bytes"])
+                explanation["neighbours"] = neighbouring
+            plans.append(
+                DeploymentPlan(
+                    rank=place + 1,
+                    plan_id=plan_id(self.workload, entry.strategy),
+                    parallel=entry.strategy,
+                    strategy=strategy_to_mapping(self.workload, entry.strategy),
+                    estimate=priced,
+                    explanation=explanation,
+                    launchable_on=launchable_on(self.workload, entry.strategy),
+                    launch=launch_block(self.workload, entry.strategy),
+                    variants=tuple(self._variant(entry.strategy, variant) for variant in entry.variants),
+                )
+            )
+        return tuple(plans)
+
+    def baseline(self, strategy: ParallelStrategy, best: DeploymentPlan | None, *, given: bool) -> BaselineComparison:
+        """The best plan against the plan to beat. An illegal baseline is priced where that is possible, with its violations."""
+        strategy = canonical(self.workload, strategy)
+        broken = tuple(f"{violation.rule}: {violation.sentence}" for violation in violations(self.workload, strategy))
+        source = "given" if given else "rule_of_thumb"
+        described = strategy_to_mapping(self.workload, strategy)
+        if broken:
+            return BaselineComparison(source, described, {}, broken, None, f"The baseline cannot run: {broken[0]}.")
+        (priced,) = self._estimates([strategy])
+        if best is None:
+            return BaselineComparison(source, described, priced, (), None, bound_by(priced))
+        speedup = priced["step_time_s"] / best.estimate["step_time_s"] - 1.0
+        why = compared("The baseline", priced, best.estimate, "plan 1")
+        if not priced["fits"]:
+            why += f" It also needs {-priced['headroom_bytes'] / GIB:.1f} GiB more device memory than there is."
+        return BaselineComparison(source, described, priced, (), speedup, why)
+
+    def nearest(self, rejections: Rejections, leanest: tuple[float, ParallelStrategy] | None) -> str:
+        """One or two sentences on what stands between this search and a plan."""
+        if leanest is None:
+            return self._nothing_legal(rejections)
+        peak, strategy = leanest
+        (priced,) = self._estimates([strategy])
+        shortfall = (peak - priced["memory_limit_bytes"]) / GIB
+        described = ", ".join(f"{name} {getattr(strategy, name)}" for name in ("tp", "pp", "cp", "ep", "dp"))
+        sentence = (
+            f"No legal strategy fits: the leanest ({described}) needs {peak / GIB:.1f} GiB of device memory, "
+            f"{shortfall:.1f} GiB more than the {priced['memory_limit_bytes'] / GIB:.1f} GiB that can be used."
+        )
+        num_devices = self._enough_devices()
+        if num_devices == self.workload.cluster.num_devices:
+            return f"{sentence} Without the limits on the search it fits on these {num_devices} devices."
+        if num_devices is not None:
+            return f"{sentence} {num_devices} devices are enough."
+        return f"{sentence} Not even {MAX_CLUSTER_GROWTH} times as many devices are enough at this batch."
+
+    def _nothing_legal(self, rejections: Rejections) -> str:
+        num_devices = self.workload.cluster.num_devices
+        counts = [count for count in fillable_device_counts(self.workload, num_devices) if count != num_devices]
+        if not rejections.counts:
+            return "The search space is empty: its limits leave no strategy to try."
+        rule = max(rejections.counts, key=lambda name: (rejections.counts[name], name))
+        broken, example = rejections.examples[rule]
+        sentence = f"No strategy is legal; most often: {broken.sentence(self.workload, example)}."
+        if counts:
+            sentence += f" Nearest device counts that can be filled: {' and '.join(map(str, counts))}."
+        return sentence
+
+    def _enough_devices(self) -> int | None:
+        """The smallest of 1, 2, 4, ... times the devices on which a memory-saving strategy fits, limits aside."""
+        limits = SearchLimits(
+            vpp=(1,),
+            micro_batch_size=(1,),
+            recompute=(recompute_mode("full"),),
+            switches={Feature.SWAP_OPTIMIZER: (True,)},
+        )
+        num_devices = self.workload.cluster.num_devices
+        factor = 1
+        while factor <= MAX_CLUSTER_GROWTH:
+            cluster = replace(self.workload.cluster, num_devices=num_devices * factor)
+            workload = replace(self.workload, cluster=cluster)
+            for chunk in chunks(workload, search_space(workload, limits), Rejections()):
+                legal = charge_illegal(workload, chunk.batch, option_rules(workload), Rejections())
+                if len(legal) and np.any(self.estimate(workload, legal, self.constants).fits):
+                    return cluster.num_devices
+            factor *= 2
+        return None
+
+    def _estimates(self, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
+        priced = self.estimate(self.workload, StrategyBatch.of(strategies), self.constants, breakdown=True)
+        return [estimate_to_mapping(self.workload, priced, row) for row in range(len(strategies))]
+
+    def _variant(self, best: ParallelStrategy, variant: RankedStrategy) -> Mapping[str, Any]:
+        return {
+            "plan_id": plan_id(self.workload, variant.strategy),
+            "change": changes(best, variant.strategy),
+            "strategy": strategy_to_mapping(self.workload, variant.strategy),
+            "step_time_s": variant.step_time_s,
+            "peak_memory_bytes": variant.peak_memory_bytes,
+        }

@@ -1,0 +1,57 @@
+"""The plan that an engineer would try first, as the measure of what a search gains.
+
+Rule of thumb of [narayanan2021, takeaways 1 to 3]: as little model parallelism (tp pp) as fits, tensor parallelism up to a
+node before pipeline stages, the rest data parallel; here with full recompute and micro batch size 1, without virtual
+stages. Experts spread over as few ranks as fit, over a node at least where there are that many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.estimate import Estimate
+from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy
+from cost_models.workload import Workload
+from search.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.limits import Range, SearchLimits
+from search.recompute_modes import recompute_mode
+from search.space import search_space
+
+
+def baseline_limits(workload: Workload) -> SearchLimits:
+    """The corner of the space in which the baseline lies."""
+    node = workload.cluster.profile.devices_per_node
+    return SearchLimits(
+        tp=Range(maximum=node),
+        vpp=(1,),
+        etp=(1,),
+        micro_batch_size=(1,),
+        cp_algo=(CpAlgo.ULYSSES, CpAlgo.RING),
+        dispatcher=(Dispatcher.ALLTOALL,) if workload.model.moe else None,
+        recompute=(recompute_mode("full"),),
+        switches={Feature.SWAP_OPTIMIZER: (False,)},
+    )
+
+
+def default_baseline(workload: Workload, constants: Constants, estimate: Callable[..., Estimate]) -> ParallelStrategy | None:
+    """The first plan, by the rule of thumb, that is legal and fits; ``None`` if none does."""
+    space = search_space(workload, baseline_limits(workload))
+    node = workload.cluster.profile.devices_per_node
+    best: tuple[tuple[int, ...], ParallelStrategy] | None = None
+    for chunk in chunks(workload, space, Rejections()):
+        legal = charge_illegal(workload, chunk.batch, option_rules(workload), Rejections())
+        if not len(legal):
+            continue
+        fitting = legal.take(estimate(workload, legal, constants).fits)
+        if not len(fitting):
+            continue
+        few_experts = np.where(fitting.ep < min(node, max(space.ep)), min(node, max(space.ep)) - fitting.ep, 0)
+        keys = (fitting.cp, fitting.tp * fitting.pp, few_experts, fitting.pp, fitting.ep)
+        row = int(np.lexsort(keys[::-1])[0])
+        key = tuple(int(column[row]) for column in keys)
+        if best is None or key < best[0]:
+            best = (key, fitting.row(row))
+    return best[1] if best else None

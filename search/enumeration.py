@@ -1,0 +1,202 @@
+"""Streams the lattice in chunks, in one fixed order, and charges each illegal strategy to the first rule it breaks.
+
+Order: pp, vpp, tp, cp, ep, etp, micro batch size, then the options, each ascending. A chunk holds rows of one (pp, vpp)
+only, since the cost model vectorises over those. Rules that look at a layout alone (``LAYOUT_RULES``) are checked
+once a layout, and the whole block of its options is charged by arithmetic: a space with few legal layouts costs little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.strategy import IntColumn, ParallelStrategy, StrategyBatch
+from cost_models.workload import Workload
+from search.canonical import canonical_schedule
+from search.legality import Rule, rules_for
+from search.options import Layouts, OptionTable, option_classes, option_tables
+from search.space import SearchSpace
+
+CHUNK_ROWS = 1 << 16
+LAYOUTS_PER_SLICE = 1 << 15
+
+# Rules that read degrees, micro batch size and derived dp only: all options of a layout share the verdict.
+LAYOUT_RULES = frozenset(
+    {
+        "world_size",
+        "global_batch",
+        "experts_need_moe",
+        "expert_world",
+        "experts_per_rank",
+        "expert_width",
+        "heads_per_tp",
+        "mlp_width",
+        "vpp_needs_pp",
+        "layers_per_stage",
+        "interleaved_fill",
+        "interleaved_microbatches",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows that no layout rule rejects, and how far the enumeration has come.
+
+    ``num_enumerated`` counts the rows of ``batch`` and those charged since the last chunk.
+    """
+
+    batch: StrategyBatch
+    num_enumerated: int
+    done_fraction: float
+
+
+@dataclass
+class Rejections:
+    """Illegal strategies by the first rule that they break, with the first example of each."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, tuple[Rule, ParallelStrategy]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """All illegal strategies so far."""
+        return sum(self.counts.values())
+
+    def charge(self, rule: Rule, num_strategies: int, example: ParallelStrategy) -> None:
+        """Count strategies against a rule."""
+        self.counts[rule.name] = self.counts.get(rule.name, 0) + num_strategies
+        self.examples.setdefault(rule.name, (rule, example))
+
+
+def layout_rules(workload: Workload) -> tuple[Rule, ...]:
+    """The leading rules of the workload's target that look at the layout alone.
+
+    Only leading ones can be charged a block at a time: behind a rule that reads options, rows of one layout differ.
+    """
+    return tuple(takewhile(lambda rule: rule.name in LAYOUT_RULES, rules_for(workload.software.target)))
+
+
+def option_rules(workload: Workload) -> tuple[Rule, ...]:
+    """The other rules of the target, in their order."""
+    return rules_for(workload.software.target)[len(layout_rules(workload)) :]
+
+
+def chunks(workload: Workload, space: SearchSpace, rejections: Rejections, chunk_rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
+    """Every strategy of the lattice once, in canonical form, but for those that a layout rule rejects.
+
+    The rejected ones are charged to ``rejections`` and counted in ``Chunk.num_enumerated``. Memory stays that of one
+    chunk and one slice of layouts.
+    """
+    rules = layout_rules(workload)
+    groups = [(pp, vpp) for pp in space.pp for vpp in space.vpp if canonical_schedule(pp, vpp) in space.schedule]
+    shape = (len(space.tp), len(space.cp), len(space.ep), len(space.etp), len(space.micro_batch_size))
+    num_layouts = math.prod(shape)
+    for group, (pp, vpp) in enumerate(groups):
+        tables = option_tables(workload, space, pp, vpp)
+        for first in range(0, num_layouts, LAYOUTS_PER_SLICE):
+            last = min(first + LAYOUTS_PER_SLICE, num_layouts)
+            layouts = _layouts(workload, space, pp, np.unravel_index(np.arange(first, last), shape))
+            block = _Slice(pp, vpp, tables, layouts, option_classes(workload, space, layouts))
+            num_rejected, block = block.without_illegal(workload, rules, rejections)
+            done = ((group + first / num_layouts) / len(groups), (group + last / num_layouts) / len(groups))
+            yield from block.chunks(num_rejected, done, chunk_rows)
+
+
+def charge_illegal(workload: Workload, batch: StrategyBatch, rules: tuple[Rule, ...], rejections: Rejections) -> StrategyBatch:
+    """The legal rows; each other row is charged to the first of ``rules`` that it breaks."""
+    charged = _first_broken(workload, batch, rules)
+    for index in np.unique(charged[charged >= 0]):
+        rows = np.flatnonzero(charged == index)
+        rejections.charge(rules[index], len(rows), batch.row(int(rows[0])))
+    return batch if np.all(charged < 0) else batch.take(charged < 0)
+
+
+def _first_broken(workload: Workload, batch: StrategyBatch, rules: tuple[Rule, ...]) -> NDArray[np.int64]:
+    charged = np.full(len(batch), -1, dtype=np.int64)
+    for index, rule in enumerate(rules):
+        charged[(charged < 0) & rule.violates(workload, batch)] = index
+    return charged
+
+
+def _layouts(workload: Workload, space: SearchSpace, pp: int, digits: tuple[NDArray[np.intp], ...]) -> Layouts:
+    values = (space.tp, space.cp, space.ep, space.etp, space.micro_batch_size)
+    tp, cp, ep, etp, micro_batch_size = (
+        np.array(of_dimension, dtype=np.int64)[digit] for of_dimension, digit in zip(values, digits, strict=True)
+    )
+    return Layouts(tp, cp, ep, etp, micro_batch_size, dp=np.maximum(workload.cluster.num_devices // (tp * pp * cp), 1))
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Some layouts of one (pp, vpp) with the class of each in every option table."""
+
+    pp: int
+    vpp: int
+    tables: tuple[OptionTable, ...]
+    layouts: Layouts
+    classes: tuple[IntColumn, ...]
+
+    @property
+    def block_sizes(self) -> IntColumn:
+        """Strategies of each layout."""
+        sizes = np.ones_like(self.layouts.tp)
+        for table, of_layout in zip(self.tables, self.classes, strict=True):
+            sizes = sizes * table.counts[of_layout]
+        return sizes
+
+    def take(self, mask: NDArray[np.bool_]) -> _Slice:
+        """The chosen layouts."""
+        layouts = Layouts(**{name: column[mask] for name, column in vars(self.layouts).items()})
+        return _Slice(self.pp, self.vpp, self.tables, layouts, tuple(column[mask] for column in self.classes))
+
+    def without_illegal(self, workload: Workload, rules: tuple[Rule, ...], rejections: Rejections) -> tuple[int, _Slice]:
+        """How many strategies the layout rules reject, and the layouts that are left."""
+        sizes = self.block_sizes
+        first_of_each = self.rows(np.arange(len(sizes)), np.zeros_like(sizes))
+        charged = _first_broken(workload, first_of_each, rules)
+        charged[sizes == 0] = len(rules)  # no variant of some option: the layout holds no strategy
+        for index in np.unique(charged[(charged >= 0) & (charged < len(rules))]):
+            broken = charged == index
+            rejections.charge(rules[index], int(sizes[broken].sum()), first_of_each.row(int(np.argmax(broken))))
+        return int(sizes[charged >= 0].sum()), self.take(charged < 0)
+
+    def chunks(self, num_rejected: int, done_fractions: tuple[float, float], chunk_rows: int) -> Iterator[Chunk]:
+        """All strategies of the layouts, at least one chunk (perhaps empty) to report what was rejected."""
+        sizes = self.block_sizes
+        ends = np.cumsum(sizes)
+        starts = ends - sizes
+        total = int(ends[-1]) if len(ends) else 0
+        begin, end = done_fractions
+        for first in range(0, max(total, 1), chunk_rows):
+            last = min(first + chunk_rows, total)
+            positions = np.arange(first, last)
+            layout = np.searchsorted(ends, positions, side="right")
+            batch = self.rows(layout, positions - starts[layout])
+            done = begin + (end - begin) * last / max(total, 1) if total else end
+            yield Chunk(batch, len(batch) + (num_rejected if first == 0 else 0), done)
+
+    def rows(self, layout: NDArray[np.int64], position: NDArray[np.int64]) -> StrategyBatch:
+        """Strategies by their layout and position in its block; the last option varies fastest."""
+        columns = {name: column[layout] for name, column in vars(self.layouts).items()}
+        rest = position
+        for table, of_layout in zip(reversed(self.tables), reversed(self.classes), strict=True):
+            variant_class = of_layout[layout]
+            rest, digit = np.divmod(rest, np.maximum(table.counts[variant_class], 1))
+            values = table.values[variant_class, digit]
+            columns |= {name: values[:, index] for index, name in enumerate(table.columns)}
+        constant = {
+            "pp": self.pp,
+            "vpp": self.vpp,
+            "schedule": int(canonical_schedule(self.pp, self.vpp)),
+            "optimizer_shard_size": 0,
+            "layout_index": -1,
+            "recompute_plan_index": -1,
+        }
+        columns |= {name: np.full(len(layout), value, dtype=np.int64) for name, value in constant.items()}
+        return StrategyBatch(**columns)

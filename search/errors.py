@@ -1,0 +1,7 @@
+"""What a search refuses, as one sentence for the user."""
+
+from __future__ import annotations
+
+
+class SearchError(ValueError):
+    """A search that cannot run as asked; the message names the field, the value and what is allowed."""

@@ -1,0 +1,203 @@
+"""Says why a plan is as good as it is: what bounds it, what the others lack, what one change would gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.estimate import Estimate
+from cost_models.strategy import CpAlgo, Feature, ParallelStrategy, StrategyBatch
+from cost_models.workload import Workload
+from search.canonical import canonical, layers_per_chunk
+from search.legality import legal_mask
+from search.recompute_modes import RecomputeMode
+from search.space import SearchSpace
+
+Estimator = Callable[..., Estimate]
+GIB = 2.0**30
+
+# Parts of the step in words; a name that is missing here is shown with spaces for underscores.
+PART_NAMES = {
+    "matmul": "matrix multiplication",
+    "vector": "vector work (norms, activations, residuals)",
+    "permute": "moving tokens to and from expert order",
+    "tp_comm": "tensor-parallel communication",
+    "cp_comm": "context-parallel communication",
+    "ep_comm": "expert communication",
+    "dp_comm": "data-parallel communication",
+    "weight_gather": "gathering sharded weights",
+    "pipeline_p2p": "sends between pipeline stages",
+    "pipeline_bubble": "the pipeline bubble",
+    "host": "waiting for the host",
+    "head_and_loss": "the output head and loss",
+}
+
+
+def part_name(part: str) -> str:
+    """A breakdown part in words."""
+    return PART_NAMES.get(part, part.replace("_", " "))
+
+
+def bound_by(estimate: Mapping[str, Any]) -> str:
+    """One sentence on where the time of an estimate goes, and what it has of memory left."""
+    step_time_s, parts = estimate["step_time_s"], estimate["time_breakdown_s"]
+    largest, *others = sorted(parts, key=lambda part: (-parts[part], part))
+    then = [f"{part_name(part)} ({parts[part] / step_time_s:.0%})" for part in others[:2] if parts[part] > 0]
+    sentence = f"{_capital(part_name(largest))} takes {parts[largest] / step_time_s:.0%} of the step"
+    if then:
+        sentence += ", then " + " and ".join(then)
+    headroom = estimate["headroom_bytes"] / GIB
+    room = (
+        f"{headroom:.1f} GiB of device memory stay free" if headroom >= 0 else f"{-headroom:.1f} GiB of device memory are missing"
+    )
+    return f"{sentence}; {room}."
+
+
+def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], faster_name: str) -> str:
+    """One sentence on why one estimate is slower than another, by the parts that differ most."""
+    extra_s = slower["step_time_s"] - faster["step_time_s"]
+    share = extra_s / faster["step_time_s"]
+    if abs(share) < 5e-4:
+        return f"{name} takes as long as {faster_name}, with {_memory_difference(slower, faster)}."
+    parts = {
+        part: slower["time_breakdown_s"].get(part, 0.0) - faster["time_breakdown_s"].get(part, 0.0)
+        for part in dict.fromkeys([*slower["time_breakdown_s"], *faster["time_breakdown_s"]])
+    }
+    sign = 1.0 if extra_s > 0 else -1.0
+    largest = sorted((part for part in parts if sign * parts[part] > 0), key=lambda part: (-sign * parts[part], part))[:2]
+    lost = " and ".join(f"{abs(parts[part]):.3g} s on {part_name(part)}" for part in largest)
+    verb, how = ("slower", "loses") if extra_s > 0 else ("faster", "saves")
+    return f"{name} is {abs(share):.1%} {verb} than {faster_name}: it {how} {lost}."
+
+
+def _memory_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    difference = (one["peak_memory_bytes"] - other["peak_memory_bytes"]) / GIB
+    if abs(difference) < 0.05:
+        return "the same memory"
+    return f"{abs(difference):.1f} GiB {'more' if difference > 0 else 'less'} memory"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:
+    """How ``other`` differs from ``one``, dimension by dimension."""
+    words = []
+    for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch_size"):
+        before, after = getattr(one, name), getattr(other, name)
+        if before != after:
+            words.append(f"{name} {before} -> {after}")
+    if (one.cp_algo, one.ulysses_degree) != (other.cp_algo, other.ulysses_degree):
+        words.append(f"cp_algo {_cp_name(one)} -> {_cp_name(other)}")
+    if one.dispatcher != other.dispatcher:
+        words.append(f"dispatcher {one.dispatcher.label} -> {other.dispatcher.label}")
+    if recompute_name(one) != recompute_name(other):
+        words.append(f"recompute {recompute_name(one)} -> {recompute_name(other)}")
+    if one.sequence_parallel != other.sequence_parallel:
+        words.append(f"sequence_parallel {_on(one.sequence_parallel)} -> {_on(other.sequence_parallel)}")
+    if one.zero_stage != other.zero_stage:
+        words.append(f"zero_stage {one.zero_stage} -> {other.zero_stage}")
+    for feature in Feature:
+        if (feature in one.features) != (feature in other.features):
+            words.append(f"{str(feature.name).lower()} {_on(feature in one.features)} -> {_on(feature in other.features)}")
+    return ", ".join(words)
+
+
+def recompute_name(strategy: ParallelStrategy) -> str:
+    """The strategy's recompute in the grammar of ``search.recompute_modes``."""
+    if strategy.recompute_layers_per_stage is not None:
+        return "layers_per_stage " + ",".join(map(str, strategy.recompute_layers_per_stage))
+    mode = RecomputeMode(strategy.recompute, strategy.recompute_method, strategy.recompute_modules, strategy.recompute_num_layers)
+    return mode.name
+
+
+def _cp_name(strategy: ParallelStrategy) -> str:
+    if strategy.cp_algo is CpAlgo.HYBRID:
+        return f"hybrid (ulysses_degree {strategy.ulysses_degree})"
+    return strategy.cp_algo.label
+
+
+def _on(value: bool) -> str:
+    return "on" if value else "off"
+
+
+def neighbours(workload: Workload, space: SearchSpace, best: ParallelStrategy) -> list[ParallelStrategy]:
+    """Legal canonical strategies that differ from ``best`` in one dimension: adjacent degrees, every other option."""
+    options: list[ParallelStrategy] = []
+    for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size"):
+        values = sorted({*getattr(space, name), getattr(best, name)})
+        place = values.index(getattr(best, name))
+        options += [
+            replace(best, **{name: value}) for value in (*values[max(place - 1, 0) : place], *values[place + 1 : place + 2])
+        ]
+    longest = layers_per_chunk(workload.model, best.pp, best.vpp)
+    for mode in space.recompute:
+        options.append(
+            replace(
+                best,
+                recompute=mode.granularity,
+                recompute_method=mode.method,
+                recompute_modules=mode.modules,
+                recompute_num_layers=mode.layers(longest),
+            )
+        )
+    options += [replace(best, dispatcher=dispatcher) for dispatcher in space.dispatcher]
+    options += [replace(best, cp_algo=algo, ulysses_degree=best.cp) for algo in space.cp_algo if algo is not CpAlgo.HYBRID]
+    options += [replace(best, sequence_parallel=on) for on in space.sequence_parallel]
+    options += [replace(best, zero_stage=stage) for stage in space.zero_stage]
+    options += [replace(best, features=features) for features in space.features]
+    distinct = dict.fromkeys(canonical(workload, _with_cp_algo(option)) for option in options)
+    candidates = [option for option in distinct if option != best]
+    if not candidates:
+        return []
+    legal = legal_mask(workload, StrategyBatch.of(candidates))
+    return [option for option, is_legal in zip(candidates, legal, strict=True) if is_legal]
+
+
+def _with_cp_algo(strategy: ParallelStrategy) -> ParallelStrategy:
+    """A context-parallel neighbour of a plan without context parallelism takes the ring."""
+    if strategy.cp > 1 and strategy.cp_algo is CpAlgo.NONE:
+        return replace(strategy, cp_algo=CpAlgo.RING)
+    return strategy
+
+
+def one_change(
+    workload: Workload, space: SearchSpace, best: ParallelStrategy, constants: Constants, estimate: Estimator
+) -> list[dict[str, Any]]:
+    """What each change of one dimension of ``best`` would do to step time and memory, fastest first, as JSON.
+
+    ``delta_fraction`` is step time over that of ``best``, minus 1.
+    """
+    others = neighbours(workload, space, best)
+    if not others:
+        return []
+    priced = estimate(workload, StrategyBatch.of([best, *others]), constants)
+    times, peaks = priced.step_time_s, priced.peak_memory_bytes
+    return [
+        {
+            "change": changes(best, others[row - 1]),
+            "step_time_s": float(times[row]),
+            "delta_fraction": float(times[row] / times[0] - 1.0),
+            "peak_memory_bytes": float(peaks[row]),
+            "fits": bool(priced.fits[row]),
+        }
+        for row in (np.argsort(times[1:], kind="stable") + 1).tolist()
+    ]
+
+
+def best_change(neighbouring: Sequence[Mapping[str, Any]], memory_limit_bytes: float) -> str:
+    """One sentence on the fastest change of one dimension: what it would gain, and what forbids it."""
+    faster = [entry for entry in neighbouring if entry["delta_fraction"] < -5e-4]
+    if not faster:
+        return "No change of a single dimension makes the step shorter."
+    entry = faster[0]
+    gain = f"With {entry['change']} the step would be {-entry['delta_fraction']:.1%} shorter"
+    if entry["fits"]:
+        return f"{gain}; it fits, and costs {entry['peak_memory_bytes'] / GIB:.1f} GiB of device memory at its peak."
+    missing = (entry["peak_memory_bytes"] - memory_limit_bytes) / GIB
+    return f"{gain}, but it needs {missing:.1f} GiB more device memory than there is."

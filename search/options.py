@@ -1,0 +1,152 @@
+"""Option tables: the canonical variants of each option, by what a layout has.
+
+A *layout* is the degrees and the micro batch size. What its options may be depends on a few facts about it (its
+*class*: tp above one, expert traffic between nodes, ...), so the variants are written down once a class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.strategy import CpAlgo, IntColumn
+from cost_models.workload import Workload
+from search.canonical import (
+    Scope,
+    canonical_cp,
+    canonical_dispatcher,
+    canonical_features,
+    canonical_recompute,
+    canonical_zero_stage,
+    expert_domain_devices,
+    layers_per_chunk,
+)
+from search.space import SearchSpace
+
+Variant = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Layouts of one (pp, vpp) as columns ``[k]``."""
+
+    tp: IntColumn
+    cp: IntColumn
+    ep: IntColumn
+    etp: IntColumn
+    micro_batch_size: IntColumn
+    dp: IntColumn
+
+
+@dataclass(frozen=True)
+class OptionTable:
+    """Variants of one option. ``values``: ``[class, variant, column]``, ``counts``: ``[class]``."""
+
+    columns: tuple[str, ...]
+    values: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, columns: tuple[str, ...], variants: Sequence[Sequence[Variant]]) -> OptionTable:
+        """The table of the given variants, one list a class; variants that are equal count once."""
+        distinct = [tuple(dict.fromkeys(of_class)) for of_class in variants]
+        counts = np.array([len(of_class) for of_class in distinct], dtype=np.int64)
+        values = np.zeros((len(distinct), max(1, int(counts.max())), len(columns)), dtype=np.int64)
+        for index, of_class in enumerate(distinct):
+            if of_class:
+                values[index, : len(of_class)] = of_class
+        return cls(columns, values, counts)
+
+
+def option_tables(workload: Workload, space: SearchSpace, pp: int, vpp: int) -> tuple[OptionTable, ...]:
+    """Tables of sequence parallelism, context parallelism, recompute, and dispatcher with optimizer and switches."""
+    model = workload.model
+    return (
+        OptionTable.of(("sequence_parallel",), [[(0,)], [(int(on),) for on in space.sequence_parallel]]),
+        OptionTable.of(("cp_algo", "ulysses_degree"), [_cp_variants(space, cp) for cp in space.cp]),
+        OptionTable.of(
+            ("recompute", "recompute_method", "recompute_num_layers", "recompute_modules"),
+            [_recompute_variants(workload, space, layers_per_chunk(model, pp, vpp))],
+        ),
+        OptionTable.of(
+            ("dispatcher", "zero_stage", "features"),
+            [
+                _switch_variants(workload, space, scope, expert_ranks)
+                for expert_ranks in _example_expert_ranks(workload)
+                for scope in _scopes(vpp > 1, routed=expert_ranks > 1 and model.moe is not None)
+            ],
+        ),
+    )
+
+
+def option_classes(workload: Workload, space: SearchSpace, layouts: Layouts) -> tuple[IntColumn, ...]:
+    """Class ``[k]`` of every layout in each table of ``option_tables``."""
+    moe = workload.model.moe is not None
+    expert_ranks = layouts.ep * layouts.etp
+    replicas = layouts.dp * layouts.cp
+    domain = expert_domain_devices(workload.cluster)
+    travel = (expert_ranks > 1).astype(np.int64) + (expert_ranks > domain)
+    data_parallel = (replicas > 1) | (moe & (layouts.tp * replicas // expert_ranks > 1))
+    return (
+        (layouts.tp > 1).astype(np.int64),
+        np.searchsorted(np.array(space.cp), layouts.cp),
+        np.zeros_like(layouts.tp),
+        8 * travel + 4 * data_parallel + 2 * (layouts.cp > 1) + (layouts.tp > 1),
+    )
+
+
+def _example_expert_ranks(workload: Workload) -> tuple[int, int, int]:
+    """One rank a set of experts, several inside one domain, several domains: in the order of ``travel``."""
+    domain = expert_domain_devices(workload.cluster)
+    return 1, min(2, domain), domain + 1
+
+
+def _scopes(interleaved: bool, *, routed: bool) -> list[Scope]:
+    """The eight scopes of one ``travel``, in the order of the last class of ``option_classes``."""
+    return [
+        Scope(
+            tensor_parallel=bool(bits & 1),
+            context_parallel=bool(bits & 2),
+            interleaved=interleaved,
+            data_parallel=bool(bits & 4),
+            routed=routed,
+        )
+        for bits in range(8)
+    ]
+
+
+def _cp_variants(space: SearchSpace, cp: int) -> list[Variant]:
+    variants: list[Variant] = []
+    for algo in space.cp_algo:
+        degrees = [1]
+        if algo is CpAlgo.HYBRID and cp > 1:
+            degrees = [degree for degree in range(2, cp) if cp % degree == 0]
+        variants += [canonical_cp(cp, algo, degree) for degree in degrees]
+    return variants
+
+
+def _recompute_variants(workload: Workload, space: SearchSpace, longest_chunk: int) -> list[Variant]:
+    variants: list[Variant] = []
+    for mode in space.recompute:
+        granularity, method, num_layers, modules = canonical_recompute(
+            workload.model, longest_chunk, mode.granularity, mode.method, mode.layers(longest_chunk), mode.modules
+        )
+        variants.append((int(granularity), int(method), num_layers, int(modules)))
+    return variants
+
+
+def _switch_variants(workload: Workload, space: SearchSpace, scope: Scope, expert_ranks: int) -> list[Variant]:
+    model, domain = workload.model, expert_domain_devices(workload.cluster)
+    variants: list[Variant] = []
+    for wanted, asked in product(space.dispatcher, space.zero_stage):
+        dispatcher = canonical_dispatcher(model, expert_ranks, domain, wanted)
+        stage = canonical_zero_stage(scope, asked)
+        variants += [
+            (int(dispatcher), stage, int(canonical_features(model, scope, dispatcher, stage, features)))
+            for features in space.features
+        ]
+    return variants

@@ -1,0 +1,154 @@
+"""A ranked plan, and the JSON form of strategies and estimates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+from cost_models.estimate import Estimate
+from cost_models.flops import MFU_CONVENTION, model_flops_per_step
+from cost_models.layout import layer_layout
+from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
+from cost_models.workload import Workload
+
+# What describes a profile in words, and changes no price.
+PROSE = ("title", "notes", "provenance", "status")
+
+
+@dataclass(frozen=True)
+class DeploymentPlan:
+    """One answer of a search. ``strategy``, ``estimate``, ``explanation``, ``launch`` and ``variants`` are plain JSON."""
+
+    rank: int
+    plan_id: str
+    parallel: ParallelStrategy
+    strategy: Mapping[str, Any]
+    estimate: Mapping[str, Any]
+    explanation: Mapping[str, Any]
+    launchable_on: tuple[str, ...] = ()
+    launch: Mapping[str, Any] = field(default_factory=dict)
+    variants: tuple[Mapping[str, Any], ...] = ()
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        return {
+            "rank": self.rank,
+            "plan_id": self.plan_id,
+            "strategy": dict(self.strategy),
+            "estimate": dict(self.estimate),
+            "explanation": dict(self.explanation),
+            "launchable_on": list(self.launchable_on),
+            "launch": dict(self.launch),
+            "variants": [dict(variant) for variant in self.variants],
+        }
+
+
+def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[str, Any]:
+    """The strategy under the names of the run records, every default resolved.
+
+    ``layer_layout`` lists layers by chunk, then stage. ``noop_layers`` counts the slots that hold no layer.
+    """
+    layout = strategy.layer_layout or layer_layout(workload.model.num_layers, strategy.pp, strategy.vpp)
+    slots = max(map(max, layout)) * strategy.pp * strategy.vpp
+    per_replica = strategy.micro_batch_size * strategy.dp
+    plan = strategy.recompute_layers_per_stage
+    return {
+        "tp": strategy.tp,
+        "sequence_parallel": strategy.sequence_parallel,
+        "cp": strategy.cp,
+        "cp_algo": strategy.cp_algo.label if strategy.cp_algo is not CpAlgo.NONE else None,
+        "ulysses_degree": strategy.ulysses_degree,
+        "pp": strategy.pp,
+        "vpp": strategy.vpp,
+        "ep": strategy.ep,
+        "etp": strategy.etp,
+        "dp": strategy.dp,
+        "micro_batch_size": strategy.micro_batch_size,
+        "num_microbatches": workload.training.global_batch_size // per_replica if per_replica else None,
+        "schedule": strategy.schedule.label,
+        "zero_stage": strategy.zero_stage,
+        "distributed_optimizer": strategy.zero_stage >= 1,
+        "optimizer_shard_size": strategy.optimizer_shard_size or None,
+        "moe_dispatcher": strategy.dispatcher.label if strategy.dispatcher is not Dispatcher.NONE else None,
+        "recompute": {
+            "granularity": strategy.recompute.label,
+            "method": strategy.recompute_method.label if strategy.recompute_method is not RecomputeMethod.NONE else None,
+            "num_layers": strategy.recompute_num_layers if strategy.recompute is Recompute.FULL and plan is None else None,
+            "modules": _names(RecomputeModule, strategy.recompute_modules),
+            "layers_per_stage": list(plan) if plan is not None else None,
+        },
+        "layer_layout": [list(row) for row in layout],
+        "noop_layers": slots - workload.model.num_layers,
+        "features": _names(Feature, strategy.features),
+    }
+
+
+def estimate_to_mapping(workload: Workload, estimate: Estimate, row: int) -> dict[str, Any]:
+    """One row of an estimate that was made with ``breakdown=True``, as JSON.
+
+    The interval is null until a calibration provides one. Raises ``ValueError`` without a breakdown.
+    """
+    if estimate.breakdown is None:
+        raise ValueError("an estimate is printed with its breakdown: call estimate(..., breakdown=True)")
+    training, cluster = workload.training, workload.cluster
+    step_time_s = float(estimate.step_time_s[row])
+    peak_memory_bytes = float(estimate.peak_memory_bytes[row])
+    tokens_per_s = training.global_batch_size * training.seq_length / step_time_s
+    time_s = {name: float(part[row]) for name, part in estimate.breakdown.time_s.items()}
+    return {
+        "step_time_s": step_time_s,
+        "step_time_lower_bound_s": float(estimate.step_time_lower_bound_s[row]),
+        "step_time_low_s": None,
+        "step_time_high_s": None,
+        "evidence": {"num_runs": 0, "max_devices": None, "extrapolated": []},
+        "tokens_per_s": tokens_per_s,
+        "tokens_per_s_per_device": tokens_per_s / cluster.num_devices,
+        "mfu_fraction": _mfu_fraction(workload, step_time_s),
+        "mfu_convention": MFU_CONVENTION,
+        "peak_memory_bytes": peak_memory_bytes,
+        "allocated_peak_bytes": float(estimate.allocated_peak_bytes[row]),
+        "allocated_first_iteration_bytes": float(estimate.allocated_first_iteration_bytes[row]),
+        "allocated_after_step_bytes": float(estimate.allocated_after_step_bytes[row]),
+        "reserved_peak_bytes": float(estimate.reserved_peak_bytes[row]),
+        "memory_limit_bytes": float(estimate.memory_limit_bytes),
+        "headroom_bytes": float(estimate.memory_limit_bytes) - peak_memory_bytes,
+        "fits": bool(estimate.fits[row]),
+        "time_breakdown_s": time_s,
+        "masked_s": {name: float(part[row]) for name, part in estimate.breakdown.masked_s.items()},
+        "memory_breakdown_bytes": {name: float(part[row]) for name, part in estimate.breakdown.memory_bytes.items()},
+        "bottleneck": max(time_s, key=time_s.__getitem__),
+        "fidelity": "closed_form",
+    }
+
+
+def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
+    """Twelve hex characters that name this strategy for this workload, the same in every run."""
+    described = _plain(asdict(workload))
+    for name in PROSE:
+        described["cluster"]["profile"].pop(name)
+    document = {"workload": described, "strategy": strategy_to_mapping(workload, strategy)}
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _mfu_fraction(workload: Workload, step_time_s: float) -> float | None:
+    peak = workload.cluster.profile.matmul_flops_per_s.get(workload.training.precision)
+    if peak is None:
+        return None
+    return model_flops_per_step(workload) / (step_time_s * workload.cluster.num_devices * peak)
+
+
+def _names(kind: type[Feature] | type[RecomputeModule], flags: Feature | RecomputeModule) -> list[str]:
+    return [flag.name.lower() for flag in kind if flag.name and flag & flags]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value.value if isinstance(value, Enum) else value

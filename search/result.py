@@ -1,0 +1,116 @@
+"""What a search returns, and its JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from search.plan import DeploymentPlan
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search has come. ``done_fraction`` counts layouts, not strategies: it is no forecast of time."""
+
+    done_fraction: float
+    enumerated: int
+    legal: int
+    fits_memory: int
+    best_step_time_s: float | None
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Counts:
+    """``enumerated`` = ``legal`` + the sum of the rejections. ``None``: this release does not do that."""
+
+    enumerated: int
+    legal: int
+    fits_memory: int
+    estimated: int
+    pruned_by_bound: int = 0
+    simulated: int | None = None
+    sampled: int | None = None
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Strategies charged to one legality rule, with the sentence for the first of them."""
+
+    rule: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the answer is worth: proved best only over ``scope``, for this objective, model and set of constants."""
+
+    exhaustive: bool
+    proved_best: bool
+    scope: str
+    objective: str
+    optimality_gap_fraction: float | None
+    stopped_by: str | None  # time_limit | interrupt
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Wall time by phase, in seconds of the caller's clock."""
+
+    enumerate_s: float
+    legality_s: float
+    price_s: float
+    rank_s: float
+    explain_s: float
+    total_s: float
+
+    def to_mapping(self) -> dict[str, float | None]:
+        """``estimate_s`` covers enumeration, legality and pricing."""
+        return {
+            "estimate_s": self.enumerate_s + self.legality_s + self.price_s,
+            "simulate_s": None,
+            "refine_s": None,
+            **asdict(self),
+        }
+
+
+@dataclass(frozen=True)
+class BaselineComparison:
+    """The plan to beat and what the best plan gains over it.
+
+    ``speedup_fraction`` is the baseline's step time over the best plan's, minus 1 (``None`` without a best plan).
+    """
+
+    source: str  # given | rule_of_thumb
+    strategy: Mapping[str, Any]
+    estimate: Mapping[str, Any]
+    violations: tuple[str, ...]
+    speedup_fraction: float | None
+    why: str
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Plans, best first, with the account of how they were found. ``nearest`` is a hint where nothing fits."""
+
+    counts: Counts
+    rejections: tuple[Rejection, ...]
+    proof: Proof
+    timing: Timing
+    plans: tuple[DeploymentPlan, ...]
+    baseline: BaselineComparison | None
+    nearest: str | None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The result as JSON."""
+        return {
+            "counts": asdict(self.counts),
+            "rejections": [asdict(rejection) for rejection in self.rejections],
+            "proof": asdict(self.proof),
+            "timing": self.timing.to_mapping(),
+            "plans": [plan.to_mapping() for plan in self.plans],
+            "baseline": None if self.baseline is None else {**vars(self.baseline), "violations": list(self.baseline.violations)},
+            "nearest": self.nearest,
+        }

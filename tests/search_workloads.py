@@ -1,0 +1,51 @@
+"""Small workloads that the tests of the search share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cost_models.workload import Cluster, MlaShape, ModelShape, MoeShape, Software, TrainingJob, Workload
+from hardware_profiles.catalogue import profile
+
+DENSE = ModelShape(
+    name="small-dense",
+    num_layers=12,
+    hidden_size=2048,
+    num_attention_heads=16,
+    num_query_groups=8,
+    kv_channels=128,
+    ffn_hidden_size=6144,
+    vocab_size=32000,
+)
+MOE = replace(
+    DENSE,
+    name="small-moe",
+    num_query_groups=16,
+    mla=MlaShape(q_lora_rank=512, kv_lora_rank=256, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128),
+    moe=MoeShape(
+        num_experts=32,
+        top_k=4,
+        expert_ffn_hidden_size=4096,
+        num_shared_experts=1,
+        shared_expert_ffn_hidden_size=4096,
+        num_leading_dense_layers=1,
+    ),
+)
+
+
+def workload(
+    model: ModelShape = DENSE,
+    *,
+    hardware: str = "atlas-800t-a2",
+    num_devices: int = 16,
+    seq_length: int = 4096,
+    global_batch_size: int = 64,
+    target: str = "any",
+) -> Workload:
+    """A training job of a small model on a named product."""
+    return Workload(
+        model=model,
+        training=TrainingJob(seq_length=seq_length, global_batch_size=global_batch_size),
+        cluster=Cluster(profile(hardware), num_devices),
+        software=Software("mindspeed-llm", target=target),
+    )
