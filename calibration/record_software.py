@@ -22,15 +22,15 @@ _DATE = re.compile(r"(?<!\d)(20[12]\d)(?:-[01]\d|[01]\d[0-3]\d|(?!\d))")  # 2024
 _RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2]|x)(?!\d)")  # NVIDIA containers are named by year and month
 _MINDFORMERS = re.compile(r"\br?([01])\.(\d+)")
 _MINDFORMERS_YEARS = {
-    (0, 8): 2023,
-    (1, 0): 2024,
-    (1, 1): 2024,
-    (1, 2): 2024,
-    (1, 3): 2024,
-    (1, 5): 2025,
-    (1, 6): 2025,
-    (1, 7): 2025,
-    (1, 8): 2026,
+    (0, 8): 2023.8,
+    (1, 0): 2024.1,
+    (1, 1): 2024.3,
+    (1, 2): 2024.6,
+    (1, 3): 2024.9,
+    (1, 5): 2025.3,
+    (1, 6): 2025.6,
+    (1, 7): 2025.9,
+    (1, 8): 2026.2,
 }
 _CORE = re.compile(r"(?<![\d.])0\.(\d+)")
 _CORE_YEARS = {5: 2024, 6: 2024, 7: 2024, 8: 2024, 9: 2024, 10: 2024, 11: 2025, 12: 2025, 13: 2025, 14: 2025, 15: 2025}
@@ -59,7 +59,7 @@ class RecordSoftware:
         return None
 
 
-def release_year(stack: str, framework: str, version: str, backend: str) -> int | None:
+def release_year(stack: str, framework: str, version: str, backend: str) -> float | None:
     """Year of the software where its version, release or name tells; never the year of the publication."""
     for text in (version, backend):
         if found := _DATE.search(text):
@@ -107,8 +107,8 @@ def record_software(section: Section, *, family: str, precision: str) -> RecordS
             features |= Feature.MOE_PERMUTE_FUSION  # [megatron-0.12, arguments.py]: from core 0.11 on
         if _has_flash_attention(stack, year, flags):
             features |= Feature.FLASH_ATTENTION
-    if stack == "fsdp":
-        features |= _WEIGHT_PREFETCH  # PyTorch FSDP prefetches and reduces on its own streams
+    if stack in ("fsdp", "mindformers"):
+        features |= _WEIGHT_PREFETCH  # PyTorch FSDP and MindSpore's graphs prefetch and reduce on streams of their own
     return RecordSoftware(software, flags, features, _cuda_graph(section))
 
 

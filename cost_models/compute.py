@@ -52,8 +52,11 @@ class Device:
 
 
 def _release_factor(software: Software, constants: Constants) -> float:
-    recent = software.execution == "eager" and software.year is not None and software.year >= 2025
-    return constants.recent_eager_factor if recent else 1.0
+    if software.year is None:
+        return 1.0
+    if software.execution == "eager":
+        return constants.recent_eager_factor if software.year >= 2025 else 1.0
+    return constants.early_graph_factor if software.year < 2024.75 else 1.0
 
 
 def matmul_peak_flops_per_s(profile: HardwareProfile, precision: str) -> float:

@@ -43,6 +43,7 @@ class Constants:
     host_kernel_s: float
     graph_dispatch_factor: float
     recent_eager_factor: float
+    early_graph_factor: float
     host_micro_batch_s: float
     host_moe_sync_s: float
     intra_fraction: float
@@ -94,15 +95,17 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("kernel_s", "device time between dependent matmuls (launch, tiling, first load)", "s",
              1e-7, 5e-5, 0.5, 1e-5, 4e-6, "[asc-devkit-guide]; [msmodeling]"),
     Constant("host_kernel_s", "host time to dispatch one kernel in eager mode", "s",
-             1e-6, 1e-4, 0.4, 8e-6, 1.2e-5, "[runs-fit]"),
+             1e-6, 1e-4, 0.4, 2e-5, 1.2e-5, "[runs-fit]"),
     Constant("graph_dispatch_factor", "dispatch time left under a compiled graph or CUDA graphs", "1",
              0.0, 1.0, 0.5, 0.1, 0.15, "[runs-fit]"),
     Constant("recent_eager_factor", "device time of eager software of 2025 and later over that of 2024", "1",
              0.7, 1.2, 0.06, 0.894, 1.0, "[runs-fit]"),
+    Constant("early_graph_factor", "device time of MindSpore graphs before October 2024 (MindFormers up to r1.2) over later ones", "1",
+             0.9, 1.4, 0.1, 1.08, 1.0, "[runs-fit]"),
     Constant("host_micro_batch_s", "host time a micro batch, eager", "s",
              1e-5, 0.05, 0.4, 1.18e-2, 1e-3, "[runs-fit]"),
     Constant("host_moe_sync_s", "host synchronisation a pass of a dropless MoE layer, eager", "s",
-             1e-5, 0.01, 0.4, 3.0e-3, 3e-4, "[runs-fit]"),
+             1e-5, 0.01, 0.4, 1.5e-3, 3e-4, "[runs-fit]"),
     Constant("intra_fraction", "share of the intra-node rate that collectives reach", "1",
              0.4, 1.2, 0.1, 0.83, 0.66, "[hcomm]; [mc2-case]; [runs-fit]"),
     Constant("inter_fraction", "share of the fabric rate that collectives reach", "1",

@@ -66,7 +66,22 @@ def tensor_parallel_comm(workload: Workload, keys: LayerKeys, network: Network, 
     sp = keys.sequence_parallel != 0
     forward = np.where(sp, enter + scatter + blocks * (gather + scatter), (1.0 + blocks) * reduce)
     backward = np.where(sp, gather + enter_back + blocks * (gather + scatter), (1.0 + blocks) * reduce)
-    return TensorParallelComm(forward, backward, np.where(sp, enter + blocks * gather, 0.0))
+    grid = keys.has(Feature.TP_2D)
+    if grid.any():
+        whole = _grid_comm_s(keys, hidden, network) * (1.0 + blocks)
+        forward, backward = np.where(grid, whole, forward), np.where(grid, 2.0 * whole, backward)
+    return TensorParallelComm(forward, backward, np.where(sp & ~grid, enter + blocks * gather, 0.0))
+
+
+def _grid_comm_s(keys: LayerKeys, hidden_bytes: Floats, network: Network) -> Floats:
+    """TP-2D: both matmuls of a block gather along x and scatter along y of an x by y grid of the tp ranks [mindspeed, tp-2d].
+
+    x is the larger factor of tp next to its square root; tokens are split over x, the hidden size over y.
+    """
+    x = 2.0 ** np.ceil(np.log2(np.maximum(keys.tp, 1)) / 2.0)
+    y = keys.tp / x
+    gather = all_gather_s(hidden_bytes / y, x, np.ones_like(x), network)
+    return 2.0 * (gather + reduce_scatter_s(hidden_bytes / x, y, x, network))
 
 
 def exposed_tp_fraction(keys: LayerKeys, constants: Constants) -> Floats:

@@ -23,7 +23,7 @@ from cost_models.strategy import Feature, RecomputeModule
 from cost_models.workload import ModelShape, Workload
 
 # Kernels a forward pass of one eager layer launches; a backward launches twice as many [runs-fit].
-ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS = 20, 10, 40
+ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS, EXPERT_KERNELS = 20, 10, 80, 8  # the last for each expert without a grouped matmul
 FUSED_KERNELS_SAVED = {Feature.FUSED_NORM: 6, Feature.FUSED_SWIGLU: 2, Feature.FUSED_ROPE: 4}
 PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
 UNFUSED_VECTOR_FACTOR = 2.5  # traffic of an unfused norm, activation or rotary embedding over the fused kernel
@@ -195,6 +195,9 @@ def _host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: b
     graph = workload.software.execution == "graph"
     captured = keys.has(Feature.CUDA_GRAPH) | graph
     kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
+    if moe and workload.model.moe is not None:
+        local = workload.model.moe.num_experts / keys.ep
+        kernels = kernels + np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, EXPERT_KERNELS * local)
     for feature, saved in FUSED_KERNELS_SAVED.items():
         kernels = kernels - np.where(keys.has(feature), saved, 0)
     dispatch = kernels * constants.host_kernel_s * np.where(captured, constants.graph_dispatch_factor, 1.0)

@@ -111,14 +111,14 @@ class Software:
     """The framework whose efficiency applies.
 
     ``execution`` is ``eager`` (every kernel is dispatched by the host) or ``graph``
-    (compiled: MindSpore, CUDA graphs). ``year`` is the release year where known.
+    (compiled: MindSpore, CUDA graphs). ``year`` is when it was released, where known (2024.5: July 2024).
     ``fp32_parameters``: 4-byte weights with cast copies (MindFormers' FP16 recipes).
     ``target`` is whose legality rules apply (``any``: the physics alone).
     """
 
     stack: str
     execution: str = "eager"
-    year: int | None = None
+    year: float | None = None
     fp32_parameters: bool = False
     target: str = "any"
 
