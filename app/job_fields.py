@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 from pydantic_core import CoreSchema, core_schema
@@ -48,7 +48,10 @@ class ClusterSection(Section):
     num_devices: Devices = Field(description="devices the job runs on (what the collective library gives a rank)")
     devices_per_node: Devices | None = Field(default=None, description="checked against the profile")
     inter_node_bytes_per_s: float | None = Field(
-        default=None, gt=0, le=1e13, description="one device's share of the network between nodes, one direction; default: the profile's"
+        default=None,
+        gt=0,
+        le=1e13,
+        description="one device's share of the network between nodes, one direction; default: the profile's",
     )
     oversubscription: float = Field(default=1.0, ge=1, le=1000, description="divides the bandwidth between nodes")
 
@@ -76,7 +79,9 @@ class SoftwareSection(Section):
     """Whose efficiency, and whose legality rules."""
 
     stack: Literal["mindspeed-llm", "mindformers", "megatron-lm", "megatron-deepspeed", "fsdp", "maxtext"] | None = None
-    target: Name = Field(default="any", description="framework the plan must run on, name or name@release; any: the physics alone")
+    target: Name = Field(
+        default="any", description="framework the plan must run on, name or name@release; any: the physics alone"
+    )
     execution: Literal["eager", "graph"] | None = Field(
         default=None, description="default: graph for mindformers and maxtext, else eager"
     )
@@ -119,12 +124,15 @@ class StrategySection(Section):
     optimizer_shard_size: int = Field(default=0, ge=0, le=MAX_DEVICES, description="ranks that share one optimizer state; 0: all")
     moe_dispatcher: Annotated[str, OneOf(*DISPATCHERS)] | None = Field(default=None, description="default: alltoall for MoE")
     recompute: RecomputeSection | Name = Field(
-        default=RecomputeSection(), description="a mapping, or a mode's name: none, full, full:K, block:K, or modules joined by '+'"
+        default=RecomputeSection(),
+        description="a mapping, or a mode's name: none, full, full:K, block:K, or modules joined by '+'",
     )
     layer_layout: list[Layers] | list[list[Layers]] | None = Field(
         default=None, min_length=1, max_length=MAX_LAYERS, description="layers of each stage, or of each [chunk][stage]"
     )
-    layer_offset: list[int] | None = Field(default=None, max_length=MAX_LAYERS, description="MindFormers' offset, one entry a stage")
+    layer_offset: list[int] | None = Field(
+        default=None, max_length=MAX_LAYERS, description="MindFormers' offset, one entry a stage"
+    )
     noop_layers: Layers | Annotated[list[Layers], Field(max_length=MAX_LAYERS)] | None = Field(
         default=None, description="positions of no-op layers, from 0; a count is checked against the layout"
     )
@@ -154,8 +162,12 @@ class SearchSettings(Section):
     time_limit_s: float | None = Field(default=None, gt=0, le=1e7)
     sampler: Literal["exhaustive"] = "exhaustive"
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="an exhaustive search draws nothing")
-    max_simulations: int | None = Field(default=None, ge=0, le=10**9, description="without effect: plans are ranked in closed form")
-    max_trials: int | None = Field(default=None, ge=0, le=10**9, description="without effect: the lattice is enumerated, not sampled")
+    max_simulations: int | None = Field(
+        default=None, ge=0, le=10**9, description="without effect: plans are ranked in closed form"
+    )
+    max_trials: int | None = Field(
+        default=None, ge=0, le=10**9, description="without effect: the lattice is enumerated, not sampled"
+    )
     tp: DegreeLimit = None
     pp: DegreeLimit = None
     vpp: DegreeLimit = None
@@ -172,7 +184,10 @@ class SearchSettings(Section):
 
 
 # One more dimension for each switch that a search may try both ways.
-SearchSection = create_model("SearchSection", __base__=SearchSettings, **{name: (SwitchLimit, None) for name in FEATURES})  # type: ignore[call-overload]
+if TYPE_CHECKING:
+    SearchSection = SearchSettings
+else:
+    SearchSection = create_model("SearchSection", __base__=SearchSettings, **{name: (SwitchLimit, None) for name in FEATURES})
 SETTINGS = ("objective", "top", "time_limit_s", "sampler", "seed", "max_simulations", "max_trials")
 
 
@@ -185,4 +200,6 @@ class JobDocument(Section):
     training: TrainingSection = TrainingSection()
     software: SoftwareSection = SoftwareSection()
     search: SearchSection = SearchSection()
-    strategy: StrategySection | None = Field(default=None, description="what `estimate` prices; in a search, the baseline to beat")
+    strategy: StrategySection | None = Field(
+        default=None, description="what `estimate` prices; in a search, the baseline to beat"
+    )

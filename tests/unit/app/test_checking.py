@@ -21,15 +21,35 @@ from app.job_fields import ClusterSection, SearchSection, SoftwareSection, Strat
         (StrategySection, {"tp": 10**400}, "part.tp: an integer of more than 60 digits is not allowed; give an integer"),
         (StrategySection, {"micro_batch": 1}, "part.micro_batch: unknown key; did you mean 'micro_batch_size'? Allowed: tp,"),
         (StrategySection, {"cp_algo": "ulyses"}, "part.cp_algo: 'ulyses' is not allowed (did you mean 'ulysses'?); give one of"),
-        (StrategySection, {"recompute": {"granularty": "full"}}, "part.recompute.granularty: unknown key; did you mean 'granularity'?"),
-        (StrategySection, {"recompute": {"method": "blok"}}, "part.recompute.method: 'blok' is not allowed (did you mean 'block'?)"),
-        (StrategySection, {"features": ["flash_atention"]}, "part.features[0]: 'flash_atention' is not allowed (did you mean 'flash_"),
-        (StrategySection, {"layer_layout": [[1, 2], [-1, 2]]}, "part.layer_layout[1][0]: -1 is not allowed; give an integer from 0 to"),
+        (
+            StrategySection,
+            {"recompute": {"granularty": "full"}},
+            "part.recompute.granularty: unknown key; did you mean 'granularity'?",
+        ),
+        (
+            StrategySection,
+            {"recompute": {"method": "blok"}},
+            "part.recompute.method: 'blok' is not allowed (did you mean 'block'?)",
+        ),
+        (
+            StrategySection,
+            {"features": ["flash_atention"]},
+            "part.features[0]: 'flash_atention' is not allowed (did you mean 'flash_",
+        ),
+        (
+            StrategySection,
+            {"layer_layout": [[1, 2], [-1, 2]]},
+            "part.layer_layout[1][0]: -1 is not allowed; give an integer from 0 to",
+        ),
         (StrategySection, [1], "part: [1] is not allowed; give a mapping with tp,"),
         (StrategySection, {"pp": [1]}, "part.pp: [1] is not allowed; give an integer from 1 to 65,536."),
         (ClusterSection, {"hardware": "x"}, "part.num_devices: missing; give an integer from 1 to 1,000,000."),
         (ClusterSection, {"hardware": "x", "num_devices": None}, "part.num_devices: missing; give an integer"),
-        (ClusterSection, {"hardware": "x", "num_devices": 2_000_000}, "part.num_devices: 2000000 is not allowed; give an integer from"),
+        (
+            ClusterSection,
+            {"hardware": "x", "num_devices": 2_000_000},
+            "part.num_devices: 2000000 is not allowed; give an integer from",
+        ),
         (
             ClusterSection,
             {"hardware": "x", "num_devices": 8, "inter_node_bytes_per_s": float("inf")},
@@ -55,7 +75,7 @@ def test_refusals(section: type[Section], value: Any, expected: str) -> None:
 
 
 def test_a_label_stands_for_its_path() -> None:
-    with pytest.raises(InputError, match="^--tp: 0 is not allowed"):
+    with pytest.raises(InputError, match=r"^--tp: 0 is not allowed"):
         check(StrategySection, {"tp": 0}, "strategy", {"strategy.tp": "--tp"})
 
 

@@ -68,7 +68,7 @@ def test_bad_yaml_is_one_sentence(text: str, part: str) -> None:
     ],
 )
 def test_bad_json_is_one_sentence(text: str, part: str) -> None:
-    with pytest.raises(InputError, match="^job.json:") as caught:
+    with pytest.raises(InputError, match=r"^job\.json:") as caught:
         parse_document(text, "job.json", is_json=True)
     assert part in str(caught.value)
 
@@ -93,7 +93,9 @@ def test_unreadable_files_name_the_path(tmp_path: Path) -> None:
 @given(st.text(max_size=60) | st.text(alphabet="ab:{}[]&*!-?|>'\" \n\t#1.e", max_size=60))
 def test_any_text_gives_a_mapping_or_an_input_error(text: str) -> None:
     for is_json in (False, True):
+        message = ""
         try:
             assert isinstance(parse_document(text, "fuzz", is_json=is_json), dict)
         except InputError as error:
-            assert str(error).startswith("fuzz:")
+            message = str(error)
+        assert not message or message.startswith("fuzz:")

@@ -1,0 +1,48 @@
+"""``meshplan hardware``: the profiles and where their numbers come from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.commands.options import Json
+from app.exit_codes import DONE
+
+commands = typer.Typer(no_args_is_help=True, help="Hardware profiles: devices, networks, and the source of each number.")
+
+
+@commands.command("list")
+def list_profiles(as_json: Json = False) -> int:
+    """The profiles that ship with meshplan."""
+    from app.reports import hardware, terminal
+    from hardware_profiles import catalogue
+
+    profiles = [catalogue.named(name) for name in catalogue.names()]
+    if as_json:
+        terminal.write_json({"schema_version": 1, "items": [hardware.summary(profile) for profile in profiles]})
+    else:
+        terminal.output().print(hardware.list_table(profiles))
+    return DONE
+
+
+@commands.command("show")
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a profile's name, or the path of a profile file")],
+    as_json: Json = False,
+) -> int:
+    """One profile, every number with its unit, basis and source."""
+    from app.errors import InputError
+    from app.reports import hardware, terminal
+    from hardware_profiles import catalogue
+    from hardware_profiles.schema import ProfileError
+
+    try:
+        profile = catalogue.profile(name)
+    except ProfileError as error:
+        raise InputError(str(error)) from None
+    if as_json:
+        terminal.write_json({"schema_version": 1, **hardware.details(profile)})
+    else:
+        hardware.print_profile(terminal.output(), profile)
+    return DONE

@@ -1,0 +1,32 @@
+"""``meshplan schema``: the JSON Schema of what goes in and what comes out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.exit_codes import DONE
+
+NAMES = ("job", "search", "estimate", "validate")
+
+
+def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]) -> int:
+    """Prints the JSON Schema of a job, or of what a command prints with --json."""
+    from pydantic import BaseModel
+
+    from app.errors import unknown_name
+    from app.job_fields import JobDocument
+    from app.reports import schemas, terminal
+
+    documents: dict[str, type[BaseModel]] = {
+        "job": JobDocument,
+        "search": schemas.SearchDocument,
+        "estimate": schemas.EstimateDocument,
+        "validate": schemas.ValidationDocument,
+    }
+    if name not in documents:
+        raise unknown_name("NAME", name, NAMES, what="document")
+    document = documents[name].model_json_schema()
+    terminal.write_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
+    return DONE

@@ -1,0 +1,123 @@
+"""``meshplan search``: ranked plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.commands import options
+from app.commands.options import JOB_FIELDS
+from app.errors import InputError, show
+from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
+
+_LIMITS = "Limits: one value, a list (1,2,4) or a range (2..8)"
+Limit = Annotated[str | None, typer.Option(rich_help_panel=_LIMITS, metavar="VALUES")]
+
+LIMITS = (
+    "tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size", "sequence_parallel", "cp_algo", "schedule", "moe_dispatcher",
+    "recompute", "zero_stage",
+)  # fmt: skip
+SETTINGS = ("objective", "top", "time_limit_s")
+SEARCH_FIELDS = {**{name: ("search", name) for name in (*SETTINGS, *LIMITS)}, "devices_at_most": ("cluster", "num_devices")}
+
+
+def search(
+    context: typer.Context,
+    model: options.Model,
+    hardware: options.Hardware = None,
+    devices: options.Devices = None,
+    devices_at_most: Annotated[
+        int | None,
+        typer.Option(help="in place of --devices: the largest count up to this that can be filled", rich_help_panel="Job"),
+    ] = None,
+    inter_node_bytes_per_s: options.InterNode = None,
+    seq_length: options.SeqLength = None,
+    global_batch_size: options.GlobalBatch = None,
+    precision: options.Precision = None,
+    train_tokens: options.TrainTokens = None,
+    expert_load_factor: options.ExpertLoad = None,
+    stack: options.Stack = None,
+    target: options.Target = None,
+    objective: Annotated[str | None, typer.Option(help="step_time (default), memory_headroom or device_hours")] = None,
+    top: Annotated[int | None, typer.Option(help="plans to report (default 20)")] = None,
+    time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds; a search that is cut exits 5")] = None,
+    tp: Limit = None,
+    pp: Limit = None,
+    vpp: Limit = None,
+    cp: Limit = None,
+    ep: Limit = None,
+    etp: Limit = None,
+    micro_batch_size: Limit = None,
+    sequence_parallel: Limit = None,
+    cp_algo: Limit = None,
+    schedule: Limit = None,
+    moe_dispatcher: Annotated[
+        str | None, typer.Option("--moe-dispatcher", "--dispatcher", rich_help_panel=_LIMITS, metavar="VALUES")
+    ] = None,
+    recompute: Limit = None,
+    zero_stage: Limit = None,
+    switch: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a feature and its values, as in swap_optimizer=true,false", rich_help_panel=_LIMITS, metavar="NAME=VALUES"
+        ),
+    ] = None,
+    save_dir: Annotated[Path | None, typer.Option(help="folder for the report, the job and the launch arguments")] = None,
+    as_json: options.Json = False,
+) -> int:
+    """Scores every legal layout of the job and ranks the best."""
+    given = _parsed(context.params)
+    fields = {**JOB_FIELDS, **SEARCH_FIELDS}
+    sections = options.sections(fields, given)
+    for name, values in _switches(switch or []).items():
+        sections.setdefault("search", {})[name] = values
+    if save_dir is not None and save_dir.exists() and not save_dir.is_dir():
+        raise InputError(f"--save-dir: {save_dir} is a file; give a folder.")
+
+    from app.job import load_job, with_filled_devices
+    from app.reports import terminal
+    from app.reports.progress import search_progress
+    from app.reports.saved import save_report
+    from app.reports.search import print_search
+    from app.searching import search_document
+
+    labels = options.labels(fields, given)
+    job = load_job(model, sections, {**labels, "search.time_limit_s": "--time-limit"} if time_limit_s is not None else labels)
+    if devices_at_most is not None:
+        job = with_filled_devices(job)
+    with search_progress() as on_progress:
+        document = search_document(job, on_progress)
+    if as_json:
+        terminal.write_json(document)
+    else:
+        print_search(terminal.output(), document)
+    if save_dir is not None:
+        save_report(save_dir, document)
+    if document["proof"]["stopped_by"]:
+        terminal.messages().print(
+            f"The search was cut ({document['proof']['stopped_by']}): better plans may exist.", markup=False
+        )
+        return SEARCH_CUT
+    if not document["plans"]:
+        terminal.messages().print(f"No plan: {document['nearest']}", markup=False)
+        return NOTHING_FEASIBLE
+    return DONE
+
+
+def _parsed(parameters: dict[str, Any]) -> dict[str, Any]:
+    if parameters.get("devices") is not None and parameters.get("devices_at_most") is not None:
+        raise InputError("--devices-at-most: given beside --devices; give one of the two.")
+    limits = {name: options.limit(parameters[name], name) for name in LIMITS if parameters.get(name) is not None}
+    return {**parameters, **limits}
+
+
+def _switches(given: list[str]) -> dict[str, Any]:
+    switches = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise InputError(f"--switch: {show(text)} is not allowed; give a feature and its values, as in mc2=true,false.")
+        switches[name.strip().replace("-", "_")] = options.limit(values, "switch")
+    return switches

@@ -1,0 +1,34 @@
+"""``meshplan validate``: predictions against measured runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.commands.options import Json
+from app.exit_codes import DONE
+
+
+def validate(
+    runs: Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="measured runs, one JSON object a line")],
+    as_json: Json = False,
+) -> int:
+    """Predicts every run record, in file order, and reports the errors by category."""
+    from app.errors import InputError
+    from app.pricing import constants_for
+    from app.reports import terminal, validation
+    from calibration.run_records import RunRecordError, read_run_records
+    from calibration.validation import validate
+
+    try:
+        records = read_run_records(runs)
+    except RunRecordError as error:
+        raise InputError(str(error)) from None
+    report = validate(records, constants_for)
+    if as_json:
+        terminal.write_json(validation.document(report))
+    else:
+        validation.print_report(terminal.output(), report)
+    return DONE

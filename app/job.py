@@ -1,0 +1,311 @@
+"""A job: what to train, on which devices, with which software; parsed from a file or flags and fully resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.checking import check
+from app.documents import read_document
+from app.errors import InputError
+from app.job_fields import (
+    SETTINGS,
+    ClusterSection,
+    JobDocument,
+    SearchSection,
+    SearchSettings,
+    SoftwareSection,
+    StrategySection,
+    TrainingSection,
+)
+from app.job_strategy import strategy_from_section
+from app.models.catalogue import Preset, resolve_model
+from app.models.catalogue import names as preset_names
+from app.models.fields import ModelError
+from app.models.shape import model_to_mapping
+from cost_models.strategy import ParallelStrategy
+from cost_models.workload import Cluster, ModelShape, Software, TrainingJob, Workload
+from hardware_profiles import catalogue as hardware
+from hardware_profiles.schema import HardwareProfile, ProfileError, Status
+from search.errors import SearchError
+from search.legality import TargetError, can_fill, parse_target
+from search.limits import SearchLimits, limits_from_mapping
+from search.plan import strategy_to_mapping
+
+SCHEMA_VERSION = 1
+MAX_TOKENS_PER_STEP = 10**13
+ASSUMED_DROPLESS_LOAD = 1.1
+GRAPH_STACKS = ("mindformers", "maxtext")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A resolved job. ``document`` is the same job with every default filled in: parsing it gives this job again."""
+
+    workload: Workload
+    strategy: ParallelStrategy | None
+    limits: SearchLimits
+    settings: SearchSettings
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...]
+    document: dict[str, Any]
+
+
+def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> Job:
+    """The job that ``source`` (a preset, a ``config.json`` or a job file) and the flags, by section, describe together."""
+    document, folder = _document(source)
+    for section, values in flags.items():
+        if values:
+            document[section] = {**_as_mapping(document, section), **values}
+    return parse_job(document, folder=folder, labels=labels)
+
+
+def parse_job(document: Mapping[str, Any], *, folder: Path | None = None, labels: Mapping[str, str] | None = None) -> Job:
+    """The job in ``document``. Files that it names are read only where ``folder`` is given, relative to it."""
+    labels = labels or {}
+    unknown = {key: value for key, value in document.items() if key not in JobDocument.model_fields}
+    if unknown or document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+        check(JobDocument, document, labels=labels)
+    if document.get("model") is None:
+        raise InputError("model: missing; give a preset's name, the path of a config.json, or a mapping.")
+    cluster_section = check(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
+    training_section = check(TrainingSection, _as_mapping(document, "training"), "training", labels)
+    software_section = check(SoftwareSection, _as_mapping(document, "software"), "software", labels)
+    settings, limits = _search(_as_mapping(document, "search"), labels)
+    assumptions: list[str] = []
+    warnings: list[str] = []
+    model, preset = _model(document["model"], folder)
+    profile = _profile(cluster_section.hardware, folder)
+    training = _training(training_section, model, preset, profile, labels, assumptions)
+    workload = Workload(
+        model=model,
+        training=training,
+        cluster=Cluster(
+            profile,
+            cluster_section.num_devices,
+            cluster_section.inter_node_bytes_per_s,
+            cluster_section.oversubscription,
+        ),
+        software=_software(software_section, profile, assumptions),
+    )
+    _warn(cluster_section, settings, profile, warnings)
+    strategy = None
+    if document.get("strategy") is not None:
+        strategy = strategy_from_section(check(StrategySection, document["strategy"], "strategy", labels), workload)
+    return Job(
+        workload=workload,
+        strategy=strategy,
+        limits=limits,
+        settings=settings,
+        assumptions=tuple(assumptions),
+        warnings=tuple(warnings),
+        document=_resolved(workload, cluster_section.hardware, _as_mapping(document, "search"), settings, strategy),
+    )
+
+
+def with_filled_devices(job: Job) -> Job:
+    """The job on the most devices, up to those it has, that some strategy can fill; the others stay spare."""
+    most = job.workload.cluster.num_devices
+    found = next((count for count in range(most, 0, -1) if can_fill(job.workload, count)), most)
+    if found == most:
+        return job
+    document = {**job.document, "cluster": {**job.document["cluster"], "num_devices": found}}
+    return replace(
+        job,
+        workload=replace(job.workload, cluster=replace(job.workload.cluster, num_devices=found)),
+        assumptions=(*job.assumptions, f"cluster.num_devices = {found} of at most {most}: {most - found} stay spare"),
+        document=document,
+    )
+
+
+def _document(source: str) -> tuple[dict[str, Any], Path]:
+    path = Path(source)
+    if source in preset_names() or not (path.exists() or path.suffix in (".json", ".yaml", ".yml")):
+        return {"model": source}, Path()
+    document = read_document(path)
+    if "model" in document:
+        return document, path.parent
+    if "model_type" in document:
+        return {"model": str(path.absolute())}, Path()
+    raise InputError(f"{source}: neither a job (no key 'model') nor a Hugging Face config.json (no key 'model_type').")
+
+
+_SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
+
+
+def _as_mapping(document: Mapping[str, Any], section: str) -> Any:
+    value = document.get(section)
+    if value is None:
+        return {}
+    if isinstance(value, str) and section in _SHORT_FORMS:
+        return {_SHORT_FORMS[section]: value}
+    if not isinstance(value, Mapping):
+        kind = "a list" if isinstance(value, list) else repr(value)
+        raise InputError(f"{section}: {kind} is not allowed; give a mapping of field names to values.")
+    return value
+
+
+def _sentence(error: Exception) -> InputError:
+    return InputError(f"{str(error).rstrip('.')}.")
+
+
+def _model(value: object, folder: Path | None) -> tuple[ModelShape, Preset | None]:
+    try:
+        return resolve_model(value, folder=folder)
+    except ModelError as error:
+        raise _sentence(error) from None
+
+
+def _profile(name: str, folder: Path | None) -> HardwareProfile:
+    is_path = folder is not None and name not in hardware.names() and ("/" in name or name.endswith((".yaml", ".yml")))
+    try:
+        return hardware.profile(folder / name) if is_path and folder is not None else hardware.named(name)
+    except ProfileError as error:
+        raise _sentence(error) from None
+
+
+def _training(
+    section: TrainingSection,
+    model: ModelShape,
+    preset: Preset | None,
+    profile: HardwareProfile,
+    labels: Mapping[str, str],
+    assumptions: list[str],
+) -> TrainingJob:
+    default = preset.default_training if preset else None
+    sentences = dict(zip(default.sources, default.assumptions(), strict=True)) if default else {}
+
+    def resolved(name: str, value: Any) -> Any:
+        if value is None and default is not None and name in sentences:
+            assumptions.append(sentences[name])
+            return getattr(default, name)
+        return value
+
+    seq_length = resolved("seq_length", section.seq_length)
+    global_batch_size = resolved("global_batch_size", section.global_batch_size)
+    for name, value in (("seq_length", seq_length), ("global_batch_size", global_batch_size)):
+        if value is None:
+            field = labels.get(f"training.{name}", f"training.{name}")
+            raise InputError(f"{field}: missing; only model presets have a default, so give an integer.")
+    if seq_length * global_batch_size > MAX_TOKENS_PER_STEP:
+        raise InputError(
+            f"training.global_batch_size: {global_batch_size} sequences of {seq_length} tokens are more than "
+            f"{MAX_TOKENS_PER_STEP:.0e} tokens a step; give less."
+        )
+    load_factor, load_source = _expert_load(section, model, assumptions)
+    return TrainingJob(
+        seq_length=seq_length,
+        global_batch_size=global_batch_size,
+        precision=_precision(section.precision, default.precision if default else None, profile, sentences, assumptions),
+        train_tokens=resolved("train_tokens", section.train_tokens),
+        expert_load_factor=load_factor,
+        expert_load_source=load_source,
+        mean_squared_length_fraction=section.mean_squared_length_fraction,
+    )
+
+
+def _precision(
+    given: str | None, default: str | None, profile: HardwareProfile, sentences: Mapping[str, str], assumptions: list[str]
+) -> str:
+    supported = profile.matmul_flops_per_s
+    if given is not None:
+        if given not in supported:
+            raise InputError(
+                f"training.precision: {given!r} has no matmul rate on {profile.name}; give one of {', '.join(sorted(supported))}."
+            )
+        return given
+    if default in supported and default is not None:
+        assumptions.append(sentences["precision"])
+        return default
+    precision = "bf16" if "bf16" in supported else "fp16" if "fp16" in supported else next(iter(supported))
+    assumptions.append(f"training.precision = {precision} (default on {profile.name})")
+    return precision
+
+
+def _expert_load(section: TrainingSection, model: ModelShape, assumptions: list[str]) -> tuple[float, str]:
+    if section.expert_load_factor is not None:
+        return section.expert_load_factor, "given in the job"
+    if model.moe is None:
+        return 1.0, "no experts"
+    if model.moe.capacity_factor is not None:
+        return 1.0, "the capacity factor bounds it"
+    assumptions.append(
+        f"training.expert_load_factor = {ASSUMED_DROPLESS_LOAD} (assumed: dropless routing loads the fullest expert rank "
+        f"{ASSUMED_DROPLESS_LOAD - 1:.0%} above the mean)"
+    )
+    return ASSUMED_DROPLESS_LOAD, "assumed for dropless routing"
+
+
+def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: list[str]) -> Software:
+    stack: str | None = section.stack
+    if stack is None:
+        stack = "mindspeed-llm" if profile.family == "ascend" else "megatron-lm"
+        assumptions.append(f"software.stack = {stack} (the stack with most measured runs on {profile.family} devices)")
+    try:
+        target = parse_target(section.target)
+    except TargetError as error:
+        raise _sentence(error) from None
+    execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
+    return Software(stack, execution, section.year, section.fp32_parameters, target.label)
+
+
+def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[SearchSettings, SearchLimits]:
+    settings: SearchSettings = check(SearchSection, mapping, "search", labels)
+    try:
+        return settings, limits_from_mapping({k: v for k, v in mapping.items() if k not in SETTINGS and v is not None})
+    except SearchError as error:
+        raise _sentence(error) from None
+
+
+def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwareProfile, warnings: list[str]) -> None:
+    if profile.status is Status.ROADMAP:
+        warnings.append(f"{profile.name} is announced, not delivered: its numbers are the vendor's plan.")
+    elif profile.status is Status.UNVALIDATED:
+        warnings.append(f"{profile.name} is unvalidated: no measured training run backs its numbers.")
+    if cluster.devices_per_node not in (None, profile.devices_per_node):
+        warnings.append(
+            f"cluster.devices_per_node = {cluster.devices_per_node} has no effect: {profile.name} has {profile.devices_per_node}."
+        )
+    for name in ("max_simulations", "max_trials"):
+        if getattr(settings, name) is not None:
+            warnings.append(f"search.{name} has no effect: every strategy is enumerated and ranked in closed form.")
+
+
+def _resolved(
+    workload: Workload, hardware_name: str, search: Mapping[str, Any], settings: SearchSettings, strategy: ParallelStrategy | None
+) -> dict[str, Any]:
+    training, cluster, software = workload.training, workload.cluster, workload.software
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "model": model_to_mapping(workload.model),
+        "cluster": {
+            "hardware": hardware_name,
+            "num_devices": cluster.num_devices,
+            "inter_node_bytes_per_s": cluster.inter_node_bytes_per_s,
+            "oversubscription": cluster.oversubscription,
+        },
+        "training": {
+            "seq_length": training.seq_length,
+            "global_batch_size": training.global_batch_size,
+            "precision": training.precision,
+            "train_tokens": training.train_tokens,
+            "expert_load_factor": training.expert_load_factor,
+            "mean_squared_length_fraction": training.mean_squared_length_fraction,
+        },
+        "software": {
+            "stack": software.stack,
+            "target": software.target,
+            "execution": software.execution,
+            "year": software.year,
+            "fp32_parameters": software.fp32_parameters,
+        },
+        "search": {
+            **{name: getattr(settings, name) for name in SETTINGS},
+            **{k: v for k, v in search.items() if k not in SETTINGS},
+        },
+    }
+    if strategy is not None:
+        document["strategy"] = strategy_to_mapping(workload, strategy)
+    return document

@@ -1,0 +1,262 @@
+"""A job's ``strategy`` mapping as a ``ParallelStrategy``: defaults filled in, arithmetic checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.errors import InputError
+from app.job_fields import RecomputeSection, StrategySection
+from cost_models.layout import layer_layout, stage_table
+from cost_models.strategy import (
+    DEFAULT_FEATURES,
+    CpAlgo,
+    Dispatcher,
+    Feature,
+    LayerLayout,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+)
+from cost_models.workload import Workload
+from search.canonical import canonical
+from search.errors import SearchError
+from search.recompute_modes import MODULE_NAMES, recompute_mode
+
+_CP_ALGO = {kind.label: kind for kind in CpAlgo}
+_SCHEDULE = {kind.label: kind for kind in Schedule}
+_DISPATCHER = {kind.label: kind for kind in Dispatcher}
+_RECOMPUTE = {kind.label: kind for kind in Recompute}
+_RECOMPUTE_METHOD = {kind.label: kind for kind in RecomputeMethod}
+
+
+def strategy_from_section(section: StrategySection, workload: Workload) -> ParallelStrategy:
+    """The strategy that ``section`` describes for this model, batch and cluster; ``InputError`` where it cannot be one."""
+    dp = _data_parallel(section, workload)
+    cp_algo, ulysses_degree = _context_parallel(section)
+    recompute = _recompute_section(section)
+    strategy = ParallelStrategy(
+        tp=section.tp,
+        pp=section.pp,
+        dp=dp,
+        cp=section.cp,
+        ep=section.ep,
+        etp=section.etp,
+        vpp=section.vpp,
+        micro_batch_size=section.micro_batch_size,
+        sequence_parallel=section.tp > 1 if section.sequence_parallel is None else section.sequence_parallel,
+        cp_algo=cp_algo,
+        ulysses_degree=ulysses_degree,
+        schedule=_schedule(section),
+        zero_stage=_zero_stage(section),
+        optimizer_shard_size=section.optimizer_shard_size,
+        dispatcher=_dispatcher(section, workload),
+        recompute=_RECOMPUTE[recompute.granularity],
+        recompute_method=_recompute_method(recompute),
+        recompute_num_layers=_recompute_num_layers(recompute),
+        recompute_modules=_recompute_modules(recompute),
+        features=_features(section.features),
+        recompute_layers_per_stage=_layers_per_stage(recompute, section.pp),
+        layer_layout=_layout(section, workload.model.num_layers),
+    )
+    if section.features is None:
+        strategy = replace(strategy, features=canonical(workload, strategy).features)
+    if strategy.layer_layout is not None:
+        try:
+            stage_table(workload.model, strategy.pp, strategy.vpp, strategy.layer_layout)
+        except ValueError as error:
+            raise InputError(f"strategy.{error}.") from None
+    _check_num_microbatches(section, strategy, workload)
+    return strategy
+
+
+def _data_parallel(section: StrategySection, workload: Workload) -> int:
+    devices = workload.cluster.num_devices
+    product = section.tp * section.cp * section.pp
+    arithmetic = f"tp {section.tp} x cp {section.cp} x pp {section.pp} = {product}"
+    if devices % product:
+        below = devices // product * product
+        counts = f"{below} or {below + product}" if below else f"{product}"
+        raise InputError(
+            f"strategy: {arithmetic} does not divide the {devices} devices of the cluster; {counts} devices would do."
+        )
+    dp = devices // product
+    if section.dp not in (None, dp):
+        raise InputError(
+            f"strategy.dp: {section.dp} is given, but {devices} devices / ({arithmetic}) = {dp}; leave dp out or give {dp}."
+        )
+    return dp
+
+
+def _check_num_microbatches(section: StrategySection, strategy: ParallelStrategy, workload: Workload) -> None:
+    if section.num_microbatches is None:
+        return
+    batch, per_round = workload.training.global_batch_size, strategy.micro_batch_size * strategy.dp
+    if section.num_microbatches * per_round != batch:
+        raise InputError(
+            f"strategy.num_microbatches: {section.num_microbatches} is given, but global_batch_size {batch} / "
+            f"(micro_batch_size {strategy.micro_batch_size} x dp {strategy.dp}) = {batch / per_round:g}."
+        )
+
+
+def _context_parallel(section: StrategySection) -> tuple[CpAlgo, int]:
+    algo = _CP_ALGO[section.cp_algo or ("ring" if section.cp > 1 else "none")]
+    if (algo == CpAlgo.NONE) != (section.cp == 1):
+        raise InputError(f"strategy.cp_algo: {algo.label!r} does not go with cp {section.cp}; leave it out or change cp.")
+    natural = {CpAlgo.ULYSSES: section.cp, CpAlgo.HYBRID: None}.get(algo, 1)
+    degree = natural if section.ulysses_degree is None else section.ulysses_degree
+    if degree is None:
+        raise InputError("strategy.ulysses_degree: missing; cp_algo 'hybrid' needs the Ulysses share of cp.")
+    if natural is not None and degree != natural:
+        raise InputError(
+            f"strategy.ulysses_degree: {degree} is given, but cp_algo {algo.label!r} with cp {section.cp} has {natural}."
+        )
+    if section.cp % degree:
+        raise InputError(f"strategy.ulysses_degree: {degree} does not divide cp {section.cp}.")
+    return algo, degree
+
+
+def _schedule(section: StrategySection) -> Schedule:
+    derived = Schedule.NONE if section.pp == 1 else Schedule.ONE_F_ONE_B if section.vpp == 1 else Schedule.INTERLEAVED
+    if section.pp == 1 and section.vpp > 1:
+        raise InputError(f"strategy.vpp: {section.vpp} needs a pipeline; give pp above 1 or leave vpp out.")
+    if section.schedule not in (None, derived.label):
+        raise InputError(
+            f"strategy.schedule: {section.schedule!r} is given, but pp {section.pp} with vpp {section.vpp} "
+            f"runs {derived.label!r}."
+        )
+    return derived
+
+
+def _zero_stage(section: StrategySection) -> int:
+    if section.zero_stage is None:
+        return 1 if section.distributed_optimizer is None else int(section.distributed_optimizer)
+    if section.distributed_optimizer not in (None, section.zero_stage >= 1):
+        raise InputError(
+            f"strategy.zero_stage: {section.zero_stage} contradicts distributed_optimizer "
+            f"{str(section.distributed_optimizer).lower()}; give one of the two."
+        )
+    return section.zero_stage
+
+
+def _dispatcher(section: StrategySection, workload: Workload) -> Dispatcher:
+    is_moe = workload.model.moe is not None
+    given = section.moe_dispatcher
+    if given not in (None, "none") and not is_moe:
+        raise InputError(f"strategy.moe_dispatcher: {given!r} is given, but {workload.model.name} has no experts; leave it out.")
+    if given is not None:
+        return _DISPATCHER[given]
+    return Dispatcher.ALLTOALL if is_moe else Dispatcher.NONE
+
+
+def _recompute_section(section: StrategySection) -> RecomputeSection:
+    if isinstance(section.recompute, RecomputeSection):
+        return section.recompute
+    try:
+        mode = recompute_mode(section.recompute)
+    except SearchError as error:
+        raise InputError(f"strategy.{error}.") from None
+    if mode.share_percent:
+        raise InputError(
+            f"strategy.recompute: {section.recompute!r} is a share; give the layers of a virtual stage, as in block:2."
+        )
+    names = [name for name, module in MODULE_NAMES.items() if module in mode.modules]
+    return RecomputeSection(
+        granularity=mode.granularity.label, method=mode.method.label, num_layers=mode.num_layers or None, modules=names or None
+    )
+
+
+def _recompute_method(section: RecomputeSection) -> RecomputeMethod:
+    default = "uniform" if section.granularity == "full" and section.layers_per_stage is None else "none"
+    if section.method not in (None, "none") and section.granularity != "full":
+        raise InputError(f"strategy.recompute.method: {section.method!r} belongs to granularity full, not {section.granularity}.")
+    return _RECOMPUTE_METHOD[section.method or default]
+
+
+def _recompute_num_layers(section: RecomputeSection) -> int:
+    if section.granularity != "full" or section.layers_per_stage is not None:
+        if section.num_layers:
+            raise InputError(
+                f"strategy.recompute.num_layers: {section.num_layers} belongs to granularity full without layers_per_stage."
+            )
+        return 0
+    if section.num_layers is None and section.method == "block":
+        raise InputError("strategy.recompute.num_layers: missing; method block needs the layers of each virtual stage.")
+    return 1 if section.num_layers is None else section.num_layers
+
+
+def _recompute_modules(section: RecomputeSection) -> RecomputeModule:
+    if section.modules and section.granularity != "selective":
+        raise InputError(f"strategy.recompute.modules: belongs to granularity selective, not {section.granularity}.")
+    modules = RecomputeModule(0)
+    for name in section.modules or (["core_attn"] if section.granularity == "selective" else []):
+        modules |= RecomputeModule[name.upper()]
+    return modules
+
+
+def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | None:
+    layers = section.layers_per_stage
+    if layers is None:
+        return None
+    if section.granularity != "full":
+        raise InputError("strategy.recompute.layers_per_stage: belongs to granularity full.")
+    if len(layers) != pp:
+        raise InputError(f"strategy.recompute.layers_per_stage: holds {len(layers)} entries, but pp is {pp}; give one a stage.")
+    return tuple(layers)
+
+
+def _features(names: list[str] | None) -> Feature:
+    if names is None:
+        return DEFAULT_FEATURES
+    features = Feature(0)
+    for name in names:
+        features |= Feature[name.upper()]
+    return features
+
+
+def _layout(section: StrategySection, num_layers: int) -> LayerLayout | None:
+    noops = section.noop_layers
+    positions = noops if isinstance(noops, list) else []
+    given = [name for name in ("layer_layout", "layer_offset") if getattr(section, name) is not None]
+    given += ["noop_layers"] if positions else []
+    if len(given) > 1:
+        raise InputError(f"strategy.{given[1]}: given beside {given[0]}; give one of the two.")
+    layout: LayerLayout | None = None
+    if section.layer_layout is not None:
+        rows = section.layer_layout if isinstance(section.layer_layout[0], list) else [section.layer_layout]
+        layout = tuple(tuple(row) for row in rows)
+    elif section.layer_offset is not None:
+        base = num_layers // (section.pp * section.vpp)
+        if section.vpp > 1 or any(base + offset < 0 for offset in section.layer_offset):
+            raise InputError("strategy.layer_offset: needs vpp 1 and leaves no stage with fewer than 0 layers; use layer_layout.")
+        layout = (tuple(base + offset for offset in section.layer_offset),)
+    elif positions:
+        layout = _layout_with_noops(set(positions), num_layers, section.pp, section.vpp)
+    if layout is None and section.pp * section.vpp > num_layers:
+        return None  # a rule names the numbers
+    default = layer_layout(num_layers, section.pp, section.vpp)
+    if isinstance(noops, int):
+        _check_num_noops(noops, layout or default, num_layers)
+    return None if layout == default else layout
+
+
+def _check_num_noops(given: int, layout: LayerLayout, num_layers: int) -> None:
+    slots = max(map(max, layout)) * sum(map(len, layout))
+    if given != slots - num_layers:
+        raise InputError(
+            f"strategy.noop_layers: {given} is given, but the layout has {slots} slots for {num_layers} layers, "
+            f"which leaves {slots - num_layers}; leave it out or give positions."
+        )
+
+
+def _layout_with_noops(noops: set[int], num_layers: int, pp: int, vpp: int) -> LayerLayout:
+    positions, stages = num_layers + len(noops), pp * vpp
+    if max(noops) >= positions or positions % stages:
+        raise InputError(
+            f"strategy.noop_layers: {num_layers} layers and {len(noops)} no-op layers do not spread evenly over "
+            f"pp {pp} x vpp {vpp} = {stages} virtual stages, with positions from 0 to {positions - 1}."
+        )
+    size = positions // stages
+    counts = [sum(p not in noops for p in range(first, first + size)) for first in range(0, positions, size)]
+    return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))

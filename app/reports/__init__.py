@@ -1,0 +1,1 @@
+"""What is printed and saved: tables for people, JSON for programs."""

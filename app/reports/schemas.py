@@ -1,0 +1,238 @@
+"""The JSON documents that commands print, for ``meshplan schema``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class RecomputeDocument(Document):
+    granularity: str
+    method: str | None
+    num_layers: int | None
+    modules: list[str]
+    layers_per_stage: list[int] | None
+
+
+class StrategyDocument(Document):
+    """A strategy with every default resolved."""
+
+    tp: int
+    sequence_parallel: bool
+    cp: int
+    cp_algo: str | None
+    ulysses_degree: int
+    pp: int
+    vpp: int
+    ep: int
+    etp: int
+    dp: int
+    micro_batch_size: int
+    num_microbatches: int | None
+    schedule: str
+    zero_stage: int
+    distributed_optimizer: bool
+    optimizer_shard_size: int | None
+    moe_dispatcher: str | None
+    recompute: RecomputeDocument
+    layer_layout: list[list[int]]
+    noop_layers: int
+    features: list[str]
+
+
+class Evidence(Document):
+    num_runs: int
+    max_devices: int | None
+    extrapolated: list[str]
+
+
+class EstimateNumbers(Document):
+    """Time and memory of one strategy; a breakdown sums to its total."""
+
+    step_time_s: float = Field(gt=0)
+    step_time_lower_bound_s: float
+    step_time_low_s: float | None = Field(description="lower end of the 80 % interval")
+    step_time_high_s: float | None
+    evidence: Evidence
+    tokens_per_s: float
+    tokens_per_s_per_device: float
+    mfu_fraction: float | None
+    mfu_convention: str
+    peak_memory_bytes: float = Field(description="device, worst rank")
+    allocated_peak_bytes: float
+    allocated_first_iteration_bytes: float
+    allocated_after_step_bytes: float
+    reserved_peak_bytes: float
+    memory_limit_bytes: float
+    headroom_bytes: float
+    fits: bool
+    time_breakdown_s: dict[str, float] = Field(description="exposed time on the critical rank; sums to step_time_s")
+    masked_s: dict[str, float] = Field(description="time hidden behind it, outside that sum")
+    memory_breakdown_bytes: dict[str, float] = Field(description="worst rank at its peak; sums to peak_memory_bytes")
+    bottleneck: str
+    fidelity: Literal["closed_form", "simulated"]
+
+
+class Answer(Document):
+    schema_version: Literal[1]
+    job: dict[str, Any] = Field(description="the job with every default resolved; see `meshplan schema job`")
+    assumptions: list[str]
+    warnings: list[str]
+
+
+class EstimateDocument(Answer):
+    """What ``meshplan estimate --json`` prints."""
+
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+
+
+class Counts(Document):
+    enumerated: int | None
+    legal: int | None
+    fits_memory: int | None
+    estimated: int | None
+    pruned_by_bound: int | None
+    simulated: int | None
+    sampled: int | None
+
+
+class Rejection(Document):
+    rule: str
+    count: int
+    example: str
+
+
+class Proof(Document):
+    exhaustive: bool
+    proved_best: bool
+    scope: str
+    objective: str
+    optimality_gap_fraction: float | None
+    stopped_by: str | None
+
+
+class Timing(Document):
+    estimate_s: float = Field(description="enumeration, legality and estimate")
+    simulate_s: float | None
+    refine_s: float | None
+    enumerate_s: float
+    legality_s: float
+    price_s: float
+    rank_s: float
+    explain_s: float
+    total_s: float
+
+
+class Variant(Document):
+    """A plan of the same structure that is not the best of it."""
+
+    plan_id: str
+    change: str
+    strategy: StrategyDocument
+    step_time_s: float
+    peak_memory_bytes: float
+
+
+class LaunchDocument(Document):
+    target: str
+    launchable: bool
+    arguments: list[str] | None = Field(description="null where the framework cannot run the plan; notes say why")
+    environment: dict[str, str]
+    notes: list[str]
+
+
+class Change(Document):
+    change: str
+    step_time_s: float
+    delta_fraction: float
+    peak_memory_bytes: float
+    fits: bool
+
+
+class Explanation(Document):
+    """One sentence each; the last two for the best plan only."""
+
+    bound_by: str
+    against_best: str | None
+    next_plan: str | None
+    one_change: str | None = None
+    neighbours: list[Change] | None = None
+
+
+class Baseline(Document):
+    source: Literal["given", "rule_of_thumb"]
+    strategy: StrategyDocument
+    estimate: EstimateNumbers | dict[str, Any]
+    violations: list[str]
+    speedup_fraction: float | None
+    why: str
+
+
+class Plan(Document):
+    rank: int
+    plan_id: str
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+    explanation: Explanation
+    launchable_on: list[str]
+    launch: dict[str, LaunchDocument | None]
+    variants: list[Variant]
+
+
+class SearchDocument(Answer):
+    """What ``meshplan search --json`` prints; without a feasible plan, ``plans`` is empty."""
+
+    version: str
+    counts: Counts
+    rejections: list[Rejection]
+    proof: Proof
+    timing: Timing
+    plans: list[Plan]
+    baseline: Baseline | None
+    nearest: str | None = Field(description="without a plan: what stands in the way, and what would do")
+
+
+class ValidationRow(Document):
+    id: str
+    category: str | None
+    predicted_step_time_s: float | None
+    low_s: float | None
+    high_s: float | None
+    measured_step_time_s: float | None
+    error_fraction: float | None
+    predicted_peak_memory_bytes: float | None
+    measured_peak_memory_bytes: float | None
+    memory_error_fraction: float | None
+    refused: str | None
+    warnings: list[str]
+
+
+class CategoryErrors(Document):
+    count: int
+    median_abs_error_fraction: float | None
+    mean_abs_error_fraction: float | None
+    p90_abs_error_fraction: float | None
+    bias_fraction: float | None
+    coverage_fraction: float | None
+    memory_count: int
+    memory_median_abs_error_fraction: float | None
+    memory_mean_abs_error_fraction: float | None
+
+
+class ValidationSummary(Document):
+    num_refused: int
+    categories: dict[str, CategoryErrors]
+
+
+class ValidationDocument(Document):
+    """What ``meshplan validate --json`` prints."""
+
+    schema_version: Literal[1]
+    rows: list[ValidationRow]
+    summary: ValidationSummary

@@ -1,0 +1,55 @@
+"""Where text goes: the answer to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+WIDTH_WITHOUT_TERMINAL = 120
+
+
+def output() -> Console:
+    """Standard output; without a terminal, no colour and a fixed width."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDTH_WITHOUT_TERMINAL
+    return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=width, no_color=_no_color(sys.stdout.isatty()))
+
+
+def messages() -> Console:
+    """Standard error."""
+    return Console(file=sys.stderr, highlight=False, soft_wrap=True, no_color=_no_color(sys.stderr.isatty()))
+
+
+def _no_color(is_terminal: bool) -> bool | None:
+    return True if not is_terminal or os.environ.get("NO_COLOR") else None
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """The document as printed and saved; NaN and infinities are refused."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_json(document: Mapping[str, Any]) -> None:
+    sys.stdout.write(json_text(document))
+    sys.stdout.flush()
+
+
+def write_yaml(document: Mapping[str, Any]) -> None:
+    import yaml
+
+    sys.stdout.write(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110))
+    sys.stdout.flush()
+
+
+def plain_table(*headers: str, title: str | None = None) -> Table:
+    """A table without a box; a header that starts with ``>`` heads a column of numbers."""
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="dim", padding=(0, 2, 0, 0))
+    for header in headers:
+        is_number = header.startswith(">")
+        table.add_column(header.removeprefix(">"), justify="right" if is_number else "left", no_wrap=is_number)
+    return table

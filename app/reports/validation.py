@@ -1,0 +1,76 @@
+"""How far predictions are off, as a table and a document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+
+from app.reports.quantities import percent, seconds
+from app.reports.terminal import plain_table
+from calibration.validation import ValidationReport, ValidationRow
+
+SHOWN_WORST = 5
+SHOWN_REASONS = 5
+
+
+def document(report: ValidationReport) -> dict[str, Any]:
+    rows = [{**asdict(row), "warnings": list(row.warnings)} for row in report.rows]
+    summary = {name: asdict(errors) for name, errors in report.summary.items()}
+    return {"schema_version": 1, "rows": rows, "summary": {"num_refused": report.num_refused, "categories": summary}}
+
+
+def print_report(console: Console, report: ValidationReport) -> None:
+    table = plain_table("category", ">runs", ">median", ">mean", ">p90", ">bias", ">memory runs", ">median", ">mean")
+    for name, errors in report.summary.items():
+        table.add_row(
+            name.replace("_", " "),
+            str(errors.count),
+            _percent(errors.median_abs_error_fraction),
+            _percent(errors.mean_abs_error_fraction),
+            _percent(errors.p90_abs_error_fraction),
+            _percent(errors.bias_fraction),
+            str(errors.memory_count),
+            _percent(errors.memory_median_abs_error_fraction),
+            _percent(errors.memory_mean_abs_error_fraction),
+        )
+    console.print("Step time and memory, predicted / measured - 1 (median, mean and p90 of its size; bias: its median)")
+    console.print(table)
+    _print_worst(console, report)
+    _print_refused(console, report)
+
+
+def _print_worst(console: Console, report: ValidationReport) -> None:
+    measured = [row for row in report.rows if row.error_fraction is not None]
+    worst = sorted(measured, key=lambda row: -abs(row.error_fraction or 0.0))[:SHOWN_WORST]
+    if not worst:
+        return
+    table = plain_table("furthest off", ">predicted", ">measured", ">error")
+    for row in worst:
+        table.add_row(
+            row.id, _seconds(row.predicted_step_time_s), _seconds(row.measured_step_time_s), _percent(row.error_fraction)
+        )
+    console.print()
+    console.print(table)
+
+
+def _print_refused(console: Console, report: ValidationReport) -> None:
+    refused: list[ValidationRow] = [row for row in report.rows if row.refused]
+    if not refused:
+        return
+    console.print(f"\n{len(refused)} of {len(report.rows)} runs are not predicted:")
+    reasons = Counter(row.refused for row in refused)
+    for reason, number in reasons.most_common(SHOWN_REASONS):
+        console.print(f"  {number} x {reason}", markup=False)
+    if len(reasons) > SHOWN_REASONS:
+        console.print(f"  and {len(reasons) - SHOWN_REASONS} other reasons; --json lists them all")
+
+
+def _percent(fraction: float | None) -> str:
+    return "" if fraction is None else percent(fraction)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else seconds(value)

@@ -1,0 +1,40 @@
+"""Runs the search of a job."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from app.errors import InputError
+from app.job import SCHEMA_VERSION, Job
+from app.pricing import constants_for
+from meshplan import __version__
+from search.errors import SearchError
+from search.lattice import ProgressCallback, search
+from search.space import search_space
+
+
+def search_document(job: Job, on_progress: ProgressCallback | None = None) -> dict[str, Any]:
+    """The document that ``meshplan schema search`` describes."""
+    try:
+        result = search(
+            job.workload,
+            search_space(job.workload, job.limits),
+            constants_for(job.workload),
+            objective=job.settings.objective,
+            top=job.settings.top,
+            baseline=job.strategy,
+            clock=time.perf_counter,
+            time_limit_s=job.settings.time_limit_s,
+            on_progress=on_progress,
+        )
+    except SearchError as error:
+        raise InputError(f"{str(error).rstrip('.')}.") from None
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "version": __version__,
+        "job": job.document,
+        "assumptions": list(job.assumptions),
+        "warnings": list(job.warnings),
+        **result.to_mapping(),
+    }
