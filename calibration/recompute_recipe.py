@@ -9,6 +9,7 @@ from cost_models.constants import Constants
 from cost_models.step import estimate
 from cost_models.strategy import ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, StrategyBatch
 
+_CHEAP_MODULES = RecomputeModule.CORE_ATTN | RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLA_UP_PROJ
 _BEYOND_DOUBT = 1.2  # peak over device memory from which an error of the memory model cannot explain it
 
 
@@ -25,7 +26,7 @@ def recompute_by_memory(record: RunRecord, constants: Constants) -> tuple[Parall
         replace(
             record.strategy,
             recompute=Recompute.SELECTIVE,
-            recompute_modules=record.strategy.recompute_modules | RecomputeModule.CORE_ATTN | RecomputeModule.MLA_UP_PROJ,
+            recompute_modules=_CHEAP_MODULES,
         ),
         replace(
             record.strategy,

@@ -20,6 +20,7 @@ _MODULES = {
     "moe": RecomputeModule.MOE,
 }
 _CHEAP = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT  # what operator-level policies drop first
+_SWITCHES = {"recompute_activation_function": RecomputeModule.MLP_ACT, "recompute_norm": RecomputeModule.LAYERNORM}
 _NO_MODULES = RecomputeModule(0)
 _ASCENDSPEED_BLOCK_LAYERS = 25  # [ascendspeed, arguments.py, checkpoint_block_layer]: default of its policy "block"
 
@@ -42,16 +43,21 @@ def record_recompute(
     """Granularity, method and modules of a record's ``strategy.recompute`` section.
 
     Activation-function and norm recompute come from ``features``: MindSpeed's own switches, which combine with any
-    granularity but a full recompute of all layers.
+    granularity but a full recompute of all layers [mindspeed, activation-function-recompute.md]. They count when they
+    cover at least half of a stage's layers, since a selective recompute covers all.
     """
     raw = section.values.get("raw")
     raw = raw if isinstance(raw, Mapping) else {}
     text = section.text_or_none("granularity")
     modules = _NO_MODULES
-    if "recompute_activation_function" in features:
-        modules |= RecomputeModule.MLP_ACT
-    if "recompute_norm" in features:
-        modules |= RecomputeModule.LAYERNORM
+    for feature, module in _SWITCHES.items():
+        covered = raw.get(f"{feature.replace('_', '-')}-num-layers")
+        if feature not in features:
+            continue
+        if isinstance(covered, (int, str)) and str(covered).isdecimal() and 2 * int(str(covered)[:6]) * pp * vpp < num_layers:
+            section.warn("raw", covered, f"layers a stage with {feature} are less than half of them, left out")
+            continue
+        modules |= module
 
     name = (text or "unknown").lower()
     if name in ("none", "null", "false", "no"):

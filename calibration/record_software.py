@@ -49,6 +49,7 @@ class RecordSoftware:
     flags: tuple[str, ...]
     features: Feature
     cuda_graph: bool | None  # None: not stated
+    is_bridge: bool  # Megatron-Bridge: recipes on top of Megatron-Core
 
     def flag_value(self, name: str) -> str | None:
         """What a flag such as ``name=value`` was set to; "" for a bare one, ``None`` without it."""
@@ -109,7 +110,7 @@ def record_software(section: Section, *, family: str, precision: str) -> RecordS
             features |= Feature.FLASH_ATTENTION
     if stack in ("fsdp", "mindformers"):
         features |= _WEIGHT_PREFETCH  # PyTorch FSDP and MindSpore's graphs prefetch and reduce on streams of their own
-    return RecordSoftware(software, flags, features, _cuda_graph(section))
+    return RecordSoftware(software, flags, features, _cuda_graph(section), "megatron-bridge" in framework.lower())
 
 
 def _has_flash_attention(stack: str, year: int | None, flags: tuple[str, ...]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from calibration.record_fields import RecordError, Section
 from calibration.record_layout import record_layout
-from calibration.record_recompute import RecordRecompute, record_recompute
+from calibration.record_recompute import record_recompute
 from calibration.record_software import RecordSoftware
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, Schedule
 from cost_models.workload import ModelShape
@@ -76,8 +76,9 @@ def record_strategy(
     pp, tp, cp, dp = degrees.pp, degrees.tp, degrees.cp, degrees.dp
     names = frozenset(name.lower() for name in section.texts("features"))
     recompute = record_recompute(section.section("recompute"), software, names, pp=pp, vpp=vpp, num_layers=model.num_layers)
-    if section.text_or_none("offload"):
-        section.warn("offload", section.values["offload"], "is not modelled")
+    offload = section.text_or_none("offload")
+    if offload:
+        section.warn("offload", offload, "is not modelled")
     algo, ulysses = _context_parallel(section, cp, model.num_attention_heads // tp, software)
     ep, etp = _expert_degrees(section, degrees, model)
     zero_stage, shard_size = _optimizer_sharding(section, dp * cp, software)
@@ -108,16 +109,16 @@ def record_strategy(
                 section, num_layers=model.num_layers, pp=pp, vpp=vpp, pipeline_layout=software.flag_value("pp_layout")
             ),
         ),
-        recompute_stated=_is_stated(recompute),
+        # Offloaded activations explain a peak beyond the device's memory as well as recompute does.
+        recompute_stated=recompute.stated or recompute.granularity is not Recompute.NONE or offload is not None,
     )
 
 
-def _is_stated(recompute: RecordRecompute) -> bool:
-    return recompute.stated or recompute.granularity is not Recompute.NONE
-
-
 def _schedule(section: Section, degrees: Degrees, num_layers: int) -> tuple[Schedule, int]:
-    """Schedule and virtual stages; interleaving without their number gets the fewest that divide a stage's layers."""
+    """Schedule and virtual stages; interleaving without their number gets the fewest that divide a stage's layers.
+
+    So does "1f1b or interleaved": a source that leaves both open publishes the faster one.
+    """
     if degrees.pp == 1:
         return Schedule.NONE, 1
     vpp = degrees.vpp
@@ -125,7 +126,7 @@ def _schedule(section: Section, degrees: Degrees, num_layers: int) -> tuple[Sche
     if name.startswith(("zb", "dualpipe")):
         section.warn("schedule", name, "is not modelled, read as 1f1b")
         return Schedule.ONE_F_ONE_B, 1
-    if _SCHEDULES.get(name) is Schedule.INTERLEAVED and vpp == 1:
+    if "interleaved" in name and vpp == 1:
         each = num_layers // degrees.pp
         vpp = next((count for count in range(2, each + 1) if each % count == 0), 1)
     usual = Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B
@@ -202,9 +203,14 @@ def _optimizer_sharding(section: Section, replicas: int, software: RecordSoftwar
 
 
 def _dispatcher(section: Section, software: RecordSoftware) -> Dispatcher:
-    """Null is the framework's default: all-gather in MindSpeed-LLM, whose releases follow Megatron's, else all-to-all."""
+    """Null is the framework's default: all-gather in MindSpeed-LLM, whose releases follow Megatron's, else all-to-all.
+
+    Megatron-Bridge's recipes switch to DeepEP or HybridEP where experts span nodes, also where a table does not say so.
+    """
     name = (section.text_or_none("moe_dispatcher") or "").lower()
     usual = Dispatcher.ALLGATHER if software.software.stack == "mindspeed-llm" else Dispatcher.ALLTOALL
+    if software.is_bridge:
+        usual = Dispatcher.TWO_LEVEL
     if name and name not in _DISPATCHERS:
         section.warn("moe_dispatcher", name, f"is not a known dispatcher, read as {usual.label}")
     return _DISPATCHERS.get(name, usual)
