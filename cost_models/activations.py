@@ -103,7 +103,8 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
         np.where(drop(RecomputeModule.MLP), mlp, 0.0),
         np.where(no_moe, routed + shared + router, 0.0),
     )
-    gradient = np.maximum((per_width - 2.0) * np.where(mlp > 0, mlp / per_width, routed_act / act_width), attention_full * n / 2.0)
+    mlp_gradient = (per_width - 2.0) * np.where(mlp > 0, mlp / per_width, routed_act / act_width)
+    gradient = np.maximum(mlp_gradient, attention_full * n / 2.0)
     return LayerActivations(
         saved=saved,
         saved_bytes=sum(saved.values(), np.zeros_like(n)),

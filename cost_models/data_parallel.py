@@ -9,12 +9,11 @@ import numpy as np
 from cost_models.collectives import all_gather_s, reduce_scatter_s
 from cost_models.compute import Device, vector_s
 from cost_models.layer_keys import Floats, shard_sizes
-from cost_models.model_states import StageParameters, gradient_bytes, replica_sizes
+from cost_models.model_states import WEIGHT_BYTES, StageParameters, gradient_bytes, replica_sizes
 from cost_models.network import Network
-from cost_models.strategy import Feature, StrategyBatch
+from cost_models.strategy import Feature, IntColumn, StrategyBatch
 from cost_models.workload import Workload
 
-WEIGHT_BYTES = 2
 ADAM_BYTES = 30  # a parameter: read gradient, master, both moments; write master, both moments, 16-bit weight
 NORM_BYTES = 8  # a parameter: zero the gradient buffer, read it for norm and clip
 
@@ -25,6 +24,7 @@ class GradientExchange:
 
     reduce_s: Floats
     gather_s: Floats
+    num_reductions: IntColumn  # a step, ``[n]``
 
 
 def gradient_exchange(
@@ -51,6 +51,7 @@ def gradient_exchange(
     return GradientExchange(
         reduce_s=scatter * times + np.where(unsharded, gather, 0.0),
         gather_s=np.where(unsharded, 0.0, gather),
+        num_reductions=times,
     )
 
 
@@ -66,15 +67,16 @@ def exposed_exchange_s(
     """What the exchange adds to the step, and what stays hidden, on the worst stage. ``[n]``
 
     With overlap on, a share ``exposed_fraction`` is always left, and at least what does not fit beside the last backward
-    (or the first forward) of one micro batch. A later stage ends its backward earlier, and starts its forward later,
-    by the time the stages before it need: that slack hides the rest [megatron-0.12, distributed_data_parallel.py].
+    (or the first forward) of one micro batch; ZeRO-2 reduces beside every backward. A later stage ends its backward
+    earlier, and starts its forward later, by the time the stages before it need: that slack hides the rest
+    [megatron-0.12, distributed_data_parallel.py].
     """
 
     def left(time: Floats, window: Floats, slack: Floats, feature: Feature) -> Floats:
         overlapped = np.maximum(exposed_fraction * time, time - window)
         return np.maximum(np.where(batch.has(feature), overlapped, time) - slack, 0.0)
 
-    reduce = left(exchange.reduce_s, backward_s, slack_backward_s, Feature.OVERLAP_GRAD_REDUCE)
+    reduce = left(exchange.reduce_s, exchange.num_reductions * backward_s, slack_backward_s, Feature.OVERLAP_GRAD_REDUCE)
     gather = left(exchange.gather_s, forward_s, slack_forward_s, Feature.OVERLAP_PARAM_GATHER)
     exposed = reduce.max(axis=0) + gather.max(axis=0)
     whole = (exchange.reduce_s + exchange.gather_s).max(axis=0)
@@ -85,7 +87,8 @@ def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParam
     """Adam on the rank's shard, gradient norm and clip, and the host link under swap-optimizer, on the worst stage. ``[n]``"""
     dense_shards, expert_shards = shard_sizes(batch)
     shard = parameters.dense / dense_shards + parameters.experts / expert_shards
-    held = parameters.dense + parameters.experts
+    # The gradient norm reads what the rank keeps of the gradients: its shard from ZeRO-2 on.
+    held = np.where(batch.zero_stage >= 2, shard, parameters.dense + parameters.experts)
     update = vector_s(ADAM_BYTES * shard + NORM_BYTES * held, device)
     swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 24.0 * shard, 0.0)  # states out and in again
     swap = swapped / workload.cluster.profile.host_link_bytes_per_s

@@ -12,7 +12,8 @@ def chunks_in_flight(rank: ArrayLike, chunk: int, pp: int, vpp: int, num_microba
     """Forwards of one chunk held on a rank when its first backward begins. Shapes broadcast.
 
     1F1B: min(m, p - i). Interleaved: the first w + 1 of the rank's forwards, w = 2 (p - 1 - i) + (v - 1) p, at most
-    m v, which run through the chunks in groups of p micro batches [megatron-0.12, schedules.py]. Without a pipeline: 1.
+    m v, which run through the chunks in groups of p micro batches, the last group of what is left
+    [megatron-0.12, schedules.py]. Without a pipeline: 1.
     """
     i, m = np.asarray(rank, dtype=np.float64), np.asarray(num_microbatches, dtype=np.float64)
     if pp == 1:
@@ -21,4 +22,6 @@ def chunks_in_flight(rank: ArrayLike, chunk: int, pp: int, vpp: int, num_microba
         return np.minimum(m, pp - i)
     held = np.minimum(m * vpp, 2.0 * (pp - 1 - i) + (vpp - 1) * pp + 1)
     whole, rest = np.divmod(held, pp * vpp)
-    return np.minimum(whole * pp + np.clip(rest - chunk * pp, 0, pp), m)
+    group = np.minimum(pp, m - whole * pp)
+    held_of_chunk: Floats = whole * pp + np.clip(rest - chunk * group, 0, group)
+    return held_of_chunk

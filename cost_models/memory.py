@@ -10,9 +10,9 @@ from cost_models.activations import LayerActivations
 from cost_models.constants import Constants
 from cost_models.in_flight import chunks_in_flight
 from cost_models.layer_keys import Floats
-from cost_models.model_states import SWAP_OPTIMIZER_TIMES, ModelStates, StageParameters
+from cost_models.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
 from cost_models.stages import Stages
-from cost_models.strategy import Feature, RecomputeMethod, StrategyBatch
+from cost_models.strategy import RecomputeMethod, StrategyBatch
 from cost_models.workload import Workload
 
 LOGIT_BYTES = 6  # bf16 logits and their FP32 copy, a head [megatron-0.12, cross_entropy.py]
@@ -125,7 +125,9 @@ def memory_estimate(
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     heads = 1 + model.mtp_num_layers
     logits = stages.is_last * LOGIT_BYTES * tokens * model.vocab_size / batch.tp * heads
-    gathered = np.where(batch.zero_stage == 3, 2.0 * 2.0 * parameters.largest_tensor, 0.0)
+    # ZeRO-3 holds the weights of the running layer and of the next, and the gradients that it is about to scatter.
+    layer_bytes = 2.0 * WEIGHT_BYTES + gradient_bytes(workload, batch)
+    gathered = np.where(batch.zero_stage == 3, layer_bytes * parameters.largest_layer, 0.0)
     activations = sum(held.classes.values(), held.checkpoints + held.working_set + logits + gathered)
     optimizer = 4.0 * parameters.largest_tensor + states.swapped / SWAP_OPTIMIZER_TIMES
     in_backward = activations >= optimizer
@@ -159,8 +161,3 @@ def memory_estimate(
         peak=reserved + communicators + profile.context_bytes,
         parts=parts,
     )
-
-
-def swaps_optimizer(batch: StrategyBatch) -> Floats:
-    """1 where the optimizer states live in host memory. ``[n]``"""
-    return batch.has(Feature.SWAP_OPTIMIZER).astype(np.float64)

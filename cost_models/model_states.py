@@ -11,7 +11,7 @@ from cost_models.parameters import layer_parameters
 from cost_models.strategy import Feature, StrategyBatch
 from cost_models.workload import ModelShape, Workload
 
-MASTER_BYTES, MOMENT_BYTES = 4, 8
+WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
 SWAP_OPTIMIZER_TIMES = 16  # parts in which swapped states visit the device during a step [mindspeed, swap-optimizer]
 
 
@@ -22,6 +22,7 @@ class StageParameters:
     dense: Floats
     experts: Floats
     largest_tensor: Floats  # the biggest one, for the optimizer's transient
+    largest_layer: Floats  # all of the biggest layer or embedding table, for the weights that ZeRO-3 gathers
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def stage_parameters(
     model = workload.model
     dense_layer, _ = layer_rank_parameters(model, batch, moe=False)
     dense = dense_layers * dense_layer
+    layer = np.where(dense_layers > 0, dense_layer, 0.0)
     experts = np.zeros_like(dense)
     h = model.hidden_size
     tensor = np.broadcast_to((2.0 if model.gated_linear_unit else 1.0) * h * model.ffn_hidden_size / batch.tp, dense.shape)
@@ -90,6 +92,7 @@ def stage_parameters(
         moe_dense, moe_experts = layer_rank_parameters(model, batch, moe=True)
         dense = dense + moe_layers * moe_dense
         experts = moe_layers * moe_experts
+        layer = np.where(moe_layers > 0, np.maximum(layer, moe_dense + moe_experts), layer)
         grouped = np.where(batch.has(Feature.MOE_GROUPED_GEMM), moe_experts * 2.0 / 3.0, 0.0)
         tensor = np.where(moe_layers > 0, np.maximum(tensor, grouped), tensor)
     first, last, last_experts = edge_parameters(workload, batch)
@@ -98,6 +101,7 @@ def stage_parameters(
         dense=dense + is_first * first + is_last * last,
         experts=experts + is_last * last_experts,
         largest_tensor=np.maximum(tensor, table),
+        largest_layer=np.maximum(layer, table),
     )
 
 
@@ -112,7 +116,7 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)
     fp32 = workload.software.fp32_parameters
-    weight_bytes = 4.0 if fp32 else 2.0
+    weight_bytes = 2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
     master_bytes = np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES) * (0.0 if fp32 else 1.0)
     on_device = np.where(batch.has(Feature.SWAP_OPTIMIZER), 0.0, 1.0)
     stage = batch.zero_stage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -17,8 +18,8 @@ from cost_models.estimate import Breakdown, Estimate
 from cost_models.layer_comm import network_of
 from cost_models.layer_costs import LayerCosts, layer_costs
 from cost_models.layer_keys import Floats, distinct_rows, layer_keys
-from cost_models.memory import MemoryEstimate, held_activations, memory_estimate
-from cost_models.model_states import StageParameters, model_states, stage_parameters
+from cost_models.memory import held_activations, memory_estimate
+from cost_models.model_states import model_states, stage_parameters
 from cost_models.network import Network
 from cost_models.pipeline import StageTimes, pipeline_lower_bound_s, pipeline_time
 from cost_models.stages import Stages, stages_of
@@ -318,8 +319,9 @@ def _merge(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
 
     has_detail = parts[0].breakdown is not None
     detail = Breakdown(table("time_s"), table("masked_s"), table("memory_bytes")) if has_detail else None
-    names = [f.name for f in fields(Estimate) if f.name not in ("memory_limit_bytes", "breakdown") and not f.name.startswith("stage_")]
-    stage_names = [f.name for f in fields(Estimate) if f.name.startswith("stage_")]
+    columns = [f.name for f in fields(Estimate) if f.name not in ("memory_limit_bytes", "breakdown")]
+    stage_names = [name for name in columns if name.startswith("stage_")]
+    names = [name for name in columns if name not in stage_names]
     return Estimate(
         **{name: column(name) for name in names},  # type: ignore[arg-type]
         **{name: stage_column(name) for name in stage_names},  # type: ignore[arg-type]
@@ -343,7 +345,7 @@ def estimate(workload: Workload, batch: StrategyBatch, constants: Constants, *, 
     first, group_of = distinct_rows(columns)
     order = np.argsort(group_of, kind="stable")
     bounds = np.searchsorted(group_of[order], np.arange(len(first) + 1))
-    rows = [order[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    rows = [order[start:end] for start, end in pairwise(bounds)]
     parts = [
         _price_group(
             workload,
