@@ -18,8 +18,8 @@ _STACKS = (
     ("maxtext", ("maxtext",)),
     ("megatron-lm", ("megatron", "nemo")),
 )
-_DATE = re.compile(r"(?<!\d)(20[12]\d)(?:-[01]\d|[01]\d[0-3]\d|(?!\d))")  # 2024-12, 20251001, 2021
-_RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2]|x)(?!\d)")  # NVIDIA containers are named by year and month
+_DATE = re.compile(r"(?<!\d)(20[12]\d)(?:-([01]\d)|([01]\d)[0-3]\d|(?!\d))")  # 2024-12, 20251001, 2021
+_RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:(0[1-9]|1[0-2])|x)(?!\d)")  # NVIDIA containers are named by year and month
 _MINDFORMERS = re.compile(r"\br?([01])\.(\d+)")
 _MINDFORMERS_YEARS = {
     (0, 8): 2023.8,
@@ -61,18 +61,22 @@ class RecordSoftware:
 
 
 def release_year(stack: str, framework: str, version: str, backend: str) -> float | None:
-    """Year of the software where its version, release or name tells; never the year of the publication."""
+    """When the software was released where its version or name tells (2024.5: July 2024); never when a run was published."""
     for text in (version, backend):
         if found := _DATE.search(text):
-            return int(found[1])
+            return _in_years(int(found[1]), found[2] or found[3])
         if found := _RELEASE.search(text):
-            return 2000 + int(found[1])
+            return _in_years(2000 + int(found[1]), found[2])
     if stack == "mindformers" and (found := _MINDFORMERS.search(version)):
         return _MINDFORMERS_YEARS.get((int(found[1]), int(found[2])))
     if stack == "megatron-lm" and (found := _CORE.search(version)):
         return _CORE_YEARS.get(int(found[1]))
     name = framework.lower()
     return next((year for former, year in _FORMER_NAMES if former in name), None)
+
+
+def _in_years(year: int, month: str | None) -> float:
+    return round(year + (max(int(month), 1) - 1) / 12, 2) if month else year
 
 
 def software_stack(framework: str, family: str, section: Section) -> str:
@@ -100,6 +104,7 @@ def record_software(section: Section, *, family: str, precision: str) -> RecordS
         execution="graph" if compiled else "eager",
         year=year,
         fp32_parameters=stack == "mindformers" and precision == "fp16" and "optimizer=FP32StateAdamWeightDecay" not in flags,
+        portable_attention=stack == "fsdp",
     )
     features = Feature(0)
     if family != "ascend":  # records of other hardware do not list fused kernels
@@ -113,7 +118,7 @@ def record_software(section: Section, *, family: str, precision: str) -> RecordS
     return RecordSoftware(software, flags, features, _cuda_graph(section), "megatron-bridge" in framework.lower())
 
 
-def _has_flash_attention(stack: str, year: int | None, flags: tuple[str, ...]) -> bool:
+def _has_flash_attention(stack: str, year: float | None, flags: tuple[str, ...]) -> bool:
     text = " ".join(flags).lower()
     if "no flash" in text:
         return False

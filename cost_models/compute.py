@@ -42,13 +42,19 @@ class Device:
         return cls(
             linear_flops_per_s=achievable_flops_per_s(profile, precision) * constants.matmul_fraction,
             bf16_flops_per_s=achievable_flops_per_s(profile, half) * constants.matmul_fraction,
-            attention_flops_per_s=matmul_peak_flops_per_s(profile, half) * constants.attention_forward_fraction,
+            attention_flops_per_s=matmul_peak_flops_per_s(profile, half) * _attention_fraction(workload, constants),
             hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
             raw_hbm_bytes_per_s=profile.hbm_bytes_per_s,
             num_cores=profile.num_matmul_cores,
             time_factor=_release_factor(software, constants),
             constants=constants,
         )
+
+
+def _attention_fraction(workload: Workload, constants: Constants) -> float:
+    # A peak in FP8 tells Hopper and later from Ampere, for which FlashAttention-2 was written.
+    newer = "fp8" in workload.cluster.profile.matmul_flops_per_s
+    return constants.portable_attention_fraction if newer and workload.software.portable_attention else constants.attention_forward_fraction
 
 
 def _release_factor(software: Software, constants: Constants) -> float:

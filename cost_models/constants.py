@@ -32,6 +32,7 @@ class Constants:
 
     matmul_fraction: float
     attention_forward_fraction: float
+    portable_attention_fraction: float
     attention_half_length: float
     attention_backward_fraction: float
     score_bytes: float
@@ -78,6 +79,8 @@ CONSTANTS: tuple[Constant, ...] = (
              0.5, 1.15, 0.05, 0.97, 0.86, "[flagperf]; [runs-fit]"),
     Constant("attention_forward_fraction", "fused attention forward rate, causal FLOPs, long sequences, share of matmul peak", "1",
              0.1, 0.8, 0.15, 0.455, 0.43, "[pto-isa, flash attention table]; [runs-fit]"),
+    Constant("portable_attention_fraction", "the same for kernels that leave a newer generation's matmul instructions unused (FlashAttention-2 on Hopper)", "1",
+             0.05, 0.6, 0.15, 0.455, 0.19, "[flash-attention-2]; [runs-fit]"),
     Constant("attention_half_length", "sequence length at which fused attention reaches half its rate", "tokens",
              0.0, 8192.0, 0.7, 1440.0, 256.0, "[pto-isa, flash attention table]", "measured"),
     Constant("attention_backward_fraction", "fused attention backward rate over forward rate (2.5x the FLOPs)", "1",
@@ -95,7 +98,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("kernel_s", "device time between dependent matmuls (launch, tiling, first load)", "s",
              1e-7, 5e-5, 0.5, 1e-5, 4e-6, "[asc-devkit-guide]; [msmodeling]"),
     Constant("host_kernel_s", "host time to dispatch one kernel in eager mode", "s",
-             1e-6, 1e-4, 0.4, 2e-5, 1.2e-5, "[runs-fit]"),
+             1e-6, 1e-4, 0.4, 2e-5, 2.5e-5, "[runs-fit]"),
     Constant("graph_dispatch_factor", "dispatch time left under a compiled graph or CUDA graphs", "1",
              0.0, 1.0, 0.5, 0.1, 0.15, "[runs-fit]"),
     Constant("recent_eager_factor", "device time of eager software of 2025 and later over that of 2024", "1",

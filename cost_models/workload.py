@@ -113,6 +113,7 @@ class Software:
     ``execution`` is ``eager`` (every kernel is dispatched by the host) or ``graph``
     (compiled: MindSpore, CUDA graphs). ``year`` is when it was released, where known (2024.5: July 2024).
     ``fp32_parameters``: 4-byte weights with cast copies (MindFormers' FP16 recipes).
+    ``portable_attention``: FlashAttention-2, which leaves Hopper's and later matmul instructions unused.
     ``target`` is whose legality rules apply (``any``: the physics alone).
     """
 
@@ -120,6 +121,7 @@ class Software:
     execution: str = "eager"
     year: float | None = None
     fp32_parameters: bool = False
+    portable_attention: bool = False
     target: str = "any"
 
 
