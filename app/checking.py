@@ -95,10 +95,15 @@ def _path(keys: Sequence[str | int]) -> str:
     return text
 
 
+def _label(keys: Sequence[str | int], where: str, labels: Mapping[str, str]) -> str:
+    paths = [".".join(filter(None, [where, _path(keys[:length])])) for length in range(len(keys), -1, -1)]
+    return next((labels[path] for path in paths if path in labels), paths[0] or "job")
+
+
 def _explain(error: ValidationError, model: type[Section], value: object, where: str, labels: Mapping[str, str]) -> str:
     document = _schema_of(model)
     definitions = document.get("$defs", {})
-    best: tuple[list[str | int], list[Schema], object, Mapping[str, Any]] | None = None
+    best: tuple[tuple[int, bool], list[str | int], list[Schema], object, Mapping[str, Any]] | None = None
     for detail in error.errors(include_url=False):
         keys: list[str | int] = []
         schemas: list[Schema] = [document]
@@ -111,12 +116,12 @@ def _explain(error: ValidationError, model: type[Section], value: object, where:
                     given = given[key]
             elif detail["type"] == "extra_forbidden" and key == detail["loc"][-1]:
                 keys = [*keys, key]
-        if best is None or len(keys) > len(best[0]):
-            best = (keys, schemas, given, dict(detail))
+        weight = (len(keys), detail["type"] == "extra_forbidden")  # the deepest tells most; a misspelt key explains a missing one
+        if best is None or weight > best[0]:
+            best = (weight, keys, schemas, given, dict(detail))
     assert best is not None  # a ValidationError holds at least one error
-    keys, schemas, given, chosen = best
-    path = ".".join(filter(None, [where, _path(keys)]))
-    field = labels.get(path, path) or "job"
+    _, keys, schemas, given, chosen = best
+    field = _label(keys, where, labels)
     if chosen["type"] == "extra_forbidden":
         names = [name for schema in schemas for name in schema.get("properties", {})]
         guess = nearest(str(keys[-1]), names)

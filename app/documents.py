@@ -87,12 +87,12 @@ def _parse(text: str, *, is_json: bool) -> Any:
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
     """The file's text; ``InputError`` if it is not a readable text file of that size."""
     try:
-        if path.is_dir():
-            raise InputError(f"{path}: is a directory; give a file.")
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a directory; give a file.") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
     if len(content) > max_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,10 +84,10 @@ def parse_job(document: Mapping[str, Any], *, folder: Path | None = None, labels
         model=model,
         training=training,
         cluster=Cluster(
-            profile,
-            cluster_section.num_devices,
-            cluster_section.inter_node_bytes_per_s,
-            cluster_section.oversubscription,
+            profile=profile,
+            num_devices=cluster_section.num_devices,
+            inter_node_bytes_per_s=cluster_section.inter_node_bytes_per_s,
+            oversubscription=cluster_section.oversubscription,
         ),
         software=_software(software_section, profile, assumptions),
     )
@@ -122,7 +123,8 @@ def with_filled_devices(job: Job) -> Job:
 
 def _document(source: str) -> tuple[dict[str, Any], Path]:
     path = Path(source)
-    if source in preset_names() or not (path.exists() or path.suffix in (".json", ".yaml", ".yml")):
+    is_file = os.path.exists(path) or path.suffix in (".json", ".yaml", ".yml")  # noqa: PTH110 - Path's raises for a long name
+    if source in preset_names() or not source or not is_file:
         return {"model": source}, Path()
     document = read_document(path)
     if "model" in document:
@@ -248,7 +250,14 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: l
     except TargetError as error:
         raise _sentence(error) from None
     execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
-    return Software(stack, execution, section.year, section.fp32_parameters, target.label)
+    return Software(
+        stack=stack,
+        execution=execution,
+        year=section.year,
+        fp32_parameters=section.fp32_parameters,
+        portable_attention=stack == "fsdp" if section.portable_attention is None else section.portable_attention,
+        target=target.label,
+    )
 
 
 def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[SearchSettings, SearchLimits]:
@@ -300,6 +309,7 @@ def _resolved(
             "execution": software.execution,
             "year": software.year,
             "fp32_parameters": software.fp32_parameters,
+            "portable_attention": software.portable_attention,
         },
         "search": {
             **{name: getattr(settings, name) for name in SETTINGS},

@@ -85,8 +85,13 @@ class SoftwareSection(Section):
     execution: Literal["eager", "graph"] | None = Field(
         default=None, description="default: graph for mindformers and maxtext, else eager"
     )
-    year: int | None = Field(default=None, ge=2018, le=2100, description="release year of the stack, where known")
+    year: float | None = Field(
+        default=None, ge=2018, le=2100, description="when the stack was released, where known (2024.5: July)"
+    )
     fp32_parameters: bool = Field(default=False, description="4-byte weights with cast copies (MindFormers' FP16 recipes)")
+    portable_attention: bool | None = Field(
+        default=None, description="FlashAttention-2 kernels on newer devices; default: true for fsdp"
+    )
 
 
 class RecomputeSection(Section):

@@ -6,9 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
-from app.reports.quantities import gibibytes, rate
+from app.reports.quantities import GIB
 from app.reports.terminal import plain_table
 from hardware_profiles.schema import HardwareProfile
 
@@ -62,28 +64,35 @@ def _peak(profile: HardwareProfile) -> str:
 
 
 def list_table(profiles: list[HardwareProfile]) -> Table:
-    table = plain_table("name", "device", ">TFLOPS", ">HBM", ">node", ">in node", ">between", "status")
+    table = plain_table("name", ">TFLOPS", ">HBM GiB", ">node", ">in GB/s", ">out GB/s", "status")
+    table.columns[0].no_wrap = True
     for profile in profiles:
-        inner, outer = profile.tiers[0], profile.tiers[-1]
         table.add_row(
             profile.name,
-            profile.device,
             _peak(profile),
-            f"{profile.hbm_bytes / 2**30:,.0f} GiB",
+            f"{profile.hbm_bytes / GIB:,.0f}",
             str(profile.devices_per_node),
-            rate(inner.bandwidth_bytes_per_s, "B/s"),
-            rate(outer.bandwidth_bytes_per_s, "B/s"),
+            f"{profile.tiers[0].bandwidth_bytes_per_s / 1e9:,.4g}",
+            f"{profile.tiers[-1].bandwidth_bytes_per_s / 1e9:,.4g}",
             str(profile.status),
         )
     return table
 
 
 def print_profile(console: Console, profile: HardwareProfile) -> None:
-    console.print(f"[bold]{profile.name}[/bold]: {profile.title}, {profile.device}, {profile.status}", highlight=False)
+    console.print(f"{profile.name}: {profile.title}, {profile.status}", style="bold", markup=False)
     for note in profile.notes:
-        console.print(f"  {note}", markup=False)
+        console.print(Padding(Text(note), (0, 0, 0, 2)))
     table = plain_table("number", ">value", "unit", "basis", "source")
     for path, stated in profile.provenance.items():
-        table.add_row(path, f"{stated.value:,.6g}", stated.unit, str(stated.basis), stated.source)
+        if ".curves." not in path:
+            table.add_row(path, f"{stated.value:,.6g}", stated.unit, str(stated.basis), stated.source)
     console.print(table)
-    console.print(f"usable memory of a device {gibibytes(profile.usable_hbm_bytes)} of {gibibytes(profile.hbm_bytes)}")
+    for tier in profile.tiers:
+        for curve in tier.curves:
+            low, high = curve.message_bytes[0] / 2**20, curve.message_bytes[-1] / 2**20
+            console.print(
+                f"measured on {tier.name}: {curve.op} over {curve.group_size}, {len(curve.time_s)} points, "
+                f"{low:,.3g} to {high:,.4g} MiB ({curve.source})",
+                markup=False,
+            )

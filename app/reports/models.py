@@ -11,7 +11,8 @@ from app.reports.terminal import plain_table
 
 
 def list_table(rows: list[dict[str, Any]]) -> Table:
-    table = plain_table("name", ">parameters", ">active", ">layers", ">hidden", "heads", "experts", ">sequence", ">batch")
+    table = plain_table("name", ">parameters", ">active", ">layers", ">hidden", "heads", "experts")
+    table.columns[0].no_wrap = True
     for row in rows:
         experts = f"{row['top_k']} of {row['num_experts']}" if row["num_experts"] else ""
         table.add_row(
@@ -22,7 +23,5 @@ def list_table(rows: list[dict[str, Any]]) -> Table:
             str(row["hidden_size"]),
             f"{row['num_attention_heads']}/{row['num_query_groups']}",
             experts,
-            str(row["seq_length"]),
-            str(row["global_batch_size"]),
         )
     return table

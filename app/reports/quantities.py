@@ -37,13 +37,5 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def rate(value: float, unit: str) -> str:
-    """A rate with its prefix: 56 GB/s."""
-    for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if abs(value) >= size:
-            return f"{value / size:.4g} {letter}{unit}"
-    return f"{value:.4g} {unit}"
-
-
 def days(value: float) -> str:
     return f"{value:,.1f} d" if value < 1000 else f"{value:,.0f} d"

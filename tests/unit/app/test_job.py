@@ -69,6 +69,12 @@ def test_stack_and_precision_follow_the_hardware() -> None:
     assert parse_job(with_part(DENSE, software={"stack": "mindformers"})).workload.software.execution == "graph"
 
 
+def test_the_target_reaches_the_workload_with_its_release() -> None:
+    job = parse_job(with_part(DENSE, software={"target": "mindspeed-llm"}))
+    assert job.workload.software.target.startswith("mindspeed-llm@")
+    assert job.document["software"]["target"] == job.workload.software.target
+
+
 def test_omitted_strategy_fields_take_the_documented_defaults() -> None:
     strategy = parse_job(with_part(PANGU, strategy={"tp": 8, "pp": 16, "vpp": 2, "ep": 32})).strategy
     assert strategy is not None
@@ -263,7 +269,7 @@ def test_sources_of_a_job(tmp_path: Path) -> None:
 
 
 def test_spares_are_left_where_the_count_cannot_be_filled() -> None:
-    # 37 is prime: neither the 32 heads (tp), the 32 layers (pp), the sequence (cp) nor the batch of 64 (dp) can use it; 36 = pp 9 x dp 4
+    # 37 is prime: neither the heads (tp), the layers (pp), the sequence (cp) nor the batch (dp) can use it; 36 = pp 9 x dp 4
     job = with_filled_devices(parse_job(with_part(DENSE, cluster={"num_devices": 37})))
     assert job.workload.cluster.num_devices == 36
     assert job.document["cluster"]["num_devices"] == 36

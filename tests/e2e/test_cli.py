@@ -1,0 +1,273 @@
+"""Every documented command, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+SMALL = ("search", "llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "8")
+LIMITS = ("--tp", "1..8", "--pp", "1,2", "--vpp", "1", "--cp", "1", "--recompute", "none,full")
+
+
+def meshplan(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "MESHPLAN_DEBUG", "NO_COLOR")}
+    return subprocess.run(
+        [sys.executable, "-m", "meshplan", *map(str, arguments)],
+        cwd=ROOT,
+        env={**clean, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def refused(run: subprocess.CompletedProcess[str], part: str, code: int = 2) -> None:
+    assert run.returncode == code, run.stderr
+    assert run.stdout == ""
+    assert "Traceback" not in run.stderr
+    assert run.stderr.count("\n") == 1
+    assert part in run.stderr
+
+
+def documents(run: subprocess.CompletedProcess[str]) -> Any:
+    def finite_only(name: str) -> None:
+        raise AssertionError(f"{name} in a document")
+
+    return json.loads(run.stdout, parse_constant=finite_only)
+
+
+def check_schema(value: Any, schema: dict[str, Any], definitions: dict[str, Any], where: str = "document") -> None:
+    """The parts of JSON Schema that our documents use."""
+    if "$ref" in schema:
+        check_schema(value, definitions[schema["$ref"].rsplit("/", 1)[1]], definitions, where)
+        return
+    if "anyOf" in schema:
+        assert any(_matches(value, option, definitions, where) for option in schema["anyOf"]), where
+        return
+    kinds = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "boolean": bool,
+        "null": type(None),
+        "integer": int,
+        "number": (int, float),
+    }
+    if "const" in schema:
+        assert value == schema["const"], where
+    if "enum" in schema:
+        assert value in schema["enum"], where
+    if "type" in schema:
+        assert isinstance(value, kinds[schema["type"]]), where
+        assert schema["type"] == "boolean" or not isinstance(value, bool), where
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        assert set(schema.get("required", ())) <= set(value), where
+        assert schema.get("additionalProperties") is not False or set(value) <= set(properties), where
+        for name, item in value.items():
+            extra = schema.get("additionalProperties", {})
+            check_schema(item, properties.get(name, extra if isinstance(extra, dict) else {}), definitions, f"{where}.{name}")
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            check_schema(item, schema.get("items", {}), definitions, f"{where}[{index}]")
+
+
+def _matches(value: Any, schema: dict[str, Any], definitions: dict[str, Any], where: str) -> bool:
+    try:
+        check_schema(value, schema, definitions, where)
+    except AssertionError:
+        return False
+    return True
+
+
+@cache
+def schema_of(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = documents(meshplan("schema", name))
+    return found
+
+
+def agrees_with_schema(document: Any, name: str) -> None:
+    schema = schema_of(name)
+    check_schema(document, schema, schema["$defs"])
+
+
+def test_help_and_version() -> None:
+    assert "search" in meshplan("--help").stdout
+    for command in ("search", "estimate", "validate", "schema", "hardware", "models"):
+        assert meshplan(command, "--help").returncode == 0
+    assert re.fullmatch(r"meshplan \d+\.\d+\.\d+\S*\n", meshplan("--version").stdout)
+
+
+def test_search_prints_a_table_and_nothing_else_on_standard_output() -> None:
+    run = meshplan(*SMALL, *LIMITS, COLUMNS="80")
+    assert (run.returncode, run.stderr) == (0, "")
+    lines = run.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in run.stdout
+    assert any(line.startswith("Best: ") for line in lines)
+    assert any("why the rest was rejected" in line for line in lines)
+
+
+def test_search_document() -> None:
+    run = meshplan(*SMALL, *LIMITS, "--top", "3", "--json")
+    assert run.returncode == 0
+    document = documents(run)
+    agrees_with_schema(document, "search")
+    counts, plans = document["counts"], document["plans"]
+    assert counts["enumerated"] == counts["legal"] + sum(rejection["count"] for rejection in document["rejections"])
+    assert document["proof"]["proved_best"]
+    assert [plan["rank"] for plan in plans] == [1, 2, 3]
+    assert {plan["strategy"]["pp"] for plan in plans} <= {1, 2}
+    times = [plan["estimate"]["step_time_s"] for plan in plans]
+    assert times == sorted(times)
+    for plan in plans:
+        estimate = plan["estimate"]
+        assert math.isclose(math.fsum(estimate["time_breakdown_s"].values()), estimate["step_time_s"], rel_tol=1e-9)
+        assert math.isclose(math.fsum(estimate["memory_breakdown_bytes"].values()), estimate["peak_memory_bytes"], rel_tol=1e-9)
+        assert estimate["fits"]
+        assert estimate["headroom_bytes"] == estimate["memory_limit_bytes"] - estimate["peak_memory_bytes"]
+
+
+def test_a_saved_plan_is_estimated_as_it_was_ranked(tmp_path: Path) -> None:
+    run = meshplan(*SMALL, *LIMITS, "--top", "2", "--save-dir", tmp_path / "out")
+    assert run.returncode == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"report.txt", "report.json", "job.yaml", "plan-1.job.yaml", "plan-2.job.yaml"} <= names
+    assert any(re.fullmatch(r"plan-1\.[a-z-]+\.sh", name) for name in names)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    again = documents(meshplan("estimate", tmp_path / "out" / "plan-1.job.yaml", "--json"))
+    assert again["estimate"] == report["plans"][0]["estimate"]
+    assert again["strategy"] == report["plans"][0]["strategy"]
+    script = next(path for path in (tmp_path / "out").glob("plan-1.*.sh"))
+    shell = subprocess.run(
+        ["bash", "-c", f'set -eu; source "{script}"; printf "%s\\n" "${{ARGUMENTS[@]}}"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    framework = script.name.removeprefix("plan-1.").removesuffix(".sh")
+    assert shell.stdout.splitlines() == report["plans"][0]["launch"][framework]["arguments"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_estimated(example: Path) -> None:
+    run = meshplan("estimate", example, "--json")
+    assert run.returncode == 0, run.stderr
+    document = documents(run)
+    agrees_with_schema(document, "estimate")
+    assert document["job"]["strategy"] == document["strategy"]
+
+
+def test_estimate_from_flags_and_what_does_not_fit_is_an_answer() -> None:
+    flags = ("estimate", "llama-2-70b", "--hardware", "atlas-800t-a2", "--devices", "16", "--seq-length", "4096")
+    lean = meshplan(*flags, "--global-batch-size", "16", "--tp", "8", "--pp", "2", "--recompute", "full", "--json")
+    assert lean.returncode == 0
+    run = meshplan(*flags, "--global-batch-size", "16", "--tp", "1", "--pp", "1", "--json")
+    assert run.returncode == 0
+    document = documents(run)
+    assert document["estimate"]["fits"] is False
+    assert document["estimate"]["headroom_bytes"] < 0
+    assert documents(lean)["estimate"]["peak_memory_bytes"] < document["estimate"]["peak_memory_bytes"]
+    assert "DOES NOT FIT" in meshplan(*flags, "--global-batch-size", "16", "--tp", "1").stdout
+
+
+def test_validate(tmp_path: Path) -> None:
+    lines = (ROOT / "calibration" / "runs" / "ascend.jsonl").read_text().splitlines()[:4]
+    runs = tmp_path / "runs.jsonl"
+    runs.write_text("\n".join([lines[0], "{broken", *lines[1:]]) + "\n")
+    run = meshplan("validate", runs, "--json")
+    assert run.returncode == 0, run.stderr
+    document = documents(run)
+    agrees_with_schema(document, "validate")
+    assert [row["refused"] is None for row in document["rows"]] == [True, False, True, True, True]
+    assert [json.loads(line)["id"] for line in lines] == [row["id"] for row in document["rows"] if row["refused"] is None]
+    row = document["rows"][0]
+    assert row["error_fraction"] == pytest.approx(row["predicted_step_time_s"] / row["measured_step_time_s"] - 1)
+    assert "median" in meshplan("validate", runs).stdout
+    runs.write_text("{broken\n")
+    refused(meshplan("validate", runs), "")
+
+
+def test_catalogues() -> None:
+    listed = documents(meshplan("hardware", "list", "--json"))["items"]
+    assert "atlas-800t-a2" in {item["name"] for item in listed}
+    shown = documents(meshplan("hardware", "show", "atlas-800t-a2", "--json"))
+    assert all(stated["source"] and stated["unit"] for stated in shown["provenance"].values())
+    assert "atlas-800t-a2" in meshplan("hardware", "list").stdout
+    assert "hbm_bytes" in meshplan("hardware", "show", "atlas-800t-a2").stdout
+    assert "qwen3-8b" in {item["name"] for item in documents(meshplan("models", "list", "--json"))["items"]}
+    assert "qwen3-8b" in meshplan("models", "list").stdout
+    assert documents(meshplan("models", "show", "qwen3-8b", "--json"))["model"]["num_layers"] == 36
+
+
+def test_an_imported_model_is_a_job_s_model(tmp_path: Path) -> None:
+    config = next(iter(sorted((ROOT / "tests" / "fixtures" / "huggingface").rglob("*.json"))))
+    imported = yaml.safe_load(meshplan("models", "import", config).stdout)
+    job = {
+        "model": imported["model"],
+        "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+        "training": {"seq_length": 2048, "global_batch_size": 8},
+        "strategy": {"dp": 8},
+    }
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    assert meshplan("estimate", tmp_path / "job.yaml").returncode == 0
+    assert meshplan("models", "import", config, "--json").stdout.startswith("{")
+
+
+def test_a_count_that_cannot_be_filled_exits_4_and_names_one_that_can() -> None:
+    # 37 is prime and divides neither heads, layers, sequence nor batch; 36 = 4 x 9 stages
+    arguments = ("search", "llama-2-7b", "--hardware", "atlas-800t-a2", "--global-batch-size", "64", *LIMITS[4:])
+    run = meshplan(*arguments, "--devices", "37", "--json")
+    assert run.returncode == 4
+    document = documents(run)
+    agrees_with_schema(document, "search")
+    assert document["plans"] == []
+    assert re.search(r"\b36\b", document["nearest"])
+    assert re.search(r"\b36\b", run.stderr)
+    spare = documents(meshplan(*arguments, "--devices-at-most", "37", "--json"))
+    assert spare["job"]["cluster"]["num_devices"] == 36
+    assert spare["plans"]
+
+
+def test_a_model_that_does_not_fit_exits_4_and_says_what_would_do() -> None:
+    run = meshplan(
+        "search", "llama-3.1-70b", "--hardware", "atlas-800t-a2", "--devices", "1", "--global-batch-size", "8", *LIMITS[6:]
+    )
+    assert run.returncode == 4
+    assert "devices are enough" in run.stderr
+
+
+def test_a_search_cut_by_its_time_limit_exits_5() -> None:
+    run = meshplan(
+        "search", "pangu-ultra-moe-718b", "--hardware", "atlas-800t-a2", "--devices", "6144", "--time-limit", "0.01", "--json"
+    )
+    assert run.returncode == 5
+    document = documents(run)
+    assert document["proof"]["stopped_by"] == "time_limit"
+    assert not document["proof"]["proved_best"]
+
+
+def test_our_own_faults_exit_1_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "yaml.py").write_text("raise RuntimeError('planted')\n")
+    run = meshplan("models", "list", PYTHONPATH=str(tmp_path))
+    refused(run, "internal error: RuntimeError: planted. Please report it", code=1)
+    assert "Traceback" in meshplan("models", "list", PYTHONPATH=str(tmp_path), MESHPLAN_DEBUG="1").stderr
+
+
+def test_the_same_search_prints_the_same_plans() -> None:
+    first, second = (documents(meshplan(*SMALL, *LIMITS, "--json")) for _ in range(2))
+    assert first["plans"] == second["plans"]
+    assert first["counts"] == second["counts"]
