@@ -30,12 +30,15 @@ class Section:
         """Note how a value was read that is not one of the schema's own."""
         self.warnings.append(f"{self.name}.{field}: {shown(value)} {meaning}.")
 
+    def path(self, field: str) -> str:
+        """The field's name from the top of the record."""
+        return f"{self.name}.{field}" if self.name else field
+
     def error(self, field: str, allowed: str) -> RecordError:
         """The refusal of a field's value."""
         value = self.values.get(field)
-        if value is None:
-            return RecordError(f"{self.name}.{field} is missing; {allowed} is needed.")
-        return RecordError(f"{self.name}.{field} is {shown(value)}; {allowed} is needed.")
+        found = "missing" if value is None else shown(value)
+        return RecordError(f"{self.path(field)} is {found}; {allowed} is needed.")
 
     def integer_or_none(self, field: str, low: int = 1, high: int = MAX_COUNT) -> int | None:
         """A whole number within ``[low, high]``; 8.0 counts as 8."""
@@ -103,13 +106,12 @@ class Section:
             return None
         if not isinstance(value, Mapping):
             raise self.error(field, "an object")
-        name = f"{self.name}.{field}" if self.name else field
-        return Section(name, value, self.warnings)
+        return Section(self.path(field), value, self.warnings)
 
     def section(self, field: str) -> Section:
         """A nested object; absent is empty."""
         found = self.section_or_none(field)
-        return Section(f"{self.name}.{field}" if self.name else field, {}, self.warnings) if found is None else found
+        return Section(self.path(field), {}, self.warnings) if found is None else found
 
 
 def shown(value: object) -> str:

@@ -16,7 +16,8 @@ _STACKS = (
     ("megatron-deepspeed", ("megatron-deepspeed", "bigscience")),
     ("fsdp", ("llm-foundry", "composer", "torchtitan", "fsdp")),
     ("maxtext", ("maxtext",)),
-    ("megatron-lm", ("megatron", "nemo")),
+    ("nemo", ("nemo", "megatron-bridge")),
+    ("megatron-lm", ("megatron",)),
 )
 _DATE = re.compile(r"(?<!\d)(20[12]\d)(?:-([01]\d)|([01]\d)[0-3]\d|(?!\d))")  # 2024-12, 20251001, 2021
 _RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:(0[1-9]|1[0-2])|x)(?!\d)")  # NVIDIA containers are named by year and month

@@ -161,7 +161,7 @@ def _read_line(number: int, line: bytes, profile_of: Callable[[str], HardwarePro
     if len(line) > MAX_LINE_BYTES:
         return RefusedRecord(name, number, f"Line {number} holds {len(line)} bytes; at most {MAX_LINE_BYTES} are read.")
     try:
-        row = json.loads(line)
+        row = json.loads(line.decode())
     except json.JSONDecodeError as error:
         return RefusedRecord(name, number, f"Line {number} is not JSON: {error.msg} at column {error.colno}.")
     except UnicodeDecodeError:
@@ -197,8 +197,11 @@ def _priced(record: Section, profile_of: Callable[[str], HardwareProfile]) -> tu
         stack=software.software.stack,
         flags=software.flags,
     )
-    if model.num_layers < degrees.pp:
-        raise RecordError(f"strategy.pp is {degrees.pp}; at most model.num_layers {model.num_layers} stages can hold a layer.")
+    if model.num_layers < degrees.pp * degrees.vpp:
+        raise RecordError(
+            f"strategy.pp {degrees.pp} x vpp {degrees.vpp} = {degrees.pp * degrees.vpp} virtual stages; "
+            f"at most model.num_layers {model.num_layers} can hold a layer."
+        )
     found = record_strategy(section, degrees, model, software, global_batch_size=training.global_batch_size)
     workload = Workload(model=model, training=training, cluster=cluster, software=software.software)
     return workload, found.strategy, found.recompute_stated

@@ -1,0 +1,94 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from calibration.run_records import RunRecord
+
+Read = Callable[..., RunRecord]
+Refuse = Callable[..., str]
+
+
+def test_missing_widths_take_usual_values_and_say_so(read: Read) -> None:
+    record = read(
+        {
+            "model.num_attention_heads": None,
+            "model.num_query_groups": None,
+            "model.kv_channels": None,
+            "model.ffn_hidden_size": None,
+        }
+    )
+    model = record.workload.model
+    assert (model.num_attention_heads, model.kv_channels, model.num_query_groups) == (32, 128, 32)  # 4096 / 128
+    assert model.ffn_hidden_size == 16384  # 4 x 4096
+    assert record.warnings == (
+        "model.num_attention_heads: None is not stated, read as 32 of 128 channels.",
+        "model.ffn_hidden_size: None is not stated, read as 16384.",
+    )
+
+
+def test_head_channels_follow_from_the_heads(read: Read) -> None:
+    assert read({"model.num_attention_heads": 16, "model.kv_channels": None}).workload.model.kv_channels == 256  # 4096 / 16
+
+
+@pytest.mark.parametrize(
+    ("framework", "padded", "expected"),
+    [
+        ("MindSpeed-LLM", None, 50258),  # multiples of tp 2
+        ("Megatron-LM", None, 50432),  # multiples of 128 x 2: 197 x 256
+        ("Megatron-LM", 51200, 51200),
+    ],
+)
+def test_the_vocabulary_is_padded_as_the_framework_does(read: Read, framework: str, padded: int | None, expected: int) -> None:
+    record = read({"model.vocab_size": 50257, "model.padded_vocab_size": padded, "software.framework": framework})
+    assert record.workload.model.vocab_size == expected
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "num_noop", "listed", "computing"),
+    [
+        (30, 2, None, 30),  # 30 + 2 fill 4 stages
+        (32, 2, None, 30),  # 32 fill them, so the two no-ops are among them
+        (30, 0, "30,31", 30),
+        (32, 0, "30,31", 30),
+    ],
+)
+def test_noop_layers_do_not_compute(read: Read, num_layers: int, num_noop: int, listed: str | None, computing: int) -> None:
+    record = read({"model.num_layers": num_layers, "model.num_noop_layers": num_noop, "strategy.noop_layers": listed})
+    assert record.workload.model.num_layers == computing
+    if listed:
+        assert record.strategy.layer_layout == ((8, 8, 8, 6),)
+
+
+def test_moe_defaults(read: Read, moe: dict[str, Any]) -> None:
+    shape = read({"model.moe": {**moe, "num_leading_dense_layers": -1, "moe_layer_freq": -1}}).workload.model.moe
+    assert shape is not None
+    assert shape.shared_expert_ffn_hidden_size == 2 * 1408
+    assert (shape.num_leading_dense_layers, shape.moe_layer_freq, shape.num_groups, shape.group_topk) == (0, 1, 1, 1)
+    assert shape.capacity_factor is None
+
+
+@pytest.mark.parametrize("pattern", ["([0]*3+[1]*29)", [0, 0, 0] + [1] * 29])
+def test_patterns_of_moe_layers_are_read(read: Read, moe: dict[str, Any], pattern: object) -> None:
+    record = read({"model.moe": {**moe, "moe_layer_freq": pattern}})
+    assert record.workload.model.moe_layers() == (False,) * 3 + (True,) * 29
+    assert record.warnings == ()
+
+
+def test_a_mixed_pattern_is_read_with_a_warning(read: Read, moe: dict[str, Any]) -> None:
+    record = read({"model.moe": {**moe, "moe_layer_freq": [0, 1] * 16}})
+    assert record.workload.model.moe_layers() == (False,) + (True,) * 31
+    assert "all after the first MoE layer are read as MoE" in record.warnings[0]
+
+
+def test_more_experts_a_token_than_there_are_is_refused(refuse: Refuse, moe: dict[str, Any]) -> None:
+    assert refuse({"model.moe": {**moe, "top_k": 65}}) == (
+        "model.moe.top_k is 65; a whole number up to num_experts 64 is needed."
+    )
+
+
+def test_mla_without_query_compression(read: Read) -> None:
+    mla = {"q_lora_rank": None, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    shape = read({"model.mla": mla}).workload.model.mla
+    assert shape is not None
+    assert (shape.q_lora_rank, shape.kv_lora_rank) == (0, 512)

@@ -1,0 +1,124 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from calibration.record_software import release_year
+from calibration.run_records import RunRecord
+from cost_models.strategy import Feature
+
+Read = Callable[..., RunRecord]
+GPU: dict[str, Any] = {"cluster.hardware": "h100-sxm-80gb", "software.version": None, "software.backend": "PyTorch/CUDA"}
+
+
+@pytest.mark.parametrize(
+    ("stack", "framework", "version", "backend", "year"),
+    [
+        ("mindspeed-llm", "MindSpeed-LLM CI", "git 6c32be1f6d (2026-06-18)", "", 2026.42),
+        ("mindspeed-llm", "MindSpeed-LLM (then named ModelLink)", "git 46bc1b9dba", "", 2024),
+        ("mindspeed-llm", "MindSpeed-LLM (then named AscendSpeed)", "git 0fcfa822ed", "", 2023),
+        ("mindspeed-llm", "MindSpeed-LLM", "git 506c93e963", "", 2025),
+        ("mindformers", "MindFormers (MindSpore Transformers)", "branch r0.8", "MindSpore graph mode", 2023.8),
+        ("mindformers", "MindFormers (MindSpore Transformers)", "branch r1.5.0", "MindSpore graph mode", 2025.3),
+        ("mindformers", "MindSpore Transformers", "", "MindSpore graph mode", None),
+        ("megatron-lm", "NeMo / Megatron-Core", "NeMo 24.12", "PyTorch/CUDA", 2024.92),
+        ("megatron-lm", "NeMo / Megatron-Core", "24.07 container", "", 2024.5),
+        ("megatron-lm", "NeMo Megatron", "23.x", "", 2023),
+        ("megatron-lm", "NeMo / Megatron-Core", "NeMo 2.1.0, Megatron-LM, PyTorch NVIDIA Release 25.09", "", 2025.67),
+        ("megatron-lm", "NeMo / Megatron-Core", "PyTorch 2.8.0.dev20251001+rocm7.0.0.git64359f59, ROCm 7.0.0", "", 2025.75),
+        ("megatron-lm", "Megatron-LM", "git 23e00ed096", "torch 2.10.0a0+nv26.01, TransformerEngine 2.11.0", 2026.0),
+        ("megatron-lm", "Megatron-Core", "0.9-0.10", "PyTorch 2.5, CUDA 12.6", 2024),
+        ("megatron-lm", "Megatron-LM", "2021-04", "", 2021.25),
+        ("megatron-lm", "Megatron-LM", "2020", "", 2020),
+        ("megatron-lm", "NeMo / Megatron-Core", "PyTorch", "PyTorch + Transformer Engine", None),
+        ("fsdp", "torchtitan", "2024-12", "PyTorch FSDP2/DTensor", 2024.92),
+        ("fsdp", "llm-foundry / Composer", "", "PyTorch 2.5, CUDA 12.6", None),
+    ],
+)
+def test_years_come_from_versions_and_names(stack: str, framework: str, version: str, backend: str, year: float | None) -> None:
+    assert release_year(stack, framework, version, backend) == year
+
+
+@pytest.mark.parametrize(
+    ("framework", "stack"),
+    [
+        ("MindSpeed-LLM (then named ModelLink)", "mindspeed-llm"),
+        ("MindSpore Transformers", "mindformers"),
+        ("Megatron-DeepSpeed", "megatron-deepspeed"),
+        ("NeMo 2.0 / Megatron-Core", "megatron-lm"),
+        ("llm-foundry / Composer", "fsdp"),
+        ("torchtitan", "fsdp"),
+        ("MaxText", "maxtext"),
+    ],
+)
+def test_frameworks_map_to_stacks(read: Read, framework: str, stack: str) -> None:
+    record = read({"software.framework": framework})
+    assert record.workload.software.stack == stack
+    assert record.warnings == ()
+
+
+@pytest.mark.parametrize(("hardware", "stack"), [("atlas-800t-a2", "mindspeed-llm"), ("h100-sxm-80gb", "megatron-lm")])
+def test_an_unknown_framework_is_priced_as_the_usual_one(read: Read, hardware: str, stack: str) -> None:
+    record = read({"software.framework": "HomeGrown", "cluster.hardware": hardware})
+    assert record.workload.software.stack == stack
+    assert record.warnings[0] == f"software.framework: 'HomeGrown' is not a known framework, priced as {stack}."
+
+
+def test_only_graph_mode_is_compiled(read: Read) -> None:
+    assert read().workload.software.execution == "eager"
+    assert read({"software.backend": "MindSpore graph mode"}).workload.software.execution == "graph"
+
+
+@pytest.mark.parametrize(
+    ("framework", "precision", "flags", "fp32"),
+    [
+        ("MindFormers", "fp16", ["optimizer=AdamWeightDecayX"], True),
+        ("MindFormers", "fp16", ["optimizer=FP32StateAdamWeightDecay"], False),  # made for 16-bit parameters
+        ("MindFormers", "bf16", ["optimizer=AdamW"], False),
+        ("MindSpeed-LLM", "fp16", [], False),
+    ],
+)
+def test_parameters_kept_in_fp32(read: Read, framework: str, precision: str, flags: list[str], fp32: bool) -> None:
+    record = read({"software.framework": framework, "training.precision": precision, "software.raw_flags": flags})
+    assert record.workload.software.fp32_parameters is fp32
+
+
+@pytest.mark.parametrize(
+    ("changes", "flash"),
+    [
+        ({"software.framework": "NeMo / Megatron-Core"}, True),
+        ({"software.framework": "Megatron-DeepSpeed"}, False),
+        ({"software.framework": "Megatron-DeepSpeed", "software.raw_flags": ["use-flash-attn"]}, True),
+        ({"software.framework": "Megatron-LM", "software.version": "2021-04"}, False),
+        ({"software.framework": "Megatron-LM", "software.version": "2024-04"}, True),
+        ({"software.framework": "Megatron-LM", "software.raw_flags": ["fused softmax, no flash attention"]}, False),
+    ],
+)
+def test_flash_attention_on_gpus_follows_from_framework_and_flags(read: Read, changes: dict[str, Any], flash: bool) -> None:
+    record = read({**GPU, "software.raw_flags": [], "strategy.features": [], **changes})
+    assert (Feature.FLASH_ATTENTION in record.strategy.features) is flash
+
+
+def test_on_ascend_features_count_as_listed(read: Read) -> None:
+    assert read({"strategy.features": []}).strategy.features == Feature(0)
+
+
+def test_fsdp_prefetches(read: Read) -> None:
+    features = read({**GPU, "software.framework": "torchtitan"}).strategy.features
+    assert Feature.OVERLAP_PARAM_GATHER | Feature.OVERLAP_GRAD_REDUCE in features
+
+
+@pytest.mark.parametrize(
+    ("value", "listed", "uses"),
+    [
+        ("full_iteration/[]", True, True),
+        ("none/full_iteration", True, False),
+        (None, True, True),
+        (None, False, False),
+        (True, False, True),
+        (False, True, False),
+    ],
+)
+def test_cuda_graphs(read: Read, value: object, listed: bool, uses: bool) -> None:
+    changes = {**GPU, "software.cuda_graph": value, "strategy.features": ["cuda_graph"] if listed else []}
+    assert (Feature.CUDA_GRAPH in read(changes).strategy.features) is uses

@@ -1,0 +1,142 @@
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibration import recompute_recipe
+from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
+from calibration.validation import ValidationRow, predict, predicted_peak_bytes, summarise, validate
+from cost_models.constants import Constants, prior_constants
+from cost_models.step import estimate
+from cost_models.strategy import Recompute, RecomputeMethod, StrategyBatch
+from cost_models.workload import Workload
+
+Read = Callable[..., RunRecord]
+Row = Callable[..., dict[str, Any]]
+UNSTATED: dict[str, Any] = {"strategy.recompute": None}
+
+
+def priors(workload: Workload) -> Constants:
+    return prior_constants(workload.cluster.profile.family)
+
+
+def error_row(error: float | None, memory_error: float | None = None, **changes: Any) -> ValidationRow:
+    row = ValidationRow(
+        id="r",
+        category="moe",
+        predicted_step_time_s=1.0,
+        low_s=None,
+        high_s=None,
+        measured_step_time_s=1.0,
+        error_fraction=error,
+        predicted_peak_memory_bytes=None,
+        measured_peak_memory_bytes=None,
+        memory_error_fraction=memory_error,
+        refused=None,
+    )
+    return replace(row, **changes)
+
+
+def test_a_prediction_is_the_estimate_of_the_record(read: Read) -> None:
+    record = read({"measured.peak_memory_bytes": 20e9, "measured.peak_memory_basis": "allocated"})
+    found = estimate(record.workload, StrategyBatch.of([record.strategy]), prior_constants("ascend"))
+    (row,) = validate([record], priors).rows
+    assert row.predicted_step_time_s == found.step_time_s[0]
+    assert row.error_fraction == pytest.approx(found.step_time_s[0] / 10.0 - 1.0)
+    assert row.predicted_peak_memory_bytes == found.allocated_peak_bytes[0]
+    assert row.memory_error_fraction == pytest.approx(found.allocated_peak_bytes[0] / 20e9 - 1.0)
+    assert (row.low_s, row.high_s, row.refused) == (None, None, None)
+
+
+def test_memory_is_compared_on_its_own_basis(read: Read) -> None:
+    found, _ = predict(read(), prior_constants("ascend"))
+    peaks = [predicted_peak_bytes(found, basis) for basis in ("allocated_first_iteration", "allocated", "reserved", "device")]
+    assert peaks == sorted(peaks)
+    assert len(set(peaks)) == 4
+    assert predicted_peak_bytes(found, None) == peaks[-1]
+
+
+def test_rows_keep_the_order_of_the_records_and_refusals_have_no_prediction(read: Read, row: Row) -> None:
+    refused = parse_run_record(row({"id": "bad", "strategy.tp": 3}))
+    assert isinstance(refused, RefusedRecord)
+    report = validate([refused, read(), refused], priors)
+    assert [found.id for found in report.rows] == ["bad", "one-run", "bad"]
+    assert report.num_refused == 2
+    assert report.rows[0].predicted_step_time_s is None
+    assert report.rows[0].error_fraction is None
+    assert report.rows[0].measured_step_time_s == 10.0
+    assert report.rows[0].refused == refused.reason
+    assert set(report.summary) == {"all", "dense_multi"}
+
+
+def test_a_strategy_that_cannot_be_priced_is_refused(read: Read) -> None:
+    record = read()
+    broken = replace(record, strategy=replace(record.strategy, layer_layout=((8, 8, 8, 7),)))
+    (row,) = validate([broken], priors).rows
+    assert row.predicted_step_time_s is None
+    assert row.refused is not None
+    assert "does not place 32 layers" in row.refused
+
+
+def test_intervals_are_reported_and_their_coverage_counted(read: Read) -> None:
+    report = validate([read(), read({"measured.step_time_s": 1e6})], priors, lambda _, step: (0.0, 100.0 + step))
+    assert [row.low_s for row in report.rows] == [0.0, 0.0]
+    assert report.summary["all"].coverage_fraction == 0.5
+
+
+def test_errors_are_summarised() -> None:
+    rows = [error_row(e) for e in (-0.1, 0.2, -0.3, 0.4)] + [error_row(None, 0.5), error_row(None, -0.1)]
+    summary = summarise(rows)
+    assert summary.count == 4
+    assert summary.median_abs_error_fraction == pytest.approx(0.25)  # of 0.1, 0.2, 0.3, 0.4
+    assert summary.mean_abs_error_fraction == pytest.approx(0.25)
+    assert summary.p90_abs_error_fraction == pytest.approx(0.37)  # 0.3 + 0.7 x 0.1
+    assert summary.bias_fraction == pytest.approx(0.05)  # between -0.1 and 0.2
+    assert summary.coverage_fraction is None
+    assert (summary.memory_count, summary.memory_median_abs_error_fraction) == (2, pytest.approx(0.3))
+
+
+def test_a_summary_of_nothing_is_empty() -> None:
+    summary = summarise([error_row(None)])
+    assert (summary.count, summary.median_abs_error_fraction, summary.memory_mean_abs_error_fraction) == (0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("peaks_over_hbm", "chosen"),
+    [
+        ((1.19, 0.5, 0.1), Recompute.NONE),  # within the doubt about the memory model
+        ((1.21, 0.99, 0.1), Recompute.SELECTIVE),
+        ((1.21, 1.01, 0.9), Recompute.FULL),
+        ((3.0, 2.0, 1.5), Recompute.FULL),
+    ],
+)
+def test_silence_about_recompute_is_settled_by_memory(
+    read: Read, monkeypatch: pytest.MonkeyPatch, peaks_over_hbm: tuple[float, ...], chosen: Recompute
+) -> None:
+    record = read(UNSTATED)
+    real = estimate(record.workload, StrategyBatch.of([record.strategy] * 3), prior_constants("ascend"))
+    hbm_bytes = record.workload.cluster.profile.hbm_bytes
+    fake = replace(real, peak_memory_bytes=np.array(peaks_over_hbm) * hbm_bytes)
+    monkeypatch.setattr(recompute_recipe, "estimate", lambda *_: fake)
+    strategy, sentence = recompute_recipe.recompute_by_memory(record, prior_constants("ascend"))
+    assert strategy.recompute is chosen
+    assert (sentence is None) == (chosen is Recompute.NONE)
+
+
+def test_a_run_that_could_not_fit_is_predicted_with_recompute(read: Read) -> None:
+    # 16 samples of 4096 tokens on tp 1: far beyond 64 GiB without recompute.
+    large = {"strategy.tp": 1, "strategy.dp": 4, "strategy.micro_batch_size": 16, "strategy.num_microbatches": 1}
+    record = read({**UNSTATED, **large})
+    strategy, sentence = recompute_recipe.recompute_by_memory(record, prior_constants("ascend"))
+    assert (strategy.recompute, strategy.recompute_method) == (Recompute.FULL, RecomputeMethod.UNIFORM)
+    assert sentence is not None
+    assert sentence.startswith("strategy.recompute is not stated and none would take ")
+    (row,) = validate([record], priors).rows
+    assert row.warnings == (sentence,)
+
+
+def test_what_a_record_states_is_never_replaced(read: Read) -> None:
+    stated = read({"strategy.micro_batch_size": 16, "strategy.num_microbatches": None})
+    assert recompute_recipe.recompute_by_memory(stated, prior_constants("ascend")) == (stated.strategy, None)
