@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cost_models.layout import layer_layout
 from cost_models.strategy import Feature, LayerLayout, ParallelStrategy, StrategyBatch
 from cost_models.workload import ModelShape, Workload
-from search.canonical import EXPERT_PARALLEL_FEATURES, MOE_FEATURES, TENSOR_PARALLEL_FEATURES, canonical_features, scope_of
+from search.canonical import EXPERT_PARALLEL_FEATURES, MOE_FEATURES, TENSOR_PARALLEL_FEATURES
 
 Mask = NDArray[np.bool_]
 
@@ -65,14 +65,8 @@ def has_dense_mlp(model: ModelShape) -> bool:
     return model.moe is None or not all(model.moe_layers())
 
 
-def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
-    """The strategy's features that have something to act on."""
-    scope = scope_of(workload.model, strategy)
-    return canonical_features(workload.model, scope, strategy.zero_stage, strategy.features)
-
-
 def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Mask:
-    """Rows that have any of ``feature``, and something for it to act on: ``effective_features`` as columns."""
+    """Rows that have any of ``feature``, and something for it to act on. ``[n]``"""
     moe = workload.model.moe
     if moe is None:
         feature &= ~MOE_FEATURES
@@ -86,6 +80,16 @@ def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Ma
     if feature & Feature.CP_SEND_RECV_OVERLAP:
         mask = mask | (batch.has(Feature.CP_SEND_RECV_OVERLAP) & (batch.cp > 1))
     return mask
+
+
+def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
+    """The features of one strategy that have something to act on."""
+    batch = StrategyBatch.of([strategy])
+    effective = Feature(0)
+    for feature in strategy.features:
+        if has_effect(workload, batch, feature)[0]:
+            effective |= feature
+    return effective
 
 
 SCOPED_FEATURES = TENSOR_PARALLEL_FEATURES | EXPERT_PARALLEL_FEATURES | Feature.CP_SEND_RECV_OVERLAP
