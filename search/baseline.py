@@ -23,9 +23,11 @@ from search.space import search_space
 
 def baseline_limits(workload: Workload) -> SearchLimits:
     """The corner of the space in which the baseline lies."""
-    node = workload.cluster.profile.devices_per_node
+    num_devices, node = workload.cluster.num_devices, workload.cluster.profile.devices_per_node
+    depths = (1 << exponent for exponent in range(min(workload.model.num_layers, num_devices).bit_length()))
     return SearchLimits(
         tp=Range(maximum=node),
+        pp=tuple(pp for pp in depths if num_devices % pp == 0),
         vpp=(1,),
         etp=(1,),
         micro_batch_size=(1,),
@@ -48,8 +50,9 @@ def default_baseline(workload: Workload, constants: Constants, estimate: Callabl
         fitting = legal.take(estimate(workload, legal, constants).fits)
         if not len(fitting):
             continue
-        few_experts = np.where(fitting.ep < min(node, max(space.ep)), min(node, max(space.ep)) - fitting.ep, 0)
-        keys = (fitting.cp, fitting.tp * fitting.pp, few_experts, fitting.pp, fitting.ep)
+        far = np.maximum(fitting.ep - node, 0)
+        near = np.maximum(node - fitting.ep, 0)
+        keys = (fitting.cp, far, fitting.tp * fitting.pp, fitting.pp, near)
         row = int(np.lexsort(keys[::-1])[0])
         key = tuple(int(column[row]) for column in keys)
         if best is None or key < best[0]:

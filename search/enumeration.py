@@ -18,30 +18,15 @@ from numpy.typing import NDArray
 from cost_models.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.workload import Workload
 from search.canonical import canonical_schedule
-from search.legality import Rule, rules_for
+from search.legality import Rule, rules_degrees, rules_for, rules_pipeline
 from search.options import Layouts, OptionTable, option_classes, option_tables
 from search.space import SearchSpace
 
 CHUNK_ROWS = 1 << 16
 LAYOUTS_PER_SLICE = 1 << 15
 
-# Rules that read degrees, micro batch size and derived dp only: all options of a layout share the verdict.
-LAYOUT_RULES = frozenset(
-    {
-        "world_size",
-        "global_batch",
-        "experts_need_moe",
-        "expert_world",
-        "experts_per_rank",
-        "expert_width",
-        "heads_per_tp",
-        "mlp_width",
-        "vpp_needs_pp",
-        "layers_per_stage",
-        "interleaved_fill",
-        "interleaved_microbatches",
-    }
-)
+# They read degrees, micro batch size and derived dp only: all options of a layout share the verdict.
+LAYOUT_RULES = frozenset(rule.name for rule in (*rules_degrees.LAYOUT_RULES, *rules_pipeline.LAYOUT_RULES))
 
 
 @dataclass(frozen=True)

@@ -67,11 +67,15 @@ def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], fa
         part: slower["time_breakdown_s"].get(part, 0.0) - faster["time_breakdown_s"].get(part, 0.0)
         for part in dict.fromkeys([*slower["time_breakdown_s"], *faster["time_breakdown_s"]])
     }
-    sign = 1.0 if extra_s > 0 else -1.0
-    largest = sorted((part for part in parts if sign * parts[part] > 0), key=lambda part: (-sign * parts[part], part))[:2]
-    lost = " and ".join(f"{abs(parts[part]):.3g} s on {part_name(part)}" for part in largest)
-    verb, how = ("slower", "loses") if extra_s > 0 else ("faster", "saves")
-    return f"{name} is {abs(share):.1%} {verb} than {faster_name}: it {how} {lost}."
+    by_loss = sorted(parts, key=lambda part: (-parts[part], part))
+    lost = [part for part in by_loss[:2] if parts[part] > abs(extra_s) / 20]
+    saved = [part for part in by_loss[:-3:-1] if parts[part] < -abs(extra_s) / 20]
+    reasons = []
+    for verb, listed in (("loses", lost), ("saves", saved)):
+        if listed:
+            reasons.append(f"{verb} " + " and ".join(f"{abs(parts[part]):.3g} s on {part_name(part)}" for part in listed))
+    order = reasons if extra_s > 0 else reasons[::-1]
+    return f"{name} is {abs(share):.1%} {'slower' if extra_s > 0 else 'faster'} than {faster_name}: it {', and '.join(order)}."
 
 
 def _memory_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:

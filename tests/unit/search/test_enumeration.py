@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+
+from cost_models.strategy import CpAlgo, Schedule
+from search.enumeration import CHUNK_ROWS, Rejections, charge_illegal, chunks, layout_rules, option_rules
+from search.legality import RULES, rules_for
+from search.limits import SearchLimits
+from search.recompute_modes import recompute_mode
+from search.space import SearchSpace, search_space
+from tests.search_workloads import MOE, workload
+
+
+def narrow(**limits: object) -> SearchLimits:
+    """One value for every dimension but those given."""
+    single = {
+        "tp": (1,),
+        "pp": (1,),
+        "vpp": (1,),
+        "cp": (1,),
+        "micro_batch_size": (1,),
+        "recompute": (recompute_mode("none"),),
+        "switches": {},
+    }
+    return SearchLimits(**{**single, **limits})  # type: ignore[arg-type]
+
+
+def counted(job: object, space: SearchSpace) -> tuple[int, int, dict[str, int]]:
+    rejections, enumerated, legal = Rejections(), 0, 0
+    for chunk in chunks(job, space, rejections):  # type: ignore[arg-type]
+        enumerated += chunk.num_enumerated
+        legal += len(charge_illegal(job, chunk.batch, option_rules(job), rejections))  # type: ignore[arg-type]
+    return enumerated, legal, rejections.counts
+
+
+def test_counts_of_a_space_worked_by_hand() -> None:
+    # tp 1 has one form of sequence parallelism, tp 2 has two: 3. Times pp {1, 2}, micro batch {1, 3}, recompute
+    # {none, full} and swap {off, on}: 3 x 2 x 2 x 2 x 2 = 48. Micro batches of 3 never divide the global batch of 64:
+    # 24 are charged. tp 2 with and without sequence parallelism is legal for a dense model.
+    job = workload(num_devices=16, global_batch_size=64)
+    limits = narrow(
+        tp=(1, 2),
+        pp=(1, 2),
+        micro_batch_size=(1, 3),
+        sequence_parallel=(True, False),
+        recompute=(recompute_mode("none"), recompute_mode("full")),
+    )
+    assert counted(job, search_space(job, limits)) == (48, 24, {"global_batch": 24})
+
+
+def test_hybrid_context_parallelism_has_one_form_a_proper_divisor() -> None:
+    # cp 8: ring, ulysses, and hybrid with 2 or 4 ulysses ranks inside; swap off and on. 16 heads split over 1, 8, 2, 4.
+    job = workload(num_devices=16, seq_length=32768)
+    limits = narrow(cp=(8,), cp_algo=(CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID))
+    assert counted(job, search_space(job, limits)) == (8, 8, {})
+
+
+def test_a_schedule_that_is_not_asked_for_is_no_part_of_the_space() -> None:
+    job = workload(num_devices=16)
+    limits = narrow(pp=(1, 2), vpp=(1, 2), schedule=(Schedule.INTERLEAVED,))
+    # pp 2 x vpp 2 is left, with swap off and on.
+    assert counted(job, search_space(job, limits)) == (2, 2, {})
+
+
+def test_no_variant_of_an_option_means_no_strategy() -> None:
+    job = workload(num_devices=16, seq_length=32768)
+    assert counted(job, search_space(job, narrow(cp=(2,), cp_algo=(CpAlgo.HYBRID,)))) == (0, 0, {})
+
+
+def test_a_huge_space_is_charged_by_arithmetic() -> None:
+    # 3 does not divide 16 devices, so that every strategy breaks world_size: 1000 micro batch sizes x 11 recompute
+    # modes x swap off and on, counted without listing one.
+    job = workload(num_devices=16)
+    modes = tuple(recompute_mode(f"block:{layers}") for layers in range(1, 12))
+    space = search_space(job, narrow(tp=(3,), micro_batch_size=tuple(range(1, 1001)), recompute=modes))
+    rejections = Rejections()
+    stream = list(chunks(job, space, rejections))
+    assert sum(chunk.num_enumerated for chunk in stream) == rejections.counts["world_size"] == 1000 * 11 * 2
+    assert all(len(chunk.batch) == 0 for chunk in stream)
+
+
+def test_a_space_of_billions_starts_at_once_and_stays_in_one_chunk() -> None:
+    job = workload(MOE, num_devices=4096, seq_length=65536, global_batch_size=65536)
+    modes = tuple(recompute_mode(f"block:{percent}%") for percent in range(1, 100))
+    powers = tuple(1 << exponent for exponent in range(13))
+    limits = SearchLimits(
+        tp=powers, cp=powers, ep=powers, etp=powers, micro_batch_size=powers, recompute=modes, zero_stage=(0, 1, 2, 3)
+    )
+    first = list(islice(chunks(job, search_space(job, limits), Rejections()), 3))
+    assert all(len(chunk.batch) <= CHUNK_ROWS for chunk in first)
+    assert 0 < first[0].done_fraction < first[2].done_fraction < 1e-3
+
+
+def test_a_chunk_holds_one_pipeline_shape_and_progress_ends_at_one() -> None:
+    job = workload(MOE, num_devices=16)
+    stream = list(chunks(job, search_space(job), Rejections(), chunk_rows=500))
+    for chunk in stream:
+        assert len(np.unique(chunk.batch.pp)) <= 1
+        assert len(np.unique(chunk.batch.vpp)) <= 1
+    fractions = [chunk.done_fraction for chunk in stream]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+
+
+def test_layout_rules_lead_the_documented_order() -> None:
+    job = workload(MOE, target="megatron-lm")
+    assert (*layout_rules(job), *option_rules(job)) == rules_for("megatron-lm")
+    assert layout_rules(job)[0] is RULES[0]
+    assert len(layout_rules(job)) >= 8
+
+
+def test_illegal_rows_are_charged_to_the_first_rule_they_break() -> None:
+    # tp 3 fills no cluster of 16, and does not divide 16 heads either: only the first counts.
+    job = workload(num_devices=16)
+    assert counted(job, search_space(job, narrow(tp=(3,))))[2] == {"world_size": 2}

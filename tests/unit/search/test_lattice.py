@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cost_models.constants import prior_constants
+from cost_models.estimate import Estimate
+from cost_models.step import estimate
+from cost_models.strategy import CpAlgo, Feature, ParallelStrategy, StrategyBatch
+from cost_models.workload import Workload
+from search.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.errors import SearchError
+from search.lattice import search
+from search.limits import SearchLimits
+from search.recompute_modes import recompute_mode
+from search.result import Progress, SearchResult
+from search.space import search_space
+from tests.search_workloads import DENSE, MOE, workload
+
+CONSTANTS = prior_constants("ascend")
+LARGE = replace(MOE, name="large-moe", hidden_size=8192, num_attention_heads=64, num_query_groups=64, ffn_hidden_size=24576)
+SMALL = SearchLimits(tp=(1, 4, 8), vpp=(1, 2), etp=(1,), micro_batch_size=(1, 2))
+LEAN = SearchLimits(
+    vpp=(1,), micro_batch_size=(1,), recompute=(recompute_mode("full"),), switches={Feature.SWAP_OPTIMIZER: (True,)}
+)
+
+
+def ticking(step_s: float = 1.0) -> Callable[[], float]:
+    ticks = count()
+    return lambda: next(ticks) * step_s
+
+
+def run(job: Workload, limits: SearchLimits | None = None, **options: Any) -> SearchResult:
+    return search(job, search_space(job, limits), CONSTANTS, **options)
+
+
+def everything(job: Workload) -> list[ParallelStrategy]:
+    rows = []
+    for chunk in chunks(job, search_space(job), Rejections()):
+        legal = charge_illegal(job, chunk.batch, option_rules(job), Rejections())
+        rows += [legal.row(index) for index in range(len(legal))]
+    return rows
+
+
+def test_the_first_plan_is_the_fastest_that_fits_of_all_priced_at_once() -> None:
+    job = workload(DENSE, num_devices=8)
+    result = run(job)
+    strategies = everything(job)
+    priced = estimate(job, StrategyBatch.of(strategies), CONSTANTS)
+    fitting = np.flatnonzero(priced.fits)
+    assert result.counts.legal == result.counts.estimated == len(strategies)
+    assert result.counts.fits_memory == len(fitting)
+    assert result.plans[0].estimate["step_time_s"] == pytest.approx(priced.step_time_s[fitting].min(), rel=1e-12)
+    assert result.proof.exhaustive
+    assert result.proof.proved_best
+    assert result.proof.optimality_gap_fraction == 0.0
+
+
+def test_counts_add_up_and_rejections_carry_their_numbers() -> None:
+    result = run(workload(MOE, num_devices=16), SMALL)
+    assert result.counts.enumerated == result.counts.legal + sum(rejection.count for rejection in result.rejections)
+    assert [rejection.count for rejection in result.rejections] == sorted((r.count for r in result.rejections), reverse=True)
+    assert all(any(character.isdigit() for character in rejection.example) for rejection in result.rejections)
+
+
+def test_plans_are_ranked_distinct_and_priced_as_if_alone() -> None:
+    job = workload(MOE, num_devices=16)
+    result = run(job, SMALL, top=5)
+    times = [plan.estimate["step_time_s"] for plan in result.plans]
+    assert times == sorted(times)
+    assert [plan.rank for plan in result.plans] == [1, 2, 3, 4, 5]
+    structures = {tuple(plan.strategy[name] for name in ("tp", "pp", "cp", "ep", "vpp", "schedule")) for plan in result.plans}
+    assert len(structures) == 5
+    for plan in result.plans:
+        alone = estimate(job, StrategyBatch.of([plan.parallel]), CONSTANTS)
+        assert plan.estimate["step_time_s"] == pytest.approx(alone.step_time_s[0], rel=1e-12)
+        for variant in plan.variants:
+            assert variant["step_time_s"] >= plan.estimate["step_time_s"]
+            assert variant["change"]
+    ids = [plan.plan_id for plan in result.plans] + [variant["plan_id"] for plan in result.plans for variant in plan.variants]
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_same_input_gives_the_same_bytes() -> None:
+    job = workload(MOE, num_devices=16)
+    one, two = (json.dumps(run(job, SMALL, top=3).to_mapping(), allow_nan=False) for _ in range(2))
+    assert one == two
+
+
+def test_no_single_change_of_the_best_plan_is_faster_and_fits() -> None:
+    result = run(workload(MOE, num_devices=16), SMALL, top=1)
+    neighbours = result.plans[0].explanation["neighbours"]
+    assert neighbours
+    assert not [entry for entry in neighbours if entry["fits"] and entry["delta_fraction"] < 0]
+
+
+def test_headroom_is_an_objective() -> None:
+    job = workload(DENSE, num_devices=8)
+    result = run(job, objective="memory_headroom", top=1)
+    priced = estimate(job, StrategyBatch.of(everything(job)), CONSTANTS)
+    assert result.plans[0].estimate["peak_memory_bytes"] == pytest.approx(priced.peak_memory_bytes.min(), rel=1e-12)
+    assert result.proof.objective == "memory_headroom"
+
+
+def test_device_hours_rank_as_step_time_on_a_given_cluster() -> None:
+    job = workload(DENSE, num_devices=8)
+    assert run(job, objective="device_hours", top=3).plans[0].plan_id == run(job, top=3).plans[0].plan_id
+
+
+def test_a_time_limit_cuts_the_search_and_the_answer_says_so() -> None:
+    job = workload(MOE, num_devices=16)
+    result = run(job, SMALL, clock=ticking(), time_limit_s=20.0)
+    whole = run(job, SMALL)
+    assert result.proof.stopped_by == "time_limit"
+    assert not result.proof.exhaustive
+    assert not result.proof.proved_best
+    assert result.proof.optimality_gap_fraction is None
+    assert 0 < result.counts.enumerated < whole.counts.enumerated
+    assert result.counts.enumerated == result.counts.legal + sum(r.count for r in result.rejections)
+
+
+def test_progress_may_stop_the_search() -> None:
+    seen: list[Progress] = []
+
+    def stop_at_the_third(progress: Progress) -> bool:
+        seen.append(progress)
+        return len(seen) < 3
+
+    result = run(workload(DENSE, num_devices=8), on_progress=stop_at_the_third)
+    assert len(seen) == 3
+    assert result.proof.stopped_by == "interrupt"
+    assert result.counts.enumerated == seen[-1].enumerated
+    assert [p.done_fraction for p in seen] == sorted(p.done_fraction for p in seen)
+    assert result.plans  # what was found is kept
+
+
+def test_an_interrupt_keeps_what_was_found() -> None:
+    calls = 0
+
+    def interrupted(job: Workload, batch: StrategyBatch, constants: Any, *, breakdown: bool = False) -> Estimate:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+        return estimate(job, batch, constants, breakdown=breakdown)
+
+    result = run(workload(DENSE, num_devices=8), estimate=interrupted)
+    assert result.proof.stopped_by == "interrupt"
+    assert result.plans
+    assert result.counts.enumerated == result.counts.legal + sum(r.count for r in result.rejections)
+
+
+def test_phases_add_up_to_the_scan() -> None:
+    timing = run(workload(DENSE, num_devices=8), clock=ticking(0.5)).timing
+    document = timing.to_mapping()
+    assert document["estimate_s"] == timing.enumerate_s + timing.legality_s + timing.price_s
+    assert document["simulate_s"] is None
+    assert 0 < timing.enumerate_s + timing.legality_s + timing.price_s + timing.rank_s <= timing.total_s - timing.explain_s
+
+
+def test_without_a_clock_there_are_no_timings() -> None:
+    assert run(workload(DENSE, num_devices=8)).timing.total_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"objective": "speed"}, "objective: 'speed' is not one of step_time, memory_headroom, device_hours"),
+        ({"top": 0}, "top: 0 is below 1"),
+        ({"time_limit_s": 5.0}, "time_limit_s: 5.0 is not a positive number of seconds of a given clock"),
+        ({"time_limit_s": 0.0, "clock": ticking()}, "time_limit_s: 0.0 is not a positive number"),
+    ],
+)
+def test_a_search_that_cannot_run_is_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SearchError) as refused:
+        run(workload(DENSE, num_devices=8), **options)
+    assert sentence in str(refused.value)
+
+
+def test_the_rule_of_thumb_is_beaten() -> None:
+    result = run(workload(MOE, num_devices=16), SMALL)
+    assert result.baseline is not None
+    assert result.baseline.source == "rule_of_thumb"
+    assert result.baseline.estimate["fits"]
+    assert result.baseline.strategy["recompute"]["granularity"] == "full"
+    assert result.baseline.strategy["ep"] == 8  # experts stay in the node
+    speedup = result.baseline.estimate["step_time_s"] / result.plans[0].estimate["step_time_s"] - 1.0
+    assert result.baseline.speedup_fraction == pytest.approx(speedup)
+    assert speedup >= 0.0
+    assert "slower than plan 1" in result.baseline.why
+
+
+def test_a_given_baseline_is_completed_and_compared() -> None:
+    job = workload(DENSE, num_devices=8)
+    result = run(job, baseline=ParallelStrategy(tp=8, sequence_parallel=True))
+    assert result.baseline is not None
+    assert result.baseline.source == "given"
+    assert result.baseline.strategy["dp"] == 1
+    assert result.baseline.speedup_fraction is not None
+    assert result.baseline.speedup_fraction > 0
+
+
+def test_a_baseline_that_cannot_run_is_told_why() -> None:
+    result = run(workload(DENSE, num_devices=8), baseline=ParallelStrategy(tp=3))
+    assert result.baseline is not None
+    assert result.baseline.speedup_fraction is None
+    assert result.baseline.violations[0].startswith("world_size: tp 3")
+    assert "cannot run" in result.baseline.why
+
+
+def test_nothing_fits_names_the_shortfall_and_devices_that_are_enough() -> None:
+    job = workload(LARGE, num_devices=4)
+    result = run(job, SMALL)
+    assert result.plans == ()
+    assert result.counts.legal > result.counts.fits_memory == 0
+    assert not result.proof.proved_best
+    assert result.proof.optimality_gap_fraction is None
+    assert result.nearest is not None
+    enough = int(result.nearest.split(" devices are enough")[0].split()[-1])
+    assert run(workload(LARGE, num_devices=enough), LEAN, top=1).plans
+    assert not run(workload(LARGE, num_devices=enough // 2), LEAN, top=1).plans
+
+
+def test_limits_alone_may_stand_between_search_and_plan() -> None:
+    result = run(workload(LARGE, num_devices=64), SearchLimits(tp=(1,), pp=(1,), ep=(1,), vpp=(1,), micro_batch_size=(1,)))
+    assert result.plans == ()
+    assert result.nearest is not None
+    assert "Without the limits on the search it fits on these 64 devices." in result.nearest
+
+
+def test_nothing_legal_says_what_most_strategies_break() -> None:
+    result = run(workload(DENSE, num_devices=8), SearchLimits(tp=(3,)))
+    assert result.plans == ()
+    assert result.counts.legal == 0
+    assert result.nearest is not None
+    assert result.nearest.startswith("No strategy is legal; most often: tp 3")
+
+
+def test_limits_that_leave_nothing_are_told() -> None:
+    job = workload(DENSE, num_devices=8, seq_length=32768)
+    result = run(job, SearchLimits(cp=(2,), cp_algo=(CpAlgo.HYBRID,)))
+    assert result.counts.enumerated == 0
+    assert result.nearest == "The search space is empty: its limits leave no strategy to try."

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cost_models.strategy import (
+    DEFAULT_FEATURES,
+    CpAlgo,
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+)
+from search.canonical import canonical
+from search.errors import SearchError
+from search.limits import Range, SearchLimits, limits_from_mapping
+from search.recompute_modes import RecomputeMode, recompute_mode
+from search.space import search_space
+from tests.search_workloads import DENSE, MOE, workload
+
+
+def test_default_grid_of_a_moe_model() -> None:
+    space = search_space(workload(MOE, num_devices=48, seq_length=16384))
+    assert space.tp == (1, 2, 4, 8)  # a node of the 800T A2 holds 8 devices
+    assert space.pp == (1, 2, 3, 4, 6, 8, 12)  # divisors of 48 up to the 12 layers
+    assert space.cp == (1, 2, 4)  # 16384 / 4 = 4096 tokens a rank
+    assert space.ep == (1, 2, 4, 8, 16, 32)  # divisors of 32 experts
+    assert space.etp == (1, 2)  # 4096 expert columns / 2 = 2048
+    assert [mode.name for mode in space.recompute] == [
+        "none",
+        "layernorm+mlp_act",
+        "layernorm+mlp_act+mla_up_proj",
+        "layernorm+mla_up_proj+mlp+moe",
+        "block:25%",
+        "block:50%",
+        "block:75%",
+        "full",
+    ]
+    assert space.features == (DEFAULT_FEATURES, DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER)
+
+
+def test_a_dense_model_has_no_expert_dimensions() -> None:
+    space = search_space(workload(DENSE))
+    assert (space.ep, space.etp, space.dispatcher) == ((1,), (1,), (Dispatcher.NONE,))
+    assert "mla_up_proj" not in "".join(mode.name for mode in space.recompute)
+
+
+def test_tensor_parallelism_may_span_a_supernode_but_not_a_node_boundary() -> None:
+    assert search_space(workload(num_devices=1024, hardware="atlas-900-a3-superpod")).tp[-1] == 32
+    assert search_space(workload(num_devices=1024)).tp[-1] == 8
+
+
+def test_a_tuple_replaces_the_grid_and_a_range_selects_from_it() -> None:
+    job = workload(num_devices=16)
+    space = search_space(job, SearchLimits(tp=(5, 3, 3), pp=Range(2, 8), cp=Range(maximum=1), micro_batch_size=Range(16, 32)))
+    assert space.tp == (3, 5)
+    assert space.pp == (2, 4, 8)
+    assert space.cp == (1,)
+    assert space.micro_batch_size == (16, 32)
+
+
+def test_a_range_beyond_the_node_reaches_further_powers_of_two() -> None:
+    assert search_space(workload(), SearchLimits(tp=Range(8, 32))).tp == (8, 16, 32)
+
+
+def test_a_range_without_a_value_says_what_can_run() -> None:
+    with pytest.raises(SearchError, match=r"search.pp: nothing from 5 to 7 is among the values that can run here: 1, 2, 4, 8"):
+        search_space(workload(num_devices=16), SearchLimits(pp=Range(5, 7)))
+
+
+def test_a_switch_is_searched_as_asked() -> None:
+    limits = SearchLimits(switches={Feature.SWAP_OPTIMIZER: (False,), Feature.MC2: (False, True), Feature.FUSED_ROPE: (False,)})
+    space = search_space(workload(), limits)
+    off = DEFAULT_FEATURES & ~Feature.FUSED_ROPE
+    assert space.features == (off, off | Feature.MC2)
+    assert space.as_mapping()["switches"] == ["mc2"]
+    assert "fused_rope" not in space.as_mapping()["features"]
+
+
+def test_limits_are_read_from_a_job() -> None:
+    limits = limits_from_mapping(
+        {
+            "tp": [1, 2],
+            "pp": {"max": 8},
+            "ep": 4,
+            "cp_algo": "ring",
+            "moe_dispatcher": ["alltoall", "two_level"],
+            "schedule": "interleaved-1f1b",
+            "recompute": ["full", "block:50%"],
+            "zero_stage": [0, 1],
+            "sequence_parallel": [True, False],
+            "reuse_fp32_param": True,
+        }
+    )
+    assert limits == SearchLimits(
+        tp=(1, 2),
+        pp=Range(None, 8),
+        ep=(4,),
+        cp_algo=(CpAlgo.RING,),
+        dispatcher=(Dispatcher.ALLTOALL, Dispatcher.TWO_LEVEL),
+        schedule=(Schedule.INTERLEAVED,),
+        recompute=(recompute_mode("full"), recompute_mode("block:50%")),
+        zero_stage=(0, 1),
+        sequence_parallel=(True, False),
+        switches={Feature.REUSE_FP32_PARAM: (True,)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("mapping", "sentence"),
+    [
+        ({"tpp": 1}, "search.tpp is no dimension of the search; did you mean tp?"),
+        ({"swap_optimiser": True}, "did you mean swap_optimizer?"),
+        ({"tp": 0}, "search.tp: 0 is not an integer from 1 to 1000000"),
+        ({"tp": True}, "search.tp: True is not an integer from 1 to 1000000"),
+        ({"tp": [1, 2.0]}, "search.tp: 2.0 is not an integer"),
+        ({"tp": []}, "search.tp: the list is empty"),
+        ({"tp": {"maximum": 8}}, "search.tp: a range has the keys min and max, not maximum"),
+        ({"tp": {}}, "search.tp: a range has the keys min and max, not none"),
+        ({"tp": {"min": 8, "max": 4}}, "search.tp: min 8 is above max 4"),
+        ({"tp": {"max": 10**7}}, "search.tp.max: 10000000 is not an integer from 1 to 1000000"),
+        ({"cp_algo": "rings"}, "search.cp_algo: 'rings' is not one of ring, ulysses, hybrid; did you mean ring?"),
+        ({"schedule": 3}, "search.schedule: 3 is not one of none, 1f1b, interleaved-1f1b"),
+        ({"recompute": "block:0"}, "recompute: 'block:0' is not a recompute mode"),
+        ({"recompute": "block:101%"}, "is not a recompute mode"),
+        ({"recompute": "full:50%"}, "is not a recompute mode"),
+        ({"recompute": "layernom"}, "did you mean layernorm?"),
+        ({"recompute": 3}, "search.recompute: 3 is not the name of a recompute mode"),
+        ({"zero_stage": 4}, "search.zero_stage: 4 is not an integer from 0 to 3"),
+        ({"mc2": "yes"}, "search.mc2: 'yes' is neither true nor false"),
+        ({"pp": list(range(1, 5000))}, "search.pp: 4999 values, at most 4096 are allowed"),
+    ],
+)
+def test_bad_limits_are_refused_in_one_sentence(mapping: dict[str, object], sentence: str) -> None:
+    with pytest.raises(SearchError) as refused:
+        limits_from_mapping(mapping)
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_too_many_switches_are_refused() -> None:
+    both = {feature.name.lower(): [True, False] for feature in list(Feature)[:13]}
+    with pytest.raises(SearchError, match="at most 12 switches"):
+        limits_from_mapping(both)
+
+
+@pytest.mark.parametrize("name", ["none", "full", "full:3", "block:2", "block:25%", "layernorm+mlp_act", "core_attn", "mlp+moe"])
+def test_a_recompute_mode_keeps_its_name(name: str) -> None:
+    assert recompute_mode(name).name == name
+
+
+@pytest.mark.parametrize(("share", "longest", "layers"), [(25, 8, 2), (25, 3, 1), (50, 3, 2), (75, 4, 3), (100, 4, 4)])
+def test_a_share_of_layers_rounds_up(share: int, longest: int, layers: int) -> None:
+    assert recompute_mode(f"block:{share}%").layers(longest) == layers
+
+
+FULL_BLOCK = {"recompute": Recompute.FULL, "recompute_method": RecomputeMethod.BLOCK}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"sequence_parallel": True}, {"sequence_parallel": False}),  # tp 1
+        ({"tp": 2, "sequence_parallel": True}, {"sequence_parallel": True}),
+        ({"cp_algo": CpAlgo.RING, "ulysses_degree": 4}, {"cp_algo": CpAlgo.NONE, "ulysses_degree": 1}),  # cp 1
+        ({"cp": 4, "cp_algo": CpAlgo.ULYSSES}, {"cp_algo": CpAlgo.ULYSSES, "ulysses_degree": 4}),
+        ({"cp": 4, "cp_algo": CpAlgo.HYBRID, "ulysses_degree": 4}, {"cp_algo": CpAlgo.ULYSSES, "ulysses_degree": 4}),
+        ({"cp": 4, "cp_algo": CpAlgo.HYBRID, "ulysses_degree": 1}, {"cp_algo": CpAlgo.RING, "ulysses_degree": 1}),
+        ({"cp": 4, "cp_algo": CpAlgo.HYBRID, "ulysses_degree": 2}, {"cp_algo": CpAlgo.HYBRID, "ulysses_degree": 2}),
+        ({"pp": 2}, {"schedule": Schedule.ONE_F_ONE_B}),
+        ({"pp": 2, "vpp": 3}, {"schedule": Schedule.INTERLEAVED}),
+        ({"schedule": Schedule.ONE_F_ONE_B}, {"schedule": Schedule.NONE}),  # pp 1
+        ({"dispatcher": Dispatcher.ALLGATHER}, {"dispatcher": Dispatcher.ALLTOALL}),  # ep etp = 1: nothing to dispatch
+        ({"ep": 8, "dispatcher": Dispatcher.TWO_LEVEL}, {"dispatcher": Dispatcher.ALLTOALL}),  # 8 ranks are one node
+        ({"ep": 16, "dispatcher": Dispatcher.TWO_LEVEL}, {"dispatcher": Dispatcher.TWO_LEVEL}),
+        ({"ep": 8, "dispatcher": Dispatcher.ALLGATHER}, {"dispatcher": Dispatcher.ALLGATHER}),
+        # 12 layers on pp 2 x vpp 2: three a virtual stage.
+        (
+            {"pp": 2, "vpp": 2, **FULL_BLOCK, "recompute_num_layers": 3},
+            {"recompute_method": RecomputeMethod.UNIFORM, "recompute_num_layers": 1},
+        ),
+        (
+            {"pp": 2, "vpp": 2, **FULL_BLOCK, "recompute_num_layers": 2},
+            {"recompute_method": RecomputeMethod.BLOCK, "recompute_num_layers": 2},
+        ),
+        ({**FULL_BLOCK}, {"recompute": Recompute.NONE, "recompute_method": RecomputeMethod.NONE}),  # no layer
+        (
+            {
+                "recompute": Recompute.SELECTIVE,
+                "recompute_modules": RecomputeModule.MLP | RecomputeModule.MOE | RecomputeModule.MLP_ACT,
+            },
+            {"recompute_modules": RecomputeModule.MLP | RecomputeModule.MOE},  # the activations lie inside
+        ),
+        ({"zero_stage": 0}, {"zero_stage": 0}),
+        (
+            {"zero_stage": 0, "features": Feature.OVERLAP_PARAM_GATHER | Feature.OVERLAP_GRAD_REDUCE},
+            {"features": Feature.OVERLAP_GRAD_REDUCE},  # without sharding nothing is gathered
+        ),
+        ({"pp": 2, "features": Feature.OVERLAP_P2P}, {"features": Feature(0)}),  # one chunk a rank
+        ({"pp": 2, "vpp": 2, "features": Feature.OVERLAP_P2P}, {"features": Feature.OVERLAP_P2P}),
+        ({"features": Feature.MC2 | Feature.CP_SEND_RECV_OVERLAP}, {"features": Feature(0)}),
+        (
+            {"features": Feature.MOE_GROUPED_GEMM | Feature.MOE_ALLTOALL_OVERLAP_COMM},
+            {"features": Feature.MOE_GROUPED_GEMM},
+        ),  # ep 1
+        ({"tp": 2, "pp": 2}, {"dp": 4}),
+        ({"tp": 32}, {"dp": 1}),  # does not fill 16 devices: left to the legality rules
+    ],
+)
+def test_an_option_without_effect_takes_one_value(given: dict[str, object], expected: dict[str, object]) -> None:
+    job = workload(MOE, num_devices=16)
+    strategy = canonical(job, ParallelStrategy(**given))  # type: ignore[arg-type]
+    assert {name: getattr(strategy, name) for name in expected} == expected
+
+
+def test_optimizer_sharding_over_one_rank_is_the_distributed_optimizer() -> None:
+    dense, moe = workload(DENSE, num_devices=8), workload(MOE, num_devices=8)
+    alone = ParallelStrategy(tp=8, zero_stage=3, features=Feature.OVERLAP_GRAD_REDUCE)
+    assert canonical(dense, alone).zero_stage == 1
+    assert canonical(dense, alone).features == Feature(0)
+    # The experts of tp 8, ep 1 have 8 replicas: their gradients are exchanged.
+    assert canonical(moe, alone).zero_stage == 3
+    assert canonical(moe, alone).features == Feature.OVERLAP_GRAD_REDUCE
+
+
+def test_a_layout_that_is_the_default_is_left_out() -> None:
+    job = workload(num_devices=16)
+    default = ((3, 3), (3, 3))
+    strategy = ParallelStrategy(pp=2, vpp=2, layer_layout=default)
+    assert canonical(job, strategy).layer_layout is None
+    assert canonical(job, replace(strategy, layer_layout=((4, 3), (3, 2)))).layer_layout == ((4, 3), (3, 2))
+
+
+def test_modes_are_plain_values() -> None:
+    assert recompute_mode("full") == RecomputeMode(Recompute.FULL, RecomputeMethod.UNIFORM, num_layers=1)
