@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_COMPARED_CHARACTERS = 100  # difflib is quadratic
+
 
 class InputError(ValueError):
     """Something the user gave cannot be used; the message is one sentence."""
@@ -18,7 +20,7 @@ def nearest(value: str, allowed: Iterable[str]) -> str | None:
     """The allowed name that looks most like ``value``, if any does."""
     names = list(allowed)
     by_lower = {name.lower(): name for name in names}
-    found = difflib.get_close_matches(value.lower(), by_lower, n=1, cutoff=0.5)
+    found = difflib.get_close_matches(value[:_COMPARED_CHARACTERS].lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[found[0]] if found else None
 
 

@@ -244,7 +244,7 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: l
     stack: str | None = section.stack
     if stack is None:
         stack = "mindspeed-llm" if profile.family == "ascend" else "megatron-lm"
-        assumptions.append(f"software.stack = {stack} (the stack with most measured runs on {profile.family} devices)")
+        assumptions.append(f"software.stack = {stack} (default on {profile.family} devices)")
     try:
         target = parse_target(section.target)
     except TargetError as error:
