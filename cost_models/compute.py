@@ -39,9 +39,12 @@ class Device:
         profile, software = workload.cluster.profile, workload.software
         precision = workload.training.precision
         half = "fp16" if precision == "fp16" else "bf16"
+        matmul_fraction = constants.matmul_fraction
+        if software.stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s:
+            matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
         return cls(
-            linear_flops_per_s=achievable_flops_per_s(profile, precision) * constants.matmul_fraction,
-            bf16_flops_per_s=achievable_flops_per_s(profile, half) * constants.matmul_fraction,
+            linear_flops_per_s=achievable_flops_per_s(profile, precision) * matmul_fraction,
+            bf16_flops_per_s=achievable_flops_per_s(profile, half) * matmul_fraction,
             attention_flops_per_s=matmul_peak_flops_per_s(profile, half) * _attention_fraction(workload, constants),
             hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
             raw_hbm_bytes_per_s=profile.hbm_bytes_per_s,

@@ -43,6 +43,7 @@ class Constants:
     kernel_s: float
     host_kernel_s: float
     graph_dispatch_factor: float
+    stock_blackwell_factor: float
     recent_eager_factor: float
     early_graph_factor: float
     host_micro_batch_s: float
@@ -101,6 +102,8 @@ CONSTANTS: tuple[Constant, ...] = (
              1e-6, 1e-4, 0.4, 2e-5, 2.5e-5, "[runs-fit]"),
     Constant("graph_dispatch_factor", "dispatch time left under a compiled graph or CUDA graphs", "1",
              0.0, 1.0, 0.5, 0.1, 0.15, "[runs-fit]"),
+    Constant("stock_blackwell_factor", "matmul time of stock Megatron-LM on Blackwell over stacks tuned for it", "1",
+             1.0, 1.8, 0.15, 1.0, 1.39, "[simumax]; [runs-fit]"),
     Constant("recent_eager_factor", "device time of eager software of 2025 and later over that of 2024", "1",
              0.7, 1.2, 0.06, 0.894, 1.0, "[runs-fit]"),
     Constant("early_graph_factor", "device time of MindSpore graphs before October 2024 (MindFormers up to r1.2) over later ones", "1",
@@ -132,7 +135,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("cross_entropy_bytes", "HBM traffic a logit, forward and backward of the loss", "B",
              6.0, 150.0, 0.3, 79.0, 16.0, "[runs-fit]"),
     Constant("accumulation_bytes", "HBM traffic a parameter and micro batch to accumulate gradients", "B",
-             2.0, 30.0, 0.4, 10.0, 10.0, "[megatron-0.12, param_and_grad_buffer.py]", "assumed"),
+             1.0, 30.0, 0.4, 10.0, 4.0, "[megatron-0.12, param_and_grad_buffer.py]", "assumed"),
     Constant("cast_bytes", "HBM traffic a parameter and micro batch to cast FP32 weights", "B",
              2.0, 30.0, 0.4, 6.0, 6.0, "[mindformers-1.8]", "assumed"),
     Constant("dp_exposed_fraction", "data-parallel communication not hidden where overlap is on", "1",

@@ -100,4 +100,7 @@ def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StagePa
     """Time a micro batch to add gradients to the buffer and to cast FP32 weights. ``[stage, n]``"""
     c = device.constants
     moved = c.accumulation_bytes + (c.cast_bytes if workload.software.fp32_parameters else 0.0)
-    return vector_s(moved * (parameters.dense + parameters.experts), device)
+    dense_shards, expert_shards = shard_sizes(batch)
+    scattered = batch.zero_stage >= 2  # only the rank's shard is added to
+    held = parameters.dense / np.where(scattered, dense_shards, 1) + parameters.experts / np.where(scattered, expert_shards, 1)
+    return vector_s(moved * held, device)
