@@ -48,7 +48,7 @@ def _options(
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"meshplan: {' '.join(message.split())}\n")
+    sys.stderr.write(f"meshplan: {' '.join(message.split()).rstrip('.')}.\n")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -72,5 +72,5 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("MESHPLAN_DEBUG"):
             raise
-        _say(f"internal error: {type(error).__name__}: {error}. Please report it; MESHPLAN_DEBUG=1 shows where it happened.")
+        _say(f"internal error: {type(error).__name__}: {error}. Please report it; MESHPLAN_DEBUG=1 shows where it happened")
         return OUR_FAULT

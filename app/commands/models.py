@@ -30,15 +30,9 @@ def list_presets(as_json: Json = False) -> int:
 @commands.command("show")
 def show(name: Annotated[str, typer.Argument(metavar="NAME", help="a preset's name")], as_json: Json = False) -> int:
     """One preset: dimensions, published sizes, default training, each with its source."""
-    from app.errors import InputError
     from app.models import catalogue
-    from app.models.fields import ModelError
 
-    try:
-        details = catalogue.preset_details(name)
-    except ModelError as error:
-        raise InputError(str(error)) from None
-    return _print(details, as_json)
+    return _print(catalogue.preset_details(name), as_json)
 
 
 @commands.command("import")
@@ -46,16 +40,10 @@ def import_config(
     path: Annotated[Path, typer.Argument(metavar="CONFIG.json", help="a Hugging Face config.json")], as_json: Json = False
 ) -> int:
     """Reads a config.json and prints the `model` part of a job."""
-    from app.errors import InputError
     from app.models import catalogue
-    from app.models.fields import ModelError
     from app.models.huggingface import model_from_config_file
 
-    try:
-        model = model_from_config_file(path)
-    except ModelError as error:
-        raise InputError(str(error)) from None
-    return _print(catalogue.model_details(model), as_json)
+    return _print(catalogue.model_details(model_from_config_file(path)), as_json)
 
 
 def _print(document: dict[str, Any], as_json: bool) -> int:
