@@ -16,9 +16,9 @@ HEAD = """# Which strategies can run
 <!-- Written by scripts/write_legality.py (`make docs`); edit the rules in search/legality/, not this page. -->
 
 A rule is one named reason for which a strategy cannot run. Rules of `any` are physics and bind every target; a framework adds
-its own. They are checked in the order of the table, and an illegal strategy is charged to the first rule that it breaks, so that the
-counts of a search add up. An option without effect breaks no rule: a context-parallel algorithm at cp 1, expert features on a dense
-model, `overlap_param_gather` without replicas.
+its own. They are checked in the order of the table, and an illegal strategy is charged to the first rule that it breaks, so that
+the counts of a search add up. An option without effect breaks no rule: a context-parallel algorithm at cp 1, expert features on a
+dense model, `overlap_param_gather` without replicas.
 
 `software.target` of a job chooses the rules: {targets}.
 Those of MindFormers cover {mindformers}. Sources are keys of [references.md](references.md).

@@ -119,7 +119,7 @@ def full_recompute_flags(strategy: ParallelStrategy) -> Flags:
     if strategy.recompute != Recompute.FULL or strategy.recompute_method == RecomputeMethod.NONE:
         return []
     if strategy.recompute_layers_per_stage is not None:
-        return []  # one number for all stages is all that the flag takes
+        return []
     return (
         flag("recompute-granularity", "full")
         + flag("recompute-method", strategy.recompute_method.label)

@@ -143,9 +143,18 @@ def _fused_permute(workload: Workload, s: ParallelStrategy, features: Feature) -
 
 
 def _recompute(s: ParallelStrategy) -> Flags:
-    if s.recompute != Recompute.SELECTIVE:
-        return full_recompute_flags(s)
-    flags = selective_recompute_flags(s.recompute_modules, MODULES)
+    if s.recompute == Recompute.NONE:
+        return []
+    plan = s.recompute_layers_per_stage
+    if s.recompute == Recompute.SELECTIVE:
+        flags = selective_recompute_flags(s.recompute_modules, MODULES)
+    elif plan:
+        flags = (
+            flag("recompute-granularity", "full") + flag("recompute-method", "block") + flag("recompute-num-layers", max(plan))
+        )
+        flags += ["--enable-recompute-layers-per-pp-rank"]
+    else:
+        flags = full_recompute_flags(s)
     return flags + [f"--{name}" for module, name in MODULE_SWITCHES.items() if module in s.recompute_modules]
 
 

@@ -284,16 +284,19 @@ DISPATCHER_NEEDED = Rule(
     lambda w, s: f"experts spread over ep {s.ep} x etp {s.etp} ranks need a moe_dispatcher, and it is {s.dispatcher.label}",
 )
 
-DISPATCHER_SPAN = Rule(
-    "dispatcher_span",
+
+def _part_of_a_node(workload: Workload, batch: StrategyBatch) -> Mask:
+    ranks, domain = batch.ep * batch.etp, expert_domain_devices(workload.cluster)
+    mask: Mask = (batch.dispatcher == Dispatcher.HIERARCHICAL) & (ranks > 1) & ((ranks <= domain) | (ranks % domain != 0))
+    return mask
+
+
+HIERARCHICAL_SPAN = Rule(
+    "hierarchical_span",
     PHYSICS,
     "[mindspeed-0.8, hierarchical-alltoallv.md]",
-    "two-level and hierarchical dispatch span whole nodes or supernodes: ep x etp is a multiple of their devices, and above it",
-    lambda w, b: (
-        (b.dispatcher >= Dispatcher.TWO_LEVEL)
-        & (b.ep * b.etp > 1)
-        & ((b.ep * b.etp <= expert_domain_devices(w.cluster)) | ((b.ep * b.etp) % expert_domain_devices(w.cluster) != 0))
-    ),
+    "hierarchical dispatch spans whole nodes or supernodes: ep x etp is a multiple of their devices, and above it",
+    _part_of_a_node,
     lambda w, s: (
         f"moe_dispatcher {s.dispatcher.label} works between whole nodes, but ep {s.ep} x etp {s.etp} = {s.ep * s.etp} ranks "
         f"do not fill 2 or more of {expert_domain_devices(w.cluster)} devices each"
@@ -335,6 +338,6 @@ OPTION_RULES = (
     SEQUENCE_PER_CP,
     SEQUENCE_PER_TP,
     DISPATCHER_NEEDED,
-    DISPATCHER_SPAN,
+    HIERARCHICAL_SPAN,
     HIERARCHICAL_GROUPS,
 )

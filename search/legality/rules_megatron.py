@@ -18,6 +18,7 @@ from search.legality.rule import (
     layout_violates,
     none_of,
 )
+from search.legality.rules_memory import module_names
 
 OFFERED = (
     Feature.FLASH_ATTENTION
@@ -270,9 +271,18 @@ STAGES = Rule(
     _stages_sentence,
 )
 
+RECOMPUTE_MIX = Rule(
+    "megatron_recompute_mix",
+    MEGATRON_ONLY,
+    "[megatron-0.12, transformer_config.py]",
+    "recompute is full or by module, not both",
+    lambda w, b: (b.recompute == Recompute.FULL) & (b.recompute_modules != 0),
+    lambda w, s: f"full recompute together with {module_names(s.recompute_modules)}: Megatron-LM takes one granularity",
+)
+
 RECOMPUTE_PLAN = Rule(
     "megatron_recompute_plan",
-    MEGATRON_FAMILY,
+    MEGATRON_ONLY,
     "[megatron-0.12, arguments.py]",
     "recompute has one number of layers for all stages",
     lambda w, b: b.recompute_plan_index >= 0,
@@ -303,5 +313,6 @@ RULES = (
     DEEPEP_CAPACITY,
     SHARED_EXPERT_OVERLAP,
     ACTIVATION_RECOMPUTE,
+    RECOMPUTE_MIX,
     RECOMPUTE_PLAN,
 )

@@ -65,7 +65,7 @@ RECOMPUTE_METHOD = Rule(
     "recompute_method",
     PHYSICS,
     "[megatron-0.12, transformer_config.py]",
-    "full recompute states a method and a number of layers; the others state no number of layers",
+    "full recompute states a method and a number of layers; the others state none",
     _recompute_method,
     _recompute_method_sentence,
 )
@@ -74,11 +74,11 @@ RECOMPUTE_MODULES = Rule(
     "recompute_modules",
     PHYSICS,
     "[megatron-0.12, transformer_config.py]",
-    "selective recompute names modules; the others name none",
-    lambda w, b: (b.recompute == Recompute.SELECTIVE) != (b.recompute_modules != 0),
+    "selective recompute names modules, and no recompute names none (with full, they hold for the layers it leaves out)",
+    lambda w, b: np.where(b.recompute_modules == 0, b.recompute == Recompute.SELECTIVE, b.recompute == Recompute.NONE),
     lambda w, s: (
-        f"recompute {s.recompute.label} with modules {_names(s.recompute_modules)}: "
-        "selective recompute names at least one module, none and full name none"
+        f"recompute {s.recompute.label} with modules {module_names(s.recompute_modules)}: "
+        "selective names at least one module, none names none"
     ),
 )
 
@@ -96,7 +96,8 @@ def _absent(workload: Workload) -> RecomputeModule:
     return absent
 
 
-def _names(modules: RecomputeModule) -> str:
+def module_names(modules: RecomputeModule) -> str:
+    """The names of a set of modules, as limits and reports spell them."""
     return " + ".join(str(m.name).lower() for m in RecomputeModule if m in modules) or "none"
 
 
@@ -106,7 +107,7 @@ RECOMPUTE_ABSENT = Rule(
     "[megatron-0.12, transformer_config.py]",
     "selective recompute names modules that the model has",
     lambda w, b: (b.recompute_modules & int(_absent(w))) != 0,
-    lambda w, s: f"{w.model.name} has no {_names(s.recompute_modules & _absent(w))} to recompute",
+    lambda w, s: f"{w.model.name} has no {module_names(s.recompute_modules & _absent(w))} to recompute",
 )
 
 

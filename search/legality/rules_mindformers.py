@@ -53,4 +53,13 @@ DISPATCHER = Rule(
     lambda w, s: f"MindFormers has no {s.dispatcher.label} dispatch over ep {s.ep}: allgather, alltoall or two_level",
 )
 
-RULES = (PRECISION, FEATURES, EXPERT_WORLD, DISPATCHER)
+DEREDUNDANCY = Rule(
+    "mindformers_deredundancy",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, parallelism configuration]",
+    "two_level dispatch (alltoall_deredundancy) covers at least a node: ep is not below its devices",
+    lambda w, b: (b.dispatcher == Dispatcher.TWO_LEVEL) & (b.ep > 1) & (b.ep < w.cluster.profile.devices_per_node),
+    lambda w, s: f"two_level dispatch over ep {s.ep} is less than the {w.cluster.profile.devices_per_node} devices of a node",
+)
+
+RULES = (PRECISION, FEATURES, EXPERT_WORLD, DISPATCHER, DEREDUNDANCY)

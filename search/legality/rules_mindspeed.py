@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from cost_models.strategy import Dispatcher, Feature, LayerLayout, ParallelStrategy, Schedule, StrategyBatch
+import numpy as np
+
+from cost_models.strategy import (
+    Dispatcher,
+    Feature,
+    LayerLayout,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+    StrategyBatch,
+)
 from cost_models.workload import ModelShape, Workload
 from search.legality.rule import MINDSPEED_ONLY, Mask, Rule, has_effect, has_replicas, layout_of, layout_violates, none_of
 from search.legality.rules_megatron import every_row, offered_rule
+from search.legality.rules_memory import module_names
 
 OFFERED = (
     Feature.FLASH_ATTENTION
@@ -312,6 +325,42 @@ ZERO_MEMORY = Rule(
     lambda w, s: f"moe_zero_memory over ep {s.ep} needs moe_alltoall_overlap_comm or moe_comm_overlap",
 )
 
+BY_LAYER = RecomputeModule.CORE_ATTN | RecomputeModule.MLP | RecomputeModule.MOE
+
+RECOMPUTE_MIX = Rule(
+    "mindspeed_recompute_mix",
+    MINDSPEED_ONLY,
+    "[mindspeed, features_manager/recompute]",
+    "full recompute is joined by layernorm, mlp_act and mla_up_proj only, which have switches of their own",
+    lambda w, b: (b.recompute == Recompute.FULL) & ((b.recompute_modules & int(BY_LAYER)) != 0),
+    lambda w, s: (
+        f"full recompute together with {module_names(s.recompute_modules & BY_LAYER)}: MindSpeed-LLM takes one granularity"
+    ),
+)
+
+
+def _uneven_plan(workload: Workload, batch: StrategyBatch) -> Mask:
+    given: Mask = batch.recompute_plan_index >= 0
+    if not given.any():
+        return given
+    uneven = np.array([len(set(plan)) > 1 for plan in batch.recompute_plans], dtype=np.bool_)
+    mask: Mask = given & (uneven[batch.recompute_plan_index] | (batch.recompute_method == RecomputeMethod.UNIFORM))
+    return mask
+
+
+RECOMPUTE_PLAN = Rule(
+    "mindspeed_recompute_plan",
+    MINDSPEED_ONLY,
+    "[mindspeed, enable_recompute_layers_per_pp_rank.py]",
+    "recompute layers_per_stage is the same number for every pipeline rank, by method block",
+    _uneven_plan,
+    lambda w, s: (
+        f"recompute layers_per_stage goes from {min(s.recompute_layers_per_stage or (0,))} to "
+        f"{max(s.recompute_layers_per_stage or (0,))} with method {s.recompute_method.label}: "
+        "MindSpeed-LLM takes one number for all pipeline ranks, with method block"
+    ),
+)
+
 SWAP_OPTIMIZER = Rule(
     "mindspeed_swap_optimizer",
     MINDSPEED_ONLY,
@@ -339,5 +388,7 @@ RULES = (
     FB_OVERLAP,
     FB_NOOP,
     ZERO_MEMORY,
+    RECOMPUTE_MIX,
+    RECOMPUTE_PLAN,
     SWAP_OPTIMIZER,
 )

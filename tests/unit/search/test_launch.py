@@ -180,6 +180,14 @@ def test_recompute_by_layer_and_by_module() -> None:
     read = flags(mindspeed.arguments(job(MIXTURE), by_module))
     assert read["--recompute-modules"] == ["core_attn"]
     assert {"--recompute-norm", "--recompute-activation-function"} <= set(read)
+    mixed = replace(block, recompute_modules=RecomputeModule.MLP_ACT)
+    read = flags(mindspeed.arguments(job(), mixed))
+    assert read["--recompute-num-layers"] == ["3"]
+    assert "--recompute-activation-function" in read
+    by_rank = replace(DENSE_PLAN, recompute=Recompute.FULL, recompute_layers_per_stage=(4, 4, 4, 4))
+    read = flags(mindspeed.arguments(job(), by_rank))
+    assert read["--recompute-num-layers"] == ["4"]
+    assert "--enable-recompute-layers-per-pp-rank" in read
     alone = replace(by_module, recompute_modules=RecomputeModule.LAYERNORM)
     assert "--recompute-granularity" not in flags(mindspeed.arguments(job(MIXTURE), alone))
 
