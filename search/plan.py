@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from itertools import repeat
 from typing import Any
 
-from cost_models.estimate import Estimate
+import numpy as np
+
+from cost_models.estimate import Estimate, FloatColumn
 from cost_models.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.layout import layer_layout
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
@@ -87,42 +90,50 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
     }
 
 
-def estimate_to_mapping(workload: Workload, estimate: Estimate, row: int) -> dict[str, Any]:
-    """One row of an estimate that was made with ``breakdown=True``, as JSON.
+def estimates_to_mappings(workload: Workload, estimate: Estimate, rows: slice = slice(None)) -> list[dict[str, Any]]:
+    """The chosen rows of an estimate that was made with ``breakdown=True``, as JSON, in their order.
 
     The interval is null until a calibration provides one. Raises ``ValueError`` without a breakdown.
     """
     if estimate.breakdown is None:
         raise ValueError("an estimate is printed with its breakdown: call estimate(..., breakdown=True)")
     training, cluster = workload.training, workload.cluster
-    step_time_s = float(estimate.step_time_s[row])
-    peak_memory_bytes = float(estimate.peak_memory_bytes[row])
+    step_time_s = estimate.step_time_s[rows]
+    peak_memory_bytes = estimate.peak_memory_bytes[rows]
     tokens_per_s = training.global_batch_size * training.seq_length / step_time_s
-    time_s = {name: float(part[row]) for name, part in estimate.breakdown.time_s.items()}
-    return {
-        "step_time_s": step_time_s,
-        "step_time_lower_bound_s": float(estimate.step_time_lower_bound_s[row]),
-        "step_time_low_s": None,
-        "step_time_high_s": None,
-        "evidence": {"num_runs": 0, "max_devices": None, "extrapolated": []},
-        "tokens_per_s": tokens_per_s,
-        "tokens_per_s_per_device": tokens_per_s / cluster.num_devices,
-        "mfu_fraction": _mfu_fraction(workload, step_time_s),
-        "mfu_convention": MFU_CONVENTION,
-        "peak_memory_bytes": peak_memory_bytes,
-        "allocated_peak_bytes": float(estimate.allocated_peak_bytes[row]),
-        "allocated_first_iteration_bytes": float(estimate.allocated_first_iteration_bytes[row]),
-        "allocated_after_step_bytes": float(estimate.allocated_after_step_bytes[row]),
-        "reserved_peak_bytes": float(estimate.reserved_peak_bytes[row]),
-        "memory_limit_bytes": float(estimate.memory_limit_bytes),
-        "headroom_bytes": float(estimate.memory_limit_bytes) - peak_memory_bytes,
-        "fits": bool(estimate.fits[row]),
-        "time_breakdown_s": time_s,
-        "masked_s": {name: float(part[row]) for name, part in estimate.breakdown.masked_s.items()},
-        "memory_breakdown_bytes": {name: float(part[row]) for name, part in estimate.breakdown.memory_bytes.items()},
-        "bottleneck": max(time_s, key=time_s.__getitem__),
-        "fidelity": "closed_form",
+    time_names = list(estimate.breakdown.time_s)
+    longest = np.argmax([part[rows] for part in estimate.breakdown.time_s.values()], axis=0)
+    columns: dict[str, Iterable[Any]] = {
+        "step_time_s": step_time_s.tolist(),
+        "step_time_lower_bound_s": estimate.step_time_lower_bound_s[rows].tolist(),
+        "step_time_low_s": repeat(None),
+        "step_time_high_s": repeat(None),
+        "evidence": ({"num_runs": 0, "max_devices": None, "extrapolated": []} for _ in step_time_s),
+        "tokens_per_s": tokens_per_s.tolist(),
+        "tokens_per_s_per_device": (tokens_per_s / cluster.num_devices).tolist(),
+        "mfu_fraction": _mfu_fractions(workload, step_time_s),
+        "mfu_convention": repeat(MFU_CONVENTION),
+        "peak_memory_bytes": peak_memory_bytes.tolist(),
+        "allocated_peak_bytes": estimate.allocated_peak_bytes[rows].tolist(),
+        "allocated_first_iteration_bytes": estimate.allocated_first_iteration_bytes[rows].tolist(),
+        "allocated_after_step_bytes": estimate.allocated_after_step_bytes[rows].tolist(),
+        "reserved_peak_bytes": estimate.reserved_peak_bytes[rows].tolist(),
+        "memory_limit_bytes": repeat(float(estimate.memory_limit_bytes)),
+        "headroom_bytes": (float(estimate.memory_limit_bytes) - peak_memory_bytes).tolist(),
+        "fits": estimate.fits[rows].tolist(),
+        "time_breakdown_s": _tables(estimate.breakdown.time_s, rows),
+        "masked_s": _tables(estimate.breakdown.masked_s, rows),
+        "memory_breakdown_bytes": _tables(estimate.breakdown.memory_bytes, rows),
+        "bottleneck": (time_names[index] for index in longest),
+        "fidelity": repeat("closed_form"),
     }
+    names = tuple(columns)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=False)]  # the constants never end
+
+
+def estimate_to_mapping(workload: Workload, estimate: Estimate, row: int) -> dict[str, Any]:
+    """One row of ``estimates_to_mappings``."""
+    return estimates_to_mappings(workload, estimate, slice(row, row + 1))[0]
 
 
 def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
@@ -135,11 +146,17 @@ def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _mfu_fraction(workload: Workload, step_time_s: float) -> float | None:
+def _mfu_fractions(workload: Workload, step_time_s: FloatColumn) -> Iterable[float | None]:
     peak = workload.cluster.profile.matmul_flops_per_s.get(workload.training.precision)
     if peak is None:
-        return None
-    return model_flops_per_step(workload) / (step_time_s * workload.cluster.num_devices * peak)
+        return repeat(None)
+    fractions: list[float] = (model_flops_per_step(workload) / (step_time_s * workload.cluster.num_devices * peak)).tolist()
+    return fractions
+
+
+def _tables(parts: Mapping[str, FloatColumn], rows: slice) -> list[dict[str, float]]:
+    columns = [part[rows].tolist() for part in parts.values()]
+    return [dict(zip(parts, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _names(kind: type[Feature] | type[RecomputeModule], flags: Feature | RecomputeModule) -> list[str]:
