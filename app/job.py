@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from cost_models.workload import Cluster, ModelShape, Software, TrainingJob, Wor
 from hardware_profiles import catalogue as hardware
 from hardware_profiles.schema import HardwareProfile, ProfileError, Status
 from search.errors import SearchError
-from search.legality import TargetError, can_fill, parse_target
+from search.legality import TargetError, parse_target
 from search.limits import SearchLimits, limits_from_mapping
 from search.plan import strategy_to_mapping
 
@@ -103,21 +103,6 @@ def parse_job(document: Mapping[str, Any], *, folder: Path | None = None, labels
         assumptions=tuple(assumptions),
         warnings=tuple(warnings),
         document=_resolved(workload, cluster_section.hardware, _as_mapping(document, "search"), settings, strategy),
-    )
-
-
-def with_filled_devices(job: Job) -> Job:
-    """The job on the most devices, up to those it has, that some strategy can fill; the others stay spare."""
-    most = job.workload.cluster.num_devices
-    found = next((count for count in range(most, 0, -1) if can_fill(job.workload, count)), most)
-    if found == most:
-        return job
-    document = {**job.document, "cluster": {**job.document["cluster"], "num_devices": found}}
-    return replace(
-        job,
-        workload=replace(job.workload, cluster=replace(job.workload.cluster, num_devices=found)),
-        assumptions=(*job.assumptions, f"cluster.num_devices = {found} of at most {most}: {most - found} stay spare"),
-        document=document,
     )
 
 

@@ -76,12 +76,13 @@ def search(
     if save_dir is not None and save_dir.exists() and not save_dir.is_dir():
         raise InputError(f"--save-dir: {save_dir} is a file; give a folder.")
 
-    from app.job import load_job, with_filled_devices
+    from app.job import load_job
     from app.reports import terminal
     from app.reports.progress import search_progress
     from app.reports.saved import save_report
     from app.reports.search import print_search
     from app.searching import search_document
+    from app.spares import with_filled_devices
 
     labels = options.labels(fields, given)
     job = load_job(model, sections, {**labels, "search.time_limit_s": "--time-limit"} if time_limit_s is not None else labels)

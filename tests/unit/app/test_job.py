@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from app.errors import InputError
-from app.job import load_job, parse_job, with_filled_devices
+from app.job import load_job, parse_job
+from app.spares import with_filled_devices
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeMethod, RecomputeModule, Schedule
 from search.plan import strategy_to_mapping
 
@@ -276,3 +277,10 @@ def test_spares_are_left_where_the_count_cannot_be_filled() -> None:
     assert job.assumptions[-1] == "cluster.num_devices = 36 of at most 37: 1 stay spare"
     filled = parse_job(DENSE)
     assert with_filled_devices(filled) is filled
+
+
+def test_spares_respect_the_limits_of_the_search() -> None:
+    # batch 64 without tp, cp and pp: dp alone, and of 1 to 48 only 32 is the largest divisor of 64
+    alone = {"tp": 1, "cp": 1, "pp": 1, "vpp": 1}
+    job = with_filled_devices(parse_job(with_part(DENSE, cluster={"num_devices": 48}, search=alone)))
+    assert job.workload.cluster.num_devices == 32
