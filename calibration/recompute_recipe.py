@@ -1,8 +1,10 @@
-"""Which recompute a run must have used when its source does not say."""
+"""How much recompute a run must have used when its source does not say."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import numpy as np
 
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants
@@ -10,39 +12,42 @@ from cost_models.step import estimate
 from cost_models.strategy import ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, StrategyBatch
 
 _CHEAP_MODULES = RecomputeModule.CORE_ATTN | RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLA_UP_PROJ
-_BEYOND_DOUBT = 1.2  # peak over device memory from which an error of the memory model cannot explain it
+_BEYOND_DOUBT = 1.2  # peak over device memory up to which an error of the memory model may explain it
+_MAX_BLOCKS = 128
 
 
 def recompute_by_memory(record: RunRecord, constants: Constants) -> tuple[ParallelStrategy, str | None]:
     """The record's strategy, with recompute where the source is silent and memory leaves no choice, and a sentence on it.
 
     Nothing stated means the framework's default, none. Where that would exceed 1.2 x the device's memory the run cannot
-    have taken place so: it gets selective recompute if that fits, else full. Rests on predicted memory alone.
+    have taken place so: it gets the least that stays below, of selective recompute, then full recompute of one more layer
+    of every virtual stage at a time. So a prediction never jumps with the shape. Rests on predicted memory alone.
     """
     if record.recompute_stated:
         return record.strategy, None
-    plans = (
-        record.strategy,
-        replace(
-            record.strategy,
-            recompute=Recompute.SELECTIVE,
-            recompute_modules=_CHEAP_MODULES,
-        ),
-        replace(
-            record.strategy,
-            recompute=Recompute.FULL,
-            recompute_method=RecomputeMethod.UNIFORM,
-            recompute_num_layers=1,
-            recompute_modules=RecomputeModule(0),
-        ),
-    )
+    plans = _plans(record)
     peaks = estimate(record.workload, StrategyBatch.of(plans), constants).peak_memory_bytes
     hbm_bytes = record.workload.cluster.profile.hbm_bytes
-    if peaks[0] <= _BEYOND_DOUBT * hbm_bytes:
+    fits = peaks <= _BEYOND_DOUBT * hbm_bytes
+    if fits[0]:
         return record.strategy, None
-    chosen = 1 if peaks[1] <= hbm_bytes else 2
+    chosen = plans[int(np.argmax(fits)) if fits.any() else -1]
+    layers = f" of {chosen.recompute_num_layers} layers a virtual stage" if chosen.recompute is Recompute.FULL else ""
     sentence = (
         f"strategy.recompute is not stated and none would take {peaks[0] / 2**30:.0f} GiB of {hbm_bytes / 2**30:.0f}: "
-        f"read as {plans[chosen].recompute.label}."
+        f"read as {chosen.recompute.label}{layers}."
     )
-    return plans[chosen], sentence
+    return chosen, sentence
+
+
+def _plans(record: RunRecord) -> list[ParallelStrategy]:
+    """None, selective, and a full recompute of ever more layers with selective on the rest."""
+    strategy = record.strategy
+    selective = replace(strategy, recompute=Recompute.SELECTIVE, recompute_modules=_CHEAP_MODULES)
+    layers = -(-record.workload.model.num_layers // (strategy.pp * strategy.vpp))
+    counts = np.unique(np.linspace(1, layers, min(layers, _MAX_BLOCKS)).astype(int))
+    blocks = [
+        replace(selective, recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=int(count))
+        for count in counts
+    ]
+    return [strategy, selective, *blocks]

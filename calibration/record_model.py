@@ -11,7 +11,7 @@ _MAX_LAYERS, _MAX_WIDTH, _MAX_VOCABULARY, _MAX_EXPERTS = 10_000, 10**6, 10**8, 1
 _USUAL_HEAD_DIM = 128
 # Megatron pads the vocabulary to a multiple of 128 x tp [megatron-0.12, arguments.py, make-vocab-size-divisible-by].
 # MindSpeed-LLM's published scripts set that to 1 and state other paddings as padded-vocab-size.
-_VOCABULARY_MULTIPLE = {"megatron-lm": 128, "megatron-deepspeed": 128}
+_VOCABULARY_MULTIPLE = {"megatron-lm": 128, "nemo": 128, "megatron-deepspeed": 128}
 
 
 def record_model(

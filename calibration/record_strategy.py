@@ -14,7 +14,7 @@ from cost_models.workload import ModelShape
 MAX_DEGREE = 10**6
 _FEATURES = {feature.name.lower(): feature for feature in Feature if feature.name}
 _FEATURES_ELSEWHERE = {"recompute_activation_function", "recompute_norm", "cuda_graph"}  # read with what they belong to
-_MEGATRONS = ("mindspeed-llm", "megatron-lm")
+_MEGATRONS = ("mindspeed-llm", "megatron-lm", "nemo")
 _SCHEDULES = {"1f1b": Schedule.ONE_F_ONE_B, "interleaved-1f1b": Schedule.INTERLEAVED, "interleaved": Schedule.INTERLEAVED}
 _DISPATCHERS = {
     "allgather": Dispatcher.ALLGATHER,

@@ -197,10 +197,11 @@ def _priced(record: Section, profile_of: Callable[[str], HardwareProfile]) -> tu
         stack=software.software.stack,
         flags=software.flags,
     )
-    if model.num_layers < degrees.pp * degrees.vpp:
+    stages = degrees.pp * degrees.vpp  # those of the embedding and of the loss may hold no layer of their own
+    if stages > model.num_layers + 2:
         raise RecordError(
-            f"strategy.pp {degrees.pp} x vpp {degrees.vpp} = {degrees.pp * degrees.vpp} virtual stages; "
-            f"at most model.num_layers {model.num_layers} can hold a layer."
+            f"strategy.pp {degrees.pp} x vpp {degrees.vpp} = {stages} virtual stages; "
+            f"at most model.num_layers {model.num_layers} + 2 have something to hold."
         )
     found = record_strategy(section, degrees, model, software, global_batch_size=training.global_batch_size)
     workload = Workload(model=model, training=training, cluster=cluster, software=software.software)

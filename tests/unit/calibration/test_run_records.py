@@ -65,7 +65,7 @@ def test_unknown_keys_are_ignored(row: Row) -> None:
         ({"measured.step_time_s": -1}, "measured.step_time_s is -1; a number above 0 and up to 1e+18 is needed."),
         ({"measured.peak_memory_by_rank_bytes": 5}, "measured.peak_memory_by_rank_bytes is 5; a list of bytes is needed."),
         ({"strategy.pp": 16, "strategy.tp": 1, "strategy.dp": 1, "model.num_layers": 8},
-         "strategy.pp 16 x vpp 1 = 16 virtual stages; at most model.num_layers 8 can hold a layer."),
+         "strategy.pp 16 x vpp 1 = 16 virtual stages; at most model.num_layers 8 + 2 have something to hold."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_in_one_sentence(refuse: Refuse, changes: dict[str, Any], sentence: str) -> None:

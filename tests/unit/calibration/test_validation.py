@@ -104,37 +104,39 @@ def test_a_summary_of_nothing_is_empty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("peaks_over_hbm", "chosen"),
+    ("peaks_over_hbm", "chosen"),  # of none, selective, and full recompute of 1 to 8 layers a stage
     [
-        ((1.19, 0.5, 0.1), Recompute.NONE),  # within the doubt about the memory model
-        ((1.21, 0.99, 0.1), Recompute.SELECTIVE),
-        ((1.21, 1.01, 0.9), Recompute.FULL),
-        ((3.0, 2.0, 1.5), Recompute.FULL),
+        ([1.19, *[0.5] * 9], (Recompute.NONE, 0)),  # within the doubt about the memory model
+        ([1.21, *[1.19] * 9], (Recompute.SELECTIVE, 0)),
+        ([1.5, 1.4, 1.3, 1.25, *[1.1] * 6], (Recompute.FULL, 3)),
+        ([3.0] * 10, (Recompute.FULL, 8)),
     ],
 )
 def test_silence_about_recompute_is_settled_by_memory(
-    read: Read, monkeypatch: pytest.MonkeyPatch, peaks_over_hbm: tuple[float, ...], chosen: Recompute
+    read: Read, monkeypatch: pytest.MonkeyPatch, peaks_over_hbm: list[float], chosen: tuple[Recompute, int]
 ) -> None:
     record = read(UNSTATED)
-    real = estimate(record.workload, StrategyBatch.of([record.strategy] * 3), prior_constants("ascend"))
-    hbm_bytes = record.workload.cluster.profile.hbm_bytes
-    fake = replace(real, peak_memory_bytes=np.array(peaks_over_hbm) * hbm_bytes)
+    real = estimate(record.workload, StrategyBatch.of([record.strategy] * 10), prior_constants("ascend"))
+    fake = replace(real, peak_memory_bytes=np.array(peaks_over_hbm) * record.workload.cluster.profile.hbm_bytes)
     monkeypatch.setattr(recompute_recipe, "estimate", lambda *_: fake)
     strategy, sentence = recompute_recipe.recompute_by_memory(record, prior_constants("ascend"))
-    assert strategy.recompute is chosen
-    assert (sentence is None) == (chosen is Recompute.NONE)
+    assert (strategy.recompute, strategy.recompute_num_layers) == chosen
+    assert (sentence is None) == (chosen[0] is Recompute.NONE)
 
 
-def test_a_run_that_could_not_fit_is_predicted_with_recompute(read: Read) -> None:
+def test_a_run_that_could_not_fit_is_predicted_with_the_least_recompute_that_does(read: Read) -> None:
     # 16 samples of 4096 tokens on tp 1: far beyond 64 GiB without recompute.
     large = {"strategy.tp": 1, "strategy.dp": 4, "strategy.micro_batch_size": 16, "strategy.num_microbatches": 1}
     record = read({**UNSTATED, **large})
     strategy, sentence = recompute_recipe.recompute_by_memory(record, prior_constants("ascend"))
-    assert (strategy.recompute, strategy.recompute_method) == (Recompute.FULL, RecomputeMethod.UNIFORM)
+    assert (strategy.recompute, strategy.recompute_method) == (Recompute.FULL, RecomputeMethod.BLOCK)
     assert sentence is not None
     assert sentence.startswith("strategy.recompute is not stated and none would take ")
     (row,) = validate([record], priors).rows
     assert row.warnings == (sentence,)
+    fewer = replace(strategy, recompute_num_layers=strategy.recompute_num_layers - 1)
+    peaks = estimate(record.workload, StrategyBatch.of([strategy, fewer]), prior_constants("ascend")).peak_memory_bytes
+    assert peaks[0] <= 1.2 * record.workload.cluster.profile.hbm_bytes < peaks[1]
 
 
 def test_what_a_record_states_is_never_replaced(read: Read) -> None:

@@ -1,0 +1,33 @@
+"""The measured runs, read once, and the constants that the product ships."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from calibration.run_records import RefusedRecord, RunRecord, read_run_records
+from calibration.validation import ValidationReport, validate
+from cost_models.constants import Constants, prior_constants
+from cost_models.workload import Workload
+
+RUNS = Path(__file__).resolve().parents[2] / "calibration" / "runs"
+
+
+@pytest.fixture(scope="session")
+def constants_for() -> Callable[[Workload], Constants]:
+    return lambda workload: prior_constants(workload.cluster.profile.family)
+
+
+@pytest.fixture(scope="session", params=["ascend", "gpu"])
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def records(family: str) -> list[RunRecord | RefusedRecord]:
+    return read_run_records(RUNS / f"{family}.jsonl")
+
+
+@pytest.fixture(scope="session")
+def report(records: list[RunRecord | RefusedRecord], constants_for: Callable[[Workload], Constants]) -> ValidationReport:
+    return validate(records, constants_for)

@@ -1,0 +1,64 @@
+"""Predictions against every published run. A limit is what was reached, with a little room: raise none without a reason."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from calibration.run_records import RefusedRecord, RunRecord
+from calibration.validation import ErrorSummary, ValidationReport, summarise, validate
+from cost_models.constants import Constants
+from cost_models.workload import Workload
+
+# Median and mean absolute error [%] of the newest row of each configuration that is not marked suspect.
+STEP_TIME_LIMITS = {
+    ("ascend", "dense_single"): (8.5, 10.0),
+    ("ascend", "dense_multi"): (9.0, 11.5),
+    ("ascend", "long"): (11.0, 17.0),
+    ("ascend", "moe"): (24.0, 25.0),
+    ("ascend", "slice"): (12.0, 18.0),
+    ("gpu", "dense_single"): (10.0, 15.5),
+    ("gpu", "dense_multi"): (8.5, 11.5),
+    ("gpu", "long"): (13.0, 15.0),
+    ("gpu", "moe"): (15.5, 19.5),
+    ("gpu", "slice"): (4.5, 6.5),
+}
+COUNTS = {"ascend": {"dense_single": 63, "dense_multi": 12, "long": 9, "moe": 8, "slice": 22}}
+MIN_PREDICTED_FRACTION = {"ascend": 0.99, "gpu": 0.99}
+
+
+def scored(records: list[RunRecord | RefusedRecord], report: ValidationReport, category: str) -> ErrorSummary:
+    rows = [
+        row
+        for record, row in zip(records, report.rows, strict=True)
+        if isinstance(record, RunRecord) and record.is_latest and record.suspect is None and row.category == category
+    ]
+    return summarise(rows)
+
+
+@pytest.mark.parametrize("category", ["dense_single", "dense_multi", "long", "moe", "slice"])
+def test_step_times_hold_by_category(
+    family: str, category: str, records: list[RunRecord | RefusedRecord], report: ValidationReport
+) -> None:
+    errors = scored(records, report, category)
+    median, mean = STEP_TIME_LIMITS[family, category]
+    assert errors.median_abs_error_fraction is not None
+    assert errors.mean_abs_error_fraction is not None
+    assert 100 * errors.median_abs_error_fraction <= median
+    assert 100 * errors.mean_abs_error_fraction <= mean
+    if family in COUNTS:
+        assert errors.count == COUNTS[family][category]
+
+
+def test_nearly_every_run_is_predicted(family: str, report: ValidationReport) -> None:
+    assert report.num_refused <= (1.0 - MIN_PREDICTED_FRACTION[family]) * len(report.rows)
+    assert all(row.refused.endswith(".") for row in report.rows if row.refused)
+
+
+def test_a_file_of_runs_is_predicted_in_seconds(
+    records: list[RunRecord | RefusedRecord], constants_for: Callable[[Workload], Constants]
+) -> None:
+    chosen = records[::8]
+    start = time.perf_counter()
+    validate(chosen, constants_for)
+    assert time.perf_counter() - start < 20.0 * len(chosen) / 789  # 20 s for the larger file
