@@ -60,6 +60,8 @@ def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mappin
     for section, values in flags.items():
         if values:
             document[section] = {**_as_mapping(document, section), **values}
+    if "hardware" in flags.get("cluster", {}):  # a path in a flag starts where the user is, not where the job file lies
+        document["cluster"]["hardware"] = _hardware_reference(document["cluster"]["hardware"], Path())
     return parse_job(document, folder=folder, labels=labels)
 
 
@@ -78,7 +80,8 @@ def parse_job(document: Mapping[str, Any], *, folder: Path | None = None, labels
     assumptions: list[str] = []
     warnings: list[str] = []
     model, preset = _model(document["model"], folder)
-    profile = _profile(cluster_section.hardware, folder)
+    hardware_reference = _hardware_reference(cluster_section.hardware, folder)
+    profile = _profile(hardware_reference, from_file=folder is not None)
     training = _training(training_section, model, preset, profile, labels, assumptions)
     workload = Workload(
         model=model,
@@ -102,7 +105,7 @@ def parse_job(document: Mapping[str, Any], *, folder: Path | None = None, labels
         settings=settings,
         assumptions=tuple(assumptions),
         warnings=tuple(warnings),
-        document=_resolved(workload, cluster_section.hardware, _as_mapping(document, "search"), settings, strategy),
+        document=_resolved(workload, hardware_reference, _as_mapping(document, "search"), settings, strategy),
     )
 
 
@@ -145,10 +148,15 @@ def _model(value: object, folder: Path | None) -> tuple[ModelShape, Preset | Non
         raise _sentence(error) from None
 
 
-def _profile(name: str, folder: Path | None) -> HardwareProfile:
+def _hardware_reference(name: str, folder: Path | None) -> str:
+    """A profile's name as it is, a path from the root on."""
     is_path = folder is not None and name not in hardware.names() and ("/" in name or name.endswith((".yaml", ".yml")))
+    return os.path.abspath(folder / name) if is_path and folder is not None else name  # noqa: PTH100 - Path's keeps "..".
+
+
+def _profile(reference: str, *, from_file: bool) -> HardwareProfile:
     try:
-        return hardware.profile(folder / name) if is_path and folder is not None else hardware.named(name)
+        return hardware.profile(reference) if from_file else hardware.named(reference)
     except ProfileError as error:
         raise _sentence(error) from None
 

@@ -201,9 +201,9 @@ class JobDocument(Section):
 
     schema_version: Literal[1] = 1
     model: Name | dict[str, Any] = Field(description="a preset's name, the path of a Hugging Face config.json, or a mapping")
-    cluster: ClusterSection
+    cluster: ClusterSection | Name = Field(description="a mapping, or a hardware profile's name where flags give the rest")
     training: TrainingSection = TrainingSection()
-    software: SoftwareSection = SoftwareSection()
+    software: SoftwareSection | Name = Field(default=SoftwareSection(), description="a mapping, or a stack's name")
     search: SearchSection = SearchSection()
     strategy: StrategySection | None = Field(
         default=None, description="what `estimate` prices; in a search, the baseline to beat"

@@ -269,6 +269,23 @@ def test_sources_of_a_job(tmp_path: Path) -> None:
         load_job(str(found), flags, {"training.seq_length": "training.seq_length (--seq-length)"})
 
 
+def test_paths_in_a_job_start_at_the_job_and_paths_in_flags_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = Path(__file__).parents[3] / "hardware_profiles" / "ascend" / "atlas-800t-a2.yaml"
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "site.yaml").write_text(shipped.read_text())
+    (tmp_path / "jobs" / "job.yaml").write_text(yaml.safe_dump(with_part(DENSE, cluster={"hardware": "site.yaml"})))
+    monkeypatch.chdir(tmp_path)
+    resolved = load_job("jobs/job.yaml", {}, {}).document["cluster"]["hardware"]
+    assert resolved == str(tmp_path / "jobs" / "site.yaml")
+    flags = {"cluster": {"hardware": "jobs/site.yaml"}}
+    assert load_job("jobs/job.yaml", flags, {}).document["cluster"]["hardware"] == resolved
+    (tmp_path / "jobs" / "job.yaml").write_text(yaml.safe_dump(with_part(DENSE, cluster={"hardware": "jobs/site.yaml"})))
+    with pytest.raises(InputError, match=r"jobs/jobs/site\.yaml"):
+        load_job("jobs/job.yaml", {}, {})
+
+
 def test_spares_are_left_where_the_count_cannot_be_filled() -> None:
     # 37 is prime: neither the heads (tp), the layers (pp), the sequence (cp) nor the batch (dp) can use it; 36 = pp 9 x dp 4
     job = with_filled_devices(parse_job(with_part(DENSE, cluster={"num_devices": 37})))
