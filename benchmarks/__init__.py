@@ -1,0 +1,1 @@
+"""Speed and memory of what users wait for."""
