@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from app.errors import InputError
 from app.job_fields import RecomputeSection, StrategySection
@@ -19,8 +20,15 @@ from cost_models.strategy import (
     RecomputeModule,
     Schedule,
 )
-from cost_models.workload import Workload
-from search.canonical import canonical
+from cost_models.workload import ModelShape, Workload
+from search.canonical import (
+    Scope,
+    canonical_dispatcher,
+    canonical_features,
+    canonical_zero_stage,
+    expert_domain_devices,
+    scope_of,
+)
 from search.errors import SearchError
 from search.recompute_modes import MODULE_NAMES, recompute_mode
 
@@ -29,6 +37,7 @@ _SCHEDULE = {kind.label: kind for kind in Schedule}
 _DISPATCHER = {kind.label: kind for kind in Dispatcher}
 _RECOMPUTE = {kind.label: kind for kind in Recompute}
 _RECOMPUTE_METHOD = {kind.label: kind for kind in RecomputeMethod}
+_default_layout = lru_cache(maxsize=512)(layer_layout)  # the parts of a strategy recur when a list of them is read
 
 
 def strategy_from_section(section: StrategySection, workload: Workload) -> ParallelStrategy:
@@ -56,12 +65,12 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         recompute_method=_recompute_method(recompute),
         recompute_num_layers=_recompute_num_layers(recompute),
         recompute_modules=_recompute_modules(recompute),
-        features=_features(section.features),
+        features=DEFAULT_FEATURES if section.features is None else _features(tuple(section.features)),
         recompute_layers_per_stage=_layers_per_stage(recompute, section.pp),
         layer_layout=_layout(section, workload.model.num_layers),
     )
     if section.features is None:
-        strategy = replace(strategy, features=canonical(workload, strategy).features)
+        strategy = replace(strategy, features=_default_features(workload, strategy))
     if strategy.layer_layout is not None:
         try:
             stage_table(workload.model, strategy.pp, strategy.vpp, strategy.layer_layout)
@@ -151,16 +160,17 @@ def _dispatcher(section: StrategySection, workload: Workload) -> Dispatcher:
 
 
 def _recompute_section(section: StrategySection) -> RecomputeSection:
-    if isinstance(section.recompute, RecomputeSection):
-        return section.recompute
+    return section.recompute if isinstance(section.recompute, RecomputeSection) else _named_recompute(section.recompute)
+
+
+@lru_cache(maxsize=256)
+def _named_recompute(name: str) -> RecomputeSection:
     try:
-        mode = recompute_mode(section.recompute)
+        mode = recompute_mode(name)
     except SearchError as error:
         raise InputError(f"strategy.{error}.") from None
     if mode.share_percent:
-        raise InputError(
-            f"strategy.recompute: {section.recompute!r} is a share; give the layers of a virtual stage, as in block:2."
-        )
+        raise InputError(f"strategy.recompute: {name!r} is a share; give the layers of a virtual stage, as in block:2.")
     names = [name for name, module in MODULE_NAMES.items() if module in mode.modules]
     return RecomputeSection(
         granularity=mode.granularity.label, method=mode.method.label, num_layers=mode.num_layers or None, modules=names or None
@@ -206,9 +216,27 @@ def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | N
     return tuple(layers)
 
 
-def _features(names: list[str] | None) -> Feature:
-    if names is None:
-        return DEFAULT_FEATURES
+def _default_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
+    return _features_with_effect(
+        workload.model,
+        scope_of(workload.model, strategy),
+        expert_domain_devices(workload.cluster),
+        strategy.ep * strategy.etp,
+        strategy.dispatcher,
+        strategy.zero_stage,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _features_with_effect(
+    model: ModelShape, scope: Scope, domain_devices: int, expert_ranks: int, dispatcher: Dispatcher, zero_stage: int
+) -> Feature:
+    dispatcher = canonical_dispatcher(model, expert_ranks, domain_devices, dispatcher)
+    return canonical_features(model, scope, dispatcher, canonical_zero_stage(scope, zero_stage), DEFAULT_FEATURES)
+
+
+@lru_cache(maxsize=1024)
+def _features(names: tuple[str, ...]) -> Feature:
     features = Feature(0)
     for name in names:
         features |= Feature[name.upper()]
@@ -235,7 +263,7 @@ def _layout(section: StrategySection, num_layers: int) -> LayerLayout | None:
         layout = _layout_with_noops(set(positions), num_layers, section.pp, section.vpp)
     if layout is None and section.pp * section.vpp > num_layers:
         return None  # a rule names the numbers
-    default = layer_layout(num_layers, section.pp, section.vpp)
+    default = _default_layout(num_layers, section.pp, section.vpp)
     if isinstance(noops, int):
         _check_num_noops(noops, layout or default, num_layers)
     return None if layout == default else layout
