@@ -64,11 +64,15 @@ def main(argv: list[str] | None = None) -> int:
         _say(str(error))
         return NOTHING_FEASIBLE
     except typer.TyperException as error:
-        _say(error.format_message())
+        if error.format_message():  # none where help was printed in place of a missing command
+            _say(error.format_message())
         return BAD_INPUT
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        _say(f"{error.filename or 'standard output'}: {error.strerror}")
+        return OUR_FAULT
     except Exception as error:
         if os.environ.get("MESHPLAN_DEBUG"):
             raise

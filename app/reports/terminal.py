@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 WIDTH_WITHOUT_TERMINAL = 120
@@ -51,5 +51,6 @@ def plain_table(*headers: str, title: str | None = None) -> Table:
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="dim", padding=(0, 2, 0, 0))
     for header in headers:
         is_number = header.startswith(">")
-        table.add_column(header.removeprefix(">"), justify="right" if is_number else "left", no_wrap=is_number)
+        justify: JustifyMethod = "right" if is_number else "left"
+        table.add_column(header.removeprefix(">"), justify=justify, no_wrap=is_number, overflow="fold")
     return table

@@ -111,6 +111,12 @@ def test_help_and_version() -> None:
     assert re.fullmatch(r"meshplan \d+\.\d+\.\d+\S*\n", meshplan("--version").stdout)
 
 
+def test_no_command_is_usage_and_prints_the_help() -> None:
+    run = meshplan()
+    assert (run.returncode, run.stderr) == (2, "")
+    assert "search" in run.stdout
+
+
 def test_search_prints_a_table_and_nothing_else_on_standard_output() -> None:
     run = meshplan(*SMALL, *LIMITS, COLUMNS="80")
     assert (run.returncode, run.stderr) == (0, "")
@@ -265,6 +271,16 @@ def test_our_own_faults_exit_1_without_a_traceback(tmp_path: Path) -> None:
     run = meshplan("models", "list", PYTHONPATH=str(tmp_path))
     refused(run, "internal error: RuntimeError: planted. Please report it", code=1)
     assert "Traceback" in meshplan("models", "list", PYTHONPATH=str(tmp_path), MESHPLAN_DEBUG="1").stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+def test_a_full_disk_is_one_sentence() -> None:
+    command = [sys.executable, "-m", "meshplan", "schema", "job"]
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert run.returncode == 1
+    assert "standard output: No space left on device" in run.stderr
+    assert "Traceback" not in run.stderr
 
 
 def test_the_same_search_prints_the_same_plans() -> None:
