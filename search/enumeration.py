@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import product, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from cost_models.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.workload import Workload
 from search.canonical import canonical_schedule
 from search.legality import Rule, rules_degrees, rules_for, rules_pipeline
-from search.options import Layouts, OptionTable, option_classes, option_tables
+from search.options import Layouts, OptionTable, OptionTables, option_classes
 from search.space import SearchSpace
 
 CHUNK_ROWS = 1 << 16
@@ -79,17 +79,19 @@ def chunks(workload: Workload, space: SearchSpace, rejections: Rejections, chunk
     chunk and one slice of layouts.
     """
     rules = layout_rules(workload)
-    groups = [(pp, vpp) for pp in space.pp for vpp in space.vpp if canonical_schedule(pp, vpp) in space.schedule]
+    tables = OptionTables(workload, space)
+    num_groups = len(space.pp) * len(space.vpp)
     shape = (len(space.tp), len(space.cp), len(space.ep), len(space.etp), len(space.micro_batch_size))
     num_layouts = math.prod(shape)
-    for group, (pp, vpp) in enumerate(groups):
-        tables = option_tables(workload, space, pp, vpp)
+    for group, (pp, vpp) in enumerate(product(space.pp, space.vpp)):
+        if canonical_schedule(pp, vpp) not in space.schedule:
+            continue
         for first in range(0, num_layouts, LAYOUTS_PER_SLICE):
             last = min(first + LAYOUTS_PER_SLICE, num_layouts)
             layouts = _layouts(workload, space, pp, np.unravel_index(np.arange(first, last), shape))
-            block = _Slice(pp, vpp, tables, layouts, option_classes(workload, space, layouts))
+            block = _Slice(pp, vpp, tables.of(pp, vpp), layouts, option_classes(workload, space, layouts))
             num_rejected, block = block.without_illegal(workload, rules, rejections)
-            done = ((group + first / num_layouts) / len(groups), (group + last / num_layouts) / len(groups))
+            done = ((group + first / num_layouts) / num_groups, (group + last / num_layouts) / num_groups)
             yield from block.chunks(num_rejected, done, chunk_rows)
 
 

@@ -62,29 +62,44 @@ class OptionTable:
         return cls(columns, values, counts)
 
 
-def option_tables(workload: Workload, space: SearchSpace, pp: int, vpp: int) -> tuple[OptionTable, ...]:
-    """Tables of sequence parallelism, context parallelism, recompute, and dispatcher with optimizer and switches."""
-    model = workload.model
-    return (
-        OptionTable.of(("sequence_parallel",), [[(0,)], [(int(on),) for on in space.sequence_parallel]]),
-        OptionTable.of(("cp_algo", "ulysses_degree"), [_cp_variants(space, cp) for cp in space.cp]),
-        OptionTable.of(
-            ("recompute", "recompute_method", "recompute_num_layers", "recompute_modules"),
-            [_recompute_variants(workload, space, layers_per_chunk(model, pp, vpp))],
-        ),
-        OptionTable.of(
+class OptionTables:
+    """Tables of one space, each built once: sequence parallelism, context parallelism, recompute, dispatcher with switches."""
+
+    def __init__(self, workload: Workload, space: SearchSpace) -> None:
+        self._workload = workload
+        self._space = space
+        self._sequence_parallel = OptionTable.of(("sequence_parallel",), [[(0,)], [(int(on),) for on in space.sequence_parallel]])
+        self._cp = OptionTable.of(("cp_algo", "ulysses_degree"), [_cp_variants(space, cp) for cp in space.cp])
+        self._recompute: dict[int, OptionTable] = {}
+        self._switches: dict[bool, OptionTable] = {}
+
+    def of(self, pp: int, vpp: int) -> tuple[OptionTable, ...]:
+        """The tables of one pipeline shape, in the order of ``option_classes``."""
+        longest_chunk = layers_per_chunk(self._workload.model, pp, vpp)
+        if longest_chunk not in self._recompute:
+            self._recompute[longest_chunk] = OptionTable.of(
+                ("recompute", "recompute_method", "recompute_num_layers", "recompute_modules"),
+                [_recompute_variants(self._workload, self._space, longest_chunk)],
+            )
+        interleaved = vpp > 1
+        if interleaved not in self._switches:
+            self._switches[interleaved] = self._switch_table(interleaved)
+        return self._sequence_parallel, self._cp, self._recompute[longest_chunk], self._switches[interleaved]
+
+    def _switch_table(self, interleaved: bool) -> OptionTable:
+        has_experts = self._workload.model.moe is not None
+        return OptionTable.of(
             ("dispatcher", "zero_stage", "features"),
             [
-                _switch_variants(workload, space, scope, expert_ranks)
-                for expert_ranks in _example_expert_ranks(workload)
-                for scope in _scopes(vpp > 1, routed=expert_ranks > 1 and model.moe is not None)
+                _switch_variants(self._workload, self._space, scope, expert_ranks)
+                for expert_ranks in _example_expert_ranks(self._workload)
+                for scope in _scopes(interleaved, routed=expert_ranks > 1 and has_experts)
             ],
-        ),
-    )
+        )
 
 
 def option_classes(workload: Workload, space: SearchSpace, layouts: Layouts) -> tuple[IntColumn, ...]:
-    """Class ``[k]`` of every layout in each table of ``option_tables``."""
+    """Class ``[k]`` of every layout in each table of ``OptionTables.of``."""
     moe = workload.model.moe is not None
     expert_ranks = layouts.ep * layouts.etp
     replicas = layouts.dp * layouts.cp
