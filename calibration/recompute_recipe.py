@@ -25,23 +25,24 @@ def recompute_by_memory(record: RunRecord, constants: Constants) -> tuple[Parall
     """
     if record.recompute_stated:
         return record.strategy, None
-    plans = _plans(record)
-    peaks = estimate(record.workload, StrategyBatch.of(plans), constants).peak_memory_bytes
     hbm_bytes = record.workload.cluster.profile.hbm_bytes
-    fits = peaks <= _BEYOND_DOUBT * hbm_bytes
-    if fits[0]:
+    limit_bytes = _BEYOND_DOUBT * hbm_bytes
+    (without,) = estimate(record.workload, StrategyBatch.of([record.strategy]), constants).peak_memory_bytes
+    if without <= limit_bytes:
         return record.strategy, None
+    plans = _plans(record)
+    fits = estimate(record.workload, StrategyBatch.of(plans), constants).peak_memory_bytes <= limit_bytes
     chosen = plans[int(np.argmax(fits)) if fits.any() else -1]
     layers = f" of {chosen.recompute_num_layers} layers a virtual stage" if chosen.recompute is Recompute.FULL else ""
     sentence = (
-        f"strategy.recompute is not stated and none would take {peaks[0] / 2**30:.0f} GiB of {hbm_bytes / 2**30:.0f}: "
+        f"strategy.recompute is not stated and none would take {without / 2**30:.0f} GiB of {hbm_bytes / 2**30:.0f}: "
         f"read as {chosen.recompute.label}{layers}."
     )
     return chosen, sentence
 
 
 def _plans(record: RunRecord) -> list[ParallelStrategy]:
-    """None, selective, and a full recompute of ever more layers with selective on the rest."""
+    """Selective, and a full recompute of ever more layers with selective on the rest."""
     strategy = record.strategy
     selective = replace(strategy, recompute=Recompute.SELECTIVE, recompute_modules=_CHEAP_MODULES)
     layers = -(-record.workload.model.num_layers // (strategy.pp * strategy.vpp))
@@ -50,4 +51,4 @@ def _plans(record: RunRecord) -> list[ParallelStrategy]:
         replace(selective, recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=int(count))
         for count in counts
     ]
-    return [strategy, selective, *blocks]
+    return [selective, *blocks]

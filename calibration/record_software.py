@@ -114,6 +114,8 @@ def record_software(section: Section, *, family: str, precision: str) -> RecordS
             features |= Feature.MOE_PERMUTE_FUSION  # [megatron-0.12, arguments.py]: from core 0.11 on
         if _has_flash_attention(stack, year, flags):
             features |= Feature.FLASH_ATTENTION
+    if stack == "nemo":
+        features |= Feature.GRAD_REDUCE_IN_BF16  # grad_sync_dtype of its optimizer, grad_reduce_in_fp32=False of its recipes
     if stack in ("fsdp", "mindformers"):
         features |= _WEIGHT_PREFETCH  # PyTorch FSDP and MindSpore's graphs prefetch and reduce on streams of their own
     return RecordSoftware(software, flags, features, _cuda_graph(section), "megatron-bridge" in framework.lower())

@@ -81,7 +81,9 @@ def record_strategy(
         section.warn("offload", offload, "is not modelled")
     algo, ulysses = _context_parallel(section, cp, model.num_attention_heads // tp, software)
     ep, etp = _expert_degrees(section, degrees, model)
-    zero_stage, shard_size = _optimizer_sharding(section, dp * cp, software)
+    micro_batch_size = _micro_batch_size(section, dp, global_batch_size)
+    accumulates = global_batch_size > micro_batch_size * dp
+    zero_stage, shard_size = _optimizer_sharding(section, dp * cp, software, accumulates=accumulates)
     return RecordStrategy(
         ParallelStrategy(
             tp=tp,
@@ -91,7 +93,7 @@ def record_strategy(
             ep=ep,
             etp=etp,
             vpp=vpp,
-            micro_batch_size=_micro_batch_size(section, dp, global_batch_size),
+            micro_batch_size=micro_batch_size,
             sequence_parallel=section.flag("sequence_parallel") and tp > 1,
             cp_algo=algo,
             ulysses_degree=ulysses,
@@ -192,13 +194,21 @@ def _expert_degrees(section: Section, degrees: Degrees, model: ModelShape) -> tu
     return ep, etp
 
 
-def _optimizer_sharding(section: Section, replicas: int, software: RecordSoftware) -> tuple[int, int]:
-    """ZeRO stage and ranks that share a state. FSDP shards everything over ``fsdp_shard_size`` ranks."""
+def _optimizer_sharding(section: Section, replicas: int, software: RecordSoftware, *, accumulates: bool) -> tuple[int, int]:
+    """ZeRO stage and ranks that share a state. FSDP shards everything over ``fsdp_shard_size`` ranks.
+
+    MindSpore's parallel optimizer reduces each gradient as it appears, so that without accumulation only shards stay.
+    """
     shard = section.integer_or_none("fsdp_shard_size", high=MAX_DEGREE)
     stage = section.integer_or_none("zero_stage", low=0, high=3)
+    stack = software.software.stack
     if stage is None:
-        fully = shard is not None or software.software.stack == "fsdp"
-        stage = 3 if fully else int(section.flag("distributed_optimizer"))
+        if shard is not None or stack == "fsdp":
+            stage = 3
+        elif section.flag("distributed_optimizer"):
+            stage = 2 if stack == "mindformers" and not accumulates else 1
+        else:
+            stage = 0
     return stage, min(shard or 0, replicas)
 
 

@@ -24,6 +24,8 @@ PEAK_LIMITS = {
     ("gpu", "device"): 16.0,
     ("gpu", "reserved"): 18.0,
 }
+# Share of the runs that took place and are predicted not to fit [%], by hardware family.
+REFUTED_LIMITS = {"ascend": 6.0, "gpu": 9.0}
 
 
 def by_rank(per_stage: NDArray[np.float64] | None, num_ranks: int, pp: int) -> NDArray[np.float64]:
@@ -78,3 +80,11 @@ def test_peaks_are_met_on_their_own_basis(
         ]
         assert len(errors) >= 10, basis
         assert 100 * np.median(errors) <= limit, basis
+
+
+def test_what_ran_is_predicted_to_fit(
+    family: str, records: list[RunRecord | RefusedRecord], constants_for: Callable[[Workload], Constants]
+) -> None:
+    chosen = [record for record in records[:: 1 if family == "ascend" else 3] if isinstance(record, RunRecord)]
+    refuted = [record.id for record in chosen if not predict(record, constants_for(record.workload))[0].fits[0]]
+    assert 100 * len(refuted) / len(chosen) <= REFUTED_LIMITS[family], refuted

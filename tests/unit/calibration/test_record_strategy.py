@@ -152,6 +152,17 @@ def test_optimizer_sharding(read: Read, changes: dict[str, Any], expected: tuple
     assert (strategy.zero_stage, strategy.optimizer_shard_size) == expected
 
 
+@pytest.mark.parametrize(("micro_batch_size", "stage"), [(32, 2), (16, 1)])  # 64 samples over dp 2 are 32 a replica
+def test_mindspore_keeps_gradient_shards_unless_it_accumulates(read: Read, micro_batch_size: int, stage: int) -> None:
+    changes = {"software.framework": "MindFormers", "strategy.num_microbatches": None}
+    assert read({**changes, "strategy.micro_batch_size": micro_batch_size}).strategy.zero_stage == stage
+
+
+def test_nemo_reduces_gradients_in_bf16(read: Read) -> None:
+    assert Feature.GRAD_REDUCE_IN_BF16 in read({"software.framework": "NeMo / Megatron-Core"}).strategy.features
+    assert Feature.GRAD_REDUCE_IN_BF16 not in read({"software.framework": "Megatron-LM"}).strategy.features
+
+
 def test_features_are_matched_by_name_and_unknown_ones_noted(read: Read) -> None:
     record = read({"strategy.features": ["mc2", "Reuse_FP32_Param", "warp_drive"]})
     assert record.strategy.features == Feature.MC2 | Feature.REUSE_FP32_PARAM

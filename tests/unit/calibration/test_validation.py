@@ -116,9 +116,10 @@ def test_silence_about_recompute_is_settled_by_memory(
     read: Read, monkeypatch: pytest.MonkeyPatch, peaks_over_hbm: list[float], chosen: tuple[Recompute, int]
 ) -> None:
     record = read(UNSTATED)
-    real = estimate(record.workload, StrategyBatch.of([record.strategy] * 10), prior_constants("ascend"))
-    fake = replace(real, peak_memory_bytes=np.array(peaks_over_hbm) * record.workload.cluster.profile.hbm_bytes)
-    monkeypatch.setattr(recompute_recipe, "estimate", lambda *_: fake)
+    real = estimate(record.workload, StrategyBatch.of([record.strategy]), prior_constants("ascend"))
+    peaks = np.array(peaks_over_hbm) * record.workload.cluster.profile.hbm_bytes
+    answers = iter([replace(real, peak_memory_bytes=peaks[:1]), replace(real, peak_memory_bytes=peaks[1:])])
+    monkeypatch.setattr(recompute_recipe, "estimate", lambda *_: next(answers))
     strategy, sentence = recompute_recipe.recompute_by_memory(record, prior_constants("ascend"))
     assert (strategy.recompute, strategy.recompute_num_layers) == chosen
     assert (sentence is None) == (chosen[0] is Recompute.NONE)
