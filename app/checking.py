@@ -54,8 +54,10 @@ def _step(schemas: list[Schema], key: str | int, definitions: Mapping[str, Any])
 
 
 def _bounds(schema: Schema, noun: str) -> str:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    above = schema.get("exclusiveMinimum")
+    least, most, above = (
+        int(bound) if isinstance(bound, float) and bound.is_integer() else bound
+        for bound in (schema.get("minimum"), schema.get("maximum"), schema.get("exclusiveMinimum"))
+    )
     upper = "" if most is None else f" to {most:,}" if above is None and least is not None else f" and at most {most:,}"
     if above is not None:
         return f"{noun} above {above:,}{upper}"

@@ -49,7 +49,7 @@ class ClusterSection(Section):
     devices_per_node: Devices | None = Field(default=None, description="checked against the profile")
     inter_node_bytes_per_s: float | None = Field(
         default=None,
-        gt=0,
+        ge=1e6,
         le=1e13,
         description="one device's share of the network between nodes, one direction; default: the profile's",
     )

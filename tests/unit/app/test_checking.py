@@ -53,7 +53,7 @@ from app.job_fields import ClusterSection, SearchSection, SoftwareSection, Strat
         (
             ClusterSection,
             {"hardware": "x", "num_devices": 8, "inter_node_bytes_per_s": float("inf")},
-            "part.inter_node_bytes_per_s: inf is not allowed; give a number above 0",
+            "part.inter_node_bytes_per_s: inf is not allowed; give a number from 1,000,000",
         ),
         (TrainingSection, {"precision": "bf8"}, "part.precision: 'bf8' is not allowed (did you mean"),
         (TrainingSection, {"task": "lora"}, "part.task: 'lora' is not allowed; give one of pretrain, sft_full."),
