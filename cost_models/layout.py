@@ -16,18 +16,14 @@ def layer_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
     """Default layers of each virtual stage, ``[chunk][stage]``.
 
     Every virtual stage has ceil(L / (pp vpp)) slots. Where that leaves slots over, they hold no-op layers, at
-    most one a virtual stage: first on the last pipeline rank (head, loss and MTP run there), then on the first
-    (embedding), in turns, then on the others from the end. Source of no-op layers: [mindspeed, noop_layers];
-    [pangu-pro-moe, section 4.1] uses two of them.
+    most one a virtual stage: first on the last pipeline rank (head, loss and MTP run there), then on the others from
+    the end, so that the first rank stays full: MindSpeed-LLM wants more layers there than leading dense ones.
+    Source of no-op layers: [mindspeed, noop_layers]; [pangu-pro-moe, section 4.1] uses two of them.
     """
     slots = -(-num_layers // (pp * vpp))
     counts = [[slots] * pp for _ in range(vpp)]
-    order: list[tuple[int, int]] = []
-    for turn in range(vpp):
-        order += [(vpp - 1 - turn, pp - 1), (turn, 0)]
-    order += [(chunk, stage) for stage in range(pp - 2, 0, -1) for chunk in range(vpp - 1, -1, -1)]
-    unused = dict.fromkeys(order)
-    for chunk, stage in list(unused)[: slots * pp * vpp - num_layers]:
+    from_the_end = [(chunk, stage) for stage in reversed(range(pp)) for chunk in reversed(range(vpp))]
+    for chunk, stage in from_the_end[: slots * pp * vpp - num_layers]:
         counts[chunk][stage] -= 1
     return tuple(tuple(row) for row in counts)
 
