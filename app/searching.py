@@ -10,8 +10,9 @@ from app.job import SCHEMA_VERSION, Job
 from app.pricing import constants_for
 from meshplan import __version__
 from search.errors import SearchError
-from search.lattice import ProgressCallback, search
+from search.lattice import search
 from search.space import search_space
+from search.stepwise import ProgressCallback
 
 
 def search_document(job: Job, on_progress: ProgressCallback | None = None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from cost_models.constants import Constants
 from cost_models.strategy import Feature, ParallelStrategy, StrategyBatch
 from cost_models.workload import Workload
+from search.baseline import default_baseline
 from search.canonical import canonical
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change
@@ -65,6 +66,11 @@ class Answers:
                 )
             )
         return tuple(plans)
+
+    def compared_with(self, given: ParallelStrategy | None, best: DeploymentPlan | None) -> BaselineComparison | None:
+        """The best plan against the given one, else against the rule of thumb's, if that finds any."""
+        measure = given or default_baseline(self.workload, self.constants, self.estimate)
+        return None if measure is None else self.baseline(measure, best, given=given is not None)
 
     def baseline(self, strategy: ParallelStrategy, best: DeploymentPlan | None, *, given: bool) -> BaselineComparison:
         """The best plan against the plan to beat. An illegal baseline is priced where that is possible, with its violations."""

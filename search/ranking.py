@@ -59,11 +59,16 @@ class Leaderboard:
     dropped between two additions can then never come back.
     """
 
-    def __init__(self, objective: str, top: int, num_variants: int = 3) -> None:
+    def __init__(self, objective: str, top: int, num_variants: int = 3, kept: Scored | None = None) -> None:
         self.objective = objective
         self.top = top
         self.num_variants = num_variants
-        self._kept: Scored | None = None
+        self._kept = kept
+
+    @property
+    def kept(self) -> Scored | None:
+        """The rows that are still in the running, best first; a leaderboard made of them continues this one."""
+        return self._kept
 
     @property
     def best_step_time_s(self) -> float | None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cost_models.workload import Workload
+from search.enumeration import Rejections
 from search.plan import DeploymentPlan
 
 
@@ -114,3 +116,12 @@ class SearchResult:
             "baseline": None if self.baseline is None else {**vars(self.baseline), "violations": list(self.baseline.violations)},
             "nearest": self.nearest,
         }
+
+
+def listed_rejections(workload: Workload, rejections: Rejections) -> tuple[Rejection, ...]:
+    """Reasons with their counts, the largest first."""
+    listed = [
+        Rejection(name, count, rejections.examples[name][0].sentence(workload, rejections.examples[name][1]))
+        for name, count in rejections.counts.items()
+    ]
+    return tuple(sorted(listed, key=lambda rejection: (-rejection.count, rejection.rule)))

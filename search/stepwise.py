@@ -1,0 +1,55 @@
+"""Runs a search step by step, until it ends, a limit is reached or its caller has seen enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from search.errors import SearchError
+from search.ranking import OBJECTIVES
+from search.result import Progress
+
+Clock = Callable[[], float]
+ProgressCallback = Callable[[Progress], bool | None]
+
+
+class Stepwise(Protocol):
+    """A search that advances in steps of about a second or less."""
+
+    def advance(self) -> bool:
+        """Do one more step; ``False`` once there is none."""
+
+    @property
+    def progress(self) -> Progress:
+        """How far the search has come."""
+
+
+def run_to_end(search: Stepwise, time_limit_s: float | None, on_progress: ProgressCallback | None) -> str | None:
+    """Advance until nothing is left (``None``), the time is over or an interrupt; what stopped it, as ``Proof`` names it.
+
+    ``on_progress`` is called after every step and stops the search by returning ``False``.
+    """
+    try:
+        while search.advance():
+            progress = search.progress
+            if on_progress is not None and on_progress(progress) is False:
+                return "interrupt"
+            if time_limit_s is not None and progress.elapsed_s >= time_limit_s:
+                return "time_limit"
+    except KeyboardInterrupt:
+        return "interrupt"
+    return None
+
+
+def check_objective(objective: str, top: int) -> None:
+    """Raise ``SearchError`` for an unknown objective or for fewer than one plan."""
+    if objective not in OBJECTIVES:
+        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OBJECTIVES)}")
+    if top < 1:
+        raise SearchError(f"top: {top} is below 1")
+
+
+def check_time_limit(time_limit_s: float | None, clock: Clock | None) -> None:
+    """Raise ``SearchError`` for a limit that is no positive time, or that nothing measures."""
+    if time_limit_s is not None and (clock is None or not time_limit_s > 0):
+        raise SearchError(f"time_limit_s: {time_limit_s} is not a positive number of seconds of a given clock")
