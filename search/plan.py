@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from itertools import repeat
 from typing import Any
@@ -17,6 +17,7 @@ from cost_models.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.layout import layer_layout
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
 from cost_models.workload import Workload
+from hardware_profiles.schema import HardwareProfile
 
 # What describes a profile in words, and changes no price.
 PROSE = ("title", "notes", "provenance", "status")
@@ -138,10 +139,7 @@ def estimate_to_mapping(workload: Workload, estimate: Estimate, row: int) -> dic
 
 def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
     """Twelve hex characters that name this strategy for this workload, the same in every run."""
-    described = _plain(asdict(workload))
-    for name in PROSE:
-        described["cluster"]["profile"].pop(name)
-    document = {"workload": described, "strategy": strategy_to_mapping(workload, strategy)}
+    document = {"workload": _plain(workload), "strategy": strategy_to_mapping(workload, strategy)}
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -168,4 +166,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
+    if is_dataclass(value):
+        words = PROSE if isinstance(value, HardwareProfile) else ()
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.name not in words}
     return value.value if isinstance(value, Enum) else value

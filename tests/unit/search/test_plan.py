@@ -38,8 +38,7 @@ STRATEGY = ParallelStrategy(
 
 
 def test_a_strategy_under_the_names_of_the_run_records() -> None:
-    # 12 layers on 2 x 4 virtual stages: two slots each, 16 in all, so 4 no-op layers: at the last rank's last chunk, the
-    # first rank's first chunk, the last rank's third and the first rank's second.
+    # 12 layers on 2 x 4 virtual stages: two slots each, 16 in all, so 4 no-op layers, one in each chunk of the last rank.
     assert strategy_to_mapping(workload(MOE, num_devices=16, global_batch_size=64), STRATEGY) == {
         "tp": 2,
         "sequence_parallel": True,
@@ -65,7 +64,7 @@ def test_a_strategy_under_the_names_of_the_run_records() -> None:
             "modules": ["layernorm", "mla_up_proj"],
             "layers_per_stage": None,
         },
-        "layer_layout": [[1, 2], [1, 2], [2, 1], [2, 1]],
+        "layer_layout": [[2, 1], [2, 1], [2, 1], [2, 1]],
         "noop_layers": 4,
         "features": ["flash_attention", "swap_optimizer"],
     }
