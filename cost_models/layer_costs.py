@@ -235,25 +235,26 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
 
     cp = context_parallel_comm(workload, keys, network)
     blocks = np.maximum(cp.num_hops + 1.0, 1.0)
-    hop_forward = _hidden(cp.hop_s * c.cp_factor, attention_forward / blocks, c.hidden_stretch_fraction)
-    hop_backward = _hidden(2.0 * cp.hop_s * c.cp_factor, attention_backward / blocks, c.hidden_stretch_fraction)
+    hop_s, block_forward, block_backward = cp.hop_s * c.cp_factor, attention_forward / blocks, attention_backward / blocks
+    hop_forward = _hidden(hop_s, block_forward, c.hidden_stretch_fraction)
+    hop_backward = _hidden(2.0 * hop_s, block_backward, c.hidden_stretch_fraction)
     cp_forward = cp.all_to_all_s * c.cp_factor + cp.num_hops * hop_forward[0]
     cp_backward = cp.all_to_all_s * c.cp_factor + cp.num_hops * hop_backward[0]
     masked_cp = cp.num_hops * (hop_forward[1] + hop_backward[1])
 
-    ep_forward = ep_backward = masked_ep = zero
+    ep_s = ep_window = ep_forward = ep_backward = masked_ep = zero
     if moe:
         ep = expert_comm(workload, keys, network, c)
-        whole = ep.dispatch_s + ep.combine_s
+        ep_s = ep.dispatch_s + ep.combine_s
         overlapped = (
             keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM)
             | keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM)
             | keys.has(Feature.MOE_COMM_OVERLAP)
         )
         shared = np.where(keys.has(Feature.MOE_SHARED_EXPERT_OVERLAP), _shared_expert_s(workload, keys, device), 0.0)
-        window = np.where(overlapped, matmuls.moe, shared)
-        ep_forward, masked = _hidden(whole, window, c.hidden_stretch_fraction)
-        ep_backward, masked_back = _hidden(whole, 2.0 * window, c.hidden_stretch_fraction)
+        ep_window = np.where(overlapped, matmuls.moe, shared)
+        ep_forward, masked = _hidden(ep_s, ep_window, c.hidden_stretch_fraction)
+        ep_backward, masked_back = _hidden(ep_s, 2.0 * ep_window, c.hidden_stretch_fraction)
         masked_ep = masked + masked_back
 
     forward_compute = matmuls.total + attention_forward + vector.total + permute
@@ -263,8 +264,11 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     selective_comm = np.where(keys.recomputes(RecomputeModule.MOE), ep_forward, 0.0)
 
     gather, scatter = weight_comm(workload, keys, network, moe=moe)
-    gather_forward, masked_forward = _hidden(gather, forward_compute, c.hidden_stretch_fraction)
-    gather_backward, masked_backward = _hidden(gather + scatter, backward_compute, c.hidden_stretch_fraction)
+    # Compute that hides one communication already hides no second one.
+    free_forward = forward_compute - cp.num_hops * np.minimum(hop_s, block_forward) - np.minimum(ep_s, ep_window)
+    free_backward = backward_compute - cp.num_hops * np.minimum(2.0 * hop_s, block_backward) - np.minimum(ep_s, 2.0 * ep_window)
+    gather_forward, masked_forward = _hidden(gather, free_forward, c.hidden_stretch_fraction)
+    gather_backward, masked_backward = _hidden(gather + scatter, free_backward, c.hidden_stretch_fraction)
 
     dispatch, wait = _host_s(workload, keys, c, moe=moe)
     forward = {
