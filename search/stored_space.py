@@ -1,0 +1,50 @@
+"""A search space as JSON that reads back to the same lattice, whatever the default grid has become since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cost_models.strategy import CpAlgo, Dispatcher, Feature, Schedule
+from search.errors import SearchError
+from search.limits import DEGREES, SWITCHES
+from search.recompute_modes import recompute_mode
+from search.space import SearchSpace
+
+_LABELLED = {"cp_algo": CpAlgo, "schedule": Schedule, "dispatcher": Dispatcher}
+_PLAIN = (*DEGREES, "sequence_parallel", "zero_stage")
+
+
+def space_to_mapping(space: SearchSpace) -> dict[str, Any]:
+    """Every value of every dimension; ``features`` holds each combination of switches as names joined by spaces."""
+    return {
+        **{name: list(getattr(space, name)) for name in _PLAIN},
+        **{name: [kind.label for kind in getattr(space, name)] for name in _LABELLED},
+        "recompute": [mode.name for mode in space.recompute],
+        "features": [
+            " ".join(name for name, feature in SWITCHES.items() if feature & combination) for combination in space.features
+        ],
+    }
+
+
+def space_from_mapping(mapping: Mapping[str, Any]) -> SearchSpace:
+    """The space that ``space_to_mapping`` wrote. Raises ``SearchError`` for anything else."""
+    try:
+        values: dict[str, Any] = {name: tuple(mapping[name]) for name in _PLAIN}
+        for name, enumeration in _LABELLED.items():
+            by_label = {kind.label: kind for kind in enumeration}  # type: ignore[attr-defined]
+            values[name] = tuple(by_label[label] for label in mapping[name])
+        return SearchSpace(
+            **values,
+            recompute=tuple(recompute_mode(name) for name in mapping["recompute"]),
+            features=tuple(_combination(names) for names in mapping["features"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise SearchError(f"space: not one that a search of this version can read ({error})") from None
+
+
+def _combination(names: str) -> Feature:
+    combination = Feature(0)
+    for name in names.split():
+        combination |= SWITCHES[name]
+    return combination
