@@ -1,0 +1,60 @@
+"""Plans for the same model and devices must come out in the order that was measured."""
+
+from collections import defaultdict
+from collections.abc import Hashable
+from itertools import combinations
+
+import pytest
+
+from calibration.run_records import RefusedRecord, RunRecord
+from calibration.validation import ValidationReport
+
+GAP = 1.05  # measured times closer than this are noise
+TOP = 3
+MIN_PAIRS = {"ascend": 25, "gpu": 1500}
+MIN_ORDERED_FRACTION = {"ascend": 0.80, "gpu": 0.84}
+MAX_MISSED_GROUPS = 0.05
+
+Times = list[tuple[float, float]]  # predicted and measured seconds a sample
+
+
+def group_of(record: RunRecord) -> Hashable:
+    """The published sweep where there is one; else runs of the same shape, sequence, devices and software release."""
+    if record.ranking_group:
+        return record.ranking_group
+    workload = record.workload
+    cluster, training = workload.cluster, workload.training
+    return workload.model, training.seq_length, training.precision, cluster.profile.name, cluster.num_devices, workload.software
+
+
+@pytest.fixture(scope="module")
+def groups(records: list[RunRecord | RefusedRecord], report: ValidationReport) -> list[Times]:
+    """Groups of at least two plans. Sweeps that were disturbed are marked suspect in the runs."""
+    found: dict[Hashable, Times] = defaultdict(list)
+    for record, row in zip(records, report.rows, strict=True):
+        if isinstance(record, RunRecord) and record.suspect is None and row.refused is None:
+            assert row.predicted_step_time_s is not None
+            assert row.measured_step_time_s is not None
+            batch = record.workload.training.global_batch_size
+            found[group_of(record)].append((row.predicted_step_time_s / batch, row.measured_step_time_s / batch))
+    return [times for times in found.values() if len(times) > 1]
+
+
+def test_pairs_of_plans_keep_their_measured_order(family: str, groups: list[Times]) -> None:
+    ordered = [
+        (first[0] < second[0]) == (first[1] < second[1])
+        for times in groups
+        for first, second in combinations(times, 2)
+        if max(first[1], second[1]) >= GAP * min(first[1], second[1]) and first[0] != second[0]
+    ]
+    assert len(ordered) >= MIN_PAIRS[family]
+    assert sum(ordered) / len(ordered) >= MIN_ORDERED_FRACTION[family]
+
+
+@pytest.mark.parametrize("family", ["gpu"], indirect=True, scope="session")
+def test_the_measured_best_is_among_the_predicted_top(groups: list[Times]) -> None:
+    missed = 0
+    for times in groups:
+        best = min(measured for _, measured in times)
+        missed += min(measured for _, measured in sorted(times)[:TOP]) > GAP * best
+    assert missed <= MAX_MISSED_GROUPS * len(groups)
