@@ -1,0 +1,166 @@
+"""Calibrations as files: fitted constants, what they rest on, and how wide their errors are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from calibration.intervals import Coverage, ErrorBand, Interval, interval
+from cost_models.constants import CONSTANTS, Constants, prior_constants
+from cost_models.workload import Workload
+
+FORMAT = "meshplan-calibration/1"
+FAMILIES = ("ascend", "gpu")
+MAX_FILE_BYTES = 2**20
+_DIGITS = 4
+
+
+class CalibrationError(ValueError):
+    """A calibration file that cannot be used; the message names the field."""
+
+
+@dataclass(frozen=True)
+class FittedConstant:
+    """One constant's value with the spread (one standard deviation of its logarithm) before and after the fit."""
+
+    name: str
+    value: float
+    prior: float
+    prior_log_spread: float
+    log_spread: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Constants of a hardware family with their evidence. ``command`` is what made it."""
+
+    family: str
+    fitted: tuple[FittedConstant, ...]
+    bands: tuple[ErrorBand, ...]
+    coverage: tuple[Coverage, ...]
+    num_runs: int
+    command: str
+    hardware: str | None = None  # set where it was fitted for one site's hardware alone
+    stack: str | None = None
+
+    @property
+    def constants(self) -> Constants:
+        """The family's priors with the fitted values."""
+        return prior_constants("ascend" if self.family == "ascend" else "nvidia").with_values(
+            {f.name: f.value for f in self.fitted}
+        )
+
+    def interval(self, workload: Workload, step_time_s: float) -> Interval:
+        """80 % interval of a prediction with these constants, with its evidence. [s]"""
+        return interval(workload, step_time_s, self.bands, self.coverage)
+
+    def applies_to(self, workload: Workload) -> bool:
+        """Whether the calibration was made for this hardware and software."""
+        profile = workload.cluster.profile
+        return (
+            self.family == family_of(profile.family)
+            and self.hardware in (None, profile.name)
+            and self.stack in (None, workload.software.stack)
+        )
+
+
+def family_of(profile_family: str) -> str:
+    """The calibration family of a hardware profile's family."""
+    return "ascend" if profile_family == "ascend" else "gpu"
+
+
+def rounded(value: float) -> float:
+    """``value`` to the digits that calibration files keep."""
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def write_calibration(path: Path, calibration: Calibration) -> None:
+    """Write the file in canonical form: same calibration, same bytes."""
+    document = {"format": FORMAT, **asdict(calibration)}
+    path.write_text(json.dumps(document, indent=1, sort_keys=False) + "\n", encoding="utf-8")
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Read a calibration file. Raises ``CalibrationError`` with one sentence."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise CalibrationError(f"{path} is larger than the {MAX_FILE_BYTES} bytes that a calibration may have.")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CalibrationError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise CalibrationError(f"{path} is not UTF-8 text.") from error
+    return parse_calibration(text, str(path))
+
+
+def parse_calibration(text: str, origin: str) -> Calibration:
+    """Parse the text of a calibration file. Raises ``CalibrationError`` with one sentence."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CalibrationError(f"{origin} is not JSON: {error}.") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise CalibrationError(f"{origin} is no calibration: its format must be {FORMAT!r}.")
+    try:
+        calibration = Calibration(
+            family=document["family"],
+            fitted=tuple(FittedConstant(**entry) for entry in document["fitted"]),
+            bands=tuple(ErrorBand(**entry) for entry in document["bands"]),
+            coverage=tuple(Coverage(**entry) for entry in document["coverage"]),
+            num_runs=int(document["num_runs"]),
+            command=str(document["command"]),
+            hardware=document.get("hardware"),
+            stack=document.get("stack"),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CalibrationError(f"{origin} is not a whole calibration: {error}.") from error
+    _check(calibration, origin)
+    return calibration
+
+
+def _check(calibration: Calibration, origin: str) -> None:
+    if calibration.family not in FAMILIES:
+        raise CalibrationError(f"{origin}: family is {calibration.family!r}; it must be one of {', '.join(FAMILIES)}.")
+    known = {c.name: c for c in CONSTANTS}
+    for entry in calibration.fitted:
+        constant = known.get(entry.name)
+        if constant is None:
+            raise CalibrationError(f"{origin}: {entry.name!r} is no constant of this version.")
+        value = entry.value
+        if not isinstance(value, int | float) or not constant.low * 0.999 <= value <= constant.high * 1.001:
+            raise CalibrationError(f"{origin}: {entry.name} is {value!r}; it must lie in {constant.low} to {constant.high}.")
+    if not any(band.kind == "all" for band in calibration.bands):
+        raise CalibrationError(f"{origin}: bands lack the entry of kind 'all'.")
+
+
+@lru_cache(maxsize=len(FAMILIES))
+def shipped_calibration(family: str) -> Calibration:
+    """The calibration that comes with this version, for ``ascend`` or ``gpu``."""
+    name = f"{family}.json"
+    text = resources.files("calibration").joinpath("shipped", name).read_text(encoding="utf-8")
+    return parse_calibration(text, name)
+
+
+def calibration_for(workload: Workload, own: Sequence[Calibration] = ()) -> Calibration:
+    """The first of a user's calibrations that applies to the workload, else the shipped one."""
+    for calibration in own:
+        if calibration.applies_to(workload):
+            return calibration
+    return shipped_calibration(family_of(workload.cluster.profile.family))
+
+
+def summary(calibration: Calibration) -> Mapping[str, Any]:
+    """What a user should know about a calibration at a glance."""
+    return {
+        "family": calibration.family,
+        "hardware": calibration.hardware,
+        "stack": calibration.stack,
+        "num_runs": calibration.num_runs,
+        "num_constants": len(calibration.fitted),
+        "command": calibration.command,
+    }

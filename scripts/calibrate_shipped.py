@@ -1,0 +1,47 @@
+"""Fits the calibrations that ship with meshplan, from the run records in `calibration/runs`. Run by `make calibration`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from calibration.calibrate import Outcome, calibrate
+from calibration.files import write_calibration
+from calibration.run_records import RunRecord, read_run_records
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = {"ascend": "ascend.jsonl", "gpu": "gpu.jsonl"}
+COMMAND = "make calibration"
+
+
+def shipped_outcome(family: str) -> Outcome:
+    records = [r for r in read_run_records(ROOT / "calibration/runs" / RUNS[family]) if isinstance(r, RunRecord)]
+
+    def show(iteration: int, median: float) -> None:
+        print(f"{family}: step {iteration}, median error {100 * median:.2f} %", file=sys.stderr, flush=True)
+
+    return calibrate(records, family, COMMAND, on_progress=show)
+
+
+def main() -> None:
+    for family in sys.argv[1:] or RUNS:
+        outcome = shipped_outcome(family)
+        write_calibration(ROOT / "calibration/shipped" / f"{family}.json", outcome.calibration)
+        for title, errors in (
+            ("before", outcome.prior_log_errors),
+            ("fitted", outcome.fitted.log_errors),
+            ("architecture left out", outcome.architecture_left_out),
+            ("framework left out", outcome.framework_left_out),
+        ):
+            absolute = np.abs(np.expm1(errors))
+            print(f"{family}, {title}: median {100 * np.median(absolute):.1f} %, mean {100 * np.mean(absolute):.1f} %")
+        if outcome.fitted.at_bound:
+            print(f"{family}: on a bound: {', '.join(outcome.fitted.at_bound)}")
+
+
+if __name__ == "__main__":
+    main()
