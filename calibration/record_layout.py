@@ -19,7 +19,8 @@ def record_layout(section: Section, *, num_layers: int, pp: int, vpp: int, pipel
     [megatron-main, pipeline_parallel_layer_layout.py]; ``layer_layout``, layers of each virtual stage in the order of the
     model, flat or one row a chunk [mindspeed-llm, num-layer-list]; ``layer_offset``, added to num_layers // (pp vpp)
     [mindformers-1.8, offset]; ``noop_layers``, indices of idle slots [mindspeed, noop-layers].
-    What does not place the model's layers on the stages is noted and left out.
+    What does not place the model's layers on the stages is noted and left out. Layers that fill the stages only together
+    with embedding and loss were split so [megatron-main, account-for-embedding-in-pipeline-split].
     """
     counts: list[int] | None = None
     field = ""
@@ -37,11 +38,21 @@ def record_layout(section: Section, *, num_layers: int, pp: int, vpp: int, pipel
         elif noop:
             field, counts = "noop_layers", _counts_without(noop, num_layers + len(noop), pp * vpp)
         else:
-            return None
+            return _counting_ends(num_layers, pp, vpp)
     if counts is None or len(counts) != pp * vpp or sum(counts) != num_layers or min(counts) < 0:
         value = section.values.get(field, pipeline_layout)
         section.warn(field, value, f"does not place {num_layers} layers on {pp} stages of {vpp} chunks, left out")
         return None
+    return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
+
+
+def _counting_ends(num_layers: int, pp: int, vpp: int) -> LayerLayout | None:
+    """A layer less on the first and the last virtual stage, where that makes all others even."""
+    stages = pp * vpp
+    if stages == 1 or num_layers % stages == 0 or (num_layers + 2) % stages:
+        return None
+    each = (num_layers + 2) // stages
+    counts = [each - 1, *[each] * (stages - 2), each - 1]
     return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
 
 

@@ -183,6 +183,9 @@ def test_interleaving_overlaps_its_sends_by_default(read: Read) -> None:
         ({"strategy.layer_layout": [7, 8, 9, 8]}, ((7, 8, 9, 8),)),
         ({"strategy.layer_offset": "[-1, 1, 1, -1]"}, ((7, 9, 9, 7),)),
         ({"strategy.layer_offset": 0}, None),
+        ({"model.num_layers": 30}, ((7, 8, 8, 7),)),  # 30 + embedding + loss fill 4 stages
+        ({"model.num_layers": 14, "strategy.vpp": 2}, ((1, 2, 2, 2), (2, 2, 2, 1))),
+        ({"model.num_layers": 31}, None),
         ({"strategy.layer_offset": [[0, 0, 0, 1], [0, 0, 0, -1]], "strategy.vpp": 2}, ((4, 4, 4, 5), (4, 4, 4, 3))),
         ({"software.raw_flags": ["pp_layout=Et*7|t*9|(t*8|)*2L"]}, None),  # 5 stages
         ({"software.raw_flags": ["pp_layout=Et*7|t*9|(t*8|)*2mL"], "strategy.layer_layout": "1,2"}, None),
