@@ -12,6 +12,8 @@ from app.checking import check
 from app.documents import read_document
 from app.errors import InputError
 from app.job_fields import (
+    DEFAULT_TRIALS,
+    EXHAUSTIVE,
     SETTINGS,
     ClusterSection,
     JobDocument,
@@ -65,8 +67,17 @@ def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mappin
     return parse_job(document, folder=folder, labels=labels)
 
 
-def parse_job(document: Mapping[str, Any], *, folder: Path | None = None, labels: Mapping[str, str] | None = None) -> Job:
-    """The job in ``document``. Files that it names are read only where ``folder`` is given, relative to it."""
+def parse_job(
+    document: Mapping[str, Any],
+    *,
+    folder: Path | None = None,
+    labels: Mapping[str, str] | None = None,
+    profile: HardwareProfile | None = None,
+) -> Job:
+    """The job in ``document``. Files that it names are read only where ``folder`` is given, relative to it.
+
+    ``profile`` takes the place of the one that the document names: a stored job runs on the numbers it was made with.
+    """
     labels = labels or {}
     unknown = {key: value for key, value in document.items() if key not in JobDocument.model_fields}
     if unknown or document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
@@ -81,7 +92,7 @@ def parse_job(document: Mapping[str, Any], *, folder: Path | None = None, labels
     warnings: list[str] = []
     model, preset = _model(document["model"], folder)
     hardware_reference = _hardware_reference(cluster_section.hardware, folder)
-    profile = _profile(hardware_reference, from_file=folder is not None)
+    profile = profile or _profile(hardware_reference, from_file=folder is not None)
     training = _training(training_section, model, preset, profile, labels, assumptions)
     workload = Workload(
         model=model,
@@ -255,6 +266,8 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: l
 
 def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[SearchSettings, SearchLimits]:
     settings: SearchSettings = check(SearchSection, mapping, "search", labels)
+    if settings.sampler != EXHAUSTIVE and settings.max_trials is None:
+        settings = settings.model_copy(update={"max_trials": DEFAULT_TRIALS})
     try:
         return settings, limits_from_mapping({k: v for k, v in mapping.items() if k not in SETTINGS and v is not None})
     except SearchError as error:
@@ -270,9 +283,10 @@ def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwarePr
         warnings.append(
             f"cluster.devices_per_node = {cluster.devices_per_node} has no effect: {profile.name} has {profile.devices_per_node}."
         )
-    for name in ("max_simulations", "max_trials"):
-        if getattr(settings, name) is not None:
-            warnings.append(f"search.{name} has no effect: every strategy is enumerated and ranked in closed form.")
+    if settings.max_simulations is not None:
+        warnings.append("search.max_simulations has no effect: plans are ranked in closed form.")
+    if settings.max_trials is not None and settings.sampler == EXHAUSTIVE:
+        warnings.append("search.max_trials has no effect: every strategy is enumerated and priced.")
 
 
 def _resolved(

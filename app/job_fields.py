@@ -29,6 +29,10 @@ DISPATCHERS = tuple(kind.label for kind in Dispatcher)
 FEATURES = tuple(str(feature.name).lower() for feature in Feature)
 RECOMPUTE_MODULES = tuple(str(module.name).lower() for module in RecomputeModule)
 OBJECTIVES = ("step_time", "memory_headroom", "device_hours")
+EXHAUSTIVE = "exhaustive"
+SAMPLERS = (EXHAUSTIVE, "tpe", "nsga2", "random")
+MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next ones
+DEFAULT_TRIALS = 1000
 
 
 class OneOf:
@@ -165,13 +169,15 @@ class SearchSettings(Section):
     objective: Annotated[str, OneOf(*OBJECTIVES)] = "step_time"
     top: int = Field(default=20, ge=1, le=1000, description="plans to report")
     time_limit_s: float | None = Field(default=None, gt=0, le=1e7)
-    sampler: Literal["exhaustive"] = "exhaustive"
-    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="an exhaustive search draws nothing")
+    sampler: Annotated[str, OneOf(*SAMPLERS)] = Field(
+        default=EXHAUSTIVE, description="exhaustive prices every strategy and proves the best; the others try some of them"
+    )
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="of a sampler; an exhaustive search draws nothing")
     max_simulations: int | None = Field(
         default=None, ge=0, le=10**9, description="without effect: plans are ranked in closed form"
     )
     max_trials: int | None = Field(
-        default=None, ge=0, le=10**9, description="without effect: the lattice is enumerated, not sampled"
+        default=None, ge=1, le=MAX_TRIALS, description=f"strategies that a sampler tries; default {DEFAULT_TRIALS}"
     )
     tp: DegreeLimit = None
     pp: DegreeLimit = None

@@ -16,11 +16,11 @@ from cost_models.estimate import Estimate, FloatColumn
 from cost_models.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.layout import layer_layout
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
-from cost_models.workload import Workload
+from cost_models.workload import TrainingJob, Workload
 from hardware_profiles.schema import HardwareProfile
 
-# What describes a profile in words, and changes no price.
-PROSE = ("title", "notes", "provenance", "status")
+# What describes a profile or the training in words, and changes no price.
+PROSE = {HardwareProfile: ("title", "notes", "provenance", "status"), TrainingJob: ("expert_load_source",)}
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
     """
     layout = strategy.layer_layout or layer_layout(workload.model.num_layers, strategy.pp, strategy.vpp)
     slots = max(map(max, layout)) * strategy.pp * strategy.vpp
-    per_replica = strategy.micro_batch_size * strategy.dp
+    batch, per_replica = workload.training.global_batch_size, strategy.micro_batch_size * strategy.dp
     plan = strategy.recompute_layers_per_stage
     return {
         "tp": strategy.tp,
@@ -72,7 +72,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
         "etp": strategy.etp,
         "dp": strategy.dp,
         "micro_batch_size": strategy.micro_batch_size,
-        "num_microbatches": workload.training.global_batch_size // per_replica if per_replica else None,
+        "num_microbatches": batch // per_replica if per_replica and batch % per_replica == 0 else None,
         "schedule": strategy.schedule.label,
         "zero_stage": strategy.zero_stage,
         "distributed_optimizer": strategy.zero_stage >= 1,
@@ -167,6 +167,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     if is_dataclass(value):
-        words = PROSE if isinstance(value, HardwareProfile) else ()
+        words = PROSE.get(type(value), ())
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.name not in words}
     return value.value if isinstance(value, Enum) else value

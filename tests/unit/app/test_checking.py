@@ -61,7 +61,11 @@ from app.job_fields import ClusterSection, SearchSection, SoftwareSection, Strat
         (SearchSection, {"tp": {"mx": 8}}, "part.tp.mx: unknown key; did you mean 'max'? Allowed: min, max."),
         (SearchSection, {"tp": [1, -2]}, "part.tp[1]: -2 is not allowed; give an integer from 1 to 65,536."),
         (SearchSection, {"tp": []}, "part.tp: [] is not allowed; give an integer from 1 to 65,536, or a list"),
-        (SearchSection, {"sampler": "tpe"}, "part.sampler: 'tpe' is not allowed; give exhaustive."),
+        (
+            SearchSection,
+            {"sampler": "nsga"},
+            "part.sampler: 'nsga' is not allowed (did you mean 'nsga2'?); give one of exhaustive, tpe, nsga2, random.",
+        ),
         (SearchSection, {"swap_optimizer": 1}, "part.swap_optimizer: 1 is not allowed; give true or false"),
     ],
 )
