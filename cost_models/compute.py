@@ -57,7 +57,11 @@ class Device:
 def _attention_fraction(workload: Workload, constants: Constants) -> float:
     # A peak in FP8 tells Hopper and later from Ampere, for which FlashAttention-2 was written.
     newer = "fp8" in workload.cluster.profile.matmul_flops_per_s
-    return constants.portable_attention_fraction if newer and workload.software.portable_attention else constants.attention_forward_fraction
+    return (
+        constants.portable_attention_fraction
+        if newer and workload.software.portable_attention
+        else constants.attention_forward_fraction
+    )
 
 
 def _release_factor(software: Software, constants: Constants) -> float:

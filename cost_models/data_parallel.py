@@ -97,9 +97,13 @@ def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParam
 
 
 def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
-    """Time a micro batch to add gradients to the buffer and to cast FP32 weights. ``[stage, n]``"""
+    """Time a micro batch to add gradients to the buffer and to cast FP32 weights. ``[stage, n]``
+
+    ``accumulation_bytes`` is for an FP32 buffer: a 2-byte gradient read, 4 bytes read and written; shorter buffers move less.
+    """
     c = device.constants
-    moved = c.accumulation_bytes + (c.cast_bytes if workload.software.fp32_parameters else 0.0)
+    share = (2.0 + 2.0 * gradient_bytes(workload, batch)) / 10.0
+    moved = c.accumulation_bytes * share + (c.cast_bytes if workload.software.fp32_parameters else 0.0)
     dense_shards, expert_shards = shard_sizes(batch)
     scattered = batch.zero_stage >= 2  # only the rank's shard is added to
     held = parameters.dense / np.where(scattered, dense_shards, 1) + parameters.experts / np.where(scattered, expert_shards, 1)

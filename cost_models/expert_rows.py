@@ -15,15 +15,24 @@ def routed_copies(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Fl
     return copies * (shape.capacity_factor or 1.0)
 
 
-def expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
-    """Rows on the busiest expert-parallel rank: load factor x copies, gathered over etp where tokens are sharded. ``[k]``
+def token_holders(keys: LayerKeys) -> Floats:
+    """Ranks of one etp group with the same tokens: without sequence parallelism, those that share a tp group. ``[k]``"""
+    return np.where(keys.sequence_parallel != 0, 1.0, np.minimum(keys.etp, keys.tp))
 
-    Without sequence parallelism the etp ranks hold the same tokens already, so nothing is gathered. A capacity
-    pads every expert alike, which makes the load factor one [megatron-0.12, moe].
+
+def padded(keys: LayerKeys, shape: MoeShape) -> np.ndarray:
+    """Whether every expert gets the same rows: padding needs a capacity to pad to. ``[k]``"""
+    return keys.has(Feature.MOE_PAD_TO_CAPACITY) & bool(shape.capacity_factor)
+
+
+def expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
+    """Rows on the busiest expert-parallel rank: load factor x copies, gathered over the etp ranks. ``[k]``
+
+    Ranks that hold the same tokens count once. A capacity pads every expert alike, which makes the load factor
+    one [megatron-0.12, moe].
     """
-    load = np.where((shape.capacity_factor or 0.0) > 0, 1.0, training.expert_load_factor)
-    load = np.where(keys.has(Feature.MOE_PAD_TO_CAPACITY), 1.0, load)
-    gathered = np.where(keys.sequence_parallel != 0, keys.etp, 1)
+    load = 1.0 if shape.capacity_factor else training.expert_load_factor
+    gathered = keys.etp / token_holders(keys)
     # One rank alone holds every expert: nothing can be uneven.
     load = np.where(keys.ep * keys.etp > 1, load, 1.0)
     return routed_copies(keys, shape, training) * load * gathered

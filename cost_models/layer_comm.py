@@ -16,6 +16,7 @@ from cost_models.collectives import (
 from cost_models.compute import ELEMENT_BYTES
 from cost_models.constants import Constants
 from cost_models.expert_communication import expert_combine_s, expert_dispatch_s
+from cost_models.expert_rows import token_holders
 from cost_models.layer_keys import Floats, LayerKeys
 from cost_models.network import Network
 from cost_models.parameters import layer_parameters
@@ -137,15 +138,13 @@ class ExpertComm:
 def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants: Constants) -> ExpertComm:
     """Expert all-to-all of the key's dispatcher. Capacity padding balances the receive side.
 
-    Without sequence parallelism all etp ranks hold the same tokens: each counts for its share, and the gather and
-    scatter over etp then add up to the all-reduce that runs instead.
+    Ranks of an etp group that hold the same tokens count for their share each; the gather and scatter over etp then
+    add up to the all-reduce that runs instead.
     """
     shape, training = workload.model.moe, workload.training
     assert shape is not None
-    sp = keys.sequence_parallel != 0
-    tokens = keys.sharded_tokens(training) * (shape.capacity_factor or 1.0) / np.where(sp, 1, keys.etp)
-    balanced = keys.has(Feature.MOE_PAD_TO_CAPACITY) | bool(shape.capacity_factor)
-    load = np.where(balanced, 1.0, training.expert_load_factor)
+    tokens = keys.sharded_tokens(training) * (shape.capacity_factor or 1.0) / token_holders(keys)
+    load = 1.0 if shape.capacity_factor else training.expert_load_factor
     arguments = (
         keys.dispatcher,
         tokens,
@@ -160,9 +159,7 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
     return ExpertComm(expert_dispatch_s(*arguments) * factor, expert_combine_s(*arguments) * factor)
 
 
-def weight_comm(
-    workload: Workload, keys: LayerKeys, network: Network, *, moe: bool
-) -> tuple[Floats, Floats]:
+def weight_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: bool) -> tuple[Floats, Floats]:
     """ZeRO-3: time to gather one layer's weights, and to reduce-scatter its gradients. Zero where nothing is sharded. ``[k]``"""
     parts = layer_parameters(workload.model, moe=moe)
     sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / keys.tp

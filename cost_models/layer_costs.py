@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.compute import Device, fused_attention_s, matmul_s, unfused_attention_s, vector_s
 from cost_models.constants import Constants
-from cost_models.expert_rows import expert_rows, routed_copies
+from cost_models.expert_rows import expert_rows, padded, routed_copies
 from cost_models.flops import attention_score_flops_per_token
 from cost_models.layer_comm import (
     context_parallel_comm,
@@ -19,7 +19,7 @@ from cost_models.layer_comm import (
 )
 from cost_models.layer_keys import Floats, LayerKeys
 from cost_models.network import Network
-from cost_models.strategy import Feature, RecomputeModule
+from cost_models.strategy import Dispatcher, Feature, RecomputeModule
 from cost_models.workload import ModelShape, Workload
 
 # Kernels a forward pass of one eager layer launches; a backward launches twice as many [runs-fit].
@@ -186,7 +186,7 @@ def _permute_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
     rows = routed_copies(keys, shape, workload.training)
     fusion = np.where(keys.has(Feature.MOE_PERMUTE_FUSION), PERMUTE_FUSION_FRACTION, 1.0)
     # Padded to capacity, tokens are gathered by index in one pass each way.
-    passes = np.where(keys.has(Feature.MOE_PAD_TO_CAPACITY), 4.0, device.constants.permute_passes * fusion)
+    passes = np.where(padded(keys, shape), 4.0, device.constants.permute_passes * fusion)
     return vector_s(2.0 * workload.model.hidden_size * rows * passes, device)
 
 
@@ -203,7 +203,7 @@ def _host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: b
     dispatch = kernels * constants.host_kernel_s * np.where(captured, constants.graph_dispatch_factor, 1.0)
     shape = workload.model.moe
     dropless = moe and shape is not None and not shape.capacity_factor
-    waits = dropless & ~keys.has(Feature.MOE_PAD_TO_CAPACITY) & (not graph)
+    waits = np.full(len(keys.tp), dropless and not graph)
     return dispatch, np.where(waits, constants.host_moe_sync_s, 0.0)
 
 
@@ -246,9 +246,10 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     if moe:
         ep = expert_comm(workload, keys, network, c)
         ep_s = ep.dispatch_s + ep.combine_s
+        gathers = keys.dispatcher == int(Dispatcher.ALLGATHER)
         overlapped = (
-            keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM)
-            | keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM)
+            (keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & ~gathers)
+            | (keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM) & gathers)
             | keys.has(Feature.MOE_COMM_OVERLAP)
         )
         shared = np.where(keys.has(Feature.MOE_SHARED_EXPERT_OVERLAP), _shared_expert_s(workload, keys, device), 0.0)

@@ -74,9 +74,7 @@ def stage_table(model: ModelShape, pp: int, vpp: int, layout: LayerLayout | None
     """
     layout = layout or layer_layout(model.num_layers, pp, vpp)
     if len(layout) != vpp or any(len(row) != pp for row in layout) or sum(map(sum, layout)) != model.num_layers:
-        raise ValueError(
-            f"layer_layout {layout} does not place {model.num_layers} layers on {pp} stages of {vpp} chunks"
-        )
+        raise ValueError(f"layer_layout {layout} does not place {model.num_layers} layers on {pp} stages of {vpp} chunks")
     return _stage_table(model.moe_layers(), pp, vpp, layout)
 
 

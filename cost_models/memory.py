@@ -15,7 +15,7 @@ from cost_models.stages import Stages
 from cost_models.strategy import RecomputeMethod, StrategyBatch
 from cost_models.workload import Workload
 
-LOGIT_BYTES = 6  # bf16 logits and their FP32 copy, a head [megatron-0.12, cross_entropy.py]
+LOGIT_BYTES = 10  # 16-bit logits, their FP32 copy, and that less its maximum, a head [megatron-0.12, cross_entropy.py]
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
 P2P_BUFFER_BYTES = 2 * 20 * 2**20  # send and receive buffer of a neighbour pair [cann, P2P_HCCL_BUFFSIZE]
 
@@ -129,11 +129,11 @@ def memory_estimate(
     layer_bytes = 2.0 * WEIGHT_BYTES + gradient_bytes(workload, batch)
     gathered = np.where(batch.zero_stage == 3, layer_bytes * parameters.largest_layer, 0.0)
     activations = sum(held.classes.values(), held.checkpoints + held.working_set + logits + gathered)
-    optimizer = 4.0 * parameters.largest_tensor + states.swapped / SWAP_OPTIMIZER_TIMES
+    optimizer = 4.0 * parameters.largest_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
     in_backward = activations >= optimizer
-    after_step = states.total
-    allocated = after_step + np.maximum(activations, optimizer)
-    first = np.maximum(after_step - states.moments + activations, after_step + optimizer)
+    steady = states.total
+    allocated = steady + np.maximum(activations, optimizer)
+    first = np.maximum(steady - states.moments + activations, steady + optimizer)
     dropless = model.moe is not None and not model.moe.capacity_factor
     pool = constants.allocator_fraction * (DROPLESS_POOL_FACTOR if dropless else 1.0)
     reserved = allocated * (1.0 + pool)
@@ -154,7 +154,7 @@ def memory_estimate(
         "runtime": np.full(allocated.shape, profile.context_bytes),
     }
     return MemoryEstimate(
-        after_step=after_step,
+        after_step=steady + states.gradient_copies,
         allocated=allocated,
         first_iteration=first,
         reserved=reserved,

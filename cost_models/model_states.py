@@ -33,11 +33,12 @@ class ModelStates:
     gradients: Floats
     master: Floats
     moments: Floats
+    gradient_copies: Floats  # FP32 copy of the gradient shard, from the optimizer's start to the next zero_grad
     swapped: Floats  # states that live in host memory
 
     @property
     def total(self) -> Floats:
-        """All that stays on the device."""
+        """All that stays on the device from step to step."""
         return self.weights + self.gradients + self.master + self.moments
 
 
@@ -111,6 +112,7 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     Without sharding 2 + g + 12 bytes a parameter; the distributed optimizer divides the 12 by D = dp cp (experts: their own
     replicas), ZeRO-2 the gradients too, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12, dist_optimizer.md].
     FP32 parameters need no master copy, and MindFormers' parallel optimizer shards the weights as well [mindformers-1.8].
+    Where gradients have 16 bits, Megatron's optimizer works on an FP32 copy of its shard.
     reuse-fp32-param keeps the master in the weights and a 16-bit rest; swap-optimizer keeps all states on the host.
     """
     dense_shards, expert_shards = shard_sizes(batch)
@@ -132,6 +134,7 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
         gradients=shared(g, 2),
         master=master * on_device,
         moments=moments * on_device,
+        gradient_copies=np.where((g < 4.0) & (workload.software.execution == "eager"), shared(4.0, 1), 0.0),
         swapped=(master + moments) * (1.0 - on_device),
     )
 

@@ -27,14 +27,7 @@ class LayerParameters:
     @property
     def dense(self) -> int:
         """All but the routed experts."""
-        return (
-            self.attention_sharded
-            + self.attention_replicated
-            + self.norms
-            + self.mlp
-            + self.router
-            + self.shared_experts
-        )
+        return self.attention_sharded + self.attention_replicated + self.norms + self.mlp + self.router + self.shared_experts
 
 
 @dataclass(frozen=True)

@@ -131,22 +131,13 @@ def _stage_times(stages: Stages, layers: _Layers, priced: PricedKeys, per_micro_
     )
     return StageTimes(
         forward=forward + stages.is_first * edges.embedding_forward_s + stages.is_last * last_forward,
-        backward=backward
-        + stages.is_first * edges.embedding_backward_s
-        + stages.is_last * last_backward
-        + per_micro_batch_s,
-        compute_forward=compute_forward
-        + stages.is_first * edges.embedding_compute_s[0]
-        + stages.is_last * last_compute_forward,
+        backward=backward + stages.is_first * edges.embedding_backward_s + stages.is_last * last_backward + per_micro_batch_s,
+        compute_forward=compute_forward + stages.is_first * edges.embedding_compute_s[0] + stages.is_last * last_compute_forward,
         compute_backward=compute_backward
         + stages.is_first * edges.embedding_compute_s[1]
         + stages.is_last * last_compute_backward,
-        first_chunk_forward=first_forward
-        + stages.is_first * edges.embedding_compute_s[0]
-        + only_chunk * last_compute_forward,
-        first_chunk_backward=first_backward
-        + stages.is_first * edges.embedding_compute_s[1]
-        + only_chunk * last_compute_backward,
+        first_chunk_forward=first_forward + stages.is_first * edges.embedding_compute_s[0] + only_chunk * last_compute_forward,
+        first_chunk_backward=first_backward + stages.is_first * edges.embedding_compute_s[1] + only_chunk * last_compute_backward,
     )
 
 

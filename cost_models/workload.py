@@ -67,9 +67,7 @@ class ModelShape:
         first = self.moe.num_leading_dense_layers
         freq = max(self.moe.moe_layer_freq, 1)
         return tuple(
-            index >= first and (index - first) % freq == freq - 1
-            if freq > 1
-            else index >= first
+            index >= first and (index - first) % freq == freq - 1 if freq > 1 else index >= first
             for index in range(self.num_layers)
         )
 
