@@ -1,0 +1,202 @@
+"""Bytes that a layer keeps, class by class, and against the published formulas."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.models.catalogue import model_preset
+from cost_models.activations import LayerActivations, attention_bytes_per_token, layer_activations
+from cost_models.expert_rows import expert_rows, routed_copies
+from cost_models.layer_keys import LayerKeys
+from cost_models.strategy import DEFAULT_FEATURES, Feature, RecomputeModule
+from cost_models.workload import ModelShape, Workload
+from tests.networks import gpu
+from tests.worked_examples import worked
+from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, keys, workload
+
+N = 2048.0  # tokens of a micro batch of one sequence
+
+
+def total(job: Workload, key: LayerKeys, *, moe: bool = False) -> float:
+    return float(layer_activations(job, key, moe=moe).saved_bytes[0])
+
+
+def parts(job: Workload, key: LayerKeys, *, moe: bool = False) -> dict[str, float]:
+    return {name: float(value[0]) for name, value in layer_activations(job, key, moe=moe).saved.items() if value[0]}
+
+
+# Published models of [korthikanti2022, table 3]: heads, hidden, sequence 2048, micro batch, tp 8.
+KORTHIKANTI = [
+    ("megatron-22b", 64, 6144, 4),
+    ("gpt3-175b", 96, 12288, 1),
+    ("megatron-530b", 128, 20480, 1),
+    ("megatron-1t", 160, 25600, 1),
+]
+
+
+@pytest.mark.parametrize(("name", "heads", "hidden", "micro_batch"), KORTHIKANTI)
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_published_formula_of_a_dense_layer(
+    name: str, heads: int, hidden: int, micro_batch: int, sequence_parallel: bool
+) -> None:
+    """s b h (34 + 5 a s / h) / t with sequence parallelism, s b h (10 + 24 / t + 5 a s / (h t)) without.
+
+    [korthikanti2022, eq. 2 and 4]. Ours keeps no masks of the two dropouts after attention and MLP (1 s b h each; models are
+    trained without dropout today), and adds softmax statistics of 4 B a token and head, which a fused kernel would keep.
+    """
+    model = model_preset(name).model
+    assert (model.num_attention_heads, model.hidden_size, model.gated_linear_unit) == (heads, hidden, False)
+    s, t = 2048, 8
+    sbh = s * micro_batch * hidden
+    published = (
+        sbh * (34 + 5 * heads * s / hidden) / t if sequence_parallel else sbh * (10 + 24 / t + 5 * heads * s / (hidden * t))
+    )
+    masks = 2 * sbh / (t if sequence_parallel else 1)
+    statistics = 4 * heads * s * micro_batch / t
+    job = workload(model, cluster=gpu(), seq_length=s)
+    features = DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION
+    ours = total(job, keys(tp=t, micro_batch_size=micro_batch, sequence_parallel=sequence_parallel, features=features))
+    assert ours == pytest.approx(published - masks + statistics, rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "heads", "hidden", "micro_batch"), KORTHIKANTI)
+def test_selective_recompute_of_the_attention_core_drops_the_quadratic_term(
+    name: str, heads: int, hidden: int, micro_batch: int
+) -> None:
+    s, t = 2048, 8
+    job = workload(model_preset(name).model, cluster=gpu(), seq_length=s)
+    key = keys(
+        tp=t,
+        micro_batch_size=micro_batch,
+        sequence_parallel=True,
+        features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION,
+        recompute_modules=RecomputeModule.CORE_ATTN,
+    )
+    sbh = s * micro_batch * hidden
+    assert total(job, key) == pytest.approx(sbh * 32 / t + 4 * heads * s * micro_batch / t)
+
+
+def test_worked_layer_of_the_22b_model() -> None:
+    job = workload(model_preset("megatron-22b").model, cluster=gpu(), seq_length=2048)
+    assert total(job, keys(tp=8, micro_batch_size=4, sequence_parallel=True)) == worked("dense-activations")
+
+
+def test_classes_of_a_gated_layer() -> None:
+    assert parts(workload(GROUPED), keys(tp=2, sequence_parallel=True)) == {
+        "residual": 4 * 1024 * N / 2,
+        "norm_output": 4 * 1024 * N / 2,
+        # q 8 heads, k and v 2 groups each, output 8 heads, inputs of the rotary kernel, 2 B; statistics 64 B a head
+        "attention": N / 2 * (2 * 128 * (8 + 2 * 2) + 2 * 128 * 8 + 2 * 128 * (8 + 2) + 64 * 8),
+        "mlp": 6 * 4096 * N / 2,
+    }
+
+
+def test_without_sequence_parallelism_norms_stay_whole() -> None:
+    saved = parts(workload(), keys(tp=4))
+    assert saved["residual"] == saved["norm_output"] == 4 * 1024 * N
+    assert saved["mlp"] == 6 * 4096 * N / 4
+
+
+def test_sandwich_norm_doubles_norms() -> None:
+    single, double = parts(workload(), keys()), parts(workload(replace(DENSE, sandwich_norm=True)), keys())
+    assert (double["residual"], double["norm_output"]) == (2 * single["residual"], 2 * single["norm_output"])
+    assert double["mlp"] == single["mlp"]
+
+
+def test_key_and_value_heads_repeat_where_ranks_outnumber_them() -> None:
+    job = workload(GROUPED)
+    plain = DEFAULT_FEATURES & ~Feature.FUSED_ROPE
+    assert float(attention_bytes_per_token(job, keys(tp=4, features=plain))[0][0]) == (2 * 128 * (8 + 2 * 4 + 8) + 64 * 8) / 4
+    ulysses = attention_bytes_per_token(job, keys(tp=2, cp=4, ulysses_degree=4, features=plain))[0][0]
+    assert float(ulysses) == (2 * 128 * (8 + 2 * 8 + 8) + 64 * 8) / 2
+
+
+def test_the_fused_rotary_kernel_keeps_its_inputs() -> None:
+    fused, plain = keys(tp=2), keys(tp=2, features=DEFAULT_FEATURES & ~Feature.FUSED_ROPE)
+    job = workload(GROUPED)
+    assert total(job, fused) - total(job, plain) == N * 2 * 128 * (8 + 2) / 2
+    learned = workload(replace(GROUPED, learned_positions=True))
+    assert total(learned, fused) == total(learned, plain)
+
+
+def test_statistics_follow_the_kernel() -> None:
+    ascend, other = (attention_bytes_per_token(workload(cluster=c), keys())[0][0] for c in (None, gpu()))
+    assert float(ascend - other) == (64 - 4) * 8
+
+
+def test_latent_attention_of_deepseek_v3() -> None:
+    job = workload(model_preset("deepseek-v3").model)
+    kept, reduced = attention_bytes_per_token(job, keys())
+    assert float(kept[0]) == worked("mla-activations")
+    # Recomputing the up-projections frees q, k and v: 128 heads x (4 x 192 + 2 x 128) B = 128 KiB a token.
+    assert float(kept[0] - reduced[0]) == 128 * 1024
+    # The rope key is the same for all heads: every tensor-parallel rank keeps it whole.
+    split = attention_bytes_per_token(job, keys(tp=8))[0][0]
+    assert float(split) == pytest.approx((float(kept[0]) - 128) / 8 + 128)
+
+
+def test_routed_experts_of_deepseek_v3() -> None:
+    job = workload(model_preset("deepseek-v3").model, seq_length=1)
+    assert parts(job, keys(ep=8), moe=True)["routed_experts"] == worked("expert-activations")
+
+
+def test_expert_tensors() -> None:
+    saved = parts(workload(SPARSE), keys(tp=2, ep=8, sequence_parallel=True), moe=True)
+    assert saved["routed_experts"] == 2 * N / 2 * (2 * 1024 + 6 * 512)
+    assert saved["shared_experts"] == 6 * 512 * N / 2
+    assert saved["router"] == (4 * 1024 + 8 * 16) * N / 2
+    assert "mlp" not in saved
+
+
+def test_rows_of_the_busiest_rank() -> None:
+    job = workload(SPARSE, expert_load_factor=1.5)
+    shape = SPARSE.moe
+    assert shape is not None
+    assert float(routed_copies(keys(ep=4), shape, job.training)[0]) == 2 * N
+    assert float(expert_rows(keys(ep=4), shape, job.training)[0]) == 1.5 * 2 * N
+    assert float(expert_rows(keys(), shape, job.training)[0]) == 2 * N  # one rank cannot be uneven
+    gathered = keys(tp=2, ep=4, etp=2, sequence_parallel=True)
+    assert float(expert_rows(gathered, shape, job.training)[0]) == 1.5 * 2 * N  # N / 2 tokens from each of two ranks
+    capacity = replace(shape, capacity_factor=1.25)
+    assert float(expert_rows(keys(ep=4), capacity, job.training)[0]) == 1.25 * 2 * N
+
+
+@pytest.mark.parametrize(
+    ("module", "model", "moe", "freed"),
+    [
+        (RecomputeModule.LAYERNORM, DENSE, False, 4 * 1024 * N),
+        (RecomputeModule.MLP_ACT, DENSE, False, 2 * 4096 * N),
+        (RecomputeModule.MLP, DENSE, False, 6 * 4096 * N),
+        (RecomputeModule.MLP_ACT, SPARSE, True, 2 * 512 * (2 * N) + 2 * 512 * N),
+        (RecomputeModule.MLA_UP_PROJ, LATENT, True, (4 * 8 * 96 + 2 * 8 * 64) * N),
+    ],
+)
+def test_what_a_selective_recompute_frees(module: RecomputeModule, model: ModelShape, moe: bool, freed: float) -> None:
+    job = workload(model)
+    assert total(job, keys(ep=2), moe=moe) - total(job, keys(ep=2, recompute_modules=module), moe=moe) == freed
+
+
+def test_recomputing_the_moe_module_frees_all_of_it() -> None:
+    job = workload(SPARSE)
+    assert set(parts(job, keys(ep=2, recompute_modules=RecomputeModule.MOE), moe=True)) == {
+        "residual",
+        "norm_output",
+        "attention",
+    }
+
+
+def test_swapped_attention_leaves_the_device() -> None:
+    assert "attention" not in parts(workload(), keys(features=DEFAULT_FEATURES | Feature.SWAP_ATTENTION))
+
+
+def test_a_fully_recomputed_layer_keeps_its_input() -> None:
+    layer: LayerActivations = layer_activations(workload(), keys(tp=2, sequence_parallel=True), moe=False)
+    assert float(layer.input_bytes[0]) == 2 * 1024 * N / 2
+    assert float(layer.unreduced_bytes[0]) == float(layer.saved_bytes[0])
+    lighter = layer_activations(workload(), keys(recompute_modules=RecomputeModule.MLP), moe=False)
+    assert float(lighter.unreduced_bytes[0]) > float(lighter.saved_bytes[0])
+
+
+def test_context_parallelism_divides_everything() -> None:
+    whole, half = total(workload(), keys()), total(workload(), keys(cp=2))
+    assert half == whole / 2

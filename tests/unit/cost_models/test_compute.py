@@ -1,0 +1,97 @@
+"""Kernel times by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cost_models.compute import (
+    achievable_flops_per_s,
+    fused_attention_s,
+    matmul_peak_flops_per_s,
+    matmul_s,
+    unfused_attention_s,
+    vector_s,
+)
+from tests.networks import ascend_a2
+from tests.worked_examples import worked
+from tests.workloads import device, workload
+
+JOB = workload()
+PLAIN = device(JOB)  # 250 TFLOPS reached of 300, 1.6 TB/s, 24 cores, no losses
+
+
+def test_a_large_matmul_runs_at_its_best_rate() -> None:
+    assert float(matmul_s(8192, 8192, 8192, PLAIN)) == pytest.approx(2 * 8192**3 / 2.5e14)
+
+
+def test_a_thin_matmul_waits_for_its_weights() -> None:
+    # 2 B x (1 x 8192 + 8192 x 8192 + 1 x 8192), one row: 0.13 GFLOP against 134 MB
+    assert float(matmul_s(1, 8192, 8192, PLAIN)) == pytest.approx(2 * (8192**2 + 2 * 8192) / 1.6e12)
+
+
+def test_the_last_wave_a_shallow_depth_and_the_launch_cost_time() -> None:
+    real = device(JOB, wave_loss=0.5, depth_half=64.0, kernel_s=1e-5)
+    assert float(matmul_s(4096, 4096, 4096, real)) == worked("matmul-time")
+
+
+def test_expert_matmuls_pad_half_a_tile_each() -> None:
+    # 8 experts share 4096 rows: 4096 + 8 x 64 rows of work
+    assert float(matmul_s(4096, 4096, 4096, PLAIN, groups=8)) == pytest.approx(2 * 4608 * 4096**2 / 2.5e14)
+
+
+def test_no_rows_no_kernel() -> None:
+    assert float(matmul_s(0, 4096, 4096, device(JOB, kernel_s=1e-5, wave_loss=0.5))) == 0.0
+
+
+def test_a_shape_changed_by_one_never_makes_the_time_jump() -> None:
+    real = device(JOB, wave_loss=0.5, depth_half=64.0, kernel_s=1e-5)
+    sizes = np.arange(256, 4096)
+    for times in (matmul_s(sizes, 4096, 4096, real), matmul_s(4096, sizes, 4096, real), matmul_s(4096, 4096, sizes, real)):
+        assert (np.diff(times) > 0).all()
+        assert (np.diff(times) / times[:-1]).max() < 1.01 / 256
+
+
+def test_fused_attention() -> None:
+    real = device(JOB, attention_forward_fraction=0.455, attention_half_length=1440.0, attention_backward_fraction=0.75)
+    flops = 2 * 8192.0**2 * 32 * 128
+    forward, backward = fused_attention_s(flops, 8192, 128, real)
+    assert float(forward) == worked("attention-time")
+    assert float(backward) == worked("attention-backward-time")
+
+
+def test_narrow_heads_fill_half_a_tile() -> None:
+    wide, narrow = fused_attention_s(1e12, 4096, 128, PLAIN)[0], fused_attention_s(1e12, 4096, 64, PLAIN)[0]
+    assert float(narrow / wide) == pytest.approx(2**0.5)
+    assert float(fused_attention_s(1e12, 4096, 192, PLAIN)[0]) == float(wide)
+
+
+def test_attention_that_writes_its_scores() -> None:
+    # 4 d FLOPs and 10 B a score, no causal skipping; backward twice the FLOPs and 1.6 times the traffic
+    forward, backward = unfused_attention_s(1e9, 128, PLAIN)
+    matmul, traffic = 4 * 128 * 1e9 / 2.5e14, 10 * 1e9 / 1.6e12
+    assert float(forward) == pytest.approx(matmul + traffic)
+    assert float(backward) == pytest.approx(2 * matmul + 1.6 * traffic)
+
+
+def test_scores_of_odd_heads_leave_the_tensor_cores() -> None:
+    forward, _ = unfused_attention_s(1e9, 100, PLAIN)
+    assert float(forward) == pytest.approx(4 * 100 * 1e9 / 1e13 + 10 * 1e9 / 1.6e12)
+
+
+def test_vector_work_is_bound_by_memory() -> None:
+    assert float(vector_s(1.6e9, PLAIN)) == pytest.approx(1e-3)
+    assert float(vector_s(1.6e9, device(JOB, vector_fraction=0.8))) == pytest.approx(1.25e-3)
+
+
+def test_peaks_stand_in_for_each_other_but_are_never_made_up() -> None:
+    profile = ascend_a2().profile
+    assert matmul_peak_flops_per_s(profile, "fp16") == 3e14  # only BF16 is known
+    with pytest.raises(ValueError, match="test has no fp8 matmul peak; it has bf16"):
+        matmul_peak_flops_per_s(profile, "fp8")
+
+
+def test_an_unmeasured_rate_is_a_share_of_the_peak() -> None:
+    assert achievable_flops_per_s(ascend_a2().profile, "fp16") == 2.5e14
+    unmeasured = replace(ascend_a2().profile, achievable_matmul_flops_per_s={})
+    assert achievable_flops_per_s(unmeasured, "bf16") == pytest.approx(0.86 * 3e14)

@@ -1,0 +1,62 @@
+"""Model FLOPs by hand and against the published formula."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.models.catalogue import model_preset
+from cost_models.flops import (
+    MFU_CONVENTION,
+    attention_score_flops_per_token,
+    layer_flops_per_token,
+    model_flops_per_step,
+    model_flops_per_token,
+)
+from tests.worked_examples import worked
+from tests.workloads import DENSE, LATENT, SPARSE, workload
+
+
+def test_scores_of_one_token() -> None:
+    # On average a token attends to half of the sequence: QK^T and PV are 2 x 2 x s/2 x H x d.
+    assert attention_score_flops_per_token(DENSE, 2048) == 2 * 2048 * 8 * 128
+    assert attention_score_flops_per_token(LATENT, 2048) == 2048 * 8 * (64 + 32 + 64)
+
+
+def test_a_dense_layer() -> None:
+    assert layer_flops_per_token(model_preset("llama-2-7b").model, 4096, moe=False) == worked("layer-flops")
+
+
+def test_a_sparse_layer_counts_the_chosen_experts_and_no_router() -> None:
+    attention = 2 * 1024 * 128 * 32 + 2 * 2048 * 8 * 128
+    experts = 2 * 3 * 1024 * 512 * (2 + 1)  # two of sixteen, and the shared one
+    assert layer_flops_per_token(SPARSE, 2048, moe=True) == attention + experts
+
+
+def test_a_step_of_gpt3() -> None:
+    # 72 B s l h^2 (1 + s / 12 h + V / 12 l h): the formula of [narayanan2021, eq. 3] without recompute, causal mask.
+    job = workload(model_preset("gpt3-175b").model, seq_length=2048, global_batch_size=1536)
+    assert model_flops_per_step(job) == worked("step-flops")
+
+
+def test_packed_samples_attend_to_themselves_only() -> None:
+    job = workload(DENSE, mean_squared_length_fraction=0.25)
+    whole = model_flops_per_token(DENSE, 2048)
+    scores = 3 * 8 * attention_score_flops_per_token(DENSE, 2048)
+    assert model_flops_per_step(job) == pytest.approx(2048 * 64 * (whole - 0.75 * scores))
+
+
+def test_prediction_module_adds_a_layer_a_projection_and_a_head() -> None:
+    with_mtp = model_flops_per_token(replace(SPARSE, mtp_num_layers=1), 2048) - model_flops_per_token(SPARSE, 2048)
+    layer = layer_flops_per_token(SPARSE, 2048, moe=True)
+    assert with_mtp == pytest.approx(3 * (layer + 2 * 2 * 1024 * 1024 + 2 * 1024 * 32000))
+
+
+def test_deepseek_v3_agrees_with_its_active_parameters() -> None:
+    model = model_preset("deepseek-v3").model
+    # 6 N active (36.6 B and the MTP module's share) plus attention: 2 to 3 x 10^11 a token at 4K [deepseek-v3].
+    assert model_flops_per_token(replace(model, mtp_num_layers=0), 4096) == pytest.approx(6 * 36.6e9, rel=0.2)
+
+
+def test_the_convention_names_what_is_left_out() -> None:
+    assert "recompute" in MFU_CONVENTION
+    assert "causal" in MFU_CONVENTION

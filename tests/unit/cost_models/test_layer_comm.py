@@ -1,0 +1,149 @@
+"""Communication of a layer by hand: nodes of 8 in a mesh of 18.3 GB/s links, one 20 GB/s NIC a device."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cost_models.layer_comm import (
+    context_parallel_comm,
+    expert_comm,
+    exposed_tp_fraction,
+    tensor_parallel_comm,
+    weight_comm,
+)
+from cost_models.strategy import CpAlgo, Dispatcher, Feature
+from tests.worked_examples import worked
+from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, constants, keys, network, workload
+
+LINK, NIC = 18.3e9, 20e9
+HIDDEN = 2 * 2048 * 1024  # bytes of one micro batch's hidden states
+
+
+def test_gathers_and_scatters_around_two_blocks() -> None:
+    big = workload(replace(DENSE, hidden_size=8192), seq_length=4096)
+    comm = tensor_parallel_comm(big, keys(tp=8, sequence_parallel=True), network(big), moe=False)
+    assert float(comm.forward_s[0]) == worked("tp-layer-communication")
+    assert float(comm.backward_s[0]) == pytest.approx(float(comm.forward_s[0]))
+    # The saved inputs are sharded too: two more gathers beside the weight gradients.
+    assert float(comm.regather_s[0]) == pytest.approx(float(comm.forward_s[0]) / 2)
+
+
+def test_all_reduces_without_sequence_parallelism_move_as_much() -> None:
+    job = workload()
+    sp = tensor_parallel_comm(job, keys(tp=8, sequence_parallel=True), network(job), moe=False)
+    plain = tensor_parallel_comm(job, keys(tp=8), network(job), moe=False)
+    assert float(plain.forward_s[0]) == pytest.approx(float(sp.forward_s[0]))
+    assert float(plain.regather_s[0]) == 0.0
+
+
+def test_two_ranks_of_a_mesh_share_one_link() -> None:
+    job = workload()
+    two, eight = (tensor_parallel_comm(job, keys(tp=t, sequence_parallel=True), network(job), moe=False) for t in (2, 8))
+    # An all-gather to S bytes takes S / t over each of t - 1 links.
+    assert float(two.forward_s[0]) == pytest.approx(4 * HIDDEN / 2 / LINK)
+    assert float(two.forward_s[0] / eight.forward_s[0]) == pytest.approx(4.0)
+
+
+def test_latent_attention_gathers_latents() -> None:
+    job = workload(LATENT)
+    comm = tensor_parallel_comm(job, keys(tp=8, sequence_parallel=True), network(job), moe=False)
+    latents = 2 * 2048 * (256 + 128 + 32)
+    assert float(comm.forward_s[0]) == pytest.approx((latents + 3 * HIDDEN) / 8 / LINK)
+
+
+def test_routed_experts_alone_need_no_tensor_parallel_block() -> None:
+    assert SPARSE.moe is not None
+    routed = replace(SPARSE, moe=replace(SPARSE.moe, num_shared_experts=0, shared_expert_ffn_hidden_size=0))
+    job = workload(routed)
+    comm = tensor_parallel_comm(job, keys(tp=8, ep=8, sequence_parallel=True), network(job), moe=True)
+    assert float(comm.forward_s[0]) == pytest.approx(2 * HIDDEN / 8 / LINK)
+
+
+@pytest.mark.parametrize(
+    ("feature", "left"),
+    [
+        (Feature(0), 1.0),
+        (Feature.MC2, 0.57),
+        (Feature.COC, (1 + 0.57) / 2),
+        (Feature.TP_COMM_OVERLAP, 0.8),
+        (Feature.FINE_GRAIN_INTERLEAVE, 0.87),
+        (Feature.MC2 | Feature.TP_COMM_OVERLAP, 0.57),
+    ],
+)
+def test_communication_that_fused_kernels_leave(feature: Feature, left: float) -> None:
+    values = constants(fused_tp_exposed_fraction=0.57, overlapped_tp_exposed_fraction=0.8)
+    assert exposed_tp_fraction(keys(tp=8, features=feature), values)[0] == pytest.approx(left)
+
+
+def test_ring_hops() -> None:
+    job = workload(GROUPED)
+    comm = context_parallel_comm(job, keys(cp=4, cp_algo=CpAlgo.RING), network(job))
+    # 512 tokens of K and V, 2 groups of 128, 2 B, to a neighbour over one link
+    assert float(comm.hop_s[0]) == worked("ring-hop")
+    assert float(comm.num_hops[0]) == 3
+    assert float(comm.all_to_all_s[0]) == 0.0
+
+
+def test_ulysses_exchanges_queries_keys_values_and_output() -> None:
+    job = workload(GROUPED)
+    comm = context_parallel_comm(job, keys(cp=2, cp_algo=CpAlgo.ULYSSES, ulysses_degree=2), network(job))
+    exchanged = 2 * 1024 * 128 * (8 + 2 * 2 + 8)
+    assert float(comm.all_to_all_s[0]) == pytest.approx(exchanged / 2 / LINK)  # half of it stays
+    assert float(comm.num_hops[0]) == 0
+
+
+def test_hybrid_rings_join_ulysses_groups() -> None:
+    job = workload(GROUPED)
+    comm = context_parallel_comm(job, keys(cp=16, cp_algo=CpAlgo.HYBRID, ulysses_degree=2), network(job))
+    assert float(comm.num_hops[0]) == 7
+    # Eight ring members, 2 ranks apart: the ring leaves the node.
+    assert float(comm.hop_s[0]) == pytest.approx(2 * 128 * 2 * 128 * 2 / NIC)
+
+
+def test_latent_attention_moves_expanded_heads() -> None:
+    job = workload(LATENT)
+    comm = context_parallel_comm(job, keys(cp=4, cp_algo=CpAlgo.RING), network(job))
+    assert float(comm.hop_s[0]) == pytest.approx(2 * 512 * 8 * (96 + 64) / LINK)
+
+
+def test_expert_all_to_all_inside_a_node() -> None:
+    job = workload(SPARSE)
+    values = constants(expert_comm_factor=1.5)
+    comm = expert_comm(job, keys(ep=8, dispatcher=Dispatcher.ALLTOALL), network(job), values)
+    # 2 x 2048 copies of 2 KB, an eighth to each of seven peers over its own link
+    assert float(comm.dispatch_s[0]) == pytest.approx(1.5 * 2 * 2048 * 2048 / 8 / LINK, rel=0.02)
+    assert float(comm.combine_s[0]) == pytest.approx(float(comm.dispatch_s[0]), rel=0.02)
+
+
+def test_the_busiest_rank_receives_more() -> None:
+    even, uneven = (workload(SPARSE, expert_load_factor=f) for f in (1.0, 1.5))
+    key = keys(ep=8, dispatcher=Dispatcher.ALLTOALL)
+    slow, fast = (expert_comm(job, key, network(job), constants()).dispatch_s for job in (uneven, even))
+    ratio = slow / fast
+    assert 1.3 < float(ratio[0]) <= 1.5
+
+
+def test_a_capacity_balances_what_is_received() -> None:
+    assert SPARSE.moe is not None
+    capped = replace(SPARSE, moe=replace(SPARSE.moe, capacity_factor=1.0))
+    even, uneven = (workload(capped, expert_load_factor=f) for f in (1.0, 1.5))
+    key = keys(ep=8, dispatcher=Dispatcher.ALLTOALL)
+    np.testing.assert_array_equal(
+        expert_comm(uneven, key, network(uneven), constants()).dispatch_s,
+        expert_comm(even, key, network(even), constants()).dispatch_s,
+    )
+
+
+def test_zero3_gathers_weights_and_scatters_gradients() -> None:
+    job = workload()
+    gather, scatter = weight_comm(job, keys(dp=8, zero_stage=3), network(job), moe=False)
+    layer = 1024 * 128 * 32 + 3 * 1024 * 4096 + 2 * 1024
+    assert float(gather[0]) == pytest.approx(2 * layer / 8 / LINK)
+    assert float(scatter[0]) == pytest.approx(4 * layer / 8 / LINK)
+
+
+def test_sharded_optimizer_gathers_nothing_a_layer() -> None:
+    job = workload()
+    gather, scatter = weight_comm(job, keys(dp=8, zero_stage=1), network(job), moe=False)
+    assert float(gather[0]) == float(scatter[0]) == 0.0

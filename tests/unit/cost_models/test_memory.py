@@ -1,0 +1,199 @@
+"""Peak memory by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cost_models.activations import layer_activations
+from cost_models.memory import num_communicators
+from cost_models.model_states import layer_rank_parameters
+from cost_models.parameters import num_parameters
+from cost_models.strategy import (
+    DEFAULT_FEATURES,
+    CpAlgo,
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    Schedule,
+)
+from cost_models.workload import ModelShape, Workload
+from tests.networks import gpu
+from tests.worked_examples import worked
+from tests.workloads import DENSE, SPARSE, batch, keys, priced, workload
+
+N = 2048.0
+LONG = {"seq_length": 16384}  # activations outweigh the optimizer's transient
+FEW_WORDS = replace(DENSE, vocab_size=512)  # the first pipeline rank is the worst, not the one with the logits
+
+
+def memory(job: Workload, strategy: ParallelStrategy, **values: float) -> dict[str, float]:
+    result = priced(job, strategy, **values)
+    assert result.breakdown is not None
+    return {name: float(value[0]) for name, value in result.breakdown.memory_bytes.items()}
+
+
+def activations(job: Workload, *, moe: bool = False, **columns: object) -> float:
+    return float(layer_activations(job, keys(**columns), moe=moe).saved_bytes[0])
+
+
+def held(parts: dict[str, float]) -> float:
+    return sum(value for name, value in parts.items() if name.startswith("activations_"))
+
+
+def test_one_device_holds_every_layer_once() -> None:
+    job = workload(**LONG)
+    parts = memory(job, ParallelStrategy())
+    count = num_parameters(DENSE).total
+    assert (parts["weights"], parts["gradients"], parts["optimizer_master_weights"], parts["optimizer_moments"]) == (
+        2 * count,
+        4 * count,
+        4 * count,
+        8 * count,
+    )
+    assert held(parts) == pytest.approx(8 * activations(job))
+    assert parts["logits"] == 10 * 16384 * 32000
+    assert parts["runtime"] == 1e9
+
+
+def test_logits_of_deepseek_v3() -> None:
+    job = workload(replace(DENSE, vocab_size=129280), seq_length=4096)
+    assert memory(job, ParallelStrategy(tp=2))["logits"] == worked("logits-bytes")
+
+
+def test_every_prediction_module_has_logits() -> None:
+    plain, extra = (memory(workload(replace(DENSE, mtp_num_layers=k), **LONG), ParallelStrategy())["logits"] for k in (0, 1))
+    assert extra == 2 * plain
+
+
+def test_the_first_rank_holds_most_micro_batches_and_the_last_the_logits() -> None:
+    job = workload(**LONG)
+    result = priced(job, ParallelStrategy(pp=4))
+    assert result.stage_peak_memory_bytes is not None
+    peaks = result.stage_peak_memory_bytes[:, 0]
+    inner = 2 * activations(job)  # two layers a stage, one micro batch fewer on each later rank
+    assert peaks[1] - peaks[2] == pytest.approx(inner)
+    assert float(result.peak_memory_bytes[0]) == peaks.max()
+
+
+def test_interleaving_holds_more() -> None:
+    job = workload(FEW_WORDS, **LONG)
+    parts = memory(job, ParallelStrategy(pp=2, vpp=2, schedule=Schedule.INTERLEAVED))
+    # 2 x 1 + 2 + 1 = 5 chunks of two layers in flight on the first rank; the last holds 3
+    assert held(parts) == pytest.approx(5 * 2 * activations(job))
+
+
+def test_full_recompute_keeps_inputs_and_one_layer() -> None:
+    job = workload(**LONG)
+    full = ParallelStrategy(recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=3)
+    parts = memory(job, full)
+    assert parts["recompute_checkpoints"] == 3 * 2 * 1024 * 16384
+    assert held(parts) == pytest.approx(5 * activations(job))
+    plain = memory(job, ParallelStrategy())
+    assert parts["working_set"] - plain["working_set"] == pytest.approx(activations(job))
+
+
+def test_uniform_recompute_keeps_one_input_a_group() -> None:
+    job = workload(**LONG)
+    uniform = ParallelStrategy(recompute=Recompute.FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=3)
+    parts = memory(job, uniform)
+    assert held(parts) == 0.0
+    assert parts["recompute_checkpoints"] == 3 * 2 * 1024 * 16384  # ceil(8 / 3) groups
+    plain = memory(job, ParallelStrategy())
+    assert parts["working_set"] - plain["working_set"] == pytest.approx(3 * activations(job))
+
+
+def test_a_plan_by_stage_is_split_over_chunks() -> None:
+    job = workload(FEW_WORDS, **LONG)
+    plan = ParallelStrategy(
+        pp=2, vpp=2, schedule=Schedule.INTERLEAVED, recompute=Recompute.FULL, recompute_layers_per_stage=(3, 4)
+    )
+    parts = memory(job, plan)
+    # The first rank recomputes 2 of 2 layers of its first chunk and 1 of 2 of its second; 3 and 2 chunks are in flight.
+    assert parts["recompute_checkpoints"] == (3 * 2 + 2 * 1) * 2 * 1024 * 16384
+    assert held(parts) == pytest.approx(2 * 1 * activations(job))
+
+
+def test_the_optimizer_has_a_peak_of_its_own() -> None:
+    job = workload(seq_length=128)  # hardly any activations
+    parts = memory(job, ParallelStrategy())
+    assert held(parts) == parts["logits"] == parts["working_set"] == 0.0
+    assert parts["optimizer_transient"] == 4 * 32000 * 1024  # the embedding is the largest tensor
+
+
+def test_first_iteration_has_no_moments_before_the_optimizer() -> None:
+    job = workload(**LONG)
+    result = priced(job, ParallelStrategy())
+    moments = 8 * num_parameters(DENSE).total
+    assert float(result.allocated_peak_bytes[0] - result.allocated_first_iteration_bytes[0]) == pytest.approx(moments)
+    small = priced(workload(seq_length=128), ParallelStrategy())
+    assert float(small.allocated_peak_bytes[0]) == float(small.allocated_first_iteration_bytes[0])
+
+
+def test_between_steps_only_states_stay() -> None:
+    result = priced(workload(), ParallelStrategy())
+    assert float(result.allocated_after_step_bytes[0]) == 18 * num_parameters(DENSE).total
+
+
+def test_swapped_optimizer_visits_the_device_in_parts() -> None:
+    job = workload(seq_length=128)
+    swapped = ParallelStrategy(features=DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER)
+    parts = memory(job, swapped)
+    assert parts["optimizer_moments"] == parts["optimizer_master_weights"] == 0.0
+    assert parts["optimizer_transient"] == pytest.approx(4 * 32000 * 1024 + 12 * num_parameters(DENSE).total / 16)
+
+
+def test_zero3_gathers_two_layers_and_keeps_one_gradient() -> None:
+    job = workload(**LONG)
+    layer = float(layer_rank_parameters(DENSE, batch(), moe=False)[0][0])
+    sharded, whole = memory(job, ParallelStrategy(dp=8, zero_stage=1)), memory(job, ParallelStrategy(dp=8, zero_stage=3))
+    table = 32000 * 1024
+    assert whole["working_set"] - sharded["working_set"] == pytest.approx((2 * 2 + 4) * max(layer, table))
+    assert whole["weights"] == pytest.approx(sharded["weights"] / 8)
+
+
+@pytest.mark.parametrize(
+    ("model", "columns", "groups"),
+    [
+        (DENSE, {}, 1),  # world
+        (DENSE, {"tp": 8}, 3),  # world, tp, model parallel
+        (DENSE, {"tp": 8, "pp": 4, "dp": 2}, 5),  # world, tp, pp, model parallel, dp
+        (replace(DENSE, tied_embeddings=True), {"pp": 2}, 4),  # world, pp, model parallel, both ends
+        (DENSE, {"cp": 8}, 3),  # world, cp, dp with cp
+        (DENSE, {"cp": 8, "ulysses_degree": 4, "cp_algo": CpAlgo.HYBRID}, 4),
+        (SPARSE, {"dp": 16, "ep": 8}, 4),  # world, dp, ep, expert dp
+        (SPARSE, {"tp": 2, "dp": 16, "ep": 8, "etp": 2}, 7),  # world, tp, dp, model parallel, ep, etp, expert dp
+    ],
+)
+def test_communicators(model: ModelShape, columns: dict[str, object], groups: int) -> None:
+    assert float(num_communicators(workload(model), batch(**columns))[0]) == groups
+
+
+def test_every_communicator_has_buffers_and_neighbours_have_theirs() -> None:
+    job = workload(**LONG)
+    assert memory(job, ParallelStrategy(tp=8))["communicators"] == 3 * 4e8
+    assert memory(job, ParallelStrategy(pp=2))["communicators"] == 3 * 4e8 + 2 * 20 * 2**20
+    other = workload(cluster=gpu(), **LONG)
+    assert memory(other, ParallelStrategy(pp=2))["communicators"] == 3 * 4e8
+
+
+def test_the_pool_holds_more_than_is_allocated_and_more_so_for_dropless_experts() -> None:
+    dense = priced(workload(**LONG), ParallelStrategy(), allocator_fraction=0.04)
+    assert float(dense.reserved_peak_bytes[0]) == pytest.approx(1.04 * float(dense.allocated_peak_bytes[0]))
+    sparse = priced(workload(SPARSE, **LONG), ParallelStrategy(), allocator_fraction=0.04)
+    assert float(sparse.reserved_peak_bytes[0]) == pytest.approx(1.08 * float(sparse.allocated_peak_bytes[0]))
+
+
+def test_fits_compares_the_peak_with_what_a_job_may_fill() -> None:
+    result = priced(workload(**LONG), ParallelStrategy(), ParallelStrategy(micro_batch_size=32))
+    np.testing.assert_array_equal(result.fits, result.peak_memory_bytes <= 60e9)
+    assert result.fits.tolist() == [True, False]
+
+
+def test_prediction_modules_keep_a_layer_more_on_the_last_rank() -> None:
+    plain, extra = (workload(replace(SPARSE, mtp_num_layers=k), **LONG) for k in (0, 1))
+    columns = {"ep": 4, "dp": 4, "dispatcher": Dispatcher.ALLTOALL}
+    difference = held(memory(extra, ParallelStrategy(**columns))) - held(memory(plain, ParallelStrategy(**columns)))
+    assert difference == pytest.approx(activations(extra, moe=True, **columns))

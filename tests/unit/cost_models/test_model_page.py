@@ -1,0 +1,70 @@
+"""docs/model.md against the code: its arithmetic, its examples, its tables."""
+
+import ast
+import math
+import operator
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cost_models.constants import CONSTANTS
+from cost_models.strategy import ParallelStrategy, Recompute
+from tests.worked_examples import PAGE, WorkedExample, worked_examples
+from tests.workloads import SPARSE, priced, workload
+
+TESTS = Path(__file__).resolve().parents[2]
+OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+def evaluated(node: ast.expr) -> float:
+    if isinstance(node, ast.Constant):
+        assert isinstance(node.value, int | float)
+        return node.value
+    assert isinstance(node, ast.BinOp), ast.dump(node)
+    return float(OPERATORS[type(node.op)](evaluated(node.left), evaluated(node.right)))
+
+
+@pytest.mark.parametrize("example", worked_examples().values(), ids=lambda e: e.name)
+def test_the_arithmetic_gives_the_value(example: WorkedExample) -> None:
+    expression = example.working.replace("×", "*").replace("^", "**")
+    assert math.isclose(
+        evaluated(ast.parse(expression, mode="eval").body), example.value, rel_tol=1e-12, abs_tol=example.tolerance
+    )
+
+
+def test_every_worked_example_is_repeated_by_a_test() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py"))
+    repeated = Counter(re.findall(r'worked\("([a-z0-9-]+)"\)', sources))
+    assert set(repeated) == set(worked_examples())
+    # Nothing else on the page looks like an example and escapes the pattern.
+    assert len(re.findall(r"^> ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)) == len(worked_examples())
+
+
+def test_the_table_of_constants_is_current() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    table = page.split("<!-- constants -->")[1].split("<!-- /constants -->")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .+? \| .+? \| (\S+) \| (\S+) \| (\S+) to (\S+) \|", table, flags=re.MULTILINE)
+    expected = [(c.name, *(f"{x:g}" for x in (c.ascend, c.gpu, c.low, c.high))) for c in CONSTANTS]
+    assert rows == expected, "`make docs` writes the table"
+
+
+def test_every_part_of_a_breakdown_is_explained() -> None:
+    result = priced(workload(SPARSE), ParallelStrategy(recompute=Recompute.FULL))
+    assert result.breakdown is not None
+    page = PAGE.read_text(encoding="utf-8").split("## Breakdown")[1].split("## Constants")[0]
+    explained = set(re.findall(r"`(\w+)`", page))
+    for table in (result.breakdown.time_s, result.breakdown.masked_s, result.breakdown.memory_bytes):
+        assert set(table) <= explained
+    assert explained - {"time_s", "masked_s", "memory_bytes"} == {
+        *result.breakdown.time_s,
+        *result.breakdown.masked_s,
+        *result.breakdown.memory_bytes,
+    }

@@ -1,0 +1,158 @@
+"""Bytes a parameter, and which parameters a rank holds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cost_models.model_states import (
+    ModelStates,
+    StageParameters,
+    edge_parameters,
+    gradient_bytes,
+    layer_rank_parameters,
+    model_states,
+    stage_parameters,
+)
+from cost_models.parameters import num_parameters
+from cost_models.stages import stages_of
+from cost_models.strategy import DEFAULT_FEATURES, Feature, StrategyBatch
+from cost_models.workload import ModelShape, Workload
+from tests.worked_examples import worked
+from tests.workloads import DENSE, LATENT, SPARSE, batch, workload
+
+P = 1e9
+
+
+def states(job: Workload | None = None, *, dense: float = P, experts: float = 0.0, **columns: object) -> ModelStates:
+    held = StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0)))
+    return model_states(job or workload(), batch(**columns), held)
+
+
+def total(value: ModelStates) -> float:
+    return float(value.total[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("columns", "bytes_each"),
+    [
+        ({"zero_stage": 0}, 18.0),
+        ({"dp": 64}, 6 + 12 / 64),
+        ({"dp": 32, "cp": 2}, 6 + 12 / 64),  # context parallelism folds into the data-parallel group
+        ({"dp": 64, "optimizer_shard_size": 8}, 6 + 12 / 8),
+        ({"dp": 64, "zero_stage": 2}, 2 + 16 / 64),
+        ({"dp": 64, "zero_stage": 3}, 18 / 64),
+        ({"dp": 64, "features": DEFAULT_FEATURES | Feature.REUSE_FP32_PARAM}, 6 + 10 / 64),
+        ({"zero_stage": 0, "features": DEFAULT_FEATURES | Feature.REUSE_FP32_PARAM}, 16.0),
+        ({"dp": 64, "features": DEFAULT_FEATURES | Feature.GRAD_REDUCE_IN_BF16}, 4 + 12 / 64),
+        ({"dp": 64, "features": DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER}, 6.0),
+    ],
+)
+def test_bytes_a_parameter(columns: dict[str, object], bytes_each: float) -> None:
+    assert total(states(**columns)) == pytest.approx(P * bytes_each)
+
+
+def test_worked_bytes_a_parameter() -> None:
+    assert total(states(dp=64)) / P == worked("state-bytes")
+
+
+def test_half_precision_accumulates_in_half_precision() -> None:
+    job = workload(precision="fp16")
+    assert float(gradient_bytes(job, batch())[0]) == 2.0
+    assert total(states(job, dp=64)) == pytest.approx(P * (4 + 12 / 64))
+
+
+def test_short_gradients_leave_a_full_precision_copy_of_the_shard() -> None:
+    copies = states(dp=64, features=DEFAULT_FEATURES | Feature.GRAD_REDUCE_IN_BF16).gradient_copies
+    assert float(copies[0, 0]) == pytest.approx(P * 4 / 64)
+    assert float(states(dp=64).gradient_copies[0, 0]) == 0.0
+    compiled = workload(precision="fp16", execution="graph")
+    assert float(states(compiled, dp=64).gradient_copies[0, 0]) == 0.0
+
+
+def test_full_precision_parameters_need_no_master_copy() -> None:
+    # MindFormers: 4 B weights, 4 B gradients, 8 B moments; its parallel optimizer shards the weights too.
+    job = workload(precision="fp16", fp32_parameters=True)
+    assert total(states(job, zero_stage=0)) == pytest.approx(16 * P)
+    assert total(states(job, dp=8)) == pytest.approx(P * (4 + 12 / 8))
+
+
+def test_experts_are_sharded_over_their_own_replicas() -> None:
+    # tp 2 x dp 32 = 64 ranks hold 16 experts' groups: 4 replicas of each expert
+    both = states(dense=0.0, experts=P, tp=2, dp=32, ep=16)
+    assert total(both) == pytest.approx(P * (6 + 12 / 4))
+
+
+def test_swapped_states_are_counted_on_the_host() -> None:
+    swapped = states(dp=64, features=DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER)
+    assert float(swapped.swapped[0, 0]) == pytest.approx(P * 12 / 64)
+    assert float(swapped.moments[0, 0]) == float(swapped.master[0, 0]) == 0.0
+
+
+def test_parameters_of_a_layer_on_a_rank() -> None:
+    dense, experts = layer_rank_parameters(SPARSE, batch(tp=4, ep=8, etp=2), moe=True)
+    assert float(dense[0]) == (1024 * 128 * 32 + 3 * 1024 * 512) / 4 + 2 * 1024 + 1024 * 16
+    assert float(experts[0]) == 3 * 1024 * 512 * 16 / 16
+
+
+def test_latent_down_projections_are_replicated() -> None:
+    one, four = (layer_rank_parameters(LATENT, batch(tp=t), moe=True)[0][0] for t in (1, 4))
+    whole = 256 * 1025 + 128 * 1025 + 1024 * 32 + 2 * 1024 + 1024 * 16
+    assert float(four) == (float(one) - whole) / 4 + whole
+
+
+def edge(model: ModelShape, columns: StrategyBatch) -> tuple[float, float, float]:
+    first, last, experts = edge_parameters(workload(model), columns)
+    return float(first[0]), float(last[0]), float(experts[0])
+
+
+def test_embedding_at_one_end_and_head_at_the_other() -> None:
+    table = 32000 * 1024
+    assert edge(DENSE, batch(tp=2, pp=2)) == (table / 2, table / 2 + 1024, 0.0)
+    replicated = batch(tp=2, pp=2, features=DEFAULT_FEATURES | Feature.REPLICATED_EMBEDDING)
+    assert edge(DENSE, replicated) == (table, table / 2 + 1024, 0.0)
+
+
+def test_tied_embeddings_have_a_copy_at_both_ends() -> None:
+    tied = replace(DENSE, tied_embeddings=True)
+    table = 32000 * 1024
+    assert edge(tied, batch(pp=1)) == (table, 1024, 0.0)
+    assert edge(tied, batch(pp=2)) == (table, table + 1024, 0.0)
+
+
+def test_learned_positions_are_parameters() -> None:
+    assert edge(replace(DENSE, learned_positions=True), batch())[0] == 32000 * 1024 + 2048 * 1024
+
+
+def test_prediction_modules_live_on_the_last_rank_with_an_embedding_copy() -> None:
+    model = replace(SPARSE, mtp_num_layers=1)
+    plain, extra = edge(SPARSE, batch(pp=2, ep=4)), edge(model, batch(pp=2, ep=4))
+    dense, experts = layer_rank_parameters(model, batch(pp=2, ep=4), moe=True)
+    assert extra[1] - plain[1] == float(dense[0]) + 2 * 1024**2 + 3 * 1024 + 32000 * 1024
+    assert extra[2] == float(experts[0])
+
+
+def stage_sum(model: ModelShape, pp: int, vpp: int = 1) -> float:
+    columns = batch(pp=pp, vpp=vpp)
+    stages = stages_of(model, pp, vpp, merge=False)
+    layers = (stages.dense.sum(axis=1)[:, None].astype(float), stages.moe.sum(axis=1)[:, None].astype(float))
+    held = stage_parameters(workload(model), columns, *layers, stages.is_first, stages.is_last)
+    return float((held.dense + held.experts).sum())
+
+
+@pytest.mark.parametrize("model", [DENSE, SPARSE, LATENT])
+@pytest.mark.parametrize(("pp", "vpp"), [(1, 1), (4, 1), (4, 2), (3, 1)])
+def test_stages_hold_the_model_once(model: ModelShape, pp: int, vpp: int) -> None:
+    assert stage_sum(model, pp, vpp) == pytest.approx(num_parameters(model).total, rel=1e-12)
+
+
+def test_largest_tensor_and_layer() -> None:
+    columns, ones, none = batch(tp=2, ep=4), np.ones((1, 1)), np.zeros((1, 1))
+    dense = stage_parameters(workload(), columns, ones, none, none, none)
+    assert float(dense.largest_tensor[0, 0]) == 2 * 1024 * 4096 / 2  # gate and up projection are one tensor
+    assert float(dense.largest_layer[0, 0]) == float(layer_rank_parameters(DENSE, columns, moe=False)[0][0])
+    sparse = stage_parameters(workload(SPARSE), columns, none, ones, none, none)
+    assert float(sparse.largest_tensor[0, 0]) == 2 * 1024 * 512 * 4  # four experts are one grouped tensor
+    assert float(sparse.largest_layer[0, 0]) == float(sum(layer_rank_parameters(SPARSE, columns, moe=True))[0])
+    first = stage_parameters(workload(), columns, none, none, ones, none)
+    assert float(first.largest_tensor[0, 0]) == float(first.largest_layer[0, 0]) == 32000 * 1024 / 2
