@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from app.errors import InputError
 from app.job import SCHEMA_VERSION, Job
-from cost_models.constants import Constants, prior_constants
+from calibration.files import calibration_for
+from calibration.run_records import RunRecord
+from cost_models.constants import Constants
+from cost_models.estimate import Estimate
 from cost_models.step import estimate
 from cost_models.strategy import ParallelStrategy, StrategyBatch
 from cost_models.workload import Workload
@@ -15,8 +20,45 @@ from search.plan import estimate_to_mapping, strategy_to_mapping
 
 
 def constants_for(workload: Workload) -> Constants:
-    """The constants of the workload's hardware family."""
-    return prior_constants(workload.cluster.profile.family)
+    """The constants that measured runs of the workload's hardware family taught."""
+    return calibration_for(workload).constants
+
+
+def interval_of(record: RunRecord, step_time_s: float) -> tuple[float, float]:
+    """80 % interval of a measured run's predicted step time. [s]"""
+    found = calibration_for(record.workload).interval(record.workload, step_time_s)
+    return found.low_s, found.high_s
+
+
+def fill_intervals(workload: Workload, document: Any) -> Any:
+    """The document, with interval and evidence in every estimate inside it."""
+    if isinstance(document, dict):
+        if "step_time_low_s" in document:
+            found = calibration_for(workload).interval(workload, document["step_time_s"])
+            document["step_time_low_s"], document["step_time_high_s"] = found.low_s, found.high_s
+            document["evidence"] = {
+                "num_runs": found.num_runs,
+                "max_devices": found.max_devices,
+                "extrapolated": list(found.extrapolated),
+            }
+        else:
+            for value in document.values():
+                fill_intervals(workload, value)
+    elif isinstance(document, list | tuple):
+        for value in document:
+            fill_intervals(workload, value)
+    return document
+
+
+def priced(workload: Workload, batch: StrategyBatch) -> Estimate:
+    """Legal strategies with their breakdown; ``InputError`` where a job is so extreme that a price is no finite number."""
+    with np.errstate(all="ignore"):
+        found = estimate(workload, batch, constants_for(workload), breakdown=True)
+        assert found.breakdown is not None
+        totals = found.step_time_s + found.peak_memory_bytes + sum(found.breakdown.masked_s.values())
+    if not np.isfinite(totals).all():
+        raise InputError("job: its numbers lead to times or sizes beyond 1e308; check cluster.inter_node_bytes_per_s first.")
+    return found
 
 
 def estimate_document(job: Job, strategy: ParallelStrategy) -> dict[str, Any]:
@@ -24,12 +66,12 @@ def estimate_document(job: Job, strategy: ParallelStrategy) -> dict[str, Any]:
     broken = violations(job.workload, strategy)
     if broken:
         raise InputError(f"strategy: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
-    priced = estimate(job.workload, StrategyBatch.of([strategy]), constants_for(job.workload), breakdown=True)
+    numbers = priced(job.workload, StrategyBatch.of([strategy]))
     return {
         "schema_version": SCHEMA_VERSION,
         "job": job.document,
         "assumptions": list(job.assumptions),
         "warnings": list(job.warnings),
         "strategy": strategy_to_mapping(job.workload, strategy),
-        "estimate": estimate_to_mapping(job.workload, priced, 0),
+        "estimate": fill_intervals(job.workload, estimate_to_mapping(job.workload, numbers, 0)),
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.errors import InputError
 from app.job import SCHEMA_VERSION, Job
-from app.pricing import constants_for
+from app.pricing import constants_for, fill_intervals
 from meshplan import __version__
 from search.errors import SearchError
 from search.lattice import search
@@ -37,5 +37,5 @@ def search_document(job: Job, on_progress: ProgressCallback | None = None) -> di
         "job": job.document,
         "assumptions": list(job.assumptions),
         "warnings": list(job.warnings),
-        **result.to_mapping(),
+        **fill_intervals(job.workload, result.to_mapping()),
     }

@@ -44,7 +44,10 @@ GPU_CONSTANTS = (
     "step_overhead_s",
     "attention_backward_fraction",
 )
-GPU_STACK_CONSTANTS = {"fsdp": ("portable_attention_fraction", "hidden_stretch_fraction"), "megatron-lm": ("stock_blackwell_factor",)}
+GPU_STACK_CONSTANTS = {
+    "fsdp": ("portable_attention_fraction", "hidden_stretch_fraction"),
+    "megatron-lm": ("stock_blackwell_factor",),
+}
 LEARNING_PRECISIONS = ("bf16", "fp16", "fp32")
 
 
@@ -93,7 +96,9 @@ def calibrate(
     by_framework = left_out_log_errors(fitted, start, [framework(o.record) for o in observations])
     used = [o.record for o in observations]
     entries = tuple(
-        FittedConstant(name, rounded(getattr(fitted.constants, name)), rounded(getattr(start, name)), rounded(before), rounded(after))
+        FittedConstant(
+            name, rounded(getattr(fitted.constants, name)), rounded(getattr(start, name)), rounded(before), rounded(after)
+        )
         for name, before, after in zip(names, fitted.prior_spread, fitted.spread, strict=True)
     )
     bands = tuple(

@@ -116,9 +116,7 @@ def fit(
     information = (weights[:, None] * jacobian).T @ jacobian / ERROR_SCALE**2 + np.diag(1.0 / spread**2)
     after = np.sqrt(np.diag(np.linalg.inv(information))) if len(names) else spread
     edge = [n for n, v, lo, hi in zip(names, values, low, high, strict=True) if v - lo < 1e-6 or hi - v < 1e-6]
-    return Fitted(
-        constants, tuple(names), values, prior, spread, after, tuple(edge), tuple(observations), final, jacobian
-    )
+    return Fitted(constants, tuple(names), values, prior, spread, after, tuple(edge), tuple(observations), final, jacobian)
 
 
 def left_out_log_errors(fitted: Fitted, start: Constants, groups: Sequence[Hashable]) -> Floats:

@@ -92,9 +92,7 @@ def coverage_of(records: Sequence[RunRecord]) -> tuple[Coverage, ...]:
     )
 
 
-def interval(
-    workload: Workload, step_time_s: float, bands: Sequence[ErrorBand], coverage: Sequence[Coverage]
-) -> Interval:
+def interval(workload: Workload, step_time_s: float, bands: Sequence[ErrorBand], coverage: Sequence[Coverage]) -> Interval:
     """80 % interval of a step time from the bands of its kind, widened where no measured run comes near.
 
     Says aloud what it extrapolates: hardware, software or kind without a run, more devices or longer sequences than any.

@@ -17,7 +17,7 @@ def validate(
 ) -> int:
     """Predicts every run record, in file order, and reports the errors by category."""
     from app.errors import InputError
-    from app.pricing import constants_for
+    from app.pricing import constants_for, interval_of
     from app.reports import terminal, validation
     from calibration.run_records import RunRecordError, read_run_records
     from calibration.validation import validate
@@ -26,7 +26,7 @@ def validate(
         records = read_run_records(runs)
     except RunRecordError as error:
         raise InputError(str(error)) from None
-    report = validate(records, constants_for)
+    report = validate(records, constants_for, interval_of)
     if as_json:
         terminal.write_json(validation.document(report))
     else:
