@@ -6,6 +6,7 @@ import numpy as np
 
 from cost_models.strategy import Dispatcher, Feature, LayerLayout, ParallelStrategy, Recompute, RecomputeModule, StrategyBatch
 from cost_models.workload import ModelShape, Workload
+from search.canonical import expert_domain_devices
 from search.legality.rule import (
     MEGATRON_FAMILY,
     MEGATRON_ONLY,
@@ -224,6 +225,25 @@ DEEPEP_CAPACITY = Rule(
     lambda w, s: f"moe_dispatcher {s.dispatcher.label} over ep {s.ep} excludes moe_pad_to_capacity",
 )
 
+DEEPEP_DOMAIN = 8  # devices that DeepEP's kernels reach over NVLink
+
+DEEPEP_DEVICES = Rule(
+    "megatron_deepep_devices",
+    MEGATRON_ONLY,
+    "[deepep, README; megatron-0.12, fused_a2a.py]",
+    "two_level dispatch (DeepEP) runs on NVIDIA devices with NVLink inside nodes of up to 8",
+    lambda w, b: (
+        (b.dispatcher == Dispatcher.TWO_LEVEL)
+        & (b.ep * b.etp > 1)
+        & (w.cluster.profile.family != "nvidia" or expert_domain_devices(w.cluster) > DEEPEP_DOMAIN)
+    ),
+    lambda w, s: (
+        f"moe_dispatcher {s.dispatcher.label} over ep {s.ep} is DeepEP, which runs on NVIDIA devices in NVLink domains of up to "
+        f"{DEEPEP_DOMAIN}; {w.cluster.profile.name} is of family {w.cluster.profile.family}, in domains of "
+        f"{expert_domain_devices(w.cluster)}"
+    ),
+)
+
 
 def _activation_recompute(workload: Workload, batch: StrategyBatch) -> Mask:
     mask: Mask = (batch.recompute_modules & int(RecomputeModule.MLP_ACT)) != 0
@@ -310,6 +330,7 @@ RULES = (
     TP_COMM_OVERLAP,
     CUDA_GRAPH,
     DISPATCHER,
+    DEEPEP_DEVICES,
     DEEPEP_CAPACITY,
     SHARED_EXPERT_OVERLAP,
     ACTIVATION_RECOMPUTE,

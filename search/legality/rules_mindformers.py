@@ -1,10 +1,24 @@
-"""Rules of MindFormers on MindSpore, releases 1.5 to 1.8."""
+"""Rules of MindFormers on MindSpore (graph mode, ``use_legacy: False``), releases 1.5 to 1.8.
+
+What no source of the framework shows to work is refused.
+"""
 
 from __future__ import annotations
 
-from cost_models.strategy import Dispatcher, Feature
-from search.legality.rule import MINDFORMERS_ONLY, Rule
+from cost_models.strategy import (
+    Dispatcher,
+    Feature,
+    LayerLayout,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    StrategyBatch,
+)
+from cost_models.workload import ModelShape, Workload
+from search.legality.rule import MINDFORMERS_ONLY, Mask, Rule, layout_of, layout_violates, none_of
 from search.legality.rules_megatron import every_row, offered_rule
+from search.legality.rules_memory import module_names
 
 OFFERED = (
     Feature.FLASH_ATTENTION
@@ -33,7 +47,78 @@ PRECISION = Rule(
     lambda w, s: f"MindFormers trains in bf16, fp16 or fp32, not {w.training.precision}",
 )
 
+SANDWICH_NORM = Rule(
+    "mindformers_sandwich_norm",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/transformer_layer.py]",
+    "a layer has 2 norms",
+    lambda w, b: every_row(b, w.model.sandwich_norm),
+    lambda w, s: f"{w.model.name} has 4 norms a layer (sandwich norm), and a layer that MindFormers trains has 2",
+)
+
+MTP = Rule(
+    "mindformers_mtp",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, transformer_config.py]",
+    "there is at most one multi-token-prediction layer",
+    lambda w, b: every_row(b, w.model.mtp_num_layers > 1),
+    lambda w, s: f"mtp_num_layers is {w.model.mtp_num_layers}, and MindFormers takes 0 or 1",
+)
+
 FEATURES = offered_rule("mindformers_features", MINDFORMERS_ONLY, "[mindformers-1.8, config_args.py]", "MindFormers", OFFERED)
+
+SWAP_OPTIMIZER = Rule(
+    "mindformers_swap_optimizer",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, adamw.py]",
+    "swap_optimizer moves Adam moments alone to the host, so that parameters must be FP32, without master copies",
+    lambda w, b: none_of(b) if w.software.fp32_parameters else b.has(Feature.SWAP_OPTIMIZER),
+    lambda w, s: (
+        "swap_optimizer moves master weights and moments to the host; MindFormers' AdamW (swap: True) moves the moments alone, "
+        "which is the same with fp32_parameters only"
+    ),
+)
+
+ZERO_STAGE = Rule(
+    "mindformers_zero_stage",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, Parallel configuration]",
+    "zero_stage is 0, 1 (enable_parallel_optimizer) or 2 (gradient_accumulation_shard)",
+    lambda w, b: b.zero_stage > 2,
+    lambda w, s: f"zero_stage {s.zero_stage}: MindFormers has no switch that gathers weights again in the backward pass",
+)
+
+
+def _empty_chunk(layout: LayerLayout, _model: ModelShape) -> bool:
+    return min(map(min, layout)) == 0
+
+
+CHUNKS = Rule(
+    "mindformers_chunks",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/utils.py]",
+    "every virtual stage holds a layer: the graph is cut by the stage number of each layer",
+    lambda w, b: layout_violates(w, b, _empty_chunk),
+    lambda w, s: f"the layer_layout leaves a virtual stage with 0 layers (largest: {max(map(max, layout_of(w, s)))})",
+)
+
+SEQUENCE_PARALLEL_FOR_EXPERTS = Rule(
+    "mindformers_experts_need_sequence_parallel",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/moe/moe_layer.py]",
+    "a model with experts and tp above 1 needs sequence parallelism",
+    lambda w, b: none_of(b) if w.model.moe is None else (b.tp > 1) & (b.sequence_parallel == 0),
+    lambda w, s: f"tp {s.tp} with {w.model.moe.num_experts if w.model.moe else 0} experts needs sequence_parallel",
+)
+
+EXPERT_TENSOR_PARALLEL = Rule(
+    "mindformers_expert_tensor_parallel",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/moe/ffn.py]",
+    "etp is 1: the weights of an expert are not split",
+    lambda w, b: b.etp > 1,
+    lambda w, s: f"etp {s.etp}: MindFormers splits experts over ep ranks (here {s.ep}), not an expert over ranks",
+)
 
 EXPERT_WORLD = Rule(
     "mindformers_expert_world",
@@ -47,19 +132,72 @@ EXPERT_WORLD = Rule(
 DISPATCHER = Rule(
     "mindformers_dispatcher",
     MINDFORMERS_ONLY,
-    "[mindformers-1.8, token_dispatcher.py]",
-    "experts are reached by allgather, alltoall or two_level (alltoall_deredundancy)",
-    lambda w, b: (b.dispatcher == Dispatcher.HIERARCHICAL) & (b.ep * b.etp > 1),
-    lambda w, s: f"MindFormers has no {s.dispatcher.label} dispatch over ep {s.ep}: allgather, alltoall or two_level",
+    "[mindformers-1.8, training_graph/transformer/moe/token_dispatcher.py]",
+    "experts are reached by alltoall, or by hierarchical (alltoall_deredundency: an all-gather between nodes, then an "
+    "all-to-all inside)",
+    lambda w, b: ((b.dispatcher == Dispatcher.ALLGATHER) | (b.dispatcher == Dispatcher.TWO_LEVEL)) & (b.ep * b.etp > 1),
+    lambda w, s: f"MindFormers has no {s.dispatcher.label} dispatch over ep {s.ep}: alltoall or hierarchical",
 )
 
-DEREDUNDANCY = Rule(
-    "mindformers_deredundancy",
+BY_NAME = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLP
+
+
+def _selectable(model: ModelShape) -> RecomputeModule:
+    """Modules whose cells have names that ``select_recompute`` can match, alike in all layers.
+
+    Routed experts run inside one operator (Morph), whose parts have none.
+    """
+    return BY_NAME if model.moe is None else RecomputeModule.LAYERNORM
+
+
+SELECT_RECOMPUTE = Rule(
+    "mindformers_select_recompute",
     MINDFORMERS_ONLY,
-    "[mindformers-1.8, parallelism configuration]",
-    "two_level dispatch (alltoall_deredundancy) covers at least a node: ep is not below its devices",
-    lambda w, b: (b.dispatcher == Dispatcher.TWO_LEVEL) & (b.ep > 1) & (b.ep < w.cluster.profile.devices_per_node),
-    lambda w, s: f"two_level dispatch over ep {s.ep} is less than the {w.cluster.profile.devices_per_node} devices of a node",
+    "[mindformers-1.8, training_graph/transformer/utils.py; mindformers-1.8, training_graph/transformer/moe/ffn.py]",
+    "recompute by module takes layernorm, and in models without experts mlp_act and mlp",
+    lambda w, b: (b.recompute_modules & ~int(_selectable(w.model))) != 0,
+    lambda w, s: (
+        f"recompute of {module_names(s.recompute_modules & ~_selectable(w.model))} in {w.model.name}: select_recompute goes by "
+        f"the names of cells, which are known for {module_names(_selectable(w.model))} alone"
+    ),
 )
 
-RULES = (PRECISION, FEATURES, EXPERT_WORLD, DISPATCHER, DEREDUNDANCY)
+
+def _grouped_layers(_workload: Workload, batch: StrategyBatch) -> Mask:
+    mask: Mask = (
+        (batch.recompute == Recompute.FULL)
+        & (batch.recompute_plan_index < 0)
+        & (batch.recompute_method == RecomputeMethod.UNIFORM)
+        & (batch.recompute_num_layers > 1)
+    )
+    return mask
+
+
+def _grouped_layers_sentence(_workload: Workload, s: ParallelStrategy) -> str:
+    return f"full recompute in groups of {s.recompute_num_layers} layers: MindFormers recomputes layer by layer"
+
+
+RECOMPUTE_GROUPS = Rule(
+    "mindformers_recompute_groups",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/utils.py]",
+    "full recompute by method uniform has a checkpoint for each layer: num_layers is 1",
+    _grouped_layers,
+    _grouped_layers_sentence,
+)
+
+RULES = (
+    PRECISION,
+    SANDWICH_NORM,
+    MTP,
+    FEATURES,
+    SWAP_OPTIMIZER,
+    ZERO_STAGE,
+    CHUNKS,
+    SEQUENCE_PARALLEL_FOR_EXPERTS,
+    EXPERT_TENSOR_PARALLEL,
+    EXPERT_WORLD,
+    DISPATCHER,
+    SELECT_RECOMPUTE,
+    RECOMPUTE_GROUPS,
+)

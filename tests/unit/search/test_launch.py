@@ -24,6 +24,7 @@ from cost_models.strategy import (
 )
 from cost_models.workload import Workload
 from search.launch import LaunchArguments, launch_block, megatron, mindspeed
+from search.legality import violations
 from tests.unit.search.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
 
 FLAT = replace(DENSE_PLAN, vpp=1, schedule=Schedule.ONE_F_ONE_B)
@@ -104,7 +105,9 @@ def assert_says(workload: Workload, plan: ParallelStrategy, read: dict[str, list
         (job(), replace(DENSE_PLAN, pp=2, dp=8, layer_layout=((7, 9), (7, 9)))),
         (job(), replace(DENSE_PLAN, layer_layout=((3, 5, 5, 3), (3, 5, 5, 3)))),
         (job(), ParallelStrategy(dp=64, zero_stage=0)),
-        (job(replace(DENSE, num_layers=30)), FLAT),
+        (job(replace(DENSE, num_layers=31)), FLAT),
+        (job(replace(DENSE, num_layers=29)), FLAT),
+        (job(replace(DENSE, num_layers=30)), replace(FLAT, layer_layout=((7, 8, 8, 7),))),
         (job(MIXTURE), MIXTURE_PLAN),
         (job(MIXTURE), replace(MIXTURE_PLAN, ep=16, etp=2)),
     ],
@@ -118,18 +121,36 @@ def test_mindspeed_fills_virtual_stages_with_noop_layers() -> None:
     launch = mindspeed.arguments(PANGU_JOB, PANGU_PLAN)
     read = flags(launch)
     assert_says(PANGU_JOB, PANGU_PLAN, read)
-    # 61 layers in 2 x 16 chunks of two: the empty slots end the first chunk of ranks 0 and 15, and the last of rank 15.
+    # 61 layers in 2 x 16 chunks of two: the empty slots end both chunks of rank 15, and the last of rank 14.
     assert read["--num-layers"] == ["64"]
-    assert read["--noop-layers"] == ["1,31,63"]
+    assert read["--noop-layers"] == ["31,61,63"]
     assert read["--num-layers-per-virtual-pipeline-stage"] == ["2"]
-    # layers 0, 2 and 3 are dense, 1 is a no-op: the first MoE layer stands at position 4
-    assert read["--first-k-dense-replace"] == ["4"]
+    # layers 0, 1 and 2 are dense and no no-op layer lies before them: the first MoE layer stands at position 3
+    assert read["--first-k-dense-replace"] == ["3"]
     assert read["--multi-latent-attention"] == []
     assert read["--qk-head-dim"] == ["128"]
     assert read["--qk-pos-emb-head-dim"] == ["64"]
     assert read["--post-norm"] == []
     assert "3 no-op layers fill 61 layers up to 64" in " ".join(launch.notes)
     assert "core_r0.8.0" in " ".join(launch.notes)
+
+
+def test_noop_layers_before_the_first_moe_layer_count() -> None:
+    # Given by hand, a no-op at position 1 moves the dense layers to 0, 2 and 3: the first MoE layer stands at position 4.
+    plan = replace(PANGU_PLAN, layer_layout=((1, *[2] * 14, 1), (*[2] * 15, 1)))
+    read = flags(mindspeed.arguments(PANGU_JOB, plan))
+    assert_says(PANGU_JOB, plan, read)
+    assert read["--noop-layers"] == ["1,31,63"]
+    assert read["--first-k-dense-replace"] == ["4"]
+
+
+def test_mindspeed_takes_a_layout_that_megatron_cannot_build() -> None:
+    # 30 layers on 4 ranks: 8, 8, 7, 7, so that the two middle ranks differ.
+    workload = job(replace(DENSE, num_layers=30))
+    read = flags(mindspeed.arguments(workload, FLAT))
+    assert_says(workload, FLAT, read)
+    assert read["--noop-layers"] == ["23,31"]
+    assert any(v.rule == "megatron_stages" for v in violations(workload, FLAT, "megatron-lm"))
 
 
 def test_mindspeed_counts_expert_ranks_outside_tp_when_tp_extends_ep() -> None:

@@ -40,7 +40,17 @@ from search.legality import (
     violations,
 )
 from search.legality.target import TARGETS
-from tests.unit.search.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
+from tests.unit.search.legality_workloads import (
+    DENSE,
+    DENSE_PLAN,
+    FABRIC,
+    MIXTURE,
+    MIXTURE_PLAN,
+    NODE,
+    PANGU_JOB,
+    PANGU_PLAN,
+    job,
+)
 
 ROOT = Path(__file__).parents[3]
 FLAT = replace(DENSE_PLAN, vpp=1, schedule=Schedule.ONE_F_ONE_B)
@@ -136,7 +146,11 @@ PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tupl
 ]  # fmt: skip
 
 UNEVEN = job(replace(DENSE, num_layers=31))
+FP32_PARAMETERS = replace(DENSE_JOB, software=replace(DENSE_JOB.software, fp32_parameters=True))
 NVIDIA = job(MIXTURE, family="nvidia")
+AMD = job(MIXTURE, family="amd")
+RACK_TIERS = (replace(NODE, domain_devices=16), FABRIC)
+RACKS = replace(NVIDIA, cluster=replace(NVIDIA.cluster, profile=replace(NVIDIA.cluster.profile, tiers=RACK_TIERS)))
 FREQUENT = job(replace(MIXTURE, moe=replace(MIXTURE.moe, moe_layer_freq=2)))
 DROPPING = job(replace(MIXTURE, moe=replace(MIXTURE.moe, capacity_factor=1.5)))
 LEADING = job(replace(MIXTURE, moe=replace(MIXTURE.moe, num_leading_dense_layers=12)))
@@ -159,7 +173,9 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("megatron_cp_mtp", "megatron-lm", job(replace(DENSE, mtp_num_layers=1)), FLAT,
      changed(FLAT, dp=2, cp=2, cp_algo=CpAlgo.RING), ("cp 2", "1 multi-token")),
     ("megatron_stages", "megatron-lm", UNEVEN, FLAT, changed(FLAT, layer_layout=((8, 7, 8, 8),)), ("31", "pp 4", "7 to 8")),
-    ("megatron_stages", "megatron-lm", job(replace(DENSE, num_layers=30)), FLAT, DENSE_PLAN, ("30", "vpp 2", "3 to 4")),
+    ("megatron_stages", "megatron-lm", job(replace(DENSE, num_layers=30)), changed(FLAT, layer_layout=((7, 8, 8, 7),)), FLAT,
+     ("30", "8 on the first", "7 to 8", "7 on the last")),
+    ("megatron_stages", "megatron-lm", job(replace(DENSE, num_layers=29)), FLAT, DENSE_PLAN, ("29", "vpp 2", "3 to 4")),
     ("megatron_p2p_overlap", "megatron-lm", DENSE_JOB, changed(DENSE_PLAN, features=DEFAULT_FEATURES & ~Feature.OVERLAP_P2P),
      changed(DENSE_PLAN, pp=2, dp=8, features=DEFAULT_FEATURES & ~Feature.OVERLAP_P2P), ("pp 2",)),
     ("megatron_param_gather", "megatron-lm", DENSE_JOB,
@@ -176,6 +192,10 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      ("selective",)),
     ("megatron_dispatcher", "megatron-lm", NVIDIA, changed(MIXTURE_PLAN, dispatcher=Dispatcher.TWO_LEVEL),
      changed(MIXTURE_PLAN, dispatcher=Dispatcher.HIERARCHICAL), ("hierarchical", "ep 32")),
+    ("megatron_deepep_devices", "megatron-lm", AMD, MIXTURE_PLAN, changed(MIXTURE_PLAN, dispatcher=Dispatcher.TWO_LEVEL),
+     ("test-amd", "family amd", "ep 32")),
+    ("megatron_deepep_devices", "megatron-lm", RACKS, changed(MIXTURE_PLAN, dispatcher=Dispatcher.ALLGATHER),
+     changed(MIXTURE_PLAN, dispatcher=Dispatcher.TWO_LEVEL), ("up to 8", "domains of 16")),
     ("megatron_deepep_capacity", "megatron-lm", DROPPING, with_features(MIXTURE_PLAN, Feature.MOE_PAD_TO_CAPACITY),
      changed(with_features(MIXTURE_PLAN, Feature.MOE_PAD_TO_CAPACITY), dispatcher=Dispatcher.TWO_LEVEL), ("two_level", "ep 32")),
     ("megatron_shared_expert_overlap", "mindspeed-llm", MIXTURE_JOB,
@@ -192,8 +212,27 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("mindspeed_recompute_plan", "mindspeed-llm", DENSE_JOB,
      changed(FLAT, recompute=Recompute.FULL, recompute_layers_per_stage=(4, 4, 4, 4)),
      changed(FLAT, recompute=Recompute.FULL, recompute_layers_per_stage=(8, 4, 2, 0)), ("0 to 8",)),
-    ("mindformers_deredundancy", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, ep=8, dispatcher=Dispatcher.TWO_LEVEL),
-     changed(MIXTURE_PLAN, ep=4, dispatcher=Dispatcher.TWO_LEVEL), ("ep 4", "8 devices")),
+    ("mindformers_swap_optimizer", "mindformers", DENSE_JOB, with_features(FLAT, Feature.SWAP_ATTENTION),
+     with_features(FLAT, Feature.SWAP_OPTIMIZER), ("master weights", "moments alone")),
+    ("mindformers_zero_stage", "mindformers", DENSE_JOB, changed(FLAT, zero_stage=2), changed(FLAT, zero_stage=3),
+     ("zero_stage 3",)),
+    ("mindformers_chunks", "mindformers", DENSE_JOB, changed(FLAT, layer_layout=((12, 10, 9, 1),)),
+     changed(FLAT, layer_layout=((11, 11, 10, 0),)), ("0 layers", "11")),
+    ("mindformers_experts_need_sequence_parallel", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
+     changed(MIXTURE_PLAN, sequence_parallel=False), ("tp 2", "64 experts")),
+    ("mindformers_expert_tensor_parallel", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, ep=16),
+     changed(MIXTURE_PLAN, ep=16, etp=2), ("etp 2", "here 16")),
+    ("mindformers_select_recompute", "mindformers", MIXTURE_JOB,
+     changed(MIXTURE_PLAN, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM),
+     changed(MIXTURE_PLAN, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT),
+     ("of mlp_act in mixture", "layernorm alone")),
+    ("mindformers_select_recompute", "mindformers", DENSE_JOB,
+     changed(FLAT, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.MLP | RecomputeModule.MLP_ACT),
+     changed(FLAT, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.MLP | RecomputeModule.CORE_ATTN),
+     ("of core_attn in dense-8b", "layernorm + mlp_act + mlp alone")),
+    ("mindformers_recompute_groups", "mindformers", DENSE_JOB,
+     changed(FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1),
+     changed(FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=2), ("groups of 2",)),
     ("megatron_recompute_plan", "megatron-lm", DENSE_JOB, FLAT,
      changed(FLAT, recompute=Recompute.FULL, recompute_layers_per_stage=(8, 4, 2, 0)), ("4 entries",)),
     ("mindspeed_features", "mindspeed-llm", DENSE_JOB, FLAT, with_features(FLAT, Feature.TP_COMM_OVERLAP), ("tp_comm_overlap",)),
@@ -237,8 +276,10 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      with_features(FLAT, Feature.COC), ("coc",)),
     ("mindformers_expert_world", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
      changed(MIXTURE_PLAN, dp=8, cp=2, cp_algo=CpAlgo.RING), ("32", "dp 8 x tp 2 = 16")),
-    ("mindformers_dispatcher", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, dispatcher=Dispatcher.TWO_LEVEL),
-     changed(MIXTURE_PLAN, dispatcher=Dispatcher.HIERARCHICAL), ("hierarchical", "ep 32")),
+    ("mindformers_dispatcher", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, dispatcher=Dispatcher.HIERARCHICAL),
+     changed(MIXTURE_PLAN, dispatcher=Dispatcher.TWO_LEVEL), ("two_level", "ep 32")),
+    ("mindformers_dispatcher", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
+     changed(MIXTURE_PLAN, dispatcher=Dispatcher.ALLGATHER), ("allgather", "alltoall or hierarchical")),
 ]  # fmt: skip
 
 # Rules on the job alone: (rule, target, a job that keeps it, one that breaks it, what the sentence holds)
@@ -248,6 +289,8 @@ JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ("mindspeed_precision", "mindspeed-llm", DENSE_JOB, job(precision="fp8"), "fp8"),
     ("mindspeed_moe_frequency", "mindspeed-llm", MIXTURE_JOB, FREQUENT, "moe_layer_freq 2"),
     ("mindformers_precision", "mindformers", DENSE_JOB, job(precision="fp8"), "fp8"),
+    ("mindformers_sandwich_norm", "mindformers", DENSE_JOB, job(replace(DENSE, sandwich_norm=True)), "4 norms"),
+    ("mindformers_mtp", "mindformers", job(replace(DENSE, mtp_num_layers=1)), job(replace(DENSE, mtp_num_layers=2)), "is 2"),
 ]
 
 
@@ -290,7 +333,33 @@ def test_the_published_pangu_plan_is_physics_only() -> None:
     assert violations(PANGU_JOB, PANGU_PLAN) == ()
     assert launchable_on(PANGU_JOB, PANGU_PLAN) == ()
     on_mindspeed = broken(PANGU_JOB, PANGU_PLAN, "mindspeed-llm")
-    assert set(on_mindspeed) == {"mindspeed_dispatcher", "mindspeed_dense_stage"}
+    assert set(on_mindspeed) == {"mindspeed_dispatcher"}
+    # With the all-to-all that MindSpeed has, it can be launched, whichever way it saves memory.
+    plain = changed(PANGU_PLAN, dispatcher=Dispatcher.ALLTOALL)
+    selective = changed(
+        with_features(plain, Feature.SWAP_OPTIMIZER),
+        recompute=Recompute.SELECTIVE,
+        recompute_modules=RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLA_UP_PROJ,
+    )
+    for plan in (plain, selective):
+        assert launchable_on(PANGU_JOB, plan) == ("mindspeed-llm@master",)
+    assert set(broken(PANGU_JOB, PANGU_PLAN, "mindformers")) == {"mindformers_sandwich_norm"}
+
+
+def test_no_framework_on_ascend_sends_a_token_once_to_each_node() -> None:
+    # DeepEP is Megatron's, on NVIDIA devices; MindFormers' alltoall_deredundency gathers all tokens between nodes.
+    two_level = changed(MIXTURE_PLAN, dispatcher=Dispatcher.TWO_LEVEL)
+    assert violations(MIXTURE_JOB, two_level) == ()
+    assert launchable_on(MIXTURE_JOB, two_level) == ()
+    assert launchable_on(NVIDIA, two_level) == ("megatron-lm@0.12",)
+    assert launchable_on(AMD, two_level) == ()
+    assert launchable_on(AMD, MIXTURE_PLAN) == ("megatron-lm@0.12",)
+
+
+def test_mindformers_swaps_the_moments_where_there_is_no_master_copy() -> None:
+    swapped = with_features(FLAT, Feature.SWAP_OPTIMIZER)
+    assert set(broken(DENSE_JOB, swapped, "mindformers")) == {"mindformers_swap_optimizer"}
+    assert violations(FP32_PARAMETERS, swapped, "mindformers") == ()
 
 
 def test_a_strategy_is_charged_to_the_first_rule_it_breaks() -> None:
@@ -374,7 +443,8 @@ def test_targets_are_parsed_and_named_when_wrong() -> None:
 def test_launchable_on_asks_rules_and_devices() -> None:
     assert launchable_on(MIXTURE_JOB, MIXTURE_PLAN) == ("mindspeed-llm@master", "mindformers@1.8")
     assert launchable_on(NVIDIA, MIXTURE_PLAN) == ("megatron-lm@0.12",)
-    assert launchable_on(MIXTURE_JOB, changed(MIXTURE_PLAN, sequence_parallel=False)) == ("mindformers@1.8",)
+    assert launchable_on(MIXTURE_JOB, with_features(MIXTURE_PLAN, Feature.REPLICATED_EMBEDDING)) == ("mindformers@1.8",)
+    assert launchable_on(MIXTURE_JOB, changed(MIXTURE_PLAN, sequence_parallel=False)) == ()
 
 
 TINY = ModelShape("tiny", 2, 64, 3, 3, 16, 96, 100, moe=MoeShape(4, 1, 96))
