@@ -65,6 +65,7 @@ def search(
         ),
     ] = None,
     save_dir: Annotated[Path | None, typer.Option(help="folder for the report, the job and the launch arguments")] = None,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
     as_json: options.Json = False,
 ) -> int:
     """Scores every legal layout of the job and ranks the best."""
@@ -89,7 +90,12 @@ def search(
     if devices_at_most is not None:
         job = with_filled_devices(job)
     with search_progress() as on_progress:
-        document = search_document(job, on_progress)
+        if server is None:
+            document = search_document(job, on_progress)
+        else:
+            from app.remote import remote_search_document
+
+            document = remote_search_document(job, server, on_progress)
     if as_json:
         terminal.write_json(document)
     else:
