@@ -21,6 +21,7 @@ class Progress:
     fits_memory: int
     best_step_time_s: float | None
     elapsed_s: float
+    sampled: int | None = None  # trials of a sampler
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,319 @@
+"""Samplers over the lattice: Optuna proposes strategies batch by batch, in memory; the cost model prices them.
+
+An exhaustive search is faster and proves its answer. Samplers are here to compare with, and for evaluators that are too
+slow to price everything. Each batch is drawn with its own seed, so that a search that is continued from its stored trials
+proposes the same strategies as one that never stopped.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import CategoricalDistribution
+from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.trial import TrialState
+
+from cost_models.constants import Constants
+from cost_models.step import estimate as closed_form
+from cost_models.strategy import ParallelStrategy, StrategyBatch
+from cost_models.workload import Workload
+from search.answers import Answers
+from search.baseline import default_baseline
+from search.enumeration import Rejections
+from search.errors import SearchError
+from search.explanation import Estimator
+from search.legality import rules_for
+from search.proposals import Choose, Proposals, Value
+from search.ranking import Leaderboard, Scored
+from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
+from search.space import SearchSpace
+from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
+from search.trials import BASELINE, FITS, ILLEGAL, OUTCOMES, SAMPLED, TOO_LARGE, UNPRICED, Evaluation, Trial
+
+SAMPLERS = ("tpe", "nsga2", "random")
+BATCH_TRIALS = 32
+POPULATION = 50
+
+
+class SamplerSearch:
+    """A sampled search, a batch at a time. ``trials`` is all there is to save: a search given them goes on from there.
+
+    Parameters as ``search.lattice.LatticeSearch``, and ``sampler`` (of ``SAMPLERS``), ``seed`` and ``max_trials``; the first
+    trial is ``baseline`` (default: ``search.baseline``) where the space holds it. Raises ``SearchError`` for bad ones.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        space: SearchSpace,
+        constants: Constants,
+        *,
+        sampler: str,
+        seed: int = 0,
+        max_trials: int = 1000,
+        objective: str = "step_time",
+        top: int = 20,
+        baseline: ParallelStrategy | None = None,
+        clock: Clock | None = None,
+        estimate: Estimator = closed_form,
+        trials: Sequence[Trial] = (),
+        elapsed_s: float = 0.0,
+    ) -> None:
+        check_objective(objective, top)
+        if sampler not in SAMPLERS:
+            raise SearchError(f"sampler: {sampler!r} is not one of {', '.join(SAMPLERS)}")
+        if max_trials < 1:
+            raise SearchError(f"max_trials: {max_trials} is below 1")
+        self.workload = workload
+        self.constants = constants
+        self.max_trials = max_trials
+        self.trials: list[Trial] = list(trials)
+        self._objective, self._top, self._baseline = objective, top, baseline
+        self._sampler, self._seed = sampler, seed
+        self._answers = Answers(workload, space, constants, estimate)
+        self._estimate = estimate
+        self._now: Clock = clock or (lambda: 0.0)
+        self._started_s = self._now() - elapsed_s
+        self._elapsed_s = elapsed_s
+        self._ask_s = self._price_s = 0.0
+        self._rules = rules_for(workload.software.target)
+        self._proposals = Proposals(workload, space)
+        self._seen: dict[ParallelStrategy, Trial] = {}
+        self._distinct = {outcome: 0 for outcome in OUTCOMES}
+        self._best: Trial | None = None
+        for trial in self.trials:
+            self._consider(trial)
+        self._study = self._rebuilt_study()
+
+    def _rebuilt_study(self) -> optuna.Study:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        study = optuna.create_study(direction="minimize", sampler=_sampler(self._sampler, 0))
+        study.add_trials([_frozen(trial, self._distributions(trial)) for trial in self.trials])
+        return study
+
+    def _distributions(self, trial: Trial) -> dict[str, CategoricalDistribution]:
+        found: dict[str, CategoricalDistribution] = {}
+
+        def choose(name: str, offered: tuple[Value, ...]) -> Value:
+            found[name] = CategoricalDistribution(offered)
+            return trial.parameters[name]
+
+        self._proposals.strategy(choose)
+        return found
+
+    def advance(self) -> bool:
+        """Propose, price and tell one more batch; ``False`` once there are ``max_trials`` trials."""
+        first = len(self.trials)
+        if first >= self.max_trials:
+            return False
+        begun_s = self._now()
+        if first == 0:
+            self._enqueue_baseline()
+        self._study.sampler = _sampler(self._sampler, _batch_seed(self._seed, first))
+        asked = [self._study.ask() for _ in range(min(BATCH_TRIALS, self.max_trials - first))]
+        strategies = [self._proposals.strategy(_choices_of(trial)) for trial in asked]
+        asked_s = self._now()
+        evaluations = self._evaluated(strategies)
+        priced_s = self._now()
+        for trial, strategy in zip(asked, strategies, strict=True):
+            evaluation = evaluations[strategy]
+            for name, violation in evaluation.constraints.items():
+                trial.set_constraint(name, violation)
+            self._record(strategy, evaluation, self._study.tell(trial, evaluation.value))
+        self._price_s += priced_s - asked_s
+        self._ask_s += (self._now() - priced_s) + (asked_s - begun_s)
+        self._elapsed_s = self._now() - self._started_s
+        return True
+
+    def _enqueue_baseline(self) -> None:
+        strategy = self._baseline or default_baseline(self.workload, self.constants, self._estimate)
+        parameters = None if strategy is None else self._proposals.parameters(strategy)
+        if parameters is not None:
+            self._study.enqueue_trial(parameters, user_attrs={"source": BASELINE})
+
+    def _evaluated(self, strategies: Sequence[ParallelStrategy]) -> dict[ParallelStrategy, Evaluation]:
+        """Every strategy's evaluation; only those that no earlier trial had are priced."""
+        found = {strategy: self._seen[strategy].evaluation for strategy in strategies if strategy in self._seen}
+        new = [strategy for strategy in dict.fromkeys(strategies) if strategy not in found]
+        if not new:
+            return found
+        batch = StrategyBatch.of(new)
+        broken = np.array([rule.violates(self.workload, batch) for rule in self._rules])
+        num_broken = broken.sum(axis=0)
+        legal = np.flatnonzero(num_broken == 0)
+        for row in np.flatnonzero(num_broken).tolist():
+            rule = self._rules[int(broken[:, row].argmax())].name
+            found[new[row]] = Evaluation(ILLEGAL, rule, None, None, UNPRICED, {"legality": float(num_broken[row])})
+        if len(legal):
+            priced = self._estimate(self.workload, batch.take(legal), self.constants)
+            for place, row in enumerate(legal.tolist()):
+                step_time_s, peak = float(priced.step_time_s[place]), float(priced.peak_memory_bytes[place])
+                missing = (peak - priced.memory_limit_bytes) / priced.memory_limit_bytes
+                found[new[row]] = Evaluation(
+                    FITS if missing <= 0 else TOO_LARGE,
+                    None,
+                    step_time_s,
+                    peak,
+                    peak if self._objective == "memory_headroom" else step_time_s,
+                    {"legality": 0.0, "memory": missing},
+                )
+        return found
+
+    def _record(self, strategy: ParallelStrategy, evaluation: Evaluation, told: optuna.trial.FrozenTrial) -> None:
+        first = self._seen.get(strategy)
+        fitting = [one.value for one in (evaluation, self._best and self._best.evaluation) if one and one.outcome == FITS]
+        trial = Trial(
+            number=len(self.trials),
+            source=told.user_attrs.get("source", SAMPLED),
+            strategy=strategy,
+            evaluation=evaluation,
+            best_value=min(fitting, default=None),
+            duplicate_of=None if first is None else first.number,
+            parameters=told.params,
+            attributes={name: value for name, value in told.system_attrs.items() if not name.startswith("constraints")},
+        )
+        self.trials.append(trial)
+        self._consider(trial)
+
+    def _consider(self, trial: Trial) -> None:
+        if trial.strategy not in self._seen:
+            self._seen[trial.strategy] = trial
+            self._distinct[trial.evaluation.outcome] += 1
+        if trial.evaluation.outcome == FITS and (self._best is None or trial.evaluation.value < self._best.evaluation.value):
+            self._best = trial
+
+    @property
+    def progress(self) -> Progress:
+        """How far the search has come; counts are of distinct strategies, ``sampled`` is of trials."""
+        counts = self._counts()
+        return Progress(
+            len(self.trials) / self.max_trials,
+            counts.enumerated,
+            counts.legal,
+            counts.fits_memory,
+            self._best.evaluation.step_time_s if self._best is not None else None,
+            self._elapsed_s,
+            sampled=len(self.trials),
+        )
+
+    def _counts(self) -> Counts:
+        legal = self._distinct[FITS] + self._distinct[TOO_LARGE]
+        enumerated = legal + self._distinct[ILLEGAL]
+        return Counts(enumerated, legal, self._distinct[FITS], estimated=legal, sampled=len(self.trials))
+
+    def result(self, stopped_by: str | None = None) -> SearchResult:
+        """What has been found, explained and compared with the baseline. Nothing is proved: most of the lattice is unseen."""
+        begun_s = self._now()
+        distinct = [trial for trial in self.trials if trial.duplicate_of is None]
+        leaderboard = Leaderboard(self._objective, self._top)
+        fitting = [trial for trial in distinct if trial.evaluation.outcome == FITS]
+        if fitting:
+            leaderboard.add(_scored(fitting))
+        rejections = Rejections()
+        rules = {rule.name: rule for rule in self._rules}
+        for trial in distinct:
+            if trial.evaluation.rule is not None:
+                rejections.charge(rules[trial.evaluation.rule], 1, trial.strategy)
+        plans = self._answers.plans(leaderboard.plans())
+        comparison = self._answers.compared_with(self._baseline, plans[0] if plans else None)
+        explain_s = self._now() - begun_s
+        nearest = (
+            None if plans else f"None of the {len(distinct)} strategies that were tried fits; the exhaustive search tries all."
+        )
+        return SearchResult(
+            counts=self._counts(),
+            rejections=listed_rejections(self.workload, rejections),
+            proof=Proof(
+                exhaustive=False,
+                proved_best=False,
+                scope=f"{len(distinct)} strategies of the lattice sampled by {self._sampler}, closed form",
+                objective=self._objective,
+                optimality_gap_fraction=None,
+                stopped_by=stopped_by,
+            ),
+            timing=Timing(
+                enumerate_s=self._ask_s,
+                legality_s=0.0,
+                price_s=self._price_s,
+                rank_s=0.0,
+                explain_s=explain_s,
+                total_s=self._elapsed_s + explain_s,
+            ),
+            plans=plans,
+            baseline=comparison,
+            nearest=nearest,
+        )
+
+
+def sample(
+    workload: Workload,
+    space: SearchSpace,
+    constants: Constants,
+    *,
+    clock: Clock | None = None,
+    time_limit_s: float | None = None,
+    on_progress: ProgressCallback | None = None,
+    **settings: Any,
+) -> SearchResult:
+    """The best plans among those that a sampler tries; ``settings`` are those of ``SamplerSearch``.
+
+    Limits and progress as in ``search.lattice.search``. Raises ``SearchError`` for a bad setting or limit.
+    """
+    check_time_limit(time_limit_s, clock)
+    sampled = SamplerSearch(workload, space, constants, clock=clock, **settings)
+    return sampled.result(run_to_end(sampled, time_limit_s, on_progress))
+
+
+class _Nsga2(NSGAIISampler):
+    """Keeps parents in one order. Optuna's own differs between those just selected and the same ones remembered."""
+
+    def select_parent(self, study: optuna.Study, generation: int) -> list[optuna.trial.FrozenTrial]:
+        return sorted(super().select_parent(study, generation), key=lambda trial: trial.number)
+
+
+def _choices_of(trial: optuna.Trial) -> Choose:
+    def choose(name: str, offered: tuple[Value, ...]) -> Value:
+        value = trial.suggest_categorical(name, offered)
+        assert isinstance(value, bool | int | str)  # it is one of those offered
+        return value
+
+    return choose
+
+
+def _batch_seed(seed: int, first_trial: int) -> int:
+    return int(np.random.SeedSequence([seed, first_trial]).generate_state(1)[0])
+
+
+def _sampler(name: str, seed: int) -> BaseSampler:
+    if name == "random":
+        return RandomSampler(seed)
+    if name == "nsga2":
+        return _Nsga2(population_size=POPULATION, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # group: a model per set of conditional parameters
+        return TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
+
+
+def _frozen(trial: Trial, distributions: Mapping[str, CategoricalDistribution]) -> optuna.trial.FrozenTrial:
+    return optuna.trial.create_trial(
+        state=TrialState.COMPLETE,
+        value=trial.evaluation.value,
+        params=dict(trial.parameters),
+        distributions=dict(distributions),
+        system_attrs=dict(trial.attributes),
+        constraints=dict(trial.evaluation.constraints),
+    )
+
+
+def _scored(trials: Sequence[Trial]) -> Scored:
+    evaluations = [trial.evaluation for trial in trials]
+    return Scored(
+        StrategyBatch.of([trial.strategy for trial in trials]),
+        np.array([evaluation.step_time_s for evaluation in evaluations], dtype=np.float64),
+        np.array([evaluation.peak_memory_bytes for evaluation in evaluations], dtype=np.float64),
+        np.array([trial.number for trial in trials], dtype=np.int64),
+    )

@@ -1,0 +1,103 @@
+"""What a sampler tried, and the JSON form in which it is stored and continued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cost_models.strategy import ParallelStrategy
+from cost_models.workload import Workload
+from search.errors import SearchError
+from search.proposals import Proposals, Value
+from search.space import SearchSpace
+
+OUTCOMES = FITS, TOO_LARGE, ILLEGAL = ("fits", "too_large", "illegal")
+BASELINE, SAMPLED = "baseline", "sampled"
+UNPRICED = 1e30  # value of an illegal strategy; its constraint keeps a sampler from taking it for a slow one
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What became of one strategy. ``rule`` is the first that an illegal one breaks; only legal ones have a price.
+
+    ``value`` is what the objective minimises. ``constraints`` are above zero where they are violated: ``memory`` is the
+    missing share of the device's usable memory, ``legality`` the number of broken rules.
+    """
+
+    outcome: str
+    rule: str | None
+    step_time_s: float | None
+    peak_memory_bytes: float | None
+    value: float
+    constraints: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One strategy that a sampler proposed. ``best_value`` is the smallest value of all trials so far that fit.
+
+    ``parameters`` make the strategy (``search.proposals``); ``attributes`` are the sampler's own notes.
+    """
+
+    number: int
+    source: str  # baseline | sampled
+    strategy: ParallelStrategy
+    evaluation: Evaluation
+    best_value: float | None
+    duplicate_of: int | None
+    parameters: Mapping[str, Value]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The trial as JSON, but for its strategy, which follows from the parameters."""
+        evaluation = self.evaluation
+        return {
+            "number": self.number,
+            "source": self.source,
+            "outcome": evaluation.outcome,
+            "rule": evaluation.rule,
+            "step_time_s": evaluation.step_time_s,
+            "peak_memory_bytes": evaluation.peak_memory_bytes,
+            "value": None if evaluation.outcome == ILLEGAL else evaluation.value,
+            "best_value": self.best_value,
+            "duplicate_of": self.duplicate_of,
+            "sampler_state": {
+                "parameters": dict(self.parameters),
+                "constraints": dict(evaluation.constraints),
+                "attributes": dict(self.attributes),
+            },
+        }
+
+
+def trials_from_mappings(workload: Workload, space: SearchSpace, mappings: Iterable[Mapping[str, Any]]) -> list[Trial]:
+    """The trials that ``Trial.to_mapping`` wrote for the same search. Raises ``SearchError`` for anything else."""
+    proposals = Proposals(workload, space)
+    try:
+        return [_trial(proposals, mapping) for mapping in mappings]
+    except (KeyError, TypeError, ValueError) as error:
+        raise SearchError(f"trials: not those that a search of this version wrote ({error})") from None
+
+
+def _trial(proposals: Proposals, mapping: Mapping[str, Any]) -> Trial:
+    state = mapping["sampler_state"]
+    parameters = state["parameters"]
+    value = mapping["value"]
+    evaluation = Evaluation(
+        mapping["outcome"],
+        mapping["rule"],
+        mapping["step_time_s"],
+        mapping["peak_memory_bytes"],
+        UNPRICED if value is None else value,
+        state["constraints"],
+    )
+    return Trial(
+        number=mapping["number"],
+        source=mapping["source"],
+        strategy=proposals.strategy(lambda name, offered: parameters[name]),
+        evaluation=evaluation,
+        best_value=mapping["best_value"],
+        duplicate_of=mapping["duplicate_of"],
+        parameters=parameters,
+        attributes=state["attributes"],
+    )
