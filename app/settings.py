@@ -1,0 +1,49 @@
+"""What the environment decides: one field for each variable, named ``MESHPLAN_`` and the field's name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.errors import InputError, show
+
+PREFIX = "MESHPLAN_"
+DATABASE_FILE = "meshplan.db"
+
+
+def _user_data_dir() -> Path:
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "meshplan"
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
+
+    data_dir: Path = Field(default_factory=_user_data_dir, description="folder of the SQLite database")
+    database_url: str | None = Field(
+        default=None, max_length=4096, description="postgresql://user:password@host/name or sqlite:///path; default: in data_dir"
+    )
+    workers: int = Field(default=1, ge=0, le=256, description="worker processes that `serve` and `worker` start")
+    lease_s: float = Field(
+        default=10.0, ge=1.0, le=10.0, description="after this long without a sign of life, a study goes on elsewhere"
+    )
+    checkpoint_s: float = Field(default=1.0, ge=0.01, le=60.0, description="between two checkpoints of a running study")
+    log_format: Literal["text", "json"] = Field(default="text", description="log lines on standard error")
+
+    @property
+    def url(self) -> str:
+        return self.database_url or f"sqlite:///{self.data_dir / DATABASE_FILE}"
+
+
+def load_settings(**given: Any) -> Settings:
+    """The settings, where ``given`` (without None) stands above the environment."""
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        name = str(detail["loc"][0]).upper()
+        raise InputError(f"{PREFIX}{name}: {show(detail['input'])} is not allowed; {detail['msg'].lower()}.") from None

@@ -1,0 +1,214 @@
+"""The tables. Times are seconds since 1970 by the database's own clock; JSON keeps the order of its keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+PREFIX = "meshplan_"  # Optuna's own storage calls its tables studies and trials, and may share the database
+VERSION_TABLE = f"{PREFIX}schema_version"
+STATES = ("queued", "running", "completed", "failed", "cancelled")
+OUTCOMES = ("fits", "too_large", "illegal")
+
+# A growing key: SQLite numbers rows by themselves only where the type is INTEGER.
+Serial = BigInteger().with_variant(Integer, "sqlite")
+
+
+class Table(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {dict[str, Any]: JSON(none_as_null=True), list[Any]: JSON, str: Text, float: Float, int: BigInteger}  # noqa: RUF012
+
+
+def _is_one_of(column: str, values: tuple[str, ...]) -> str:
+    return f"{column} in ({', '.join(repr(value) for value in values)})"
+
+
+class Study(Table):
+    """A search as the user asked for it, with all that it needs to run again; the row is also its job in the queue."""
+
+    __tablename__ = f"{PREFIX}studies"
+    __table_args__ = (
+        CheckConstraint(_is_one_of("state", STATES), name="state"),
+        Index(None, "state", "number"),
+        {"sqlite_autoincrement": True},  # a cursor must never meet a number again
+    )
+
+    number: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(String(32), unique=True)
+    row_version: Mapped[int] = mapped_column(default=1)
+    created_at_s: Mapped[float]
+    started_at_s: Mapped[float | None]
+    finished_at_s: Mapped[float | None]
+
+    # What is searched; the first columns repeat the job for lists and filters.
+    model_name: Mapped[str]
+    hardware: Mapped[str]
+    num_devices: Mapped[int]
+    objective: Mapped[str]
+    sampler: Mapped[str]
+    seed: Mapped[int]
+    job: Mapped[dict[str, Any]]
+    assumptions: Mapped[list[Any]]
+    warnings: Mapped[list[Any]]
+    hardware_profile: Mapped[dict[str, Any]] = mapped_column(deferred=True)
+    space: Mapped[dict[str, Any]] = mapped_column(deferred=True)
+    calibration: Mapped[dict[str, Any]] = mapped_column(deferred=True)
+    version: Mapped[str]
+
+    # How far it is.
+    state: Mapped[str] = mapped_column(String(16), default="queued")
+    cancel_requested: Mapped[bool] = mapped_column(default=False)
+    attempts: Mapped[int] = mapped_column(default=0)
+    attempts_without_progress: Mapped[int] = mapped_column(default=0)
+    lease_owner: Mapped[str | None]
+    lease_token: Mapped[int] = mapped_column(default=0)  # grows with every claim: who holds an older one writes nothing
+    lease_expires_at_s: Mapped[float | None]
+    heartbeat_at_s: Mapped[float | None]
+    progress: Mapped[dict[str, Any] | None]
+    checkpoint: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    result: Mapped[dict[str, Any] | None]
+    error: Mapped[str | None]
+
+
+class Plan(Table):
+    """A ranked plan of a study."""
+
+    __tablename__ = f"{PREFIX}plans"
+    __table_args__ = (UniqueConstraint("study_id", "plan_id"),)
+
+    study_id: Mapped[str] = mapped_column(ForeignKey(Study.id, ondelete="CASCADE"), primary_key=True)
+    rank: Mapped[int] = mapped_column(Integer, primary_key=True)
+    plan_id: Mapped[str] = mapped_column(String(32))
+    step_time_s: Mapped[float]
+    peak_memory_bytes: Mapped[float]
+    document: Mapped[dict[str, Any]]
+
+
+class Trial(Table):
+    """A strategy that a sampler proposed, and what it was told; ``best_value`` is the best one so far."""
+
+    __tablename__ = f"{PREFIX}trials"
+    __table_args__ = (
+        CheckConstraint(_is_one_of("outcome", OUTCOMES), name="outcome"),
+        Index(None, "study_id", "outcome", "value"),
+    )
+
+    study_id: Mapped[str] = mapped_column(ForeignKey(Study.id, ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    source: Mapped[str] = mapped_column(String(16))
+    outcome: Mapped[str] = mapped_column(String(16))
+    rule: Mapped[str | None]
+    step_time_s: Mapped[float | None]
+    peak_memory_bytes: Mapped[float | None]
+    value: Mapped[float | None]
+    best_value: Mapped[float | None]
+    duplicate_of: Mapped[int | None] = mapped_column(Integer)
+    strategy: Mapped[dict[str, Any]]
+    sampler_state: Mapped[dict[str, Any]]  # what rebuilds the trial inside the sampler
+
+
+class Rejection(Table):
+    """Illegal strategies of a study, by the rule that they break."""
+
+    __tablename__ = f"{PREFIX}rejections"
+    __table_args__ = (UniqueConstraint("study_id", "rule"),)
+
+    study_id: Mapped[str] = mapped_column(ForeignKey(Study.id, ondelete="CASCADE"), primary_key=True)
+    position: Mapped[int] = mapped_column(Integer, primary_key=True)
+    rule: Mapped[str] = mapped_column(String(128))
+    count: Mapped[int]
+    example: Mapped[str]
+
+
+class Event(Table):
+    """Something that happened to a study. Numbers grow over the whole database, and with commits within a study."""
+
+    __tablename__ = f"{PREFIX}events"
+    __table_args__ = (Index(None, "study_id", "sequence"), {"sqlite_autoincrement": True})
+
+    sequence: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=True)
+    study_id: Mapped[str] = mapped_column(ForeignKey(Study.id, ondelete="CASCADE"))
+    kind: Mapped[str] = mapped_column(String(16))
+    data: Mapped[dict[str, Any]]
+    at_s: Mapped[float]
+
+
+class MeasuredRun(Table):
+    """A measured training run that a user gave; equal records are stored once."""
+
+    __tablename__ = f"{PREFIX}measured_runs"
+
+    number: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=True)
+    record_sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    record_id: Mapped[str | None]
+    category: Mapped[str | None] = mapped_column(String(32))
+    record: Mapped[dict[str, Any]]
+    created_at_s: Mapped[float]
+
+
+class Calibration(Table):
+    """Fitted constants of a hardware family, with the report of how they were fitted."""
+
+    __tablename__ = f"{PREFIX}calibrations"
+
+    number: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(String(32), unique=True)
+    family: Mapped[str] = mapped_column(String(32))
+    constants: Mapped[dict[str, Any]]
+    report: Mapped[dict[str, Any]]
+    version: Mapped[str]
+    created_at_s: Mapped[float]
+
+
+class ApiKey(Table):
+    """Who may call the server. Only the hash of the secret is kept; ``prefix`` tells keys apart in a list."""
+
+    __tablename__ = f"{PREFIX}api_keys"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str]
+    prefix: Mapped[str] = mapped_column(String(16))
+    secret_sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    scopes: Mapped[list[Any]]
+    created_at_s: Mapped[float]
+    expires_at_s: Mapped[float | None]
+    revoked_at_s: Mapped[float | None]
+    last_used_at_s: Mapped[float | None]
+
+
+class IdempotencyRecord(Table):
+    """The answer that was given to a request, for those that repeat its key."""
+
+    __tablename__ = f"{PREFIX}idempotency"
+    __table_args__ = (Index(None, "created_at_s"),)
+
+    owner: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    body_sha256: Mapped[str] = mapped_column(String(64))
+    status_code: Mapped[int] = mapped_column(Integer)
+    headers: Mapped[dict[str, Any]]
+    body: Mapped[dict[str, Any]]
+    study_id: Mapped[str | None] = mapped_column(String(32))
+    created_at_s: Mapped[float]

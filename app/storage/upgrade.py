@@ -1,0 +1,75 @@
+"""Brings a database to this version's schema, all or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from app.storage.session import Database, StorageError, parsed_url, translated
+from app.storage.tables import VERSION_TABLE
+
+MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
+_UPGRADE_LOCK = 0x6D657368  # any number, the same for everyone who upgrades
+
+
+def upgrade(url: str) -> str:
+    """The revision that the database has now. A database of a newer version is refused and left as it is."""
+    parsed = parsed_url(url)
+    if parsed.drivername == "sqlite" and parsed.database:
+        _make_folder(Path(parsed.database).parent)
+    database = Database(url)
+    try:
+        with database.connect() as connection:
+            if connection.dialect.name == "postgresql":  # SQLite's write transaction is a lock already
+                connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+            config = _config()
+            config.attributes["connection"] = connection
+            _check_known(_revision(connection), config)
+            command.upgrade(config, "head")
+            return str(_revision(connection))
+    finally:
+        database.close()
+
+
+def check_current(database: Database) -> None:
+    """Raise ``StorageError`` unless the database has exactly this version's schema."""
+    config = _config()
+    with translated(), database.read() as session:
+        revision = _revision(session.connection())
+    _check_known(revision, config)
+    head = ScriptDirectory.from_config(config).get_current_head()
+    if revision != head:
+        found = f"schema {revision}" if revision else "no tables of meshplan"
+        raise StorageError(f"{database.shown_url} has {found}, this version needs {head}; run `meshplan db upgrade`.")
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+
+
+def _check_known(revision: str | None, config: Config) -> None:
+    scripts = ScriptDirectory.from_config(config)
+    known = {script.revision for script in scripts.walk_revisions()}
+    if revision is not None and revision not in known:
+        raise StorageError(
+            f"The database has schema {revision}, which a newer meshplan wrote; this version knows up to "
+            f"{scripts.get_current_head()}. Nothing was changed: upgrade meshplan, or give it another database."
+        )
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: the database's folder cannot be made ({error.strerror}).") from None

@@ -1,0 +1,1 @@
+"""Schema versions. Each stands alone: it never reads the tables of the running code."""
