@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from app.errors import InputError
@@ -70,7 +69,8 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         layer_layout=_layout(section, workload.model.num_layers),
     )
     if section.features is None:
-        strategy = replace(strategy, features=_default_features(workload, strategy))
+        # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
+        strategy = ParallelStrategy(**{**vars(strategy), "features": _default_features(workload, strategy)})
     if strategy.layer_layout is not None:
         try:
             stage_table(workload.model, strategy.pp, strategy.vpp, strategy.layer_layout)
@@ -199,8 +199,13 @@ def _recompute_num_layers(section: RecomputeSection) -> int:
 def _recompute_modules(section: RecomputeSection) -> RecomputeModule:
     if section.modules and section.granularity != "selective":
         raise InputError(f"strategy.recompute.modules: belongs to granularity selective, not {section.granularity}.")
+    return _modules(tuple(section.modules or (["core_attn"] if section.granularity == "selective" else ())))
+
+
+@lru_cache(maxsize=1024)
+def _modules(names: tuple[str, ...]) -> RecomputeModule:
     modules = RecomputeModule(0)
-    for name in section.modules or (["core_attn"] if section.granularity == "selective" else []):
+    for name in names:
         modules |= RecomputeModule[name.upper()]
     return modules
 
