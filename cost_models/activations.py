@@ -35,8 +35,9 @@ class LayerActivations:
 def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floats, Floats]:
     """Attention tensors a token of the context shard, as kept and as left by recomputing the MLA up-projections. [B]
 
-    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t, and 2 d (H + Hk) / t more with a fused rotary kernel. MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the
-    shared rope key 2 dr, which every rank holds. Source: module structure of [megatron-0.12]; [cann] for the statistics.
+    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t, and 2 d (H + Hk) / t more with a fused rotary kernel.
+    MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds.
+    Source: module structure of [megatron-0.12]; [cann] for the statistics.
     """
     model = workload.model
     t = keys.tp.astype(np.float64)

@@ -76,11 +76,11 @@ class Constants:
 
 
 CONSTANTS: tuple[Constant, ...] = (
-    Constant("matmul_fraction", "large-matmul rate over the best measured rate of the device (0.86 of peak where unmeasured)", "1",
+    Constant("matmul_fraction", "large-matmul rate over the best measured rate of the device", "1",
              0.5, 1.15, 0.05, 0.97, 0.86, "[flagperf]; [runs-fit]"),
-    Constant("attention_forward_fraction", "fused attention forward rate, causal FLOPs, long sequences, share of matmul peak", "1",
+    Constant("attention_forward_fraction", "fused attention forward rate (causal FLOPs, long sequences) over matmul peak", "1",
              0.1, 0.8, 0.15, 0.455, 0.43, "[pto-isa, flash attention table]; [runs-fit]"),
-    Constant("portable_attention_fraction", "the same for kernels that leave a newer generation's matmul instructions unused (FlashAttention-2 on Hopper)", "1",
+    Constant("portable_attention_fraction", "the same for kernels of an older generation (FlashAttention-2 on Hopper)", "1",
              0.05, 0.6, 0.15, 0.455, 0.19, "[flash-attention-2]; [runs-fit]"),
     Constant("attention_half_length", "sequence length at which fused attention reaches half its rate", "tokens",
              0.0, 8192.0, 0.7, 1440.0, 256.0, "[pto-isa, flash attention table]", "measured"),
@@ -106,7 +106,7 @@ CONSTANTS: tuple[Constant, ...] = (
              1.0, 1.8, 0.15, 1.0, 1.39, "[simumax]; [runs-fit]"),
     Constant("recent_eager_factor", "device time of eager software of 2025 and later over that of 2024", "1",
              0.7, 1.2, 0.06, 0.894, 1.0, "[runs-fit]"),
-    Constant("early_graph_factor", "device time of MindSpore graphs before October 2024 (MindFormers up to r1.2) over later ones", "1",
+    Constant("early_graph_factor", "device time of MindSpore graphs up to MindFormers r1.2 over later ones", "1",
              0.9, 1.4, 0.1, 1.08, 1.0, "[runs-fit]"),
     Constant("host_micro_batch_s", "host time a micro batch, eager", "s",
              1e-5, 0.05, 0.4, 1.18e-2, 1e-3, "[runs-fit]"),

@@ -31,8 +31,8 @@ def expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floa
     Ranks that hold the same tokens count once. A capacity pads every expert alike, which makes the load factor
     one [megatron-0.12, moe].
     """
-    load = 1.0 if shape.capacity_factor else training.expert_load_factor
+    balanced = 1.0 if shape.capacity_factor else training.expert_load_factor
     gathered = keys.etp / token_holders(keys)
     # One rank alone holds every expert: nothing can be uneven.
-    load = np.where(keys.ep * keys.etp > 1, load, 1.0)
+    load = np.where(keys.ep * keys.etp > 1, balanced, 1.0)
     return routed_copies(keys, shape, training) * load * gathered

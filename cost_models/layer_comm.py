@@ -114,17 +114,19 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network)
     n = keys.tokens(workload.training)
     heads = model.num_attention_heads
     inner = np.maximum(keys.ulysses_degree, 1)
+    kv: Floats
     if model.mla is None:
-        groups = np.maximum(model.num_query_groups, keys.tp * inner)
-        query, kv, out = model.kv_channels * heads, 2 * model.kv_channels * groups, model.kv_channels * heads
+        kv = 2.0 * model.kv_channels * np.maximum(model.num_query_groups, keys.tp * inner)
+        query = out = model.kv_channels * heads
     else:
         mla = model.mla
         qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
-        query, kv, out = qk * heads, (qk + mla.v_head_dim) * heads, mla.v_head_dim * heads
+        kv = np.full(len(keys.tp), float((qk + mla.v_head_dim) * heads))
+        query, out = qk * heads, mla.v_head_dim * heads
     exchanged = ELEMENT_BYTES * n * (query + kv + out) / keys.tp
     ring = keys.cp // inner
     hop = send_recv_s(ELEMENT_BYTES * n * kv / keys.tp, ring, keys.tp * inner, network)
-    return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), hop, ring - 1.0)
+    return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), hop, np.asarray(ring - 1.0, dtype=np.float64))
 
 
 @dataclass(frozen=True)

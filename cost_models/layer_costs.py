@@ -153,17 +153,18 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -
     model, training = workload.model, workload.training
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp
     h, heads, d = model.hidden_size, model.num_attention_heads, model.kv_channels
+    zero = np.zeros_like(n)
     if model.mla is not None:
-        rotary = heads * model.mla.qk_rope_head_dim + model.mla.qk_rope_head_dim * t
+        rotary = model.mla.qk_rope_head_dim * (heads + t) + zero
         moved = heads * (2 * model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim + model.mla.v_head_dim)
     else:
-        rotary = (heads + model.num_query_groups) * d
+        rotary = (heads + model.num_query_groups) * d + zero
         moved = (heads + 2 * model.num_query_groups) * d
     if model.learned_positions:
-        rotary = 0
+        rotary = zero
     shape = model.moe if moe else None
     if shape is None:
-        widths, router = n * model.ffn_hidden_size / t, 0.0
+        widths, router = n * model.ffn_hidden_size / t, zero
     else:
         rows = expert_rows(keys, shape, training)
         widths = rows * shape.expert_ffn_hidden_size / keys.etp + n * shape.shared_expert_ffn_hidden_size / t

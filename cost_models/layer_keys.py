@@ -59,11 +59,13 @@ class LayerKeys:
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
         """Whether each key has the feature."""
-        return (self.features & int(feature)) != 0
+        found: NDArray[np.bool_] = (self.features & int(feature)) != 0
+        return found
 
     def recomputes(self, module: RecomputeModule) -> NDArray[np.bool_]:
         """Whether each key computes the module again in the backward."""
-        return (self.recompute_modules & int(module)) != 0
+        found: NDArray[np.bool_] = (self.recompute_modules & int(module)) != 0
+        return found
 
     def tokens(self, training: TrainingJob) -> Floats:
         """Tokens of one micro batch on one context-parallel rank."""

@@ -22,7 +22,10 @@ P2P_BUFFER_BYTES = 2 * 20 * 2**20  # send and receive buffer of a neighbour pair
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes ``[stage, n]``; see ``Estimate`` for what each total means. ``parts`` sums to ``peak``."""
+    """Bytes ``[stage, n]``; see ``Estimate`` for what each total means.
+
+    ``parts`` sums to ``peak``, and is empty without a breakdown.
+    """
 
     after_step: Floats
     allocated: Floats
@@ -34,11 +37,28 @@ class MemoryEstimate:
 
 @dataclass(frozen=True)
 class Held:
-    """Activations of one stage in flight, ``[stage, n]``: by tensor class, and the transient set around them."""
+    """Activations in flight on each stage, ``[stage, n]``: how many layers keep their saved set, and what is held besides."""
 
-    classes: dict[str, Floats]
+    dense_layers: Floats  # layers times micro batches in flight
+    moe_layers: Floats
+    dense: LayerActivations
+    moe: LayerActivations | None
     checkpoints: Floats
     working_set: Floats
+
+    @property
+    def saved_bytes(self) -> Floats:
+        """Saved sets of all layers in flight."""
+        dense: Floats = self.dense_layers * self.dense.saved_bytes
+        return dense if self.moe is None else dense + self.moe_layers * self.moe.saved_bytes
+
+    @property
+    def classes(self) -> dict[str, Floats]:
+        """The same by tensor class."""
+        dense = {name: self.dense_layers * each for name, each in self.dense.saved.items()}
+        if self.moe is None:
+            return dense
+        return {name: part + self.moe_layers * self.moe.saved[name] for name, part in dense.items()}
 
 
 def held_activations(
@@ -49,37 +69,32 @@ def held_activations(
     Every chunk in flight keeps the saved set of its ordinary layers and one input for every checkpoint of its
     recomputed layers; one recomputed layer (a whole group under the uniform method) is expanded at a time.
     """
-    shape = (stages.num_kinds, len(batch))
-    zero = np.zeros(shape)
-    classes = {name: zero for name in dense.saved}
-    checkpoints, working = zero, zero
+    zero = np.zeros((stages.num_kinds, len(batch)))
+    dense_layers, moe_layers, inputs, working = zero, zero, zero, zero
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
     for chunk in range(stages.vpp):
         count = chunks_in_flight(stages.first_rank, chunk, stages.pp, stages.vpp, num_microbatches)
         dense_again, moe_again = stages.recomputed(chunk, batch)
-        kept_dense = count * (stages.dense[:, chunk, None] - dense_again)
-        kept_moe = count * (stages.moe[:, chunk, None] - moe_again)
-        for name in classes:
-            classes[name] = classes[name] + kept_dense * dense.saved[name]
-            if moe is not None:
-                classes[name] = classes[name] + kept_moe * moe.saved[name]
+        dense_layers = dense_layers + count * (stages.dense[:, chunk, None] - dense_again)
+        moe_layers = moe_layers + count * (stages.moe[:, chunk, None] - moe_again)
         again = dense_again + moe_again
-        inputs = np.where(uniform, np.ceil(again / group), again)
-        checkpoints = checkpoints + count * inputs * dense.input_bytes
+        inputs = inputs + count * np.where(uniform, np.ceil(again / group), again)
         expanded = np.where(dense_again > 0, dense.unreduced_bytes, 0.0)
         if moe is not None:
             expanded = np.maximum(expanded, np.where(moe_again > 0, moe.unreduced_bytes, 0.0))
         working = np.maximum(working, expanded * np.where(uniform, np.minimum(group, again), 1.0))
     if stages.mtp_layers:
-        last = moe if moe is not None and stages.last_layer_is_moe else dense
         count = chunks_in_flight(stages.first_rank, stages.vpp - 1, stages.pp, stages.vpp, num_microbatches)
-        for name in classes:
-            classes[name] = classes[name] + stages.is_last * count * stages.mtp_layers * last.saved[name]
+        extra = stages.is_last * count * stages.mtp_layers
+        if moe is not None and stages.last_layer_is_moe:
+            moe_layers = moe_layers + extra
+        else:
+            dense_layers = dense_layers + extra
     transient = np.where(stages.dense.sum(axis=1)[:, None] > 0, dense.transient_bytes, 0.0)
     if moe is not None:
         transient = np.maximum(transient, np.where(stages.moe.sum(axis=1)[:, None] > 0, moe.transient_bytes, 0.0))
-    return Held(classes, checkpoints, working + transient)
+    return Held(dense_layers, moe_layers, dense, moe, inputs * dense.input_bytes, working + transient)
 
 
 def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
@@ -115,6 +130,8 @@ def memory_estimate(
     states: ModelStates,
     held: Held,
     constants: Constants,
+    *,
+    breakdown: bool = True,
 ) -> MemoryEstimate:
     """Peak of every stage: states + max(forward and backward, optimizer) + pool + communicators + runtime.
 
@@ -128,7 +145,7 @@ def memory_estimate(
     # ZeRO-3 holds the weights of the running layer and of the next, and the gradients that it is about to scatter.
     layer_bytes = 2.0 * WEIGHT_BYTES + gradient_bytes(workload, batch)
     gathered = np.where(batch.zero_stage == 3, layer_bytes * parameters.largest_layer, 0.0)
-    activations = sum(held.classes.values(), held.checkpoints + held.working_set + logits + gathered)
+    activations = held.saved_bytes + held.checkpoints + held.working_set + logits + gathered
     optimizer = 4.0 * parameters.largest_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
     in_backward = activations >= optimizer
     steady = states.total
@@ -139,20 +156,24 @@ def memory_estimate(
     reserved = allocated * (1.0 + pool)
     communicators = num_communicators(workload, batch) * profile.communicator_bytes
     communicators = communicators + np.where(batch.pp > 1, P2P_BUFFER_BYTES if profile.family == "ascend" else 0, 0)
-    parts = {
-        "weights": states.weights,
-        "gradients": states.gradients,
-        "optimizer_master_weights": states.master,
-        "optimizer_moments": states.moments,
-        **{f"activations_{name}": np.where(in_backward, value, 0.0) for name, value in held.classes.items()},
-        "recompute_checkpoints": np.where(in_backward, held.checkpoints, 0.0),
-        "working_set": np.where(in_backward, held.working_set + gathered, 0.0),
-        "logits": np.where(in_backward, logits, 0.0),
-        "optimizer_transient": np.where(in_backward, 0.0, optimizer),
-        "allocator_pool": allocated * pool,
-        "communicators": np.broadcast_to(communicators, allocated.shape),
-        "runtime": np.full(allocated.shape, profile.context_bytes),
-    }
+    parts: dict[str, Floats] = (
+        {}
+        if not breakdown
+        else {
+            "weights": states.weights,
+            "gradients": states.gradients,
+            "optimizer_master_weights": states.master,
+            "optimizer_moments": states.moments,
+            **{f"activations_{name}": np.where(in_backward, value, 0.0) for name, value in held.classes.items()},
+            "recompute_checkpoints": np.where(in_backward, held.checkpoints, 0.0),
+            "working_set": np.where(in_backward, held.working_set + gathered, 0.0),
+            "logits": np.where(in_backward, logits, 0.0),
+            "optimizer_transient": np.where(in_backward, 0.0, optimizer),
+            "allocator_pool": allocated * pool,
+            "communicators": np.broadcast_to(communicators, allocated.shape),
+            "runtime": np.full(allocated.shape, profile.context_bytes),
+        }
+    )
     return MemoryEstimate(
         after_step=steady + states.gradient_copies,
         allocated=allocated,

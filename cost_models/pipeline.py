@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.layer_keys import Floats
 from cost_models.stages import Stages
@@ -35,7 +36,7 @@ class StageTimes:
 class PipelineTime:
     """``[n]``: seconds on the critical kind of rank (``critical``, its index), and idle time around them."""
 
-    critical: Floats
+    critical: NDArray[np.int64]
     steady_s: Floats
     bubble_s: Floats
 

@@ -42,17 +42,17 @@ class PricedKeys:
     moe_activations: LayerActivations | None
 
 
-def _taken(value: Costs, index: IntColumn) -> Costs:
-    """The same structure with every array in it indexed."""
+def _taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
+    """The same structure with every array in it indexed; tables of parts are left out unless asked for."""
     if isinstance(value, np.ndarray):
         return value[index]  # type: ignore[return-value]
     if isinstance(value, dict):
-        return {name: _taken(item, index) for name, item in value.items()}  # type: ignore[return-value]
+        return {name: _taken(item, index, tables=tables) for name, item in value.items() if tables}  # type: ignore[return-value]
     if isinstance(value, tuple):
-        return tuple(_taken(item, index) for item in value)  # type: ignore[return-value]
+        return tuple(_taken(item, index, tables=tables) for item in value)  # type: ignore[return-value]
     if value is None:
         return value
-    return type(value)(**{f.name: _taken(getattr(value, f.name), index) for f in fields(value)})  # type: ignore[arg-type]
+    return type(value)(**{f.name: _taken(getattr(value, f.name), index, tables=tables) for f in fields(value)})  # type: ignore[arg-type]
 
 
 def _price_keys(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[PricedKeys, IntColumn]:
@@ -185,7 +185,7 @@ def _price_group(
     edge_only = stage_parameters(workload, batch, none, none, stages.is_first, stages.is_last)
     states = model_states(workload, batch, parameters)
     held = held_activations(stages, batch, m, priced.dense_activations, priced.moe_activations)
-    memory = memory_estimate(workload, batch, stages, parameters, states, held, constants)
+    memory = memory_estimate(workload, batch, stages, parameters, states, held, constants, breakdown=breakdown)
 
     p2p, p2p_masked = _send_recv_s(workload, batch, network, constants)
     accumulation = accumulation_s(workload, batch, parameters, device)
@@ -211,7 +211,8 @@ def _price_group(
     worst = memory.peak.argmax(axis=0)[None, :]
 
     def at(values: Floats, kind: IntColumn) -> Floats:
-        return np.take_along_axis(values, kind, axis=0)[0]
+        chosen: Floats = np.take_along_axis(values, kind, axis=0)[0]
+        return chosen
 
     detail = None
     if breakdown:
@@ -250,7 +251,8 @@ def _critical_parts(
     """Exposed and masked time by part on the critical rank over all micro batches, ``[n]`` each."""
 
     def at(values: Floats) -> Floats:
-        return np.take_along_axis(np.broadcast_to(values, (stages.num_kinds, len(m))), critical, axis=0)[0]
+        chosen: Floats = np.take_along_axis(np.broadcast_to(values, (stages.num_kinds, len(m))), critical, axis=0)[0]
+        return chosen
 
     dense_count, moe_count = at(layers.dense), at(layers.moe)
     is_first, is_last = at(stages.is_first), at(stages.is_last)
@@ -314,7 +316,7 @@ def _merge(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
     stage_names = [name for name in columns if name.startswith("stage_")]
     names = [name for name in columns if name not in stage_names]
     return Estimate(
-        **{name: column(name) for name in names},  # type: ignore[arg-type]
+        **{name: column(name) for name in names},
         **{name: stage_column(name) for name in stage_names},  # type: ignore[arg-type]
         memory_limit_bytes=parts[0].memory_limit_bytes,
         breakdown=detail,
@@ -341,7 +343,7 @@ def estimate(workload: Workload, batch: StrategyBatch, constants: Constants, *, 
         _price_group(
             workload,
             batch.take(index),
-            _taken(priced, key_of[index]),
+            _taken(priced, key_of[index], tables=breakdown),
             device,
             network,
             constants,

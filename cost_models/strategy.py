@@ -261,7 +261,8 @@ class StrategyBatch:
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
         """Whether each row has the feature."""
-        return (self.features & int(feature)) != 0
+        found: NDArray[np.bool_] = (self.features & int(feature)) != 0
+        return found
 
     def num_microbatches(self, global_batch_size: int) -> IntColumn:
         """Micro batches a replica runs in one step."""
