@@ -9,6 +9,7 @@ import numpy as np
 from app.errors import InputError
 from app.job import SCHEMA_VERSION, Job
 from calibration.files import calibration_for
+from calibration.intervals import Interval
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants
 from cost_models.estimate import Estimate
@@ -32,22 +33,27 @@ def interval_of(record: RunRecord, step_time_s: float) -> tuple[float, float]:
 
 def fill_intervals(workload: Workload, document: Any) -> Any:
     """The document, with interval and evidence in every estimate inside it."""
+    _fill(document, calibration_for(workload).interval(workload, 1.0))
+    return document
+
+
+def _fill(document: Any, share: Interval) -> None:
+    """``share`` is the interval of a step of one second; all estimates of a workload have the same in proportion."""
     if isinstance(document, dict):
         if "step_time_low_s" in document:
-            found = calibration_for(workload).interval(workload, document["step_time_s"])
-            document["step_time_low_s"], document["step_time_high_s"] = found.low_s, found.high_s
+            step_time_s = document["step_time_s"]
+            document["step_time_low_s"], document["step_time_high_s"] = step_time_s * share.low_s, step_time_s * share.high_s
             document["evidence"] = {
-                "num_runs": found.num_runs,
-                "max_devices": found.max_devices,
-                "extrapolated": list(found.extrapolated),
+                "num_runs": share.num_runs,
+                "max_devices": share.max_devices,
+                "extrapolated": list(share.extrapolated),
             }
         else:
             for value in document.values():
-                fill_intervals(workload, value)
+                _fill(value, share)
     elif isinstance(document, list | tuple):
         for value in document:
-            fill_intervals(workload, value)
-    return document
+            _fill(value, share)
 
 
 def priced(workload: Workload, batch: StrategyBatch) -> Estimate:
