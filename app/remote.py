@@ -56,9 +56,8 @@ def _refuse(error: MeshplanError, url: str) -> NoReturn:
     if error.status >= 500:
         raise RuntimeError(f"the server at {url} failed: {error.detail}") from error
     if error.status == 0:
-        raise InputError(
-            f"--server: {error.detail.rstrip('.')}; {(error.hint or 'give the URL that it printed.').lower()}"
-        ) from None
+        hint = error.hint or "Give the URL that it printed."
+        raise InputError(f"--server: {error.detail.rstrip('.')}; {hint[:1].lower()}{hint[1:]}") from None
     if error.status in (401, 403):
         raise InputError(f"MESHPLAN_API_KEY: {error.detail} {error.hint}") from None
     raise InputError(error.detail) from None

@@ -101,9 +101,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
@@ -118,7 +116,9 @@ class Client:
         """The study as it is now."""
         return _study(self._json("GET", f"/v1/studies/{study_id}"))
 
-    def studies(self, *, state: State | None = None, model: str | None = None, hardware: str | None = None) -> Iterator[JsonObject]:
+    def studies(
+        self, *, state: State | None = None, model: str | None = None, hardware: str | None = None
+    ) -> Iterator[JsonObject]:
         """Summaries of all studies, newest first."""
         return self._items("/v1/studies", {"state": state, "model": model, "hardware": hardware})
 

@@ -1,0 +1,1 @@
+"""The catalogues over REST: models and hardware."""

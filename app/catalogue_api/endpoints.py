@@ -1,0 +1,86 @@
+"""``/v1/models`` and ``/v1/hardware``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Response
+from pydantic_core import to_json
+
+from app.catalogue_api.schemas import HardwareDetails, HardwareSummary, ModelDetails, ModelSummary
+from app.errors import nearest, show
+from app.http import etag
+from app.http.paging import Listing
+from app.http.problems import ServiceError, described
+from app.models import catalogue as models
+from app.reports import hardware as reports
+from hardware_profiles import catalogue as hardware
+
+router = APIRouter()
+IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
+
+
+def _answer(build: Callable[[], bytes], if_none_match: str | None) -> Response:
+    content = build()
+    return etag.answer(content, etag.content_tag(content), if_none_match)
+
+
+def _unknown(what: str, name: str, known: tuple[str, ...]) -> ServiceError:
+    guess = nearest(name[:200], known)
+    hint = f"Did you mean {guess!r}?" if guess else f"Known: {', '.join(known)}."
+    return ServiceError("not-found", f"There is no {what} {show(name)}.", parameter="name", hint=hint)
+
+
+@cache
+def _models() -> bytes:
+    return to_json({"items": models.rows(), "next_cursor": None})
+
+
+@cache
+def _model(name: str) -> bytes:
+    return to_json(models.preset_details(name))
+
+
+@cache
+def _profiles() -> bytes:
+    return to_json({"items": [reports.summary(hardware.named(name)) for name in hardware.names()], "next_cursor": None})
+
+
+@cache
+def _profile(name: str) -> bytes:
+    return to_json(reports.details(hardware.named(name)))
+
+
+@router.get("/models", tags=["catalogue"], response_model=Listing[ModelSummary], responses={**described(), **NOT_MODIFIED})
+def list_models(if_none_match: IfNoneMatch = None) -> Response:
+    """The model presets."""
+    return _answer(_models, if_none_match)
+
+
+@router.get(
+    "/models/{name}", tags=["catalogue"], response_model=ModelDetails, responses={**described("not-found"), **NOT_MODIFIED}
+)
+def get_model(name: str, if_none_match: IfNoneMatch = None) -> Response:
+    """One preset: dimensions, published sizes, default training, each with its source."""
+    if name not in models.names():
+        raise _unknown("model preset", name, models.names())
+    return _answer(lambda: _model(name), if_none_match)
+
+
+@router.get("/hardware", tags=["catalogue"], response_model=Listing[HardwareSummary], responses={**described(), **NOT_MODIFIED})
+def list_hardware(if_none_match: IfNoneMatch = None) -> Response:
+    """The hardware profiles."""
+    return _answer(_profiles, if_none_match)
+
+
+@router.get(
+    "/hardware/{name}", tags=["catalogue"], response_model=HardwareDetails, responses={**described("not-found"), **NOT_MODIFIED}
+)
+def get_hardware(name: str, if_none_match: IfNoneMatch = None) -> Response:
+    """One profile, every number with its unit, basis and source."""
+    if name not in hardware.names():
+        raise _unknown("hardware profile", name, hardware.names())
+    return _answer(lambda: _profile(name), if_none_match)

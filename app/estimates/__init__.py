@@ -1,0 +1,1 @@
+"""Estimates over REST: the price of one strategy, or of thousands."""

@@ -1,0 +1,27 @@
+"""``POST /v1/estimates``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Response
+from pydantic_core import to_json
+
+from app.estimates.schemas import EstimateRequest, EstimatesDocument
+from app.estimates.service import estimates
+from app.http.bodies import DescribedBy, StrictRoute
+from app.http.problems import described
+from app.reports.schemas import EstimateDocument
+
+router = APIRouter(prefix="/estimates", tags=["estimates"], route_class=StrictRoute)
+
+
+@router.post(
+    "",
+    response_model=EstimateDocument | EstimatesDocument,
+    responses=described("invalid-input", "not-json", "too-large"),
+)
+def create_estimates(body: Annotated[dict[str, Any], DescribedBy(EstimateRequest), Body()]) -> Response:
+    """Prices one strategy (`strategy`) or up to 10,000 (`strategies`) of a job; nothing is stored."""
+    # The service built the document: checking 10,000 estimates against their own schema would cost more than pricing them.
+    return Response(to_json(estimates(body)), media_type="application/json")

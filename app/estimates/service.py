@@ -1,0 +1,84 @@
+"""Prices the strategies of a request: one with its whole document, a list as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from app.checking import check
+from app.errors import InputError, show
+from app.estimates.schemas import MAX_STRATEGIES
+from app.http.jobs import parse_request
+from app.job import SCHEMA_VERSION, Job
+from app.job_fields import StrategySection
+from app.job_strategy import strategy_from_section
+from app.pricing import estimate_document, fill_intervals, priced
+from cost_models.strategy import ParallelStrategy, StrategyBatch
+from search.legality import RULES, first_violation
+from search.plan import estimates_to_mappings
+
+MAX_PIPELINES = 512  # distinct pipeline shapes of one request: each is composed on its own
+
+
+def estimates(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a request body; ``InputError`` where it cannot be priced."""
+    given = document.get("strategies")
+    job = parse_request({key: value for key, value in document.items() if key != "strategies"})
+    if given is None:
+        if job.strategy is None:
+            raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
+        return estimate_document(job, job.strategy)
+    if job.strategy is not None:
+        raise InputError("strategies: given beside strategy; give one of the two.")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "job": job.document,
+        "assumptions": list(job.assumptions),
+        "warnings": list(job.warnings),
+        "estimates": _entries(job, _sections(given)),
+    }
+
+
+def _sections(given: object) -> list[StrategySection]:
+    if not isinstance(given, list) or not 1 <= len(given) <= MAX_STRATEGIES:
+        shown = f"a list of {len(given):,}" if isinstance(given, list) else show(given)
+        raise InputError(f"strategies: {shown} is not allowed; give a list of 1 to {MAX_STRATEGIES:,} strategies.")
+    sections = [check(StrategySection, value, f"strategies[{index}]") for index, value in enumerate(given)]
+    shapes = len({_pipeline(section) for section in sections})
+    if shapes > MAX_PIPELINES:
+        raise InputError(
+            f"strategies: {shapes:,} distinct pipelines (pp, vpp, layer layout, recompute by stage) are too many for one "
+            f"request; send at most {MAX_PIPELINES} of them at a time."
+        )
+    return sections
+
+
+def _pipeline(section: StrategySection) -> tuple[int, int, str]:
+    recompute = None if isinstance(section.recompute, str) else section.recompute.layers_per_stage
+    layers = (section.layer_layout, section.layer_offset, section.noop_layers, recompute)
+    return section.pp, section.vpp, "" if layers == (None, None, None, None) else repr(layers)
+
+
+def _entries(job: Job, sections: Sequence[StrategySection]) -> list[dict[str, Any]]:
+    """An estimate or a refusal a section, in order."""
+    entries: dict[int, dict[str, Any]] = {}
+    strategies: dict[int, ParallelStrategy] = {}
+    for index, section in enumerate(sections):
+        try:
+            strategies[index] = strategy_from_section(section, job.workload)
+        except InputError as error:
+            entries[index] = {"refused": str(error), "rule": None}
+    if strategies:
+        rows = np.fromiter(strategies, dtype=np.int64)
+        batch = StrategyBatch.of(list(strategies.values()))
+        broken = first_violation(job.workload, batch)
+        for row in np.flatnonzero(broken >= 0).tolist():
+            rule, index = RULES[broken[row]], int(rows[row])
+            entries[index] = {"refused": f"{rule.sentence(job.workload, strategies[index]).rstrip('.')}.", "rule": rule.name}
+        legal = np.flatnonzero(broken < 0)
+        if len(legal):
+            numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, priced(job.workload, batch.take(legal))))
+            entries.update(zip(rows[legal].tolist(), numbers, strict=True))
+    return [entries[index] for index in range(len(sections))]

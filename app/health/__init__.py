@@ -1,0 +1,1 @@
+"""Whether the server lives, whether it can serve, and what it measures."""

@@ -1,0 +1,1 @@
+"""What every endpoint shares: problems, bodies, keys, pages, entity tags, limits, logs."""

@@ -1,0 +1,80 @@
+"""Reads JSON bodies strictly, and describes them in the OpenAPI document by the model that checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+from unicodedata import category
+
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from app.documents import parse_document
+from app.errors import InputError, show
+from app.http.problems import ServiceError, from_input_error
+from app.http.security import authorize
+
+
+@dataclass(frozen=True)
+class DescribedBy:
+    """Annotates a body that the service checks itself: the OpenAPI document shows ``model``."""
+
+    model: type[BaseModel]
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(self.model.__pydantic_core_schema__)
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        try:
+            text = (await self.body()).decode("utf-8")
+        except UnicodeDecodeError:
+            raise ServiceError("invalid-input", "body: not text in UTF-8.", pointer="#") from None
+        try:
+            document = parse_document(text, "body", is_json=True)
+            if "\\u" in text:  # the only way for such characters into JSON in UTF-8
+                _refuse_unprintable(document)
+        except InputError as error:
+            raise from_input_error(error) from None
+        return document
+
+
+def _refuse_unprintable(value: object) -> None:
+    """Control characters and lone surrogates, which neither every database nor every reader takes."""
+    if isinstance(value, str) and any(category(letter) in ("Cc", "Cs") for letter in value):
+        raise InputError(f"body: {show(value)} holds a control character or half a character; leave it out.")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_unprintable(key)
+            _refuse_unprintable(item)
+    elif isinstance(value, list):
+        for item in value:
+            _refuse_unprintable(item)
+
+
+class StrictRoute(APIRoute):
+    """A route whose body is one JSON object without duplicate keys, sent as JSON.
+
+    Other content types are refused, which also keeps a foreign web page from posting to a server on this machine: a
+    browser asks before it sends JSON to another origin.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+        takes_body = self.body_field is not None
+
+        async def strict(request: Request) -> Response:
+            if takes_body:
+                await run_in_threadpool(authorize, request)  # before a stranger's body is read
+                kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+                if kind != "application/json" and not kind.endswith("+json"):
+                    raise ServiceError("not-json", f"The body's Content-Type is {show(kind)}.")
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return strict

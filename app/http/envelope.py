@@ -1,0 +1,118 @@
+"""Wraps every request: an id, size limit, security headers, one log line, metrics, and a problem document if all else fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from secrets import token_hex
+
+import structlog
+from fastapi import Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.http.metrics import Metrics
+from app.http.problems import ServiceError, problem
+
+MAX_BODY_BYTES = 256 * 1024
+MAX_BODY_BYTES_OF: Mapping[str, int] = {"/v1/estimates": 16 * 1024 * 1024}  # 10,000 strategies with every field
+
+_PAGES = ("/docs", "/redoc")
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
+}
+# The pages of the API's documentation start themselves with a script in the page, and draw with inline styles.
+_PAGE_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; worker-src 'self' blob:; frame-ancestors 'none'"
+)
+
+log = structlog.get_logger("meshplan.http")
+
+
+class Envelope:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        scope["request_id"] = token_hex(8)
+        started_s, status = time.perf_counter(), 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                _add_headers(MutableHeaders(scope=message), scope)
+            await send(message)
+
+        try:
+            limit = MAX_BODY_BYTES_OF.get(scope["path"], MAX_BODY_BYTES)
+            if _announced_bytes(scope) > limit:
+                await problem(Request(scope), _too_large(limit))(scope, receive, send_with_headers)
+            else:
+                await self.app(scope, _limited(receive, limit), send_with_headers)
+        except Exception:
+            log.exception("request failed", request_id=scope["request_id"], method=scope["method"], path=scope["path"])
+            if status:  # too late for another answer; the server closes the connection
+                raise
+            failed = ServiceError("internal", "The server failed on this request.")
+            await problem(Request(scope), failed)(scope, receive, send_with_headers)
+        finally:
+            self._finish(scope, status, time.perf_counter() - started_s)
+
+    def _finish(self, scope: Scope, status: int, duration_s: float) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self.metrics.request(scope["method"], route, status, duration_s)
+        if route not in ("/healthz", "/readyz", "/metrics"):
+            log.info(
+                "request",
+                request_id=scope["request_id"],
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                duration_s=round(duration_s, 6),
+                caller=scope.get("caller"),
+            )
+
+
+def _too_large(limit: int) -> ServiceError:
+    return ServiceError(
+        "too-large", f"The body is larger than {limit // 1024:,} KiB.", hint=f"Send at most {limit:,} bytes.", pointer="#"
+    )
+
+
+def _announced_bytes(scope: Scope) -> int:
+    text = Headers(scope=scope).get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
+def _limited(receive: Receive, limit: int) -> Receive:
+    received = 0
+
+    async def counted() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise _too_large(limit)
+        return message
+
+    return counted
+
+
+def _add_headers(headers: MutableHeaders, scope: Scope) -> None:
+    for name, value in _HEADERS.items():
+        headers.setdefault(name, value)
+    if scope["path"].startswith(_PAGES):
+        headers["Content-Security-Policy"] = _PAGE_POLICY
+    elif scope["path"].startswith("/v1"):
+        headers.setdefault("Cache-Control", "no-cache")
+    headers["X-Request-ID"] = scope["request_id"]

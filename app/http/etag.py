@@ -1,0 +1,38 @@
+"""Strong entity tags: a client that has the newest form is told so, and nobody changes what they have not seen."""
+
+from __future__ import annotations
+
+import hashlib
+
+from fastapi import Response
+
+from app.http.problems import ServiceError
+
+
+def version_tag(version: int) -> str:
+    return f'"{version}"'
+
+
+def content_tag(content: bytes) -> str:
+    return f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+
+
+def _tags(header: str) -> list[str]:
+    return [tag.strip() for tag in header.split(",")]
+
+
+def answer(content: bytes, tag: str, if_none_match: str | None, status_code: int = 200) -> Response:
+    """The JSON ``content`` under its tag, or 304 where the client has it already."""
+    if if_none_match is not None and any(known in ("*", tag, f"W/{tag}") for known in _tags(if_none_match)):
+        return Response(status_code=304, headers={"ETag": tag})
+    return Response(content, status_code, {"ETag": tag}, "application/json")
+
+
+def required_version(if_match: str | None) -> int | None:
+    """The version that an If-Match header asks for; None without one. ``ServiceError`` for a tag that cannot match."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    versions = [tag[1:-1] for tag in _tags(if_match) if len(tag) > 2 and tag[0] == tag[-1] == '"']
+    if len(versions) != 1 or not (versions[0].isascii() and versions[0].isdigit() and len(versions[0]) < 18):
+        raise ServiceError("stale", "If-Match is not the tag of this resource.", parameter="If-Match")
+    return int(versions[0])

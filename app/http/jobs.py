@@ -1,0 +1,21 @@
+"""Jobs that strangers send: no file of the server's is ever read for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.errors import InputError, unknown_name
+from app.job import Job, parse_job
+from hardware_profiles import catalogue
+
+
+def parse_request(document: Mapping[str, Any]) -> Job:
+    """The job in a request; ``InputError`` where it is none."""
+    cluster = document.get("cluster")
+    hardware = cluster.get("hardware") if isinstance(cluster, Mapping) else cluster
+    if isinstance(hardware, str) and hardware not in catalogue.names():
+        raise unknown_name("cluster.hardware", hardware, catalogue.names(), what="hardware profile")
+    if isinstance(document.get("model"), str) and not document["model"].strip():
+        raise InputError("model: empty; give a preset's name or a mapping.")
+    return parse_job(document)

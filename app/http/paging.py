@@ -1,0 +1,52 @@
+"""Pages of a list: at most 200 items and an opaque cursor to the next."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.http.problems import ServiceError
+
+Item = TypeVar("Item")
+MAX_LIMIT = 200
+MAX_POSITION = 2**53
+
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="items a page")]
+
+
+class Listing(BaseModel, Generic[Item]):
+    model_config = ConfigDict(extra="forbid")
+
+    items: list[Item]
+    next_cursor: str | None = Field(description="the cursor of the next page; null on the last one")
+
+
+def encoded(position: int | None) -> str | None:
+    return None if position is None else base64.urlsafe_b64encode(f"after:{position}".encode()).decode().rstrip("=")
+
+
+def _position(
+    cursor: Annotated[str | None, Query(max_length=64, description="next_cursor of the page before")] = None,
+) -> int | None:
+    if cursor is None:
+        return None
+    try:
+        word, _, number = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii").partition(":")
+        position = int(number) if word == "after" and number.isdigit() else -1
+    except (binascii.Error, UnicodeError, ValueError):
+        position = -1
+    if not 0 <= position <= MAX_POSITION:
+        raise ServiceError(
+            "invalid-input",
+            "cursor: none of this list's; pages are followed with next_cursor.",
+            parameter="cursor",
+            hint="Leave cursor out to begin at the first page.",
+        )
+    return position
+
+
+Position = Annotated[int | None, Depends(_position)]

@@ -1,0 +1,143 @@
+"""Errors as RFC 9457 problem documents: what is wrong, where, and what would do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from app.errors import InputError, show
+
+MEDIA_TYPE = "application/problem+json"
+_FIELD = re.compile(r"([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)(?: \([^)]*\))?: ")
+
+# Kind -> status, title, and the hint where an error has none of its own.
+KINDS: Mapping[str, tuple[int, str, str]] = {
+    "invalid-input": (422, "The request cannot be used", "GET /openapi.json describes every field."),
+    "not-json": (415, "The body is not JSON", "Send the header Content-Type: application/json."),
+    "too-large": (413, "The body is too large", "Send less in one request."),
+    "unauthorized": (401, "An API key is needed", "Send Authorization: Bearer KEY; `meshplan keys create NAME` makes one."),
+    "forbidden": (403, "The request is not allowed", "Call the server by its own address, with a key that may do this."),
+    "unknown-path": (404, "There is nothing at this path", "GET /openapi.json lists the paths."),
+    "not-found": (404, "There is no such resource", "The list one level up holds what there is."),
+    "method-not-allowed": (405, "The path does not take this method", "The Allow header lists the methods."),
+    "conflict": (409, "The state of the resource forbids this", "GET the resource to see its state."),
+    "request-in-progress": (409, "The first request with this key still runs", "Repeat the request in a second."),
+    "key-reused": (422, "The idempotency key belongs to another request", "Use a new Idempotency-Key for a new request."),
+    "stale": (412, "The resource has changed", "GET it again and send its new ETag."),
+    "internal": (500, "The server failed", "Please report it with the instance; the server's log holds the cause."),
+    "unavailable": (503, "The server cannot serve yet", "Repeat the request in a few seconds."),
+}
+_KIND_OF_STATUS = {404: "unknown-path", 405: "method-not-allowed", 413: "too-large", 415: "not-json"}
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str = Field(description="urn:meshplan:problem: and the kind of problem")
+    title: str
+    status: int
+    detail: str = Field(description="one sentence: the field, its value, what is allowed")
+    pointer: str | None = Field(description="JSON pointer to the offending part of the body")
+    parameter: str | None = Field(description="name of the offending path, query or header parameter")
+    hint: str = Field(description="what would do")
+    instance: str = Field(description="names this request in the server's log")
+
+
+class ServiceError(HTTPException):
+    """An answer other than the wanted one; ``kind`` is a key of ``KINDS``."""
+
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        pointer: str | None = None,
+        parameter: str | None = None,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(KINDS[kind][0], detail, headers)
+        self.kind, self.pointer, self.parameter, self.hint = kind, pointer, parameter, hint
+
+
+def described(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    """The ``responses`` of an endpoint that can answer with these problems, beside those that every endpoint has."""
+    titles: dict[int, list[str]] = {}
+    for kind in ("unauthorized", "forbidden", "internal", *kinds):
+        titles.setdefault(KINDS[kind][0], []).append(KINDS[kind][1])
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {status: {"description": "; ".join(of), "content": {MEDIA_TYPE: schema}} for status, of in sorted(titles.items())}
+
+
+def problem(request: Request, error: ServiceError) -> JSONResponse:
+    status, title, hint = KINDS[error.kind]
+    document = Problem(
+        type=f"urn:meshplan:problem:{error.kind}",
+        title=title,
+        status=status,
+        detail=error.detail,
+        pointer=error.pointer,
+        parameter=error.parameter,
+        hint=error.hint or hint,
+        instance=f"urn:meshplan:request:{request.scope.get('request_id', 'none')}",
+    )
+    return JSONResponse(document.model_dump(), status, error.headers, MEDIA_TYPE)
+
+
+def from_input_error(error: InputError, kind: str = "invalid-input") -> ServiceError:
+    """Messages about input begin with the field's path and, after a semicolon, say what would do."""
+    message = str(error)
+    field = _FIELD.match(message)
+    pointer = None
+    if field:
+        pointer = "#" if field[1] in ("job", "body") else "#/" + re.sub(r"\.|\[|\]\.?", "/", field[1]).strip("/")
+    _, semicolon, hint = message.rpartition("; ")
+    return ServiceError(kind, message, pointer=pointer, hint=hint[:1].upper() + hint[1:] if semicolon else None)
+
+
+def _from_validation(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
+    """The first error that FastAPI found in a body, a path, a query or a header."""
+    chosen = errors[0]
+    place, *path = chosen["loc"]
+    if place == "body":
+        return ServiceError("invalid-input", "body: missing; send a JSON object.", pointer="#")
+    name = ".".join(map(str, path))
+    said = str(chosen["msg"])
+    return ServiceError(
+        "invalid-input",
+        f"{name}: {show(chosen['input'])} is not allowed in the {place}; {said[:1].lower() + said[1:]}.",
+        parameter=name,
+        hint=f"{said}.",
+    )
+
+
+def _from_http(request: Request, error: HTTPException) -> ServiceError:
+    kind = _KIND_OF_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-input")
+    path = show(request.url.path, 200)
+    detail = {
+        "unknown-path": f"There is nothing at {path}.",
+        "method-not-allowed": f"{path} does not take {show(request.method)}.",
+    }.get(kind, f"{error.detail}.")
+    return ServiceError(kind, detail, headers=error.headers)
+
+
+def add_problem_handlers(app: FastAPI) -> None:
+    async def on_http(request: Request, error: HTTPException) -> JSONResponse:
+        return problem(request, error if isinstance(error, ServiceError) else _from_http(request, error))
+
+    async def on_input(request: Request, error: InputError) -> JSONResponse:
+        return problem(request, from_input_error(error))
+
+    async def on_validation(request: Request, error: RequestValidationError) -> JSONResponse:
+        return problem(request, _from_validation(error.errors()))
+
+    app.add_exception_handler(HTTPException, on_http)  # type: ignore[arg-type]
+    app.add_exception_handler(InputError, on_input)  # type: ignore[arg-type]
+    app.add_exception_handler(RequestValidationError, on_validation)  # type: ignore[arg-type]

@@ -1,0 +1,29 @@
+"""What the requests of one server share."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from fastapi import Request
+
+from app.http.metrics import Metrics
+from app.storage.session import Database
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """``stopping`` is set when the server is asked to end, so that open streams do not hold it."""
+
+    database: Database
+    keys_required: bool
+    metrics: Metrics = field(default_factory=Metrics)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    in_flight: set[tuple[str, str]] = field(default_factory=set)  # (caller, idempotency key) of running requests
+    in_flight_lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+def state_of(request: Request) -> ServerState:
+    state = request.app.state.server
+    assert isinstance(state, ServerState)
+    return state

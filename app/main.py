@@ -1,0 +1,52 @@
+"""The web application: wiring only."""
+
+from __future__ import annotations
+
+from fastapi import Depends, FastAPI, Request
+from fastapi_offline import FastAPIOffline
+from starlette.responses import Response
+
+from app.catalogue_api import endpoints as catalogue
+from app.estimates import endpoints as estimates
+from app.health import endpoints as health
+from app.http.envelope import Envelope
+from app.http.openapi import openapi_document
+from app.http.problems import ServiceError, add_problem_handlers, problem
+from app.http.security import require_caller
+from app.http.state import ServerState
+from app.storage.session import Database
+from app.studies import endpoints as studies
+from app.studies import service
+from meshplan import __version__
+
+DESCRIPTION = "Plans how to lay a large-model training job over an Ascend or GPU cluster: studies, estimates, catalogues."
+
+
+def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
+    """The application over a database whose schema is current."""
+    app = FastAPIOffline(title="meshplan", version=__version__, description=DESCRIPTION, redirect_slashes=False)
+    app.state.server = ServerState(database, keys_required)
+    app.add_middleware(Envelope, metrics=app.state.server.metrics)
+    add_problem_handlers(app)
+    _add_domain_errors(app)
+    for router in (studies.router, estimates.router, catalogue.router):
+        app.include_router(router, prefix="/v1", dependencies=[Depends(require_caller)])
+    app.include_router(health.router)
+    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
+    return app
+
+
+def _add_domain_errors(app: FastAPI) -> None:
+    kinds = {
+        service.StudyNotFound: "not-found",
+        service.PlanNotFound: "not-found",
+        service.StudyConflict: "conflict",
+        service.StudyChanged: "stale",
+    }
+
+    async def on_error(request: Request, error: Exception) -> Response:
+        kind = next(kind for known, kind in kinds.items() if isinstance(error, known))
+        return problem(request, ServiceError(kind, str(error)))
+
+    for known in kinds:
+        app.add_exception_handler(known, on_error)

@@ -1,0 +1,17 @@
+"""Writes docs/openapi.json, the description of the REST API."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from app.http.openapi import document_text  # noqa: E402
+from app.main import create_app  # noqa: E402
+from app.storage.session import Database  # noqa: E402
+
+if __name__ == "__main__":
+    app = create_app(Database("sqlite:///never-opened.db"))
+    (ROOT / "docs/openapi.json").write_text(document_text(app), encoding="utf-8")
