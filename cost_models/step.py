@@ -12,14 +12,20 @@ from cost_models.activations import LayerActivations, layer_activations
 from cost_models.collectives import send_recv_s
 from cost_models.compute import ELEMENT_BYTES, Device
 from cost_models.constants import Constants
-from cost_models.data_parallel import accumulation_s, exposed_exchange_s, gradient_exchange, optimizer_s
+from cost_models.data_parallel import (
+    GradientExchange,
+    accumulation_s,
+    exposed_exchange_s,
+    gradient_exchange,
+    optimizer_s,
+)
 from cost_models.edge_costs import EdgeCosts, edge_costs
 from cost_models.estimate import Breakdown, Estimate
 from cost_models.layer_comm import network_of
 from cost_models.layer_costs import LayerCosts, layer_costs
 from cost_models.layer_keys import Floats, distinct_rows, layer_keys
 from cost_models.memory import held_activations, memory_estimate
-from cost_models.model_states import model_states, stage_parameters
+from cost_models.model_states import ModelStates, StageParameters, model_states, stage_parameters
 from cost_models.network import Network
 from cost_models.pipeline import StageTimes, pipeline_lower_bound_s, pipeline_time
 from cost_models.stages import Stages, stages_of
@@ -45,7 +51,7 @@ class PricedKeys:
 def _taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
     """The same structure with every array in it indexed; tables of parts are left out unless asked for."""
     if isinstance(value, np.ndarray):
-        return value[index]  # type: ignore[return-value]
+        return value[..., index]  # type: ignore[return-value]
     if isinstance(value, dict):
         return {name: _taken(item, index, tables=tables) for name, item in value.items() if tables}  # type: ignore[return-value]
     if isinstance(value, tuple):
@@ -155,6 +161,47 @@ def _send_recv_s(workload: Workload, batch: StrategyBatch, network: Network, con
     return exposed, hops - exposed
 
 
+@dataclass(frozen=True)
+class ShardedModel:
+    """What the parameters on each rank cost, whatever runs over them: ``[stage, n]``, the optimizer ``[n]``."""
+
+    parameters: StageParameters
+    states: ModelStates
+    exchange: GradientExchange
+    accumulation_s: Floats
+    optimizer_s: Floats
+
+
+SHARDING_FEATURES = int(
+    Feature.REPLICATED_EMBEDDING
+    | Feature.REUSE_FP32_PARAM
+    | Feature.SWAP_OPTIMIZER
+    | Feature.GRAD_REDUCE_IN_BF16
+    | Feature.MOE_GROUPED_GEMM
+)
+
+
+def _sharded_model(
+    workload: Workload, batch: StrategyBatch, stages: Stages, layers: _Layers, device: Device, network: Network
+) -> ShardedModel:
+    """Priced once per distinct sharding, like layers per key, and gathered."""
+    columns = [batch.tp, batch.dp, batch.cp, batch.ep, batch.etp, batch.zero_stage, batch.optimizer_shard_size]
+    micro_batches = np.where(batch.zero_stage == 2, batch.micro_batch_size, 0)  # ZeRO-2 scatters once a micro batch
+    first, index = distinct_rows([*columns, micro_batches, batch.features & SHARDING_FEATURES])
+    few = batch.take(first)
+    parameters = stage_parameters(workload, few, layers.dense, layers.moe, stages.is_first, stages.is_last)
+    none = np.zeros_like(layers.dense)
+    edge_only = stage_parameters(workload, few, none, none, stages.is_first, stages.is_last)
+    priced = ShardedModel(
+        parameters=parameters,
+        states=model_states(workload, few, parameters),
+        exchange=gradient_exchange(workload, few, parameters, edge_only, network),
+        accumulation_s=accumulation_s(workload, few, parameters, device),
+        optimizer_s=optimizer_s(workload, few, parameters, device),
+    )
+    return _taken(priced, index, tables=True)
+
+
 def _price_group(
     workload: Workload,
     batch: StrategyBatch,
@@ -180,28 +227,23 @@ def _price_group(
     layers = _count_layers(stages, batch)
     m = batch.num_microbatches(workload.training.global_batch_size).astype(np.float64)
 
-    parameters = stage_parameters(workload, batch, layers.dense, layers.moe, stages.is_first, stages.is_last)
-    none = np.zeros_like(layers.dense)
-    edge_only = stage_parameters(workload, batch, none, none, stages.is_first, stages.is_last)
-    states = model_states(workload, batch, parameters)
+    sharded = _sharded_model(workload, batch, stages, layers, device, network)
     held = held_activations(stages, batch, m, priced.dense_activations, priced.moe_activations)
-    memory = memory_estimate(workload, batch, stages, parameters, states, held, constants, breakdown=breakdown)
+    memory = memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)
 
     p2p, p2p_masked = _send_recv_s(workload, batch, network, constants)
-    accumulation = accumulation_s(workload, batch, parameters, device)
+    accumulation, optimizer = sharded.accumulation_s, sharded.optimizer_s
     times = _stage_times(stages, layers, priced, p2p + accumulation)
     pipeline = pipeline_time(stages, times, m)
-    exchange = gradient_exchange(workload, batch, parameters, edge_only, network)
     data_parallel, data_parallel_masked = exposed_exchange_s(
         batch,
-        exchange,
+        sharded.exchange,
         times.forward,
         times.backward,
         stages.before_first @ times.forward / vpp,
         stages.before_first @ times.backward / vpp,
         constants.dp_exposed_fraction,
     )
-    optimizer = optimizer_s(workload, batch, parameters, device)
     eager = workload.software.execution == "eager"
     host = constants.host_micro_batch_s * (m + pp - 1) * np.where(eager & ~batch.has(Feature.CUDA_GRAPH), 1.0, 0.0)
     once = data_parallel + optimizer + constants.step_overhead_s + host
