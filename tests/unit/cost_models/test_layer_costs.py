@@ -212,6 +212,19 @@ def test_zero3_gathers_hide_behind_compute() -> None:
     assert float(layer.masked["weight_gather"][0]) > 0.0
 
 
+def test_compute_that_hides_a_ring_hides_no_weights() -> None:
+    # 32 ranks in four nodes gather a layer for longer than it computes: all compute is used, once.
+    columns = {"dp": 32, "zero_stage": 3, "cp": 4, "cp_algo": CpAlgo.RING}
+    layer = cost(**columns)
+    compute, exposed = float(layer.forward_compute_s[0]), float(layer.forward["weight_gather"][0])
+    assert exposed > 0.0
+    ring_window = 0.75 * float(layer.forward["attention"][0])  # three hops of four blocks, all shorter than their transfer
+    assert float(layer.forward["cp_comm"][0]) > 0.0
+    alone = cost(dp=128, zero_stage=3)
+    whole = float(alone.forward["weight_gather"][0] + alone.forward_compute_s[0])
+    assert exposed == pytest.approx(whole - (compute - ring_window), rel=1e-6)
+
+
 def test_unfused_operators_move_more() -> None:
     fused, plain = cost(), cost(features=DEFAULT_FEATURES & ~Feature.FUSED_NORM)
     assert float(plain.forward["vector"][0] - fused.forward["vector"][0]) == pytest.approx(1.5 * 8 * 1024 * N / HBM)

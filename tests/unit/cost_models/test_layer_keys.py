@@ -1,12 +1,15 @@
 """What decides the cost of a layer, and what does not."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.layer_keys import data_parallel_sizes, distinct_rows, layer_keys, shard_sizes
-from cost_models.strategy import Feature, ParallelStrategy, RecomputeModule, Schedule, StrategyBatch
+from cost_models.strategy import Dispatcher, Feature, ParallelStrategy, RecomputeModule, Schedule, StrategyBatch
 from tests.workloads import batch, keys, workload
 
 
@@ -26,6 +29,28 @@ def test_strategies_that_differ_outside_the_layer_share_a_key() -> None:
     assert index[0] == index[1]
     assert index[3] == index[4]  # overlapped sends are no matter of one layer
     assert len({int(i) for i in index}) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tp": 4, "dp": 4},
+        {"cp": 2, "dp": 4},
+        {"ep": 2},
+        {"etp": 2},
+        {"micro_batch_size": 2},
+        {"sequence_parallel": True},
+        {"ulysses_degree": 2},
+        {"dispatcher": Dispatcher.ALLTOALL},
+        {"recompute_modules": RecomputeModule.MLP},
+        {"features": Feature.FLASH_ATTENTION},
+        {"zero_stage": 3},
+    ],
+    ids=lambda change: "-".join(change),
+)
+def test_what_a_layer_costs_depends_on(change: dict[str, Any]) -> None:
+    plain = ParallelStrategy(tp=2, dp=8)
+    assert len(layer_keys(StrategyBatch.of([plain, replace(plain, **change)]))[0].tp) == 2
 
 
 def test_zero3_keys_know_over_how_many_ranks_a_layer_is_gathered() -> None:

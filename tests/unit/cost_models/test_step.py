@@ -79,6 +79,16 @@ def test_pipeline_hop() -> None:
     assert float(result.breakdown.time_s["pipeline_p2p"][0]) == pytest.approx(64 * 2 * 2 * 4096 * 5120 / 8 / 20e9)
 
 
+def test_stages_that_fill_a_node_talk_over_the_fabric() -> None:
+    # A stage of tp 2 x dp 4 fills a node of eight, one of tp 2 x dp 2 leaves room for its neighbour.
+    far, near = priced(workload(), ParallelStrategy(tp=2, pp=2, dp=4)), priced(workload(), ParallelStrategy(tp=2, pp=2, dp=2))
+    assert far.breakdown is not None
+    assert near.breakdown is not None
+    moved = 2 * 2048 * 1024 / 2
+    assert float(far.breakdown.time_s["pipeline_p2p"][0]) == pytest.approx(16 * 2 * moved / 20e9)
+    assert float(near.breakdown.time_s["pipeline_p2p"][0]) == pytest.approx(32 * 2 * moved / 18.3e9)
+
+
 def test_interleaved_hops_hide() -> None:
     strategy = ParallelStrategy(tp=8, pp=2, vpp=2, schedule=Schedule.INTERLEAVED)
     open_ = replace(strategy, features=DEFAULT_FEATURES & ~Feature.OVERLAP_P2P)
