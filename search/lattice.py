@@ -6,7 +6,8 @@ memory; one too large for the time given is cut, and the result says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +23,19 @@ from search.ranking import Leaderboard, Scored
 from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
 from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
+from search.trials import Trial
 
 
 class LatticeSearch:
     """A search of the lattice, a chunk at a time; between chunks it can be saved and continued by another process.
 
     ``state`` continues a search of the same arguments where it was saved: the result is that of one run, but for timings.
-    ``clock`` returns seconds; without it timings are zero. ``estimate`` prices a batch (as ``cost_models.step.estimate``).
+    ``baseline`` is the strategy to beat (default: ``search.baseline``). ``clock`` returns seconds; without it timings are
+    zero. ``estimate`` prices a batch (as ``cost_models.step.estimate``).
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
+
+    trials: Sequence[Trial] = ()  # a lattice is counted, not listed
 
     def __init__(
         self,
@@ -40,6 +45,7 @@ class LatticeSearch:
         *,
         objective: str = "step_time",
         top: int = 20,
+        baseline: ParallelStrategy | None = None,
         clock: Clock | None = None,
         estimate: Estimator = closed_form,
         state: LatticeState | None = None,
@@ -47,6 +53,7 @@ class LatticeSearch:
         check_objective(objective, top)
         self.workload = workload
         self.constants = constants
+        self.baseline = baseline
         self.state = state or LatticeState(Leaderboard(objective, top))
         self._answers = Answers(workload, space, constants, estimate)
         self._estimate = estimate
@@ -116,14 +123,18 @@ class LatticeSearch:
             state.elapsed_s,
         )
 
-    def result(self, baseline: ParallelStrategy | None = None, stopped_by: str | None = None) -> SearchResult:
-        """What has been found, explained, and compared with ``baseline`` (default: ``search.baseline``)."""
+    def checkpoint(self) -> dict[str, Any]:
+        """The state as JSON, for ``LatticeState.from_mapping``."""
+        return self.state.to_mapping()
+
+    def result(self, stopped_by: str | None = None) -> SearchResult:
+        """What has been found, explained, and compared with the baseline."""
         state = self.state
         # An interrupt may come in the middle of a chunk, which then counts as far as it came.
         enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
         begun_s = self._now()
         plans = self._answers.plans(state.leaderboard.plans())
-        comparison = self._answers.compared_with(baseline, plans[0] if plans else None)
+        comparison = self._answers.compared_with(self.baseline, plans[0] if plans else None)
         nearest = None if plans or stopped_by else self._answers.nearest(state.rejections, state.leanest)
         explain_s = self._now() - begun_s
         return SearchResult(
@@ -173,5 +184,7 @@ def search(
     or a bad limit.
     """
     check_time_limit(time_limit_s, clock)
-    lattice = LatticeSearch(workload, space, constants, objective=objective, top=top, clock=clock, estimate=estimate)
-    return lattice.result(baseline, run_to_end(lattice, time_limit_s, on_progress))
+    lattice = LatticeSearch(
+        workload, space, constants, objective=objective, top=top, baseline=baseline, clock=clock, estimate=estimate
+    )
+    return lattice.result(run_to_end(lattice, time_limit_s, on_progress))

@@ -40,7 +40,7 @@ POPULATION = 50
 
 
 class SamplerSearch:
-    """A sampled search, a batch at a time. ``trials`` is all there is to save: a search given them goes on from there.
+    """A sampled search, a batch at a time. Given the trials and the checkpoint of another one, it goes on from there.
 
     Parameters as ``search.lattice.LatticeSearch``, and ``sampler`` (of ``SAMPLERS``), ``seed`` and ``max_trials``; the first
     trial is ``baseline`` (default: ``search.baseline``) where the space holds it. Raises ``SearchError`` for bad ones.
@@ -61,7 +61,7 @@ class SamplerSearch:
         clock: Clock | None = None,
         estimate: Estimator = closed_form,
         trials: Sequence[Trial] = (),
-        elapsed_s: float = 0.0,
+        checkpoint: Mapping[str, Any] | None = None,
     ) -> None:
         check_objective(objective, top)
         if sampler not in SAMPLERS:
@@ -77,9 +77,8 @@ class SamplerSearch:
         self._answers = Answers(workload, space, constants, estimate)
         self._estimate = estimate
         self._now: Clock = clock or (lambda: 0.0)
-        self._started_s = self._now() - elapsed_s
-        self._elapsed_s = elapsed_s
-        self._ask_s = self._price_s = 0.0
+        self._ask_s, self._price_s, self._elapsed_s = _times(checkpoint)
+        self._started_s = self._now() - self._elapsed_s
         self._rules = rules_for(workload.software.target)
         self._proposals = Proposals(workload, space)
         self._seen: dict[ParallelStrategy, Trial] = {}
@@ -205,6 +204,10 @@ class SamplerSearch:
         enumerated = legal + self._distinct[ILLEGAL]
         return Counts(enumerated, legal, self._distinct[FITS], estimated=legal, sampled=len(self.trials))
 
+    def checkpoint(self) -> dict[str, Any]:
+        """The time spent so far; all else is in the trials."""
+        return {"ask_s": self._ask_s, "price_s": self._price_s, "elapsed_s": self._elapsed_s}
+
     def result(self, stopped_by: str | None = None) -> SearchResult:
         """What has been found, explained and compared with the baseline. Nothing is proved: most of the lattice is unseen."""
         begun_s = self._now()
@@ -282,6 +285,15 @@ def _choices_of(trial: optuna.Trial) -> Choose:
         return value
 
     return choose
+
+
+def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:
+    if checkpoint is None:
+        return 0.0, 0.0, 0.0
+    try:
+        return float(checkpoint["ask_s"]), float(checkpoint["price_s"]), float(checkpoint["elapsed_s"])
+    except (KeyError, TypeError, ValueError):
+        raise SearchError("checkpoint: not one that a sampler of this version wrote") from None
 
 
 def _batch_seed(seed: int, first_trial: int) -> int:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from search.errors import SearchError
 from search.ranking import OBJECTIVES
-from search.result import Progress
+from search.result import Progress, SearchResult
+from search.trials import Trial
 
 Clock = Callable[[], float]
 ProgressCallback = Callable[[Progress], bool | None]
 
 
 class Stepwise(Protocol):
-    """A search that advances in steps of about a second or less."""
+    """A search that advances in steps of about a second or less.
+
+    ``checkpoint()`` and ``trials``, as JSON, are all that another process needs to continue it.
+    """
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """What a sampler has tried so far; nothing for an exhaustive search."""
 
     def advance(self) -> bool:
         """Do one more step; ``False`` once there is none."""
@@ -22,6 +30,12 @@ class Stepwise(Protocol):
     @property
     def progress(self) -> Progress:
         """How far the search has come."""
+
+    def checkpoint(self) -> dict[str, Any]:
+        """What is not in the trials, as JSON."""
+
+    def result(self, stopped_by: str | None = None) -> SearchResult:
+        """What has been found."""
 
 
 def run_to_end(search: Stepwise, time_limit_s: float | None, on_progress: ProgressCallback | None) -> str | None:

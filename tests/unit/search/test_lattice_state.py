@@ -23,7 +23,7 @@ TOP = 5
 
 def saved_and_continued(search_run: LatticeSearch, job: Workload, limits: SearchLimits) -> LatticeSearch:
     """The search as another process continues it: from nothing but the JSON text."""
-    document = json.loads(json.dumps(search_run.state.to_mapping(), allow_nan=False))
+    document = json.loads(json.dumps(search_run.checkpoint(), allow_nan=False))
     state = LatticeState.from_mapping(document, "step_time", TOP)
     return LatticeSearch(job, search_space(job, limits), CONSTANTS, top=TOP, state=state)
 

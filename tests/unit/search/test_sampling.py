@@ -170,7 +170,7 @@ def test_where_nothing_fits_the_answer_says_that_not_all_was_tried() -> None:
     assert {trial.evaluation.outcome for trial in sampled.trials} == {"too_large"}
     assert result.plans == ()
     assert result.nearest is not None
-    assert "the exhaustive search tries them all" in result.nearest
+    assert "the exhaustive search tries all" in result.nearest
 
 
 def test_a_time_limit_cuts_between_batches() -> None:
@@ -199,3 +199,22 @@ def test_trials_of_another_search_are_refused() -> None:
     stored[2]["sampler_state"]["parameters"]["recompute"] = "always"
     with pytest.raises(SearchError, match="not those that a search of this version wrote"):
         trials_from_mappings(JOB, SPACE, stored)
+
+
+def test_time_spent_before_the_save_counts_on() -> None:
+    settings: dict[str, Any] = {"sampler": "random", "max_trials": 2 * BATCH_TRIALS}
+    first = SamplerSearch(JOB, SPACE, CONSTANTS, clock=iter(range(10_000)).__next__, **settings)
+    first.advance()
+    second = SamplerSearch(
+        JOB,
+        SPACE,
+        CONSTANTS,
+        clock=iter(range(500, 10_000)).__next__,
+        trials=first.trials,
+        checkpoint=json.loads(json.dumps(first.checkpoint())),
+        **settings,
+    )
+    second.advance()
+    assert first.progress.elapsed_s < second.progress.elapsed_s < first.progress.elapsed_s + 20
+    with pytest.raises(SearchError, match="not one that a sampler of this version wrote"):
+        SamplerSearch(JOB, SPACE, CONSTANTS, checkpoint={"format": 1}, **settings)
