@@ -9,7 +9,7 @@ import numpy as np
 from cost_models.activations import LayerActivations
 from cost_models.constants import Constants
 from cost_models.in_flight import chunks_in_flight
-from cost_models.layer_keys import Floats
+from cost_models.layer_keys import Floats, distinct_rows
 from cost_models.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
 from cost_models.stages import Stages
 from cost_models.strategy import RecomputeMethod, StrategyBatch
@@ -61,6 +61,39 @@ class Held:
         return {name: part + self.moe_layers * self.moe.saved[name] for name, part in dense.items()}
 
 
+@dataclass(frozen=True)
+class _HeldLayers:
+    """``[stage, n]``: layers times micro batches in flight, checkpoints, and how many layers a recompute expands at once."""
+
+    dense: Floats
+    moe: Floats
+    inputs: Floats
+    dense_expanded: Floats
+    moe_expanded: Floats
+
+
+def _held_layers(stages: Stages, batch: StrategyBatch, num_microbatches: Floats) -> _HeldLayers:
+    zero = np.zeros((stages.num_kinds, len(batch)))
+    dense, moe, inputs, dense_expanded, moe_expanded = zero, zero, zero, zero, zero
+    group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
+    uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
+    for chunk in range(stages.vpp):
+        count = chunks_in_flight(stages.first_rank, chunk, stages.pp, stages.vpp, num_microbatches)
+        dense_again, moe_again = stages.recomputed(chunk, batch)
+        dense = dense + count * (stages.dense[:, chunk, None] - dense_again)
+        moe = moe + count * (stages.moe[:, chunk, None] - moe_again)
+        again = dense_again + moe_again
+        inputs = inputs + count * np.where(uniform, np.ceil(again / group), again)
+        at_once = np.where(uniform, np.minimum(group, again), 1.0)
+        dense_expanded = np.maximum(dense_expanded, np.where(dense_again > 0, at_once, 0.0))
+        moe_expanded = np.maximum(moe_expanded, np.where(moe_again > 0, at_once, 0.0))
+    if stages.mtp_layers:
+        count = chunks_in_flight(stages.first_rank, stages.vpp - 1, stages.pp, stages.vpp, num_microbatches)
+        extra = stages.is_last * count * stages.mtp_layers
+        dense, moe = (dense, moe + extra) if stages.last_layer_is_moe else (dense + extra, moe)
+    return _HeldLayers(dense, moe, inputs, dense_expanded, moe_expanded)
+
+
 def held_activations(
     stages: Stages, batch: StrategyBatch, num_microbatches: Floats, dense: LayerActivations, moe: LayerActivations | None
 ) -> Held:
@@ -68,33 +101,18 @@ def held_activations(
 
     Every chunk in flight keeps the saved set of its ordinary layers and one input for every checkpoint of its
     recomputed layers; one recomputed layer (a whole group under the uniform method) is expanded at a time.
+    Layers are counted once per distinct number of micro batches and extent of recompute.
     """
-    zero = np.zeros((stages.num_kinds, len(batch)))
-    dense_layers, moe_layers, inputs, working = zero, zero, zero, zero
-    group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
-    uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
-    for chunk in range(stages.vpp):
-        count = chunks_in_flight(stages.first_rank, chunk, stages.pp, stages.vpp, num_microbatches)
-        dense_again, moe_again = stages.recomputed(chunk, batch)
-        dense_layers = dense_layers + count * (stages.dense[:, chunk, None] - dense_again)
-        moe_layers = moe_layers + count * (stages.moe[:, chunk, None] - moe_again)
-        again = dense_again + moe_again
-        inputs = inputs + count * np.where(uniform, np.ceil(again / group), again)
-        expanded = np.where(dense_again > 0, dense.unreduced_bytes, 0.0)
-        if moe is not None:
-            expanded = np.maximum(expanded, np.where(moe_again > 0, moe.unreduced_bytes, 0.0))
-        working = np.maximum(working, expanded * np.where(uniform, np.minimum(group, again), 1.0))
-    if stages.mtp_layers:
-        count = chunks_in_flight(stages.first_rank, stages.vpp - 1, stages.pp, stages.vpp, num_microbatches)
-        extra = stages.is_last * count * stages.mtp_layers
-        if moe is not None and stages.last_layer_is_moe:
-            moe_layers = moe_layers + extra
-        else:
-            dense_layers = dense_layers + extra
+    extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers]
+    first, index = distinct_rows([num_microbatches.astype(np.int64), *extent])
+    few = _held_layers(stages, batch.take(first), num_microbatches[first])
+    working = few.dense_expanded[:, index] * dense.unreduced_bytes
     transient = np.where(stages.dense.sum(axis=1)[:, None] > 0, dense.transient_bytes, 0.0)
     if moe is not None:
+        working = np.maximum(working, few.moe_expanded[:, index] * moe.unreduced_bytes)
         transient = np.maximum(transient, np.where(stages.moe.sum(axis=1)[:, None] > 0, moe.transient_bytes, 0.0))
-    return Held(dense_layers, moe_layers, dense, moe, inputs * dense.input_bytes, working + transient)
+    checkpoints = few.inputs[:, index] * dense.input_bytes
+    return Held(few.dense[:, index], few.moe[:, index], dense, moe, checkpoints, working + transient)
 
 
 def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
