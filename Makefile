@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint test golden bench docs check
+.PHONY: help setup constraints format lint test golden calibration bench docs check
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -37,6 +37,9 @@ test: setup ## run the tests; ARGS adds pytest options
 
 golden: setup ## rewrite tests/golden from the current model; review the diff
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
+
+calibration: setup ## fit the shipped calibrations to calibration/runs (six minutes); review the diff
+	$(BIN)/python scripts/calibrate_shipped.py
 
 bench: setup ## measure speed; each benchmark prints its own table
 	@for file in benchmarks/[a-z]*.py; do $(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" || exit; done

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from calibration.files import Calibration, FittedConstant, rounded
-from calibration.fitting import Fitted, Floats, Observation, Progress, fit, left_out_log_errors, observations_of
+from calibration.fitting import (
+    Fitted,
+    Floats,
+    Observation,
+    Progress,
+    fit,
+    left_out_log_errors,
+    observation_of,
+    observations_of,
+)
 from calibration.groups import architecture, framework
-from calibration.intervals import coverage_of, error_bands
-from calibration.run_records import RunRecord
+from calibration.intervals import LEARNING_PRECISIONS, ErrorBand, coverage_of, error_bands, merged_coverage
+from calibration.run_records import RefusedRecord, RunRecord
 from cost_models.constants import Constants, prior_constants
 
 # What runs of each family may move: about a dozen mechanisms, and up to three deviations for each further stack.
@@ -48,7 +57,10 @@ GPU_STACK_CONSTANTS = {
     "fsdp": ("portable_attention_fraction", "hidden_stretch_fraction"),
     "megatron-lm": ("stock_blackwell_factor",),
 }
-LEARNING_PRECISIONS = ("bf16", "fp16", "fp32")
+
+
+SITE_LOG_SPREAD = 0.05  # how far a site's own constants stray from its family's: clusters of one product differ by 8 % [runs-fit]
+FEWEST_ARCHITECTURES = 3  # below, left-out errors leave out one run at a time
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,22 @@ class Outcome:
     framework_left_out: Floats
 
 
+@dataclass(frozen=True)
+class SiteOutcome:
+    """A site's calibration with what backs it.
+
+    ``base_log_errors`` are those of the calibration it started from and ``left_out`` those with the run's own group left
+    out, ``[observation]`` each; ``left_out_by`` is ``architecture`` or ``run``. ``refused`` are ids with a sentence each.
+    """
+
+    calibration: Calibration
+    fitted: Fitted
+    base_log_errors: Floats
+    left_out: Floats
+    left_out_by: str
+    refused: tuple[tuple[str, str], ...]
+
+
 def free_constants(family: str, stacks: Sequence[str]) -> tuple[str, ...]:
     """Constants that runs of these stacks may move."""
     common, deviations = (
@@ -70,43 +98,112 @@ def free_constants(family: str, stacks: Sequence[str]) -> tuple[str, ...]:
     return common + tuple(name for stack in sorted(set(stacks)) for name in deviations.get(stack, ()))
 
 
-def calibrate(
-    records: Sequence[RunRecord],
-    family: str,
-    command: str,
-    *,
-    start: Constants | None = None,
-    hardware: str | None = None,
-    stack: str | None = None,
-    on_progress: Progress | None = None,
-) -> Outcome:
-    """Fit a family's constants to its runs in BF16, FP16 or FP32 and price the honest splits.
-
-    ``start`` holds the values that the fit falls back on (the family's priors, or the shipped calibration for a user's own
-    runs). Raises ``ValueError`` if no record can teach anything.
-    """
-    start = start or prior_constants("ascend" if family == "ascend" else "nvidia")
+def family_observations(records: Sequence[RunRecord], family: str) -> tuple[Observation, ...]:
+    """The runs that a family's shipped calibration learns from: in BF16, FP16 or FP32."""
     learning = [r for r in records if r.workload.training.precision in LEARNING_PRECISIONS]
-    observations = observations_of(learning, start)
+    return observations_of(learning, _priors(family))
+
+
+def calibrate(records: Sequence[RunRecord], family: str, command: str, *, on_progress: Progress | None = None) -> Outcome:
+    """Fit a family's constants to its runs and price the honest splits.
+
+    ``command`` is what a reader repeats to get the same file. Raises ``ValueError`` if no record can teach anything.
+    """
+    start = _priors(family)
+    observations = family_observations(records, family)
     if not observations:
         raise ValueError("no record has a step time that can teach anything")
     names = free_constants(family, [o.record.workload.software.stack for o in observations])
     fitted = fit(observations, start, names, on_progress=on_progress)
-    by_architecture = left_out_log_errors(fitted, start, [architecture(o.record) for o in observations])
-    by_framework = left_out_log_errors(fitted, start, [framework(o.record) for o in observations])
     used = [o.record for o in observations]
-    entries = tuple(
+    by_architecture = left_out_log_errors(fitted, [architecture(r) for r in used])
+    by_framework = left_out_log_errors(fitted, [framework(r) for r in used])
+    bands = _rounded_bands(error_bands(used, by_architecture.tolist()))
+    calibration = Calibration(family, _entries(fitted), bands, coverage_of(used), len(used), command)
+    prior_errors = np.array([o.log_error(start) for o in observations])
+    return Outcome(calibration, fitted, prior_errors, by_architecture, by_framework)
+
+
+def calibrate_site(
+    records: Sequence[RunRecord | RefusedRecord],
+    base: Calibration,
+    *,
+    hardware: str,
+    stack: str,
+    command: str,
+    on_progress: Progress | None = None,
+) -> SiteOutcome:
+    """Move a base calibration towards a site's own runs of one hardware profile and software stack.
+
+    The base's values are the priors and its spreads, widened by what sites differ, theirs: a handful of runs moves what they
+    touch, and the rest stays. Records that teach nothing are refused one by one. Raises ``ValueError`` if none is left.
+    """
+    start = base.constants
+    used: list[Observation] = []
+    refused: list[tuple[str, str]] = []
+    for record in records:
+        found = _site_observation(record, start, hardware, stack)
+        if isinstance(found, Observation):
+            used.append(found)
+        else:
+            refused.append((record.id, found))
+    if not used:
+        first = f" The first record says: {refused[0][1]}" if refused else ""
+        raise ValueError(f"no record can teach anything about {stack} on {hardware}.{first}")
+    names = free_constants(base.family, [stack])
+    known = {entry.name: entry.log_spread for entry in base.fitted}
+    spread = {name: float(np.hypot(known[name], SITE_LOG_SPREAD)) for name in names if name in known}
+    fitted = fit(used, start, names, prior_spread=spread, on_progress=on_progress)
+    by, groups = _site_groups([o.record for o in used])
+    # A run that stands alone is judged by the base: nothing was fitted without it.
+    left_out = left_out_log_errors(fitted, groups)
+    own = [o.record for o in used]
+    moved = {entry.name: entry for entry in _entries(fitted)}
+    calibration = Calibration(
+        base.family,
+        (*(moved.get(e.name, e) for e in base.fitted), *(e for e in moved.values() if e.name not in known)),
+        _rounded_bands(error_bands(own, left_out.tolist(), base.bands)),
+        merged_coverage(base.coverage, coverage_of(own)),
+        base.num_runs + len(own),
+        command,
+        hardware,
+        stack,
+    )
+    base_errors = np.array([o.log_error(start) for o in used])
+    return SiteOutcome(calibration, fitted, base_errors, left_out, by, tuple(refused))
+
+
+def _priors(family: str) -> Constants:
+    return prior_constants("ascend" if family == "ascend" else "nvidia")
+
+
+def _site_observation(record: RunRecord | RefusedRecord, start: Constants, hardware: str, stack: str) -> Observation | str:
+    if isinstance(record, RefusedRecord):
+        return record.reason
+    name, software = record.workload.cluster.profile.name, record.workload.software.stack
+    if name != hardware:
+        return f"cluster.hardware is {name}; this calibration is for {hardware}."
+    if software != stack:
+        return f"software.framework is read as {software}; this calibration is for {stack}."
+    return observation_of(record, start)
+
+
+def _site_groups(records: Sequence[RunRecord]) -> tuple[str, list[Hashable]]:
+    shapes = [architecture(record) for record in records]
+    if len(set(shapes)) >= FEWEST_ARCHITECTURES:
+        return "architecture", shapes
+    return "run", list(range(len(records)))
+
+
+def _entries(fitted: Fitted) -> tuple[FittedConstant, ...]:
+    start, constants = fitted.start, fitted.constants
+    return tuple(
         FittedConstant(
-            name, rounded(getattr(fitted.constants, name)), rounded(getattr(start, name)), rounded(before), rounded(after)
+            name, rounded(getattr(constants, name)), rounded(getattr(start, name)), rounded(float(before)), rounded(float(after))
         )
-        for name, before, after in zip(names, fitted.prior_spread, fitted.spread, strict=True)
+        for name, before, after in zip(fitted.names, fitted.prior_spread, fitted.spread, strict=True)
     )
-    bands = tuple(
-        type(b)(b.kind, rounded(b.low), rounded(b.high), b.num_runs) for b in error_bands(used, by_architecture.tolist())
-    )
-    calibration = Calibration(family, entries, bands, coverage_of(used), len(used), command, hardware, stack)
-    return Outcome(calibration, fitted, _errors(observations, start), by_architecture, by_framework)
 
 
-def _errors(observations: Sequence[Observation], constants: Constants) -> Floats:
-    return np.array([o.log_error(constants) for o in observations])
+def _rounded_bands(bands: Sequence[ErrorBand]) -> tuple[ErrorBand, ...]:
+    return tuple(ErrorBand(b.kind, rounded(b.low), rounded(b.high), b.num_runs) for b in bands)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from calibration.intervals import Coverage, ErrorBand, Interval, interval
 from cost_models.constants import CONSTANTS, Constants, prior_constants
@@ -18,6 +20,7 @@ FORMAT = "meshplan-calibration/1"
 FAMILIES = ("ascend", "gpu")
 MAX_FILE_BYTES = 2**20
 _DIGITS = 4
+_MAX_VALUE, _MAX_LOG = 1e15, 10.0
 
 
 class CalibrationError(ValueError):
@@ -59,6 +62,11 @@ class Calibration:
         """80 % interval of a prediction with these constants, with its evidence. [s]"""
         return interval(workload, step_time_s, self.bands, self.coverage)
 
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that name the content."""
+        return hashlib.sha256(calibration_text(self).encode()).hexdigest()[:12]
+
     def applies_to(self, workload: Workload) -> bool:
         """Whether the calibration was made for this hardware and software."""
         profile = workload.cluster.profile
@@ -79,10 +87,14 @@ def rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
+def calibration_text(calibration: Calibration) -> str:
+    """The content of the file in canonical form: same calibration, same bytes."""
+    return json.dumps({"format": FORMAT, **asdict(calibration)}, indent=1, allow_nan=False) + "\n"
+
+
 def write_calibration(path: Path, calibration: Calibration) -> None:
-    """Write the file in canonical form: same calibration, same bytes."""
-    document = {"format": FORMAT, **asdict(calibration)}
-    path.write_text(json.dumps(document, indent=1, sort_keys=False) + "\n", encoding="utf-8")
+    """Write the file. Raises ``OSError``."""
+    path.write_text(calibration_text(calibration), encoding="utf-8")
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -128,14 +140,31 @@ def _check(calibration: Calibration, origin: str) -> None:
         raise CalibrationError(f"{origin}: family is {calibration.family!r}; it must be one of {', '.join(FAMILIES)}.")
     known = {c.name: c for c in CONSTANTS}
     for entry in calibration.fitted:
-        constant = known.get(entry.name)
+        constant = known.get(entry.name) if isinstance(entry.name, str) else None
         if constant is None:
             raise CalibrationError(f"{origin}: {entry.name!r} is no constant of this version.")
-        value = entry.value
-        if not isinstance(value, int | float) or not constant.low * 0.999 <= value <= constant.high * 1.001:
-            raise CalibrationError(f"{origin}: {entry.name} is {value!r}; it must lie in {constant.low} to {constant.high}.")
+        _number(origin, entry.name, entry.value, constant.low * 0.999, constant.high * 1.001)
+        _number(origin, f"prior of {entry.name}", entry.prior, 0.0, _MAX_VALUE)
+        _number(origin, f"prior_log_spread of {entry.name}", entry.prior_log_spread, 0.0, _MAX_LOG)
+        _number(origin, f"log_spread of {entry.name}", entry.log_spread, 0.0, _MAX_LOG)
+    for band in calibration.bands:
+        _number(origin, f"low of band {band.kind}", band.low, -_MAX_LOG, _MAX_LOG)
+        _number(origin, f"high of band {band.kind}", band.high, -_MAX_LOG, _MAX_LOG)
+    for covered in calibration.coverage:
+        for field in ("num_runs", "max_devices", "max_seq_length"):
+            _number(origin, f"{field} of {covered.hardware}", getattr(covered, field), 0, _MAX_VALUE)
+    for field in ("hardware", "stack"):
+        value = getattr(calibration, field)
+        if value is not None and not isinstance(value, str):
+            raise CalibrationError(f"{origin}: {field} is {value!r}; it must be a name or null.")
     if not any(band.kind == "all" for band in calibration.bands):
         raise CalibrationError(f"{origin}: bands lack the entry of kind 'all'.")
+
+
+def _number(origin: str, what: str, value: object, low: float, high: float) -> None:
+    sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not sound or not low <= cast(float, value) <= high:
+        raise CalibrationError(f"{origin}: {what} is {value!r:.60}; it must lie in {low:g} to {high:g}.")
 
 
 @lru_cache(maxsize=len(FAMILIES))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,39 +45,68 @@ class Observation:
 class Fitted:
     """Constants after a fit, and what the fit knows about them.
 
-    ``names`` are the free constants, ``log_values`` their logarithms, ``prior_spread`` and ``spread`` one standard
-    deviation of the logarithm before and after, ``at_bound`` those that sit on a bound. ``log_errors`` are the residuals
-    of ``observations`` and ``jacobian`` their derivatives ``[observation, name]``.
+    ``start`` holds every constant that is not free and the priors of those that are. ``names`` are the free constants,
+    ``log_values`` and ``prior`` their logarithms, ``prior_spread`` and ``spread`` one standard deviation of the logarithm
+    before and after. ``log_errors`` are the residuals of ``observations`` and ``jacobian`` their derivatives
+    ``[observation, name]``.
     """
 
-    constants: Constants
+    start: Constants
     names: tuple[str, ...]
     log_values: Floats
-    prior: Floats
     prior_spread: Floats
-    spread: Floats
-    at_bound: tuple[str, ...]
     observations: tuple[Observation, ...]
     log_errors: Floats
     jacobian: Floats
 
+    @property
+    def constants(self) -> Constants:
+        """``start`` with the fitted values."""
+        return _with(self.start, self.names, self.log_values)
+
+    @property
+    def prior(self) -> Floats:
+        """Logarithms of the free constants before the fit. ``[name]``"""
+        return _log_values(self.start, self.names)
+
+    @property
+    def spread(self) -> Floats:
+        """One standard deviation of each constant's logarithm, given the observations. ``[name]``"""
+        weights = np.array([o.weight for o in self.observations])
+        information = (weights[:, None] * self.jacobian).T @ self.jacobian / ERROR_SCALE**2
+        return np.sqrt(np.diag(np.linalg.inv(information + np.diag(1.0 / self.prior_spread**2))))
+
+    @property
+    def at_bound(self) -> tuple[str, ...]:
+        """The constants that sit on a bound: their value says more about the bound than about the runs."""
+        low, high = _bounds(self.names)
+        ends = zip(self.names, self.log_values, low, high, strict=True)
+        return tuple(name for name, value, lowest, highest in ends if value - lowest < 1e-6 or highest - value < 1e-6)
+
 
 def observations_of(records: Sequence[RunRecord], start: Constants) -> tuple[Observation, ...]:
-    """Runs that can teach something: a step time, the newest publication of their configuration, nothing suspect.
+    """The runs among these that can teach something; ``observation_of`` says why the others cannot."""
+    return tuple(o for o in (observation_of(record, start) for record in records) if isinstance(o, Observation))
+
+
+def observation_of(record: RunRecord, start: Constants) -> Observation | str:
+    """The run ready for a fit, or one sentence on why it teaches nothing.
 
     Recompute that a source leaves open is settled once, from ``start``'s memory, before the fit.
     """
-    chosen = [r for r in records if r.measured.step_time_s and r.is_latest and not r.suspect]
-    found = []
-    for record in chosen:
-        try:
-            strategy, _ = recompute_by_memory(record, start)
-            batch = StrategyBatch.of([strategy])
-            estimate(record.workload, batch, start)
-        except ValueError:
-            continue  # validation reports these row by row
-        found.append(Observation(record, batch, UNCLEAR_HARDWARE_WEIGHT if record.hardware_basis == "unclear" else 1.0))
-    return tuple(found)
+    if not record.measured.step_time_s:
+        return "measured.step_time_s is missing, and no tokens rate stands in for it."
+    if record.suspect:
+        return f"The record is marked suspect: {record.suspect.rstrip('.')}."
+    if not record.is_latest:
+        return "The record is marked as an older publication of a configuration (is_latest_for_config is false)."
+    try:
+        strategy, _ = recompute_by_memory(record, start)
+        batch = StrategyBatch.of([strategy])
+        estimate(record.workload, batch, start)
+    except ValueError as error:
+        return f"{str(error).rstrip('.')}."
+    return Observation(record, batch, UNCLEAR_HARDWARE_WEIGHT if record.hardware_basis == "unclear" else 1.0)
 
 
 def fit(
@@ -85,6 +114,7 @@ def fit(
     start: Constants,
     names: Sequence[str],
     *,
+    prior_spread: Mapping[str, float] | None = None,
     iterations: int = 8,
     on_progress: Progress | None = None,
 ) -> Fitted:
@@ -92,60 +122,77 @@ def fit(
 
     Minimises sum_i w_i rho(ln(predicted / measured)) + sum_k ((ln c_k - ln prior_k) / spread_k)^2 by Gauss-Newton steps,
     rho(r) = 2 s^2 (sqrt(1 + (r / s)^2) - 1) so that one odd run cannot pull the rest. ``start`` holds the priors of the free
-    constants. Raises ``KeyError`` for an unknown name; with no observation the priors come back.
+    constants, ``prior_spread`` their spreads where they are not those of ``CONSTANTS``. Raises ``KeyError`` for an unknown
+    name; with no observation the priors come back.
     """
-    known = {c.name: c for c in CONSTANTS}
-    chosen = [known[name] for name in names]
-    prior = np.log([getattr(start, name) for name in names]) if names else np.zeros(0)
-    spread = np.array([c.log_spread for c in chosen])
-    low, high = np.log([max(c.low, 1e-12) for c in chosen]), np.log([c.high for c in chosen])
-    weights = np.array([o.weight for o in observations])
-    values = prior.copy()
-    errors, jacobian = np.zeros(0), np.zeros((0, len(names)))
+    values = _log_values(start, names)
     for iteration in range(iterations if observations and len(names) else 0):
-        errors = _log_errors(observations, _with(start, names, values))
-        jacobian = _jacobian(observations, start, names, values, errors)
-        step = _step(errors, jacobian, weights, values - prior, spread, low - values, high - values)
+        here = linearised(observations, start, names, values, prior_spread=prior_spread)
+        step = next_step(here)
         values = values + step
         if on_progress:
-            on_progress(iteration, float(np.median(np.abs(errors))))
+            on_progress(iteration, float(np.median(np.abs(here.log_errors))))
         if np.abs(step).max() < _CONVERGED:
-            break
-    constants = _with(start, names, values)
-    final = _log_errors(observations, constants)
-    information = (weights[:, None] * jacobian).T @ jacobian / ERROR_SCALE**2 + np.diag(1.0 / spread**2)
-    after = np.sqrt(np.diag(np.linalg.inv(information))) if len(names) else spread
-    edge = [n for n, v, lo, hi in zip(names, values, low, high, strict=True) if v - lo < 1e-6 or hi - v < 1e-6]
-    return Fitted(constants, tuple(names), values, prior, spread, after, tuple(edge), tuple(observations), final, jacobian)
+            # The derivatives of a step ago: nothing moved by more than a per cent since.
+            return replace(here, log_values=values, log_errors=_log_errors(observations, _with(start, names, values)))
+    return linearised(observations, start, names, values, prior_spread=prior_spread)
 
 
-def left_out_log_errors(fitted: Fitted, start: Constants, groups: Sequence[Hashable]) -> Floats:
+def linearised(
+    observations: Sequence[Observation],
+    start: Constants,
+    names: Sequence[str],
+    log_values: Floats,
+    *,
+    prior_spread: Mapping[str, float] | None = None,
+) -> Fitted:
+    """Errors and their derivatives where the free constants have these values; nothing moves."""
+    known = {c.name: c.log_spread for c in CONSTANTS} | dict(prior_spread or {})
+    spread = np.array([known[name] for name in names])
+    errors = _log_errors(observations, _with(start, names, log_values))
+    jacobian = _jacobian(observations, start, names, log_values, errors)
+    return Fitted(start, tuple(names), log_values, spread, tuple(observations), errors, jacobian)
+
+
+def next_step(fitted: Fitted, left_out: NDArray[np.bool_] | None = None) -> Floats:
+    """Change of the log constants that the observations, without those left out, ask for: zero after a fit to all. ``[name]``"""
+    weights = np.array([o.weight for o in fitted.observations])
+    if left_out is not None:
+        weights = np.where(left_out, 0.0, weights)
+    low, high = _bounds(fitted.names)
+    values = fitted.log_values
+    return _step(
+        fitted.log_errors, fitted.jacobian, weights, values - fitted.prior, fitted.prior_spread, low - values, high - values
+    )
+
+
+def left_out_log_errors(fitted: Fitted, groups: Sequence[Hashable], *, is_linear: bool = False) -> Floats:
     """Log error of every observation under constants fitted without its group. ``[observation]``
 
     The refit keeps the derivatives of the full fit (they hardly change) and prices the left-out runs anew, which agrees with
-    a full refit to a fraction of a per cent and takes seconds instead of hours. A group of ``None`` is never left out:
-    those runs always teach, and their error is that of the full fit.
+    a full refit to a fraction of a per cent and takes seconds instead of hours; ``is_linear`` extrapolates them instead. A
+    group of ``None`` is never left out: those runs always teach, and their error is that of the full fit.
     """
-    known = {c.name: c for c in CONSTANTS}
-    low = np.log([max(known[name].low, 1e-12) for name in fitted.names])
-    high = np.log([known[name].high for name in fitted.names])
-    weights = np.array([o.weight for o in fitted.observations])
-    offset = fitted.log_values - fitted.prior
     found = fitted.log_errors.copy()
     for group in dict.fromkeys(g for g in groups if g is not None):
         out = np.array([g == group for g in groups])
-        step = _step(
-            fitted.log_errors,
-            fitted.jacobian,
-            np.where(out, 0.0, weights),
-            offset,
-            fitted.prior_spread,
-            low - fitted.log_values,
-            high - fitted.log_values,
-        )
-        constants = _with(start, fitted.names, fitted.log_values + step)
+        step = next_step(fitted, out)
+        if is_linear:
+            found[out] += fitted.jacobian[out] @ step
+            continue
+        constants = _with(fitted.start, fitted.names, fitted.log_values + step)
         found[out] = _log_errors([o for o, chosen in zip(fitted.observations, out, strict=True) if chosen], constants)
     return found
+
+
+def _log_values(constants: Constants, names: Sequence[str]) -> Floats:
+    return np.log(np.array([getattr(constants, name) for name in names], dtype=np.float64))
+
+
+def _bounds(names: Sequence[str]) -> tuple[Floats, Floats]:
+    known = {c.name: c for c in CONSTANTS}
+    low = np.array([max(known[name].low, 1e-12) for name in names], dtype=np.float64)
+    return np.log(low), np.log(np.array([known[name].high for name in names], dtype=np.float64))
 
 
 def _with(start: Constants, names: Sequence[str], log_values: Floats) -> Constants:
@@ -164,7 +211,7 @@ def _jacobian(
         moved = values.copy()
         moved[k] += _STEP
         columns.append((_log_errors(observations, _with(start, names, moved)) - errors) / _STEP)
-    return np.stack(columns, axis=1)
+    return np.stack(columns, axis=1) if columns else np.zeros((len(observations), 0))
 
 
 def _step(

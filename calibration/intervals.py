@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.groups import model_kind
 from calibration.run_records import RunRecord
 from cost_models.workload import Workload
 
+Floats = NDArray[np.float64]
+
+LEARNING_PRECISIONS = ("bf16", "fp16", "fp32")  # 8-bit matmuls cover linear layers only, by recipes that differ
 NOMINAL_COVERAGE = 0.8
 POOLED_BELOW = 20  # runs of a kind under which the family's other runs speak too
+QUANTILES_FROM = 9  # fewest runs whose outermost errors hold 80 % of further ones [vovk2005]
 WIDER_PER_DOUBLING = 0.05  # of the interval, for every doubling of devices beyond the largest measured run
 WIDER_UNSEEN = 1.5  # for hardware or a stack that no measured run covers
 
@@ -50,28 +55,59 @@ class Interval:
     extrapolated: tuple[str, ...]
 
 
-def error_bands(records: Sequence[RunRecord], left_out_log_errors: Sequence[float]) -> tuple[ErrorBand, ...]:
-    """Conformal quantiles of each kind; a kind with fewer than ``POOLED_BELOW`` runs borrows the widths of all.
+def error_bands(
+    records: Sequence[RunRecord], left_out_log_errors: Sequence[float], wider: Sequence[ErrorBand] = ()
+) -> tuple[ErrorBand, ...]:
+    """Conformal quantiles of each kind of model, and of all under ``all``.
 
-    With n errors the quantile is taken at the (n + 1)-th fraction [vovk2005], so that small samples give wide bands.
+    With n errors the quantile is taken at the (n + 1)-th fraction [vovk2005], so that small samples give wide bands. A kind
+    with fewer than ``POOLED_BELOW`` runs reaches at least as far as all runs together, and all runs together, where they are
+    fewer than ``QUANTILES_FROM``, at least as far as the bands ``wider`` of the same kind.
     """
     kinds = np.array([model_kind(r.workload) for r in records])
     signed = -np.asarray(left_out_log_errors, dtype=np.float64)
     pooled = _band("all", signed)
+    if pooled.num_runs < QUANTILES_FROM:
+        pooled = _reaching(pooled, wider)
     bands = [pooled]
     for kind in dict.fromkeys(kinds.tolist()):
         own = _band(kind, signed[kinds == kind])
         if own.num_runs < POOLED_BELOW:
-            own = ErrorBand(kind, min(own.low, pooled.low), max(own.high, pooled.high), own.num_runs)
+            own = _reaching(own, [replace(pooled, kind=kind)])
+        if own.num_runs < QUANTILES_FROM:
+            own = _reaching(own, wider)
         bands.append(own)
-    return tuple(bands)
+    return (*bands, *(band for band in wider if band.kind not in {b.kind for b in bands}))
 
 
-def _band(kind: str, signed: np.ndarray) -> ErrorBand:
+def _band(kind: str, signed: Floats) -> ErrorBand:
     n = len(signed)
     tail = (1.0 - NOMINAL_COVERAGE) / 2.0
-    rank = min(max((n + 1) * (1.0 - tail) / n, 0.0), 1.0)
+    rank = min((n + 1) * (1.0 - tail) / n, 1.0)
     return ErrorBand(kind, float(np.quantile(signed, 1.0 - rank)), float(np.quantile(signed, rank)), n)
+
+
+def _reaching(band: ErrorBand, others: Sequence[ErrorBand]) -> ErrorBand:
+    same = [other for other in others if other.kind == band.kind]
+    return replace(
+        band, low=min([band.low, *(other.low for other in same)]), high=max([band.high, *(other.high for other in same)])
+    )
+
+
+def left_out_coverage_fraction(
+    records: Sequence[RunRecord], left_out_log_errors: Sequence[float], groups: Sequence[Hashable]
+) -> float:
+    """Share of runs inside a band that the runs of all other groups gave. Nominal is ``NOMINAL_COVERAGE``."""
+    inside = []
+    for group in dict.fromkeys(groups):
+        rest = [i for i, other in enumerate(groups) if other != group]
+        if not rest:
+            continue
+        bands = {b.kind: b for b in error_bands([records[i] for i in rest], [left_out_log_errors[i] for i in rest])}
+        for i in (i for i, other in enumerate(groups) if other == group):
+            band = bands.get(model_kind(records[i].workload), bands["all"])
+            inside.append(min(band.low, 0.0) <= -left_out_log_errors[i] <= max(band.high, 0.0))
+    return float(np.mean(inside))
 
 
 def coverage_of(records: Sequence[RunRecord]) -> tuple[Coverage, ...]:
@@ -92,6 +128,25 @@ def coverage_of(records: Sequence[RunRecord]) -> tuple[Coverage, ...]:
     )
 
 
+def merged_coverage(first: Sequence[Coverage], second: Sequence[Coverage]) -> tuple[Coverage, ...]:
+    """What two sets of runs cover together; a run in both counts twice."""
+    table = {(c.hardware, c.stack, c.kind): c for c in first}
+    for more in second:
+        key = (more.hardware, more.stack, more.kind)
+        known = table.get(key)
+        table[key] = (
+            more
+            if known is None
+            else Coverage(
+                *key,
+                num_runs=known.num_runs + more.num_runs,
+                max_devices=max(known.max_devices, more.max_devices),
+                max_seq_length=max(known.max_seq_length, more.max_seq_length),
+            )
+        )
+    return tuple(table[key] for key in sorted(table))
+
+
 def interval(workload: Workload, step_time_s: float, bands: Sequence[ErrorBand], coverage: Sequence[Coverage]) -> Interval:
     """80 % interval of a step time from the bands of its kind, widened where no measured run comes near.
 
@@ -105,6 +160,10 @@ def interval(workload: Workload, step_time_s: float, bands: Sequence[ErrorBand],
     extrapolated, factor = [], 1.0
     if not own:
         extrapolated.append(f"no measured run of a {kind} model with {stack} on {hardware}")
+        factor *= WIDER_UNSEEN
+    precision = workload.training.precision
+    if precision not in LEARNING_PRECISIONS:
+        extrapolated.append(f"no run in {precision} taught the constants")
         factor *= WIDER_UNSEEN
     nearest = own or [c for c in coverage if c.kind == kind] or list(coverage)
     largest = max((c.max_devices for c in nearest), default=1)

@@ -1,0 +1,120 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calibration.intervals import (
+    Coverage,
+    ErrorBand,
+    coverage_of,
+    error_bands,
+    interval,
+    left_out_coverage_fraction,
+    merged_coverage,
+)
+from calibration.run_records import RunRecord
+
+Read = Callable[..., RunRecord]
+BANDS = (ErrorBand("all", -0.2, 0.2, 40), ErrorBand("dense", -0.1, 0.1, 30))
+COVERAGE = (Coverage("atlas-900-a2-podc", "mindspeed-llm", "dense", 30, 64, 8192),)
+
+
+def test_a_band_holds_the_tenth_at_either_end_outside(read: Read) -> None:
+    # 99 errors -0.49, -0.48, ... 0.49 of ln(predicted / measured). At 100 x 0.9 / 99 = 0.909 of 98 gaps lies rank 89.09,
+    # that is 0.4009 of ln(measured / predicted).
+    errors = np.arange(-49, 50) / 100
+    everything, dense = error_bands([read()] * 99, errors.tolist())
+    assert (everything.kind, dense.kind, dense.num_runs) == ("all", "dense", 99)
+    assert everything.high == pytest.approx(0.4009, abs=1e-4)
+    assert everything.low == pytest.approx(-0.4009, abs=1e-4)
+
+
+def test_a_prediction_that_is_too_fast_gets_room_above(read: Read) -> None:
+    errors = [-0.3] * 30  # predicted e^-0.3 of what was measured: the truth lies above
+    band = error_bands([read()] * 30, errors)[0]
+    assert (band.low, band.high) == (pytest.approx(0.3), pytest.approx(0.3))
+
+
+def test_a_kind_of_few_runs_reaches_as_far_as_all(read: Read, moe: dict[str, object]) -> None:
+    records = [read()] * 30 + [read({"model.moe": moe})] * 3
+    errors = [*np.linspace(-0.3, 0.3, 30).tolist(), 0.01, 0.0, -0.01]
+    bands = {b.kind: b for b in error_bands(records, errors)}
+    assert bands["moe"].low == bands["all"].low
+    assert bands["moe"].high == bands["all"].high
+    assert bands["dense"].num_runs == 30
+
+
+def test_fewer_than_nine_runs_never_narrow_the_bands_they_start_from(read: Read) -> None:
+    # Of n further runs the largest of n errors is exceeded by one in n + 1: with eight, the two ends hold less than 80 %.
+    wider = (ErrorBand("all", -0.5, 0.5, 100), ErrorBand("dense", -0.4, 0.6, 80), ErrorBand("moe", -0.7, 0.7, 20))
+    eight = {b.kind: b for b in error_bands([read()] * 8, [0.0] * 8, wider)}
+    nine = {b.kind: b for b in error_bands([read()] * 9, [0.0] * 9, wider)}
+    assert (eight["dense"].low, eight["dense"].high) == (-0.5, 0.6)
+    assert (nine["dense"].low, nine["dense"].high) == (0.0, 0.0)
+    assert nine["moe"] == wider[2]
+
+
+@pytest.mark.parametrize("num_runs", [9, 19, 99])
+def test_bands_cover_eighty_per_cent_of_further_errors(read: Read, num_runs: int) -> None:
+    random = np.random.default_rng(0)
+    records = [read()] * num_runs
+    covered = []
+    for _ in range(200):
+        band = error_bands(records, random.normal(0.02, 0.1, num_runs).tolist())[0]
+        further = -random.normal(0.02, 0.1, 200)
+        covered.append(np.mean((further >= band.low) & (further <= band.high)))
+    assert 0.78 < np.mean(covered) < 0.83
+
+
+def test_coverage_is_judged_by_bands_of_the_other_groups(read: Read) -> None:
+    # Forty runs without error and a group of ten that are all 30 % off: those ten are outside, every other run is inside.
+    records, errors = [read()] * 50, [0.0] * 40 + [0.3] * 10
+    groups = [i % 4 for i in range(40)] + ["off"] * 10
+    assert left_out_coverage_fraction(records, errors, groups) == pytest.approx(0.8)
+
+
+def test_a_covered_job_gets_the_band_of_its_kind(read: Read) -> None:
+    found = interval(read().workload, 10.0, BANDS, COVERAGE)
+    assert found.low_s == pytest.approx(10.0 * np.exp(-0.1))
+    assert found.high_s == pytest.approx(10.0 * np.exp(0.1))
+    assert (found.num_runs, found.max_devices, found.extrapolated) == (30, 64, ())
+
+
+def test_what_is_extrapolated_is_said_and_widens(read: Read) -> None:
+    workload = read().workload
+    large = replace(workload, cluster=replace(workload.cluster, num_devices=256))
+    found = interval(large, 1.0, BANDS, COVERAGE)
+    assert found.extrapolated == ("no measured run above 64 devices",)
+    assert np.log(found.high_s) == pytest.approx(0.1 * 1.1)  # two doublings at 5 % of the band each
+    long = interval(replace(workload, training=replace(workload.training, seq_length=16384)), 1.0, BANDS, COVERAGE)
+    assert long.extrapolated == ("no measured run above a sequence of 8,192 tokens",)
+    other = interval(replace(workload, software=replace(workload.software, stack="mindformers")), 1.0, BANDS, COVERAGE)
+    assert other.num_runs == 0
+    assert other.max_devices is None
+    assert other.extrapolated == ("no measured run of a dense model with mindformers on atlas-900-a2-podc",)
+    assert np.log(other.high_s) == pytest.approx(0.15)
+
+
+def test_an_untaught_precision_is_said(read: Read) -> None:
+    workload = read().workload
+    found = interval(replace(workload, training=replace(workload.training, precision="fp8")), 1.0, BANDS, COVERAGE)
+    assert found.extrapolated == ("no run in fp8 taught the constants",)
+    assert np.log(found.high_s) == pytest.approx(0.15)
+
+
+def test_coverage_counts_by_hardware_stack_and_kind(read: Read, moe: dict[str, object]) -> None:
+    records = [read(), read({"training.seq_length": 8192, "strategy.pp": 2, "strategy.dp": 4}), read({"model.moe": moe})]
+    dense, sparse = coverage_of(records)
+    assert (dense.kind, dense.num_runs, dense.max_devices, dense.max_seq_length) == ("dense", 2, 16, 8192)
+    assert (sparse.kind, sparse.num_runs) == ("moe", 1)
+
+
+def test_merged_coverage_adds_runs_and_keeps_the_largest() -> None:
+    more = (
+        Coverage("atlas-900-a2-podc", "mindspeed-llm", "dense", 2, 512, 4096),
+        Coverage("atlas-900-a2-podc", "mindspeed-llm", "moe", 1, 8, 4096),
+    )
+    dense, sparse = merged_coverage(COVERAGE, more)
+    assert (dense.num_runs, dense.max_devices, dense.max_seq_length) == (32, 512, 8192)
+    assert sparse == more[1]
