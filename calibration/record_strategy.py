@@ -14,6 +14,8 @@ from cost_models.workload import ModelShape
 MAX_DEGREE = 10**6
 _FEATURES = {feature.name.lower(): feature for feature in Feature if feature.name}
 _FEATURES_ELSEWHERE = {"recompute_activation_function", "recompute_norm", "cuda_graph"}  # read with what they belong to
+# NeMo's performance recipes overlap what they can; a record that lists no switch ran one as it is [nemo, recipes].
+_RECIPE_FEATURES = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.TP_COMM_OVERLAP
 _MEGATRONS = ("mindspeed-llm", "megatron-lm", "nemo")
 _SCHEDULES = {"1f1b": Schedule.ONE_F_ONE_B, "interleaved-1f1b": Schedule.INTERLEAVED, "interleaved": Schedule.INTERLEAVED}
 _DISPATCHERS = {
@@ -235,6 +237,8 @@ def _features(section: Section, names: frozenset[str], software: RecordSoftware,
             features |= _FEATURES[name]
         else:
             section.warn("features", name, "is not a known switch, left out")
+    if software.software.stack == "nemo" and not names:
+        features |= _RECIPE_FEATURES
     if software.cuda_graph or (software.cuda_graph is None and "cuda_graph" in names):
         features |= Feature.CUDA_GRAPH
     no_overlap = software.flag_value("no-overlap-p2p-communication") is not None

@@ -113,5 +113,15 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
         saved_bytes=sum(saved.values(), np.zeros_like(n)),
         input_bytes=2.0 * h * n_l,
         unreduced_bytes=unreduced,
-        transient_bytes=gathered + copies + recomputed + gradient,
+        transient_bytes=gathered + copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0),
     )
+
+
+def activation_swap_s(workload: Workload, keys: LayerKeys) -> Floats:
+    """Time to move one layer's attention tensors to the host in the forward, or back in the backward. ``[k]``
+
+    Two layers' worth stay on the device while they are moved [mindspeed, swap_attention.md].
+    """
+    kept, _ = attention_bytes_per_token(workload, keys)
+    moved = kept * keys.tokens(workload.training)
+    return np.where(keys.has(Feature.SWAP_ATTENTION), moved / workload.cluster.profile.host_link_bytes_per_s, 0.0)

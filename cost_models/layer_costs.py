@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.activations import activation_swap_s
 from cost_models.compute import Device, fused_attention_s, matmul_s, unfused_attention_s, vector_s
 from cost_models.constants import Constants
 from cost_models.expert_rows import expert_rows, padded, routed_copies
@@ -272,6 +273,11 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     gather_forward, masked_forward = _hidden(gather, free_forward, c.hidden_stretch_fraction)
     gather_backward, masked_backward = _hidden(gather + scatter, free_backward, c.hidden_stretch_fraction)
 
+    swap_s = activation_swap_s(workload, keys)
+    swap_forward, masked_swap = _hidden(swap_s, free_forward - np.minimum(gather, free_forward), c.hidden_stretch_fraction)
+    swap_backward, masked_swap_back = _hidden(
+        swap_s, free_backward - np.minimum(gather + scatter, free_backward), c.hidden_stretch_fraction
+    )
     dispatch, wait = _host_s(workload, keys, c, moe=moe)
     forward = {
         "matmul": matmuls.total,
@@ -283,7 +289,7 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
         "cp_comm": cp_forward,
         "ep_comm": ep_forward,
         "weight_gather": gather_forward,
-        "host": np.maximum(dispatch - forward_compute, 0.0) + wait,
+        "activation_swap": swap_forward,
     }
     backward = {
         "matmul": 2.0 * matmuls.total,
@@ -295,8 +301,11 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
         "cp_comm": cp_backward,
         "ep_comm": ep_backward,
         "weight_gather": gather_backward,
-        "host": np.maximum(2.0 * dispatch - backward_compute, 0.0) + wait,
+        "activation_swap": swap_backward,
     }
+    # The host runs ahead while the device computes or communicates; only what it needs beyond that shows.
+    forward["host"] = np.maximum(dispatch - sum(forward.values(), zero), 0.0) + wait
+    backward["host"] = np.maximum(2.0 * dispatch - sum(backward.values(), zero), 0.0) + wait
     # A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].
     graph = workload.software.execution == "graph"
     again_compute = forward_compute - (matmuls.last if graph else 0.0)
@@ -309,6 +318,7 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
             "cp_comm": masked_cp,
             "ep_comm": masked_ep,
             "weight_gather": masked_forward + masked_backward,
+            "activation_swap": masked_swap + masked_swap_back,
         },
         forward_s=sum(forward.values(), zero),
         backward_s=sum(backward.values(), zero),
@@ -337,5 +347,5 @@ def _selective_recompute(
     repeated = repeated + np.where(again(RecomputeModule.MLA_UP_PROJ), matmuls.mla_up + vector.rope, 0.0)
     module = np.where(again(RecomputeModule.MLP), matmuls.mlp, 0.0)
     module = module + np.where(again(RecomputeModule.MOE), matmuls.moe + permute, 0.0)
-    activation = again(RecomputeModule.MLP_ACT) | (module > 0)
+    activation = again(RecomputeModule.MLP_ACT) | keys.has(Feature.MOE_ZERO_MEMORY) | (module > 0)
     return repeated + module + np.where(activation, vector.activation, 0.0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cost_models.activations import LayerActivations
 from cost_models.constants import Constants
-from cost_models.in_flight import chunks_in_flight
+from cost_models.in_flight import chunks_in_flight, num_turns
 from cost_models.layer_keys import Floats, distinct_rows
 from cost_models.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
 from cost_models.stages import Stages
@@ -74,24 +74,38 @@ class _HeldLayers:
 
 def _held_layers(stages: Stages, batch: StrategyBatch, num_microbatches: Floats) -> _HeldLayers:
     zero = np.zeros((stages.num_kinds, len(batch)))
-    dense, moe, inputs, dense_expanded, moe_expanded = zero, zero, zero, zero, zero
+    dense_expanded, moe_expanded = zero, zero
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
-    for chunk in range(stages.vpp):
-        count = chunks_in_flight(stages.first_rank, chunk, stages.pp, stages.vpp, num_microbatches)
-        dense_again, moe_again = stages.recomputed(chunk, batch)
-        dense = dense + count * (stages.dense[:, chunk, None] - dense_again)
-        moe = moe + count * (stages.moe[:, chunk, None] - moe_again)
-        again = dense_again + moe_again
-        inputs = inputs + count * np.where(uniform, np.ceil(again / group), again)
-        at_once = np.where(uniform, np.minimum(group, again), 1.0)
+    again = [stages.recomputed(chunk, batch) for chunk in range(stages.vpp)]
+    for dense_again, moe_again in again:
+        at_once = np.where(uniform, np.minimum(group, dense_again + moe_again), 1.0)
         dense_expanded = np.maximum(dense_expanded, np.where(dense_again > 0, at_once, 0.0))
         moe_expanded = np.maximum(moe_expanded, np.where(moe_again > 0, at_once, 0.0))
+    # Where the chunks of a rank differ, a later composition may be heavier than the first; the maxima are taken apart,
+    # which errs on the safe side.
+    differ = (stages.dense != stages.dense[:, :1]).any() or (stages.moe != stages.moe[:, :1]).any()
+    most = _HeldLayers(zero, zero, zero, dense_expanded, moe_expanded)
+    for turn in range(num_turns(stages.vpp) if differ else 1):
+        dense, moe, inputs = zero, zero, zero
+        for chunk, (dense_again, moe_again) in enumerate(again):
+            count = chunks_in_flight(stages.first_rank, chunk, stages.pp, stages.vpp, num_microbatches, turn)
+            dense = dense + count * (stages.dense[:, chunk, None] - dense_again)
+            moe = moe + count * (stages.moe[:, chunk, None] - moe_again)
+            recomputed = dense_again + moe_again
+            inputs = inputs + count * np.where(uniform, np.ceil(recomputed / group), recomputed)
+        most = _HeldLayers(
+            np.maximum(most.dense, dense),
+            np.maximum(most.moe, moe),
+            np.maximum(most.inputs, inputs),
+            dense_expanded,
+            moe_expanded,
+        )
     if stages.mtp_layers:
         count = chunks_in_flight(stages.first_rank, stages.vpp - 1, stages.pp, stages.vpp, num_microbatches)
         extra = stages.is_last * count * stages.mtp_layers
-        dense, moe = (dense, moe + extra) if stages.last_layer_is_moe else (dense + extra, moe)
-    return _HeldLayers(dense, moe, inputs, dense_expanded, moe_expanded)
+        most = replace(most, moe=most.moe + extra) if stages.last_layer_is_moe else replace(most, dense=most.dense + extra)
+    return most
 
 
 def held_activations(
