@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands import estimate, hardware, keys, models, schema, search, serve, validate
+from app.commands import db, estimate, hardware, keys, models, schema, search, serve, validate, worker
 from app.errors import InfeasibleError, InputError
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
 
@@ -26,6 +26,8 @@ application.command()(search.search)
 application.command()(estimate.estimate)
 application.command()(validate.validate)
 application.command()(serve.serve)
+application.command()(worker.worker)
+application.add_typer(db.commands, name="db")
 application.add_typer(keys.commands, name="keys")
 application.add_typer(hardware.commands, name="hardware")
 application.add_typer(models.commands, name="models")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Float
+from sqlalchemy import Float, select
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import FunctionElement
 
 
@@ -24,3 +25,7 @@ def _postgresql(element: database_time_s, compiler: Any, **options: Any) -> str:
 @compiles(database_time_s, "sqlite")
 def _sqlite(element: database_time_s, compiler: Any, **options: Any) -> str:
     return "((julianday('now') - 2440587.5) * 86400.0)"  # unixepoch('subsec') is younger than the SQLite of many systems
+
+
+def now_s(session: Session) -> float:
+    return session.execute(select(database_time_s())).scalar_one()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -13,6 +15,7 @@ from sqlalchemy.orm import Session
 from app.errors import InputError, show
 
 BUSY_TIMEOUT_MS = 30_000
+_to_json = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 POSTGRESQL_DRIVER = "postgresql+psycopg"
 _SUPPORTED = "give postgresql://user:password@host/name or sqlite:///path"
 
@@ -93,11 +96,12 @@ def translated() -> Iterator[None]:
 def _engine(url: URL) -> Engine:
     try:
         if url.drivername == "sqlite":
-            engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False})
+            options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}
+            engine = create_engine(url, json_serializer=_to_json, connect_args=options)
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
-        return create_engine(url, pool_pre_ping=True)
+        return create_engine(url, json_serializer=_to_json, pool_pre_ping=True)
     except ModuleNotFoundError:
         raise StorageError("MESHPLAN_DATABASE_URL: PostgreSQL needs the package psycopg; install meshplan[postgres].") from None
 

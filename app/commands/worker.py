@@ -1,0 +1,38 @@
+"""``meshplan worker``: runs queued studies."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.exit_codes import DONE
+
+
+def worker(
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="processes that run studies (default 1, or MESHPLAN_WORKERS)")
+    ] = None,
+) -> int:
+    """Runs queued studies, on this host or on several that share a PostgreSQL database, until it is stopped."""
+    import signal
+    import threading
+
+    from app.logs import configure_logs
+    from app.settings import load_settings
+    from app.storage.session import Database
+    from app.storage.upgrade import check_current
+    from app.workers.supervisor import start_workers
+
+    settings = load_settings(workers=workers)
+    configure_logs(settings.log_format)
+    database = Database(settings.url)
+    check_current(database)
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: stopped.set())
+    typer.echo(f"{settings.workers} workers take studies from {database.shown_url}; Ctrl-C stops them.", err=True)
+    database.close()
+    with start_workers(settings.workers, settings.url, settings):
+        stopped.wait()
+    return DONE

@@ -1,0 +1,1 @@
+"""Stored searches: created, run by workers, read back page by page."""

@@ -1,0 +1,149 @@
+"""Every query about studies and what belongs to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, delete, func, insert, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
+
+from app.storage.clock import now_s
+from app.storage.tables import Event, IdempotencyRecord, Plan, Rejection, Study, Table, Trial
+
+STATE, PROGRESS = "state", "progress"
+_INPUTS = (undefer(Study.space), undefer(Study.hardware_profile), undefer(Study.calibration))
+
+Row = dict[str, Any]
+
+
+def add_study(session: Session, study: Study) -> None:
+    session.add(study)
+    session.flush()
+    announce_state(session, study)
+
+
+def find_study(session: Session, study_id: str, *, for_update: bool = False) -> Study | None:
+    """The study with its inputs; ``for_update`` holds its row against others until the transaction ends."""
+    query = select(Study).where(Study.id == study_id).options(*_INPUTS).execution_options(populate_existing=True)
+    return session.scalars(query.with_for_update() if for_update else query).one_or_none()
+
+
+def is_study(session: Session, study_id: str) -> bool:
+    return session.scalar(select(Study.number).where(Study.id == study_id)) is not None
+
+
+def find_state(session: Session, study_id: str) -> str | None:
+    return session.scalar(select(Study.state).where(Study.id == study_id))
+
+
+def list_studies(session: Session, after: int | None, limit: int, filters: Sequence[ColumnElement[bool]]) -> Sequence[Study]:
+    """Newest first."""
+    query = select(Study).where(*filters).order_by(Study.number.desc()).limit(limit)
+    return session.scalars(query if after is None else query.where(Study.number < after)).all()
+
+
+def count_by_state(session: Session) -> dict[str, int]:
+    counted = session.execute(select(Study.state, func.count()).group_by(Study.state))
+    return {state: number for state, number in counted}
+
+
+def touch(session: Session, study: Study) -> None:
+    """The study has changed for its readers: another version, and an event where they follow it."""
+    study.row_version += 1
+    session.flush()
+    announce_state(session, study)
+
+
+def announce_state(session: Session, study: Study) -> None:
+    """Call it after the study's row was written: the lock on the row orders the events of one study as they commit."""
+    data = {"state": study.state, "cancel_requested": study.cancel_requested, "attempts": study.attempts, "error": study.error}
+    session.add(Event(study_id=study.id, kind=STATE, data=data, at_s=now_s(session)))
+    session.flush()
+
+
+def announce_progress(session: Session, study_id: str, progress: Row) -> None:
+    session.add(Event(study_id=study_id, kind=PROGRESS, data=progress, at_s=now_s(session)))
+
+
+def forget_progress(session: Session, study_id: str) -> None:
+    """A finished study needs no more than its last progress, which is in its row."""
+    session.execute(delete(Event).where(Event.study_id == study_id, Event.kind == PROGRESS))
+
+
+def delete_study(session: Session, study: Study) -> None:
+    session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.study_id == study.id))
+    session.delete(study)
+    session.flush()
+
+
+def replace_plans(session: Session, study_id: str, plans: Sequence[Row]) -> None:
+    _replace(session, Plan, Plan.study_id, study_id, plans)
+
+
+def replace_rejections(session: Session, study_id: str, rejections: Sequence[Row]) -> None:
+    _replace(session, Rejection, Rejection.study_id, study_id, rejections)
+
+
+def add_trials(session: Session, study_id: str, trials: Sequence[Row]) -> None:
+    if trials:
+        session.execute(insert(Trial), [{"study_id": study_id, **trial} for trial in trials])
+
+
+def forget_trials(session: Session, study_id: str) -> None:
+    session.execute(delete(Trial).where(Trial.study_id == study_id))
+
+
+def all_trials(session: Session, study_id: str) -> Sequence[Trial]:
+    return session.scalars(select(Trial).where(Trial.study_id == study_id).order_by(Trial.number)).all()
+
+
+def list_plans(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Plan]:
+    return session.scalars(_after(select(Plan), Plan.study_id, Plan.rank, study_id, after, limit)).all()
+
+
+def list_trials(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Trial]:
+    return session.scalars(_after(select(Trial), Trial.study_id, Trial.number, study_id, after, limit)).all()
+
+
+def list_rejections(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Rejection]:
+    return session.scalars(_after(select(Rejection), Rejection.study_id, Rejection.position, study_id, after, limit)).all()
+
+
+def list_events(session: Session, study_id: str, after: int, limit: int) -> Sequence[Event]:
+    return session.scalars(_after(select(Event), Event.study_id, Event.sequence, study_id, after, limit)).all()
+
+
+def find_plan(session: Session, study_id: str, plan_id: str) -> Plan | None:
+    return session.scalars(select(Plan).where(Plan.study_id == study_id, Plan.plan_id == plan_id)).one_or_none()
+
+
+def find_idempotent(session: Session, owner: str, key: str) -> IdempotencyRecord | None:
+    return session.get(IdempotencyRecord, (owner, key))
+
+
+def add_idempotent(session: Session, record: IdempotencyRecord) -> None:
+    session.add(record)
+    session.flush()
+
+
+def forget_idempotent(session: Session, older_than_s: float) -> None:
+    session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.created_at_s < now_s(session) - older_than_s))
+
+
+def _after(
+    query: Select[Any],
+    owner: InstrumentedAttribute[str],
+    key: InstrumentedAttribute[int],
+    study_id: str,
+    after: int | None,
+    limit: int,
+) -> Select[Any]:
+    query = query.where(owner == study_id).order_by(key).limit(limit)
+    return query if after is None else query.where(key > after)
+
+
+def _replace(session: Session, table: type[Table], owner: InstrumentedAttribute[str], study_id: str, rows: Sequence[Row]) -> None:
+    session.execute(delete(table).where(owner == study_id))
+    if rows:
+        session.execute(insert(table), [{"study_id": study_id, **row} for row in rows])

@@ -1,0 +1,249 @@
+"""What can be done with studies. Every function works in the caller's transaction."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
+
+from sqlalchemy.orm import Session
+
+from app.errors import InputError
+from app.job import Job
+from app.pricing import constants_for
+from app.storage.clock import now_s
+from app.storage.tables import IdempotencyRecord, Study
+from app.studies import repository
+from app.studies.views import (
+    EventView,
+    Page,
+    PlanNotFound,
+    StudyChanged,
+    StudyConflict,
+    StudyNotFound,
+    StudySummary,
+    StudyView,
+)
+from hardware_profiles.writer import profile_document
+from meshplan import __version__
+from search.errors import SearchError
+from search.space import search_space
+from search.stored_space import space_to_mapping
+
+__all__ = [
+    "EventView",
+    "Page",
+    "PlanNotFound",
+    "StudyChanged",
+    "StudyConflict",
+    "StudyNotFound",
+    "StudySummary",
+    "StudyView",
+    "cancel_study",
+    "count_by_state",
+    "create_study",
+    "delete_study",
+    "events_since",
+    "find_idempotent",
+    "get_plan",
+    "get_state",
+    "get_study",
+    "list_plans",
+    "list_rejections",
+    "list_studies",
+    "list_trials",
+    "purge_idempotent",
+    "remember_idempotent",
+    "repeat_study",
+    "resume_study",
+]
+
+RESUMABLE = ("cancelled", "failed")
+_TRIAL_FIELDS = (
+    "number", "source", "strategy", "outcome", "rule", "step_time_s", "peak_memory_bytes", "value", "best_value", "duplicate_of",
+)  # fmt: skip
+_RENAMED = {"model": "model_name", "etag_version": "row_version"}
+
+Item = TypeVar("Item")
+View = TypeVar("View", bound=StudySummary)
+
+
+def create_study(session: Session, job: Job) -> StudyView:
+    """Queues the search of a job, with a copy of all that decides its answer; ``InputError`` where nothing is to be searched."""
+    workload, settings = job.workload, job.settings
+    try:
+        space = search_space(workload, job.limits)
+    except SearchError as error:
+        raise InputError(f"{str(error).rstrip('.')}.") from None
+    study = Study(
+        id=secrets.token_hex(8),
+        model_name=workload.model.name,
+        hardware=workload.cluster.profile.name,
+        num_devices=workload.cluster.num_devices,
+        objective=settings.objective,
+        sampler=settings.sampler,
+        seed=settings.seed,
+        job=job.document,
+        assumptions=list(job.assumptions),
+        warnings=list(job.warnings),
+        hardware_profile=profile_document(workload.cluster.profile),
+        space=space_to_mapping(space),
+        calibration={
+            "source": "prior",
+            "family": workload.cluster.profile.family,
+            "constants": asdict(constants_for(workload)),
+        },
+        version=__version__,
+        state="queued",
+        created_at_s=now_s(session),
+    )
+    repository.add_study(session, study)
+    return _view(study, StudyView)
+
+
+def repeat_study(session: Session, study_id: str) -> StudyView:
+    """Queues a finished or running study once more, on the very inputs that it holds."""
+    study = _study(session, study_id)
+    copied = ("model_name", "hardware", "num_devices", "objective", "sampler", "seed", "job", "assumptions", "warnings")
+    inputs = {name: getattr(study, name) for name in (*copied, "hardware_profile", "space", "calibration")}
+    copy = Study(id=secrets.token_hex(8), version=__version__, state="queued", created_at_s=now_s(session), **inputs)
+    repository.add_study(session, copy)
+    return _view(copy, StudyView)
+
+
+def get_study(session: Session, study_id: str) -> StudyView:
+    return _view(_study(session, study_id), StudyView)
+
+
+def get_state(session: Session, study_id: str) -> str:
+    state = repository.find_state(session, study_id)
+    if state is None:
+        raise StudyNotFound(f"There is no study {study_id}.")
+    return state
+
+
+def list_studies(
+    session: Session,
+    *,
+    after: int | None = None,
+    limit: int = 50,
+    state: str | None = None,
+    model: str | None = None,
+    hardware: str | None = None,
+) -> Page[StudySummary]:
+    """Newest first."""
+    wanted = ((Study.state, state), (Study.model_name, model), (Study.hardware, hardware))
+    filters = [column == value for column, value in wanted if value is not None]
+    studies = repository.list_studies(session, after, limit + 1, filters)
+    next_after = studies[limit - 1].number if len(studies) > limit else None
+    return Page(tuple(_view(study, StudySummary) for study in studies[:limit]), next_after)
+
+
+def count_by_state(session: Session) -> dict[str, int]:
+    return repository.count_by_state(session)
+
+
+def cancel_study(session: Session, study_id: str) -> StudyView:
+    """A queued study is cancelled at once, a running one by its worker, within a batch."""
+    study = _study(session, study_id, for_update=True)
+    if study.state in ("completed", "failed"):
+        raise StudyConflict(f"The study is {study.state}; only a queued or running one can be cancelled.")
+    if study.state == "queued":
+        study.state, study.finished_at_s = "cancelled", now_s(session)
+        repository.touch(session, study)
+    elif study.state == "running" and not study.cancel_requested:
+        study.cancel_requested = True
+        repository.touch(session, study)
+    return _view(study, StudyView)
+
+
+def resume_study(session: Session, study_id: str) -> StudyView:
+    """A cancelled or failed study goes on from its checkpoint."""
+    study = _study(session, study_id, for_update=True)
+    if study.state not in RESUMABLE:
+        raise StudyConflict(f"The study is {study.state}; only a cancelled or failed one can be resumed.")
+    study.state, study.cancel_requested, study.error, study.finished_at_s = "queued", False, None, None
+    study.attempts_without_progress = 0
+    repository.touch(session, study)
+    return _view(study, StudyView)
+
+
+def delete_study(session: Session, study_id: str, *, etag_version: int | None = None) -> None:
+    """Removes the study and everything it found; with ``etag_version`` only if the caller has seen its latest version."""
+    study = _study(session, study_id, for_update=True)
+    if etag_version is not None and study.row_version != etag_version:
+        raise StudyChanged("The study has changed since it was read.")
+    if study.state == "running":
+        raise StudyConflict("The study is running; cancel it first.")
+    repository.delete_study(session, study)
+
+
+def list_plans(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[dict[str, Any]]:
+    """As ``search --json`` prints them, best first."""
+    _check_exists(session, study_id)
+    plans = repository.list_plans(session, study_id, after, limit + 1)
+    return _page([plan.document for plan in plans], [plan.rank for plan in plans], limit)
+
+
+def get_plan(session: Session, study_id: str, plan_id: str) -> dict[str, Any]:
+    _check_exists(session, study_id)
+    plan = repository.find_plan(session, study_id, plan_id)
+    if plan is None:
+        raise PlanNotFound(f"The study has no plan {plan_id}.")
+    return plan.document
+
+
+def list_trials(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[dict[str, Any]]:
+    """What a sampler tried, in order."""
+    _check_exists(session, study_id)
+    trials = repository.list_trials(session, study_id, after, limit + 1)
+    items = [{name: getattr(trial, name) for name in _TRIAL_FIELDS} for trial in trials]
+    return _page(items, [trial.number for trial in trials], limit)
+
+
+def list_rejections(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[dict[str, Any]]:
+    """The rule that most strategies break first."""
+    _check_exists(session, study_id)
+    rejections = repository.list_rejections(session, study_id, after, limit + 1)
+    items = [{"rule": rejection.rule, "count": rejection.count, "example": rejection.example} for rejection in rejections]
+    return _page(items, [rejection.position for rejection in rejections], limit)
+
+
+def events_since(session: Session, study_id: str, sequence: int = 0, limit: int = 200) -> tuple[EventView, ...]:
+    _check_exists(session, study_id)
+    events = repository.list_events(session, study_id, sequence, limit)
+    return tuple(EventView(event.sequence, event.kind, event.data, event.at_s) for event in events)
+
+
+def find_idempotent(session: Session, owner: str, key: str) -> IdempotencyRecord | None:
+    return repository.find_idempotent(session, owner, key)
+
+
+def remember_idempotent(session: Session, record: IdempotencyRecord) -> None:
+    """``IntegrityError`` where somebody else was first with this key."""
+    repository.add_idempotent(session, record)
+
+
+def purge_idempotent(session: Session, older_than_s: float) -> None:
+    repository.forget_idempotent(session, older_than_s)
+
+
+def _study(session: Session, study_id: str, *, for_update: bool = False) -> Study:
+    study = repository.find_study(session, study_id, for_update=for_update)
+    if study is None:
+        raise StudyNotFound(f"There is no study {study_id}.")
+    return study
+
+
+def _check_exists(session: Session, study_id: str) -> None:
+    if not repository.is_study(session, study_id):
+        raise StudyNotFound(f"There is no study {study_id}.")
+
+
+def _view(study: Study, kind: type[View]) -> View:
+    return kind(**{field.name: getattr(study, _RENAMED.get(field.name, field.name)) for field in fields(kind)})
+
+
+def _page(items: Sequence[Item], keys: Sequence[int], limit: int) -> Page[Item]:
+    return Page(tuple(items[:limit]), keys[limit - 1] if len(items) > limit else None)

@@ -1,0 +1,1 @@
+"""Worker processes that take queued studies under a lease."""

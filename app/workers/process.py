@@ -1,0 +1,61 @@
+"""One worker: claims a study, runs it, and claims the next, until it is told to stop or its parent is gone."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from types import FrameType
+
+POLL_S = 0.5  # between two looks at an empty queue
+RETRY_S = 2.0  # before the database is asked again
+HEARTBEATS_A_LEASE = 4
+PURGE_S = 3600.0
+KEEP_ANSWERS_S = 24 * 3600.0  # how long a repeated Idempotency-Key gets the first answer
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """What a worker is told, in a form that travels to another process."""
+
+    url: str
+    lease_s: float
+    checkpoint_s: float
+    log_format: str
+
+
+def main(options: WorkerOptions, parent_pid: int) -> None:
+    """The whole life of a worker process."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy is imported: workers share the cores by being several
+    stop = threading.Event()
+    _end_with(parent_pid, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches all; the parent ends its workers
+
+    def on_terminate(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_terminate)
+
+    from app.logs import configure_logs
+    from app.workers.loop import work
+
+    configure_logs(options.log_format)
+    work(options, stop)
+
+
+def _end_with(parent_pid: int, stop: threading.Event) -> None:
+    """End when the parent does, however it ends: by the kernel's signal on Linux, by asking who the parent is elsewhere."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    threading.Thread(target=_watch, args=(parent_pid, stop), daemon=True, name="parent").start()
+
+
+def _watch(parent_pid: int, stop: threading.Event) -> None:
+    while os.getppid() == parent_pid:  # it may also have died before the kernel was asked
+        time.sleep(POLL_S)
+    os._exit(1)

@@ -1,0 +1,153 @@
+"""Studies as a queue: a worker holds a study under a lease that it renews, and writes nothing once it has lost it.
+
+Every claim raises ``lease_token``. Each write of a worker compares it in the same transaction, so a worker that was taken
+for dead and comes back finds its writes refused: no trial is lost, and none is counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, or_, select
+from sqlalchemy.orm import Session
+
+from app.storage.clock import now_s
+from app.storage.tables import Study
+from app.studies import repository
+
+MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not keep them from the others
+
+
+class LeaseLostError(Exception):
+    """Somebody else holds the study now, or it is gone; what was not written stays unwritten."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    study_id: str
+    token: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a study ends."""
+
+    state: str
+    result: dict[str, Any] | None = None
+    plans: Sequence[dict[str, Any]] = ()
+    rejections: Sequence[dict[str, Any]] = ()
+    error: str | None = None
+
+
+def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
+    """The oldest study that waits, or whose worker has given no sign of life for the length of its lease."""
+    while True:
+        now = now_s(session)
+        study = session.scalars(
+            select(Study)
+            .where(or_(Study.state == "queued", and_(Study.state == "running", Study.lease_expires_at_s < now)))
+            .order_by(Study.number)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        ).first()
+        if study is None:
+            return None
+        if study.attempts_without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS:
+            break
+        _end(session, study, "failed", f"{study.attempts_without_progress} workers in a row died on it without getting further.")
+    study.state = "running"
+    study.attempts += 1
+    study.attempts_without_progress += 1
+    study.lease_token += 1
+    study.lease_owner, study.heartbeat_at_s, study.lease_expires_at_s = owner, now, now + lease_s
+    study.started_at_s = study.started_at_s or now
+    repository.touch(session, study)
+    return Lease(study.id, study.lease_token)
+
+
+def renew(session: Session, lease: Lease, lease_s: float) -> None:
+    """A sign of life."""
+    study = _held(session, lease)
+    study.heartbeat_at_s = now_s(session)
+    study.lease_expires_at_s = study.heartbeat_at_s + lease_s
+
+
+def is_cancel_requested(session: Session, lease: Lease) -> bool:
+    row = session.execute(
+        select(Study.state, Study.lease_token, Study.cancel_requested).where(Study.id == lease.study_id)
+    ).first()
+    if row is None or row.state != "running" or row.lease_token != lease.token:
+        raise LeaseLostError(lease.study_id)
+    return bool(row.cancel_requested)
+
+
+def save(
+    session: Session, lease: Lease, progress: dict[str, Any], checkpoint: dict[str, Any], trials: Sequence[dict[str, Any]]
+) -> None:
+    """Progress, the checkpoint and the trials since the last one: all of them or none."""
+    study = _held(session, lease)
+    study.progress, study.checkpoint = progress, checkpoint
+    study.attempts_without_progress = 0
+    study.row_version += 1
+    session.flush()
+    repository.add_trials(session, study.id, trials)
+    repository.announce_progress(session, study.id, progress)
+
+
+def start_over(session: Session, lease: Lease) -> None:
+    """Drop a checkpoint that this version cannot continue, with the trials that belong to it."""
+    study = _held(session, lease)
+    study.checkpoint = study.progress = None
+    session.flush()
+    repository.forget_trials(session, study.id)
+
+
+def release(session: Session, lease: Lease) -> None:
+    """Back to the queue, for a worker that is asked to end."""
+    study = _held(session, lease)
+    study.state, study.attempts_without_progress = "queued", 0
+    study.lease_owner = study.lease_expires_at_s = None
+    repository.touch(session, study)
+
+
+def finish(session: Session, lease: Lease, version: str, outcome: Outcome) -> None:
+    """The study's end, with what it found; ``version`` is what computed it."""
+    study = _held(session, lease)
+    study.version = version
+    if outcome.result is not None:
+        study.result = outcome.result
+        repository.replace_plans(session, study.id, [_plan_row(plan) for plan in outcome.plans])
+        rows = [{"position": position, **rejection} for position, rejection in enumerate(outcome.rejections, start=1)]
+        repository.replace_rejections(session, study.id, rows)
+    _end(session, study, outcome.state, outcome.error)
+
+
+def _end(session: Session, study: Study, state: str, error: str | None) -> None:
+    study.state, study.error, study.finished_at_s = state, error, now_s(session)
+    study.lease_owner = study.lease_expires_at_s = None
+    if state == "completed":
+        study.checkpoint = None
+    repository.forget_progress(session, study.id)
+    repository.touch(session, study)
+
+
+def _held(session: Session, lease: Lease) -> Study:
+    """The study, its row locked against other writers until the transaction ends."""
+    query = select(Study).where(Study.id == lease.study_id, Study.state == "running", Study.lease_token == lease.token)
+    study = session.scalars(query.with_for_update()).one_or_none()
+    if study is None:
+        raise LeaseLostError(lease.study_id)
+    return study
+
+
+def _plan_row(plan: Mapping[str, Any]) -> dict[str, Any]:
+    estimate = plan["estimate"]
+    return {
+        "rank": plan["rank"],
+        "plan_id": plan["plan_id"],
+        "step_time_s": estimate["step_time_s"],
+        "peak_memory_bytes": estimate["peak_memory_bytes"],
+        "document": plan,
+    }
