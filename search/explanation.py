@@ -30,6 +30,7 @@ PART_NAMES = {
     "ep_comm": "expert communication",
     "dp_comm": "data-parallel communication",
     "weight_gather": "gathering sharded weights",
+    "activation_swap": "swapping activations to the host",
     "pipeline_p2p": "sends between pipeline stages",
     "pipeline_bubble": "the pipeline bubble",
     "host": "waiting for the host",
