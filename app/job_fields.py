@@ -139,7 +139,7 @@ class StrategySection(Section):
     layer_layout: list[Layers] | list[list[Layers]] | None = Field(
         default=None, min_length=1, max_length=MAX_LAYERS, description="layers of each stage, or of each [chunk][stage]"
     )
-    layer_offset: list[int] | None = Field(
+    layer_offset: list[Annotated[int, Field(ge=-MAX_LAYERS, le=MAX_LAYERS)]] | None = Field(
         default=None, max_length=MAX_LAYERS, description="MindFormers' offset, one entry a stage"
     )
     noop_layers: Layers | Annotated[list[Layers], Field(max_length=MAX_LAYERS)] | None = Field(
