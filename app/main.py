@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.catalogue_api import endpoints as catalogue
 from app.estimates import endpoints as estimates
 from app.health import endpoints as health
-from app.http.envelope import Envelope
+from app.http.envelope import API, Envelope
 from app.http.openapi import openapi_document
 from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
@@ -30,7 +30,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     add_problem_handlers(app)
     _add_domain_errors(app)
     for router in (studies.router, estimates.router, catalogue.router):
-        app.include_router(router, prefix="/v1", dependencies=[Depends(require_caller)])
+        app.include_router(router, prefix=API, dependencies=[Depends(require_caller)])
     app.include_router(health.router)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     return app

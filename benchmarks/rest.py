@@ -34,7 +34,7 @@ def strategies(count: int) -> list[dict[str, Any]]:
         "pp": [16, 8, 4],
         "vpp": [1, 2],
         "ep": [8, 16, 32, 64],
-        "micro_batch_size": [1, 2, 4],
+        "micro_batch_size": [1, 2, 4, 8],
         "zero_stage": [0, 1],
         "recompute": [
             "none",

@@ -11,6 +11,7 @@ from app.http.problems import ServiceError, described
 from app.http.security import Caller
 from app.http.state import state_of
 from app.storage.session import is_reachable
+from app.storage.tables import STATES
 from app.storage.upgrade import check_current
 from app.studies import service
 from meshplan import __version__
@@ -50,4 +51,4 @@ def metrics(request: Request, caller: Caller) -> Response:
     state = state_of(request)
     with state.database.read() as session:
         studies = service.count_by_state(session)
-    return Response(state.metrics.text(studies), media_type=CONTENT_TYPE_LATEST)
+    return Response(state.metrics.text({**dict.fromkeys(STATES, 0), **studies}), media_type=CONTENT_TYPE_LATEST)

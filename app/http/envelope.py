@@ -14,8 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.http.metrics import Metrics
 from app.http.problems import ServiceError, problem
 
+API = "/v1"
 MAX_BODY_BYTES = 256 * 1024
-MAX_BODY_BYTES_OF: Mapping[str, int] = {"/v1/estimates": 16 * 1024 * 1024}  # 10,000 strategies with every field
+MAX_BODY_BYTES_OF: Mapping[str, int] = {f"{API}/estimates": 16 * 1024 * 1024}  # 10,000 strategies with every field
 
 _PAGES = ("/docs", "/redoc")
 _HEADERS = {
@@ -70,6 +71,8 @@ class Envelope:
 
     def _finish(self, scope: Scope, status: int, duration_s: float) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
+        if scope["path"].startswith(f"{API}/") and route != "unmatched":
+            route = API + route  # a router's own paths begin behind the prefix
         self.metrics.request(scope["method"], route, status, duration_s)
         if route not in ("/healthz", "/readyz", "/metrics"):
             log.info(
@@ -113,6 +116,6 @@ def _add_headers(headers: MutableHeaders, scope: Scope) -> None:
         headers.setdefault(name, value)
     if scope["path"].startswith(_PAGES):
         headers["Content-Security-Policy"] = _PAGE_POLICY
-    elif scope["path"].startswith("/v1"):
+    elif scope["path"].startswith(f"{API}/"):
         headers.setdefault("Cache-Control", "no-cache")
     headers["X-Request-ID"] = scope["request_id"]

@@ -44,6 +44,6 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
     # uvicorn ends with the signal that stopped it; with these handlers that is no second death, and workers are stopped.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)
-    with start_workers(settings.workers, settings.url):
+    with start_workers(settings.workers, settings.url, settings):
         _Server(config, app.state.server).run(sockets=[listener])
     database.close()

@@ -33,7 +33,6 @@ POLL_S = 0.5
 FINISHED = ("completed", "failed", "cancelled")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])")
-_SUMMARY = tuple(StudySummary.model_fields)
 _MAX_SEQUENCE = 2**53
 
 Name = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00-\x1f]*$")]
@@ -56,7 +55,7 @@ def _not_found(what: str, name: str) -> ServiceError:
     return ServiceError("not-found", f"There is no {what} {show(name)}.", parameter=f"{what}_id")
 
 
-def _document(study: service.StudyView) -> dict[str, Any]:
+def _document(study: service.StudySummary) -> dict[str, Any]:
     return {name: value for name, value in asdict(study).items() if name != "etag_version"}
 
 
@@ -144,11 +143,11 @@ async def _finished(state: ServerState, study_id: str, wait_s: float) -> bytes |
 def _finished_now(state: ServerState, study_id: str) -> bytes | None:
     with state.database.read() as session:
         try:
-            study = service.get_study(session, study_id)
-        except service.StudyNotFound:
+            if service.get_state(session, study_id) not in FINISHED:
+                return None
+        except service.StudyNotFound:  # deleted meanwhile
             return None
-        if study.state not in FINISHED:
-            return None
+        study = service.get_study(session, study_id)
         plans = service.list_plans(session, study_id, limit=1000).items
         return to_json({**_document(study), "plans": plans})
 
@@ -165,7 +164,7 @@ def list_studies(
     """Studies, newest first."""
     with state_of(request).database.read() as session:
         page = service.list_studies(session, after=after, limit=limit, state=state, model=model, hardware=hardware)
-    return _page([{name: getattr(study, name) for name in _SUMMARY} for study in page.items], page.next_after)
+    return _page([_document(study) for study in page.items], page.next_after)
 
 
 @router.get("/{study_id}", response_model=StudyDocument, responses={**Found, 304: {"description": "Not modified"}})
@@ -236,7 +235,8 @@ def list_rejections(request: Request, study_id: StudyId, after: Position, limit:
 
 def _existing(request: Request, study_id: StudyId) -> str:
     with state_of(request).database.read() as session:
-        return service.get_study(session, study_id).id
+        service.get_state(session, study_id)
+    return study_id
 
 
 @router.get("/{study_id}/events", response_class=EventSourceResponse, responses=described("not-found", "invalid-input"))
@@ -261,7 +261,7 @@ async def stream_events(
 def _new_events(state: ServerState, study_id: str, sequence: int) -> tuple[tuple[service.EventView, ...], bool]:
     with state.database.read() as session:
         try:
-            is_finished = service.get_study(session, study_id).state in FINISHED
+            is_finished = service.get_state(session, study_id) in FINISHED
             return service.events_since(session, study_id, sequence), is_finished
         except service.StudyNotFound:  # deleted meanwhile
             return (), True

@@ -1,0 +1,110 @@
+"""``POST /v1/estimates``: one strategy as the command prices it, thousands as columns."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.estimates import service
+from app.job import parse_job
+from app.pricing import estimate_document
+from app.reports.schemas import EstimateDocument
+
+Refused = Callable[..., dict[str, Any]]
+STRATEGIES: list[dict[str, Any]] = [
+    {"tp": 8},
+    {"tp": 4, "micro_batch_size": 2, "recompute": "full"},
+    {"tp": 2, "pp": 2, "vpp": 2, "sequence_parallel": False},
+    {"tp": 1, "pp": 8, "recompute": {"granularity": "full", "layers_per_stage": [4, 3, 2, 1, 0, 0, 0, 0]}},
+    {"tp": 1, "pp": 2, "layer_layout": [17, 15], "features": ["flash_attention"]},
+]
+
+
+def test_one_strategy_is_answered_as_the_command_answers(api: TestClient, job: dict[str, Any]) -> None:
+    response = api.post("/v1/estimates", json={**job, "strategy": STRATEGIES[0]})
+    assert response.status_code == 200
+    resolved = parse_job({**job, "strategy": STRATEGIES[0]})
+    assert resolved.strategy is not None
+    assert response.json() == estimate_document(resolved, resolved.strategy)
+    EstimateDocument.model_validate(response.json())
+
+
+def test_a_list_is_answered_in_order_and_as_one_by_one(api: TestClient, job: dict[str, Any]) -> None:
+    document = api.post("/v1/estimates", json={**job, "strategies": STRATEGIES}).json()
+    assert set(document) == {"schema_version", "job", "assumptions", "warnings", "estimates"}
+    one_by_one = [api.post("/v1/estimates", json={**job, "strategy": strategy}).json()["estimate"] for strategy in STRATEGIES]
+    # Pricing in a batch sums in another order: equal to the last few bits.
+    for batched, alone in zip(document["estimates"], one_by_one, strict=True):
+        assert set(batched) == set(alone)
+        for name in ("step_time_s", "peak_memory_bytes", "tokens_per_s", "mfu_fraction", "headroom_bytes"):
+            assert batched[name] == pytest.approx(alone[name], rel=1e-12), name
+        assert batched["time_breakdown_s"] == pytest.approx(alone["time_breakdown_s"], rel=1e-9, abs=1e-15)
+        assert batched["bottleneck"] == alone["bottleneck"]
+
+
+def test_a_strategy_that_cannot_run_is_refused_in_its_place(api: TestClient, job: dict[str, Any]) -> None:
+    # 8 devices / tp 3 is no integer; 64 sequences / (7 x dp 8) neither.
+    strategies = [{"tp": 8}, {"tp": 3}, {"micro_batch_size": 7}, {"tp": 4}]
+    fitting, arithmetic, illegal, last = api.post("/v1/estimates", json={**job, "strategies": strategies}).json()["estimates"]
+    assert fitting["step_time_s"] > 0
+    assert last["step_time_s"] > 0
+    assert arithmetic["rule"] is None
+    assert "3 does not divide the 8 devices" in arithmetic["refused"]
+    assert illegal["rule"] == "global_batch"
+    assert "7 x dp 8 = 56" in illegal["refused"]
+
+
+def test_a_list_without_one_legal_strategy_is_an_answer_too(api: TestClient, job: dict[str, Any]) -> None:
+    response = api.post("/v1/estimates", json={**job, "strategies": [{"tp": 3}]})
+    assert response.status_code == 200
+    assert "refused" in response.json()["estimates"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "part"),
+    [
+        ({}, "#/strategy", "strategy: missing"),
+        ({"strategy": {"tp": 3}}, "#/strategy", "does not divide the 8 devices"),
+        ({"strategy": {"micro_batch_size": 7}}, "#/strategy", "micro_batch_size 7 x dp 8 = 56"),
+        ({"strategy": {"tp": 8}, "strategies": [{"tp": 8}]}, "#/strategies", "give one of the two"),
+        ({"strategies": []}, "#/strategies", "1 to 10,000"),
+        ({"strategies": {"tp": 8}}, "#/strategies", "1 to 10,000"),
+        ({"strategies": [{}] * 10_001}, "#/strategies", "a list of 10,001"),
+        ({"strategies": [{"tp": 8}, {"pt": 8}]}, "#/strategies/1/pt", "did you mean"),
+        ({"strategies": [{"tp": 8}, {"tp": 2**70}]}, "#/strategies/1/tp", "65,536"),
+        ({"strategies": [5]}, "#/strategies/0", "5 is not allowed"),
+    ],
+)
+def test_what_cannot_be_priced_is_refused(
+    api: TestClient, refused: Refused, job: dict[str, Any], change: dict[str, Any], pointer: str, part: str
+) -> None:
+    problem = refused(api.post("/v1/estimates", json={**job, **change}), 422, "invalid-input")
+    assert problem["pointer"] == pointer
+    assert part in problem["detail"]
+
+
+def test_too_many_pipelines_in_one_request_are_refused(api: TestClient, refused: Refused, job: dict[str, Any]) -> None:
+    layouts = [{"pp": 2, "layer_layout": [16 + shift, 16 - shift]} for shift in range(-15, 16)]
+    plans = [
+        {"pp": 2, "recompute": {"granularity": "full", "layers_per_stage": [first, second]}}
+        for first in range(25)
+        for second in range(25)
+    ]
+    assert len(layouts) + len(plans) > service.MAX_PIPELINES
+    problem = refused(api.post("/v1/estimates", json={**job, "strategies": layouts + plans}), 422, "invalid-input")
+    assert "656 distinct pipelines" in problem["detail"]  # 31 + 25 x 25
+
+
+def test_an_absurd_job_is_refused_not_answered_with_infinity(api: TestClient, refused: Refused, job: dict[str, Any]) -> None:
+    cluster = {"hardware": "atlas-800t-a2", "num_devices": 16, "inter_node_bytes_per_s": 5e-324}
+    problem = refused(api.post("/v1/estimates", json={**job, "cluster": cluster, "strategy": {"tp": 8}}), 422, "invalid-input")
+    assert "inter_node_bytes_per_s" in problem["detail"]
+
+
+def test_ten_thousand_strategies_are_one_request(api: TestClient, job: dict[str, Any]) -> None:
+    strategies = [{"tp": 8, "micro_batch_size": 2 ** (index % 4)} for index in range(10_000)]
+    entries = api.post("/v1/estimates", json={**job, "strategies": strategies}).json()["estimates"]
+    assert len(entries) == 10_000
+    assert entries[4] == entries[9_996]  # both micro_batch_size 1
+    assert entries[0]["step_time_s"] != entries[1]["step_time_s"]

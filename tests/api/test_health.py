@@ -1,0 +1,55 @@
+"""``/healthz``, ``/readyz``, ``/metrics``."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from app.main import create_app
+from app.storage.session import Database
+from meshplan import __version__
+from tests.api.conftest import LOCAL
+
+Refused = Callable[..., dict[str, Any]]
+
+
+def test_probes_answer(api: TestClient) -> None:
+    assert api.get("/healthz").json() == {"status": "ok", "version": __version__}
+    assert api.get("/readyz").json() == {"status": "ready", "version": __version__}
+
+
+def test_a_server_without_tables_is_alive_but_not_ready(tmp_path: Path, refused: Refused) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'new.db'}")
+    with TestClient(create_app(database), base_url=LOCAL) as api:
+        assert api.get("/healthz").status_code == 200
+        assert "meshplan db upgrade" in refused(api.get("/readyz"), 503, "unavailable")["detail"]
+    database.close()
+
+
+def test_a_server_whose_database_is_gone_is_not_ready(tmp_path: Path, refused: Refused) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.db'}")
+    with TestClient(create_app(database), base_url=LOCAL) as api:
+        refused(api.get("/readyz"), 503, "unavailable")
+    database.close()
+
+
+def test_a_stopping_server_is_not_ready(api: TestClient, refused: Refused) -> None:
+    api.app.state.server.stopping.set()
+    refused(api.get("/readyz"), 503, "unavailable")
+
+
+def test_metrics_count_requests_by_route_and_studies_by_state(api: TestClient, job: dict[str, Any]) -> None:
+    study = api.post("/v1/studies", json=job).json()["id"]
+    api.get(f"/v1/studies/{study}")
+    api.get("/v1/studies/none")
+    api.get("/nothing/here")
+    text = api.get("/metrics").text
+    assert 'meshplan_http_requests_total{method="GET",route="/v1/studies/{study_id}",status="200"} 1.0' in text
+    assert 'meshplan_http_requests_total{method="GET",route="/v1/studies/{study_id}",status="404"} 1.0' in text
+    assert 'meshplan_http_requests_total{method="GET",route="unmatched",status="404"} 1.0' in text
+    assert 'meshplan_studies{state="queued"} 1.0' in text
+    assert 'meshplan_studies{state="running"} 0.0' in text
+    assert study not in text  # a stranger's words are no labels
+    assert re.search(r'meshplan_http_request_duration_seconds_count\{method="POST",route="/v1/studies"\} 1\.0', text)
