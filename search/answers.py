@@ -110,13 +110,15 @@ class Answers:
 
     def _nothing_legal(self, rejections: Rejections) -> str:
         num_devices = self.workload.cluster.num_devices
-        counts = [count for count in fillable_device_counts(self.workload, num_devices) if count != num_devices]
+        counts = fillable_device_counts(self.workload, num_devices)
         if not rejections.counts:
             return "The search space is empty: its limits leave no strategy to try."
         rule = max(rejections.counts, key=lambda name: (rejections.counts[name], name))
         broken, example = rejections.examples[rule]
         sentence = f"No strategy is legal; most often: {broken.sentence(self.workload, example)}."
-        if counts:
+        if num_devices in counts:
+            sentence += f" {num_devices} devices can be filled: the limits on the search or its target stand in the way."
+        elif counts:
             sentence += f" Nearest device counts that can be filled: {' and '.join(map(str, counts))}."
         return sentence
 
