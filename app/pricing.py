@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from app.errors import InputError
 from app.job import SCHEMA_VERSION, Job
-from calibration.files import calibration_for
+from calibration.files import Calibration, calibration_for
 from calibration.intervals import Interval
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants
@@ -20,20 +21,20 @@ from search.legality import violations
 from search.plan import estimate_to_mapping, strategy_to_mapping
 
 
-def constants_for(workload: Workload) -> Constants:
-    """The constants that measured runs of the workload's hardware family taught."""
-    return calibration_for(workload).constants
+def constants_for(workload: Workload, own: Sequence[Calibration] = ()) -> Constants:
+    """The constants that measured runs taught: a user's own calibration where one applies, else the shipped one."""
+    return calibration_for(workload, own).constants
 
 
-def interval_of(record: RunRecord, step_time_s: float) -> tuple[float, float]:
+def interval_of(record: RunRecord, step_time_s: float, own: Sequence[Calibration] = ()) -> tuple[float, float]:
     """80 % interval of a measured run's predicted step time. [s]"""
-    found = calibration_for(record.workload).interval(record.workload, step_time_s)
+    found = calibration_for(record.workload, own).interval(record.workload, step_time_s)
     return found.low_s, found.high_s
 
 
-def fill_intervals(workload: Workload, document: Any) -> Any:
+def fill_intervals(workload: Workload, document: Any, own: Sequence[Calibration] = ()) -> Any:
     """The document, with interval and evidence in every estimate inside it."""
-    _fill(document, calibration_for(workload).interval(workload, 1.0))
+    _fill(document, calibration_for(workload, own).interval(workload, 1.0))
     return document
 
 
@@ -56,10 +57,18 @@ def _fill(document: Any, share: Interval) -> None:
             _fill(value, share)
 
 
-def priced(workload: Workload, batch: StrategyBatch) -> Estimate:
+def calibration_sentence(calibration: Calibration) -> str:
+    """What an answer says about a calibration that the user gave."""
+    return (
+        f"software.calibration = {calibration.fingerprint}, fitted to runs of {calibration.stack or calibration.family} "
+        f"on {calibration.hardware or 'any of its hardware'} by `{calibration.command}`"
+    )
+
+
+def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] = ()) -> Estimate:
     """Legal strategies with their breakdown; ``InputError`` where a job is so extreme that a price is no finite number."""
     with np.errstate(all="ignore"):
-        found = estimate(workload, batch, constants_for(workload), breakdown=True)
+        found = estimate(workload, batch, constants_for(workload, own), breakdown=True)
         assert found.breakdown is not None
         totals = found.step_time_s + found.peak_memory_bytes + sum(found.breakdown.masked_s.values())
     if not np.isfinite(totals).all():
@@ -67,17 +76,17 @@ def priced(workload: Workload, batch: StrategyBatch) -> Estimate:
     return found
 
 
-def estimate_document(job: Job, strategy: ParallelStrategy) -> dict[str, Any]:
+def estimate_document(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] = ()) -> dict[str, Any]:
     """The document that ``meshplan schema estimate`` describes; ``InputError`` for a strategy that cannot run."""
     broken = violations(job.workload, strategy)
     if broken:
         raise InputError(f"strategy: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
-    numbers = priced(job.workload, StrategyBatch.of([strategy]))
+    numbers = priced(job.workload, StrategyBatch.of([strategy]), own)
     return {
         "schema_version": SCHEMA_VERSION,
         "job": job.document,
-        "assumptions": list(job.assumptions),
+        "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
         "warnings": list(job.warnings),
         "strategy": strategy_to_mapping(job.workload, strategy),
-        "estimate": fill_intervals(job.workload, estimate_to_mapping(job.workload, numbers, 0)),
+        "estimate": fill_intervals(job.workload, estimate_to_mapping(job.workload, numbers, 0), own),
     }

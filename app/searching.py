@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from app.errors import InputError
 from app.job import SCHEMA_VERSION, Job
-from app.pricing import constants_for, fill_intervals
+from app.pricing import calibration_sentence, constants_for, fill_intervals
+from calibration.files import Calibration
 from meshplan import __version__
 from search.errors import SearchError
 from search.lattice import search
@@ -15,13 +17,13 @@ from search.space import search_space
 from search.stepwise import ProgressCallback
 
 
-def search_document(job: Job, on_progress: ProgressCallback | None = None) -> dict[str, Any]:
+def search_document(job: Job, on_progress: ProgressCallback | None = None, *, own: Sequence[Calibration] = ()) -> dict[str, Any]:
     """The document that ``meshplan schema search`` describes."""
     try:
         result = search(
             job.workload,
             search_space(job.workload, job.limits),
-            constants_for(job.workload),
+            constants_for(job.workload, own),
             objective=job.settings.objective,
             top=job.settings.top,
             baseline=job.strategy,
@@ -35,7 +37,7 @@ def search_document(job: Job, on_progress: ProgressCallback | None = None) -> di
         "schema_version": SCHEMA_VERSION,
         "version": __version__,
         "job": job.document,
-        "assumptions": list(job.assumptions),
+        "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
         "warnings": list(job.warnings),
-        **fill_intervals(job.workload, result.to_mapping()),
+        **fill_intervals(job.workload, result.to_mapping(), own),
     }

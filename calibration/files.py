@@ -140,7 +140,7 @@ def _check(calibration: Calibration, origin: str) -> None:
         raise CalibrationError(f"{origin}: family is {calibration.family!r}; it must be one of {', '.join(FAMILIES)}.")
     known = {c.name: c for c in CONSTANTS}
     for entry in calibration.fitted:
-        constant = known.get(entry.name) if isinstance(entry.name, str) else None
+        constant = known.get(str(entry.name))
         if constant is None:
             raise CalibrationError(f"{origin}: {entry.name!r} is no constant of this version.")
         _number(origin, entry.name, entry.value, constant.low * 0.999, constant.high * 1.001)

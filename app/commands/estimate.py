@@ -56,9 +56,11 @@ def estimate(
     features: Annotated[
         str | None, typer.Option(help="all switches that are on, comma-separated", rich_help_panel=_LAYOUT)
     ] = None,
+    calibration: options.Calibration = None,
     as_json: options.Json = False,
 ) -> int:
     """Step time and memory of one strategy, to the last part."""
+    from app.calibrating import own_calibrations
     from app.job import load_job
     from app.pricing import estimate_document
     from app.reports import terminal
@@ -71,7 +73,7 @@ def estimate(
     job = load_job(model, options.sections(fields, given), options.labels(fields, given))
     if job.strategy is None:
         raise InputError("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4.")
-    document = estimate_document(job, job.strategy)
+    document = estimate_document(job, job.strategy, own_calibrations(calibration, job.workload))
     if as_json:
         terminal.write_json(document)
     else:

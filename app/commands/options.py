@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +28,9 @@ ExpertLoad = Annotated[
 Stack = Annotated[str | None, typer.Option("--stack", help="framework whose efficiency applies", rich_help_panel=_JOB)]
 Target = Annotated[
     str | None, typer.Option("--target", help="framework that must be able to run the plan (default any)", rich_help_panel=_JOB)
+]
+Calibration = Annotated[
+    Path | None, typer.Option("--calibration", help="file that `meshplan calibrate` wrote, in place of the shipped constants")
 ]
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
 

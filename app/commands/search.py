@@ -66,6 +66,7 @@ def search(
     ] = None,
     save_dir: Annotated[Path | None, typer.Option(help="folder for the report, the job and the launch arguments")] = None,
     server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
+    calibration: options.Calibration = None,
     as_json: options.Json = False,
 ) -> int:
     """Scores every legal layout of the job and ranks the best."""
@@ -76,7 +77,10 @@ def search(
         sections.setdefault("search", {})[name] = values
     if save_dir is not None and save_dir.exists() and not save_dir.is_dir():
         raise InputError(f"--save-dir: {save_dir} is a file; give a folder.")
+    if server is not None and calibration is not None:
+        raise InputError("--calibration: given beside --server; a server prices with its own calibrations.")
 
+    from app.calibrating import own_calibrations
     from app.job import load_job
     from app.reports import terminal
     from app.reports.progress import search_progress
@@ -89,9 +93,10 @@ def search(
     job = load_job(model, sections, {**labels, "search.time_limit_s": "--time-limit"} if time_limit_s is not None else labels)
     if devices_at_most is not None:
         job = with_filled_devices(job)
+    own = own_calibrations(calibration, job.workload)
     with search_progress() as on_progress:
         if server is None:
-            document = search_document(job, on_progress)
+            document = search_document(job, on_progress, own=own)
         else:
             from app.remote import remote_search_document
 

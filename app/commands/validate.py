@@ -7,15 +7,18 @@ from typing import Annotated
 
 import typer
 
-from app.commands.options import Json
+from app.commands.options import Calibration, Json
 from app.exit_codes import DONE
 
 
 def validate(
     runs: Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="measured runs, one JSON object a line")],
+    calibration: Calibration = None,
+    rows: Annotated[bool, typer.Option("--rows", help="every run with its error, not only the worst")] = False,
     as_json: Json = False,
 ) -> int:
     """Predicts every run record, in file order, and reports the errors by category."""
+    from app.calibrating import read_own
     from app.errors import InputError
     from app.pricing import constants_for, interval_of
     from app.reports import terminal, validation
@@ -26,9 +29,14 @@ def validate(
         records = read_run_records(runs)
     except RunRecordError as error:
         raise InputError(str(error)) from None
-    report = validate(records, constants_for, interval_of)
+    own = read_own(calibration)
+    report = validate(
+        records,
+        lambda workload: constants_for(workload, own),
+        lambda record, step_time_s: interval_of(record, step_time_s, own),
+    )
     if as_json:
         terminal.write_json(validation.document(report))
     else:
-        validation.print_report(terminal.output(), report)
+        validation.print_report(terminal.output(), report, with_rows=rows)
     return DONE

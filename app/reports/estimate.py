@@ -71,6 +71,8 @@ def print_estimate(console: Console, document: Mapping[str, Any]) -> None:
         markup=False,
     )
     console.print(_headline(estimate, job), markup=False)
+    for sentence in evidence_sentences(estimate, job):
+        console.print(sentence, markup=False)
     console.print()
     console.print(_time_table(estimate))
     console.print()
@@ -87,6 +89,20 @@ def _headline(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> str:
     used, limit = gibibytes(estimate["peak_memory_bytes"]), gibibytes(estimate["memory_limit_bytes"])
     fit = "fits" if estimate["fits"] else "DOES NOT FIT"
     return f"{', '.join(parts)}; {used} of {limit}: {fit}"
+
+
+def evidence_sentences(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> list[str]:
+    """The interval of the step time, and how many measured runs stand behind it."""
+    if estimate["step_time_low_s"] is None:
+        return []
+    evidence, hardware, stack = estimate["evidence"], job["cluster"]["hardware"], job["software"]["stack"]
+    interval = f"80 % interval {seconds(estimate['step_time_low_s'])} to {seconds(estimate['step_time_high_s'])}"
+    if evidence["num_runs"]:
+        runs = f"{evidence['num_runs']} measured runs of such models with {stack} on {hardware}"
+        found = [f"{interval}, from {runs} with up to {evidence['max_devices']:,} devices."]
+    else:
+        found = [f"{interval}, from other hardware, software or kinds of models."]
+    return [*found, *(f"Extrapolated: {sentence}." for sentence in evidence["extrapolated"])]
 
 
 def _time_table(estimate: Mapping[str, Any]) -> Table:

@@ -22,8 +22,10 @@ def document(report: ValidationReport) -> dict[str, Any]:
     return {"schema_version": 1, "rows": rows, "summary": {"num_refused": report.num_refused, "categories": summary}}
 
 
-def print_report(console: Console, report: ValidationReport) -> None:
-    table = plain_table("category", ">runs", ">median", ">mean", ">p90", ">bias", ">memory runs", ">median", ">mean")
+def print_report(console: Console, report: ValidationReport, *, with_rows: bool = False) -> None:
+    table = plain_table(
+        "category", ">runs", ">median", ">mean", ">p90", ">bias", ">in interval", ">memory runs", ">median", ">mean"
+    )
     for name, errors in report.summary.items():
         table.add_row(
             name.replace("_", " "),
@@ -32,25 +34,35 @@ def print_report(console: Console, report: ValidationReport) -> None:
             _percent(errors.mean_abs_error_fraction),
             _percent(errors.p90_abs_error_fraction),
             _percent(errors.bias_fraction),
+            _percent(errors.coverage_fraction),
             str(errors.memory_count),
             _percent(errors.memory_median_abs_error_fraction),
             _percent(errors.memory_mean_abs_error_fraction),
         )
     console.print("Step time and memory, predicted / measured - 1 (median, mean and p90 of its size; bias: its median)")
     console.print(table)
-    _print_worst(console, report)
+    _print_rows(console, report, limit=None if with_rows else SHOWN_WORST)
     _print_refused(console, report)
 
 
-def _print_worst(console: Console, report: ValidationReport) -> None:
-    measured = [row for row in report.rows if row.error_fraction is not None]
-    worst = sorted(measured, key=lambda row: -abs(row.error_fraction or 0.0))[:SHOWN_WORST]
-    if not worst:
+def _print_rows(console: Console, report: ValidationReport, limit: int | None) -> None:
+    """The runs that are furthest off, or all in the order of the file."""
+    rows = [row for row in report.rows if row.error_fraction is not None]
+    if limit is not None:
+        rows = sorted(rows, key=lambda row: -abs(row.error_fraction or 0.0))[:limit]
+    if not rows:
         return
-    table = plain_table("furthest off", ">predicted", ">measured", ">error")
-    for row in worst:
+    table = plain_table(
+        "run" if limit is None else "furthest off", ">predicted", ">80 % interval", ">measured", ">error", ">memory error"
+    )
+    for row in rows:
         table.add_row(
-            row.id, _seconds(row.predicted_step_time_s), _seconds(row.measured_step_time_s), _percent(row.error_fraction)
+            row.id,
+            _seconds(row.predicted_step_time_s),
+            "" if row.low_s is None or row.high_s is None else f"{_seconds(row.low_s)} to {_seconds(row.high_s)}",
+            _seconds(row.measured_step_time_s),
+            _percent(row.error_fraction),
+            _percent(row.memory_error_fraction),
         )
     console.print()
     console.print(table)
