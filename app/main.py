@@ -10,7 +10,7 @@ from app.catalogue_api import endpoints as catalogue
 from app.estimates import endpoints as estimates
 from app.health import endpoints as health
 from app.http.envelope import API, Envelope
-from app.http.openapi import openapi_document
+from app.http.openapi import allowed_methods, openapi_document
 from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
 from app.http.state import ServerState
@@ -27,7 +27,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     app = FastAPIOffline(title="meshplan", version=__version__, description=DESCRIPTION, redirect_slashes=False)
     app.state.server = ServerState(database, keys_required)
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
-    add_problem_handlers(app)
+    add_problem_handlers(app, lambda path: allowed_methods(app, path))
     _add_domain_errors(app)
     for router in (studies.router, estimates.router, catalogue.router):
         app.include_router(router, prefix=API, dependencies=[Depends(require_caller)])

@@ -17,6 +17,7 @@ FINISHED = ("completed", "failed", "cancelled")
 PAGE = 200
 ATTEMPTS = 4
 FIRST_PAUSE_S = 0.25
+SILENCE_S = 60.0  # a stream that says nothing for this long is lost: the server sends something every 15 s
 MAX_LOST_STREAMS = 20  # in a row, about half a minute
 
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -92,6 +93,7 @@ class Client:
         timeout_s: float = 60.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        self._timeout_s = timeout_s
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
@@ -249,7 +251,7 @@ class Client:
         raise AssertionError("the last attempt returns or raises")
 
     def _stream(self, path: str, after: int) -> Iterator[Event]:
-        timeout = httpx.Timeout(self._http.timeout, read=max(self._http.timeout.read or 0.0, 60.0))
+        timeout = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, SILENCE_S))
         with self._http.stream("GET", path, headers={"Last-Event-ID": str(after)}, timeout=timeout) as response:
             if response.status_code != httpx.codes.OK:
                 response.read()

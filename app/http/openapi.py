@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from fastapi import FastAPI
@@ -36,6 +37,16 @@ def _correct(operation: dict[str, Any]) -> None:
     operation["responses"] = dict(sorted(operation["responses"].items()))
     if "security" in operation:
         operation["security"].append({})  # on loopback nobody needs a key
+
+
+def allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """The methods that the path takes; of templates that match, the one with most fixed characters counts."""
+    templates = openapi_document(app)["paths"]
+    matching = [name for name in templates if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(name)), path)]
+    if not matching:
+        return []
+    nearest = max(matching, key=lambda name: len(re.sub(r"\{\w+\}", "", name)))
+    return sorted(method.upper() for method in templates[nearest])
 
 
 def document_text(app: FastAPI) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -128,9 +128,15 @@ def _from_http(request: Request, error: HTTPException) -> ServiceError:
     return ServiceError(kind, detail, headers=error.headers)
 
 
-def add_problem_handlers(app: FastAPI) -> None:
+def add_problem_handlers(app: FastAPI, allowed_methods: Callable[[str], Sequence[str]]) -> None:
     async def on_http(request: Request, error: HTTPException) -> JSONResponse:
-        return problem(request, error if isinstance(error, ServiceError) else _from_http(request, error))
+        if isinstance(error, ServiceError):
+            return problem(request, error)
+        refused = _from_http(request, error)
+        methods = allowed_methods(request.url.path) if refused.kind == "method-not-allowed" else ()
+        if methods:  # the framework names those of the first route that matches
+            refused.headers = {"Allow": ", ".join(methods)}
+        return problem(request, refused)
 
     async def on_input(request: Request, error: InputError) -> JSONResponse:
         return problem(request, from_input_error(error))

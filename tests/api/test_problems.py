@@ -19,10 +19,21 @@ def test_an_unknown_path_is_404(api: TestClient, refused: Refused) -> None:
     assert "/v1/nothing" in problem["detail"]
 
 
-def test_a_wrong_method_is_405_and_names_the_right_ones(api: TestClient, refused: Refused) -> None:
-    response = api.put("/v1/estimates", json={})
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/v1/estimates", "POST"),
+        ("/v1/studies", "GET, POST"),
+        ("/v1/studies/0123", "DELETE, GET"),
+        ("/v1/studies/0123:cancel", "POST"),
+        ("/v1/models/llama-2-7b", "GET"),
+        ("/healthz", "GET"),
+    ],
+)
+def test_a_wrong_method_is_405_and_names_the_right_ones(api: TestClient, refused: Refused, path: str, methods: str) -> None:
+    response = api.put(path, json={})
     refused(response, 405, "method-not-allowed")
-    assert response.headers["allow"] == "POST"
+    assert response.headers["allow"] == methods
 
 
 @pytest.mark.parametrize(

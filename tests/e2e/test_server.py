@@ -1,0 +1,205 @@
+"""``meshplan serve`` as a user runs it: a process, a port, a database, workers."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.job import parse_job
+from app.searching import search_document
+from meshplan import Client, MeshplanError
+from tests.servers import ROOT, Server, running_server
+
+SMALL: dict[str, Any] = {
+    "model": "llama-2-7b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+    "search": {"tp": [1, 2, 4, 8], "cp": 1, "recompute": ["none", "full"]},
+}
+# Tens of thousands of layouts: several seconds, so that a kill falls into the middle.
+LARGE: dict[str, Any] = {
+    "model": "deepseek-v2",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 1024},
+    "search": {"top": 5},
+}
+RECOVERY_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.url) as opened:
+        yield opened
+
+
+def comparable(plans: list[Any]) -> list[Any]:
+    return json.loads(json.dumps(plans))
+
+
+def test_a_study_is_created_followed_and_read_as_the_command_answers(client: Client) -> None:
+    study = client.submit(SMALL)
+    assert study.state in ("queued", "running")
+    events = list(client.events(study.id))
+    assert [event.sequence for event in events] == sorted({event.sequence for event in events})
+    assert [event.data["state"] for event in events if event.kind == "state"][-1] == "completed"
+    done = client.study(study.id)
+    local = search_document(parse_job(SMALL))
+    assert done.result is not None
+    assert done.result["counts"] == local["counts"]
+    assert comparable([plan.document for plan in client.plans(study.id)]) == comparable(local["plans"])
+    assert client.rejections(study.id) == local["rejections"]
+    best = client.plans(study.id)[0]
+    assert client.launch(study.id, best.plan_id)["launch"] == best.document["launch"]
+
+
+def test_events_go_on_where_a_client_left_off(client: Client) -> None:
+    study = client.submit(SMALL)
+    client.wait(study.id, timeout_s=60)
+    events = list(client.events(study.id))
+    assert len(events) >= 2
+    assert list(client.events(study.id, after=events[0].sequence)) == events[1:]
+    assert list(client.events(study.id, after=events[-1].sequence)) == []
+
+
+def test_the_first_request_that_serve_prints_works(server: Server) -> None:
+    assert server.url in server.greeting
+    command = "".join(server.read_lines(3)[1:]).strip()  # after "Try:"
+    assert command.startswith("curl ")
+    run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    document = json.loads(run.stdout)
+    assert document["state"] == "completed"
+    assert document["plans"][0]["rank"] == 1
+
+
+def test_a_waiting_request_ends_with_the_result_or_in_time(server: Server) -> None:
+    with httpx.Client(base_url=server.url, timeout=90) as http:
+        answered = http.post("/v1/studies", json=SMALL, headers={"Prefer": "wait=50"})
+        assert answered.status_code == 200
+        assert answered.headers["preference-applied"] == "wait=50"
+        assert answered.json()["plans"]
+        started_s = time.monotonic()
+        late = http.post("/v1/studies", json=LARGE, headers={"Prefer": "wait=1"})
+        assert 0.9 <= time.monotonic() - started_s < 10
+        assert late.status_code == 202
+        cancelled = http.post(f"{late.headers['location']}:cancel")
+        assert cancelled.status_code == 200
+
+
+def test_search_on_a_server_prints_what_a_local_search_prints(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(SMALL))
+    command = [sys.executable, "-m", "meshplan", "search", str(path), "--json"]
+    local, remote = (
+        subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        for more in ([], ["--server", server.url])
+    )
+    assert remote.returncode == local.returncode == 0, remote.stderr
+    here, there = json.loads(local.stdout), json.loads(remote.stdout)
+    assert list(there) == list(here)
+    for name in set(here) - {"timing"}:
+        assert there[name] == here[name], name
+
+
+def test_an_infeasible_search_on_a_server_exits_4(server: Server) -> None:
+    command = [sys.executable, "-m", "meshplan", "search", "llama-2-70b", "--hardware", "atlas-800t-a2", "--devices", "1"]
+    run = subprocess.run(
+        [*command, "--server", server.url, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 4, run.stderr
+    assert json.loads(run.stdout)["plans"] == []
+
+
+def test_a_second_server_on_the_same_port_says_so(server: Server, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "meshplan", "serve", "--port", str(server.port)]
+    environment = {**server.environment, "MESHPLAN_DATA_DIR": str(tmp_path)}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 2
+    assert run.stderr.count("\n") == 1
+    assert f"127.0.0.1:{server.port} cannot be used (address already in use)" in run.stderr
+    assert not list(tmp_path.iterdir())  # nothing was made before the port was sure
+
+
+def test_after_a_restart_everything_is_there(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server, Client(server.url) as client:
+        study = client.wait(client.submit(SMALL).id, timeout_s=60)
+        plans = client.plans(study.id)
+        assert server.stop() == 0
+        server.start()
+        assert client.study(study.id).document == study.document
+        assert client.plans(study.id) == plans
+        assert [item["id"] for item in client.studies()] == [study.id]
+
+
+def test_a_study_survives_the_kill_of_its_server(tmp_path: Path) -> None:
+    with running_server(tmp_path) as server, Client(server.url) as client:
+        study = client.submit(LARGE)
+        for event in client.events(study.id):
+            if event.kind == "progress" and event.data["enumerated"] > 0:
+                break
+        server.kill()
+        server.start()
+        done = client.wait(study.id, timeout_s=RECOVERY_S)
+        assert done.state == "completed"
+        assert done.document["attempts"] >= 2
+        interrupted = client.plans(study.id)
+        undisturbed = client.wait(client.submit(LARGE).id, timeout_s=RECOVERY_S)
+        assert interrupted == client.plans(undisturbed.id)
+        assert done.result is not None
+        assert undisturbed.result is not None
+        assert done.result["counts"] == undisturbed.result["counts"]
+
+
+def test_a_stream_ends_when_the_server_is_asked_to(tmp_path: Path) -> None:
+    with running_server(tmp_path, "--workers", "0") as server, Client(server.url) as client:
+        study = client.submit(SMALL)
+        with httpx.stream("GET", f"{server.url}/v1/studies/{study.id}/events", timeout=30) as response:
+            next(response.iter_lines())
+            started_s = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - started_s < 5
+        assert "Traceback" not in server.log()
+
+
+def test_keys_are_required_where_asked(tmp_path: Path) -> None:
+    with running_server(tmp_path, "--require-keys", "--workers", "0") as server:
+
+        def keys(*arguments: str) -> str:
+            command = [sys.executable, "-m", "meshplan", "keys", *arguments]
+            run = subprocess.run(
+                command, cwd=ROOT, env=server.environment, capture_output=True, text=True, timeout=60, check=False
+            )
+            assert run.returncode == 0, run.stderr
+            return run.stdout
+
+        with Client(server.url) as nobody, pytest.raises(MeshplanError) as caught:
+            nobody.models()
+        assert caught.value.status == 401
+        secret = keys("create", "planner").strip()
+        reading = keys("create", "dashboard", "--scope", "read", "--days", "2").strip()
+        with Client(server.url, api_key=secret) as planner:
+            study = planner.submit(SMALL)
+        with Client(server.url, api_key=reading) as dashboard:
+            assert dashboard.study(study.id).state == "queued"
+            with pytest.raises(MeshplanError, match="may not write"):
+                dashboard.cancel(study.id)
+        listing = keys("list")
+        assert secret not in listing
+        assert re.search(rf"planner +{secret[:8]} +read, write", listing)
+        keys("revoke", "planner")
+        with Client(server.url, api_key=secret) as planner, pytest.raises(MeshplanError) as caught:
+            planner.study(study.id)
+        assert caught.value.status == 401
+        assert secret not in server.log()
