@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from app.errors import InputError
+from app.errors import InfeasibleStrategyError, InputError
 from app.job_fields import RecomputeSection, StrategySection
-from cost_models.layout import layer_layout, stage_table
+from cost_models.layout import default_layout, stage_table
 from cost_models.strategy import (
     DEFAULT_FEATURES,
     CpAlgo,
@@ -36,7 +36,7 @@ _SCHEDULE = {kind.label: kind for kind in Schedule}
 _DISPATCHER = {kind.label: kind for kind in Dispatcher}
 _RECOMPUTE = {kind.label: kind for kind in Recompute}
 _RECOMPUTE_METHOD = {kind.label: kind for kind in RecomputeMethod}
-_default_layout = lru_cache(maxsize=512)(layer_layout)  # the parts of a strategy recur when a list of them is read
+_default_layout = lru_cache(maxsize=512)(default_layout)  # the parts of a strategy recur when a list of them is read
 
 
 def strategy_from_section(section: StrategySection, workload: Workload) -> ParallelStrategy:
@@ -66,7 +66,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         recompute_modules=_recompute_modules(recompute),
         features=DEFAULT_FEATURES if section.features is None else _features(tuple(section.features)),
         recompute_layers_per_stage=_layers_per_stage(recompute, section.pp),
-        layer_layout=_layout(section, workload.model.num_layers),
+        layer_layout=_layout(section, workload.model),
     )
     if section.features is None:
         # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
@@ -87,7 +87,7 @@ def _data_parallel(section: StrategySection, workload: Workload) -> int:
     if devices % product:
         below = devices // product * product
         counts = f"{below} or {below + product}" if below else f"{product}"
-        raise InputError(
+        raise InfeasibleStrategyError(
             f"strategy: {arithmetic} does not divide the {devices} devices of the cluster; {counts} devices would do."
         )
     dp = devices // product
@@ -248,7 +248,8 @@ def _features(names: tuple[str, ...]) -> Feature:
     return features
 
 
-def _layout(section: StrategySection, num_layers: int) -> LayerLayout | None:
+def _layout(section: StrategySection, model: ModelShape) -> LayerLayout | None:
+    num_layers = model.num_layers
     noops = section.noop_layers
     positions = noops if isinstance(noops, list) else []
     given = [name for name in ("layer_layout", "layer_offset") if getattr(section, name) is not None]
@@ -268,7 +269,7 @@ def _layout(section: StrategySection, num_layers: int) -> LayerLayout | None:
         layout = _layout_with_noops(set(positions), num_layers, section.pp, section.vpp)
     if layout is None and section.pp * section.vpp > num_layers:
         return None  # a rule names the numbers
-    default = _default_layout(num_layers, section.pp, section.vpp)
+    default = _default_layout(model, section.pp, section.vpp)
     if isinstance(noops, int):
         _check_num_noops(noops, layout or default, num_layers)
     return None if layout == default else layout

@@ -12,20 +12,31 @@ from cost_models.strategy import LayerLayout
 from cost_models.workload import ModelShape
 
 
-def layer_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
-    """Default layers of each virtual stage, ``[chunk][stage]``.
+def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True) -> LayerLayout:
+    """Layers of each virtual stage, ``[chunk][stage]``, as even as they can be.
 
     Every virtual stage has ceil(L / (pp vpp)) slots. Where that leaves slots over, they hold no-op layers, at
-    most one a virtual stage: first on the last pipeline rank (head, loss and MTP run there), then on the others from
-    the end, so that the first rank stays full: MindSpeed-LLM wants more layers there than leading dense ones.
+    most one a virtual stage, from the last pipeline rank on (head, loss and MTP run there). Slots for exactly two ranks go
+    to the last and the first (embedding, most micro batches in flight) unless ``keep_first``.
     Source of no-op layers: [mindspeed, noop_layers]; [pangu-pro-moe, section 4.1] uses two of them.
     """
     slots = -(-num_layers // (pp * vpp))
     counts = [[slots] * pp for _ in range(vpp)]
-    from_the_end = [(chunk, stage) for stage in reversed(range(pp)) for chunk in reversed(range(vpp))]
-    for chunk, stage in from_the_end[: slots * pp * vpp - num_layers]:
+    free = slots * pp * vpp - num_layers
+    ranks = [pp - 1, 0] if free == 2 * vpp and not keep_first else list(reversed(range(pp)))
+    for chunk, stage in [(chunk, stage) for stage in ranks for chunk in reversed(range(vpp))][:free]:
         counts[chunk][stage] -= 1
     return tuple(tuple(row) for row in counts)
+
+
+def default_layout(model: ModelShape, pp: int, vpp: int) -> LayerLayout:
+    """The layout of a strategy that gives none: ``layer_layout`` with a full first rank if dense layers lead the model.
+
+    MindSpeed-LLM wants more layers on the first rank than lead [mindspeed-llm, first_k_dense_replace]; otherwise one fewer
+    on the first and the last rank is what Megatron can express [megatron-0.12, arguments.py].
+    """
+    leading = model.moe is not None and model.moe.num_leading_dense_layers > 0
+    return layer_layout(model.num_layers, pp, vpp, keep_first=leading)
 
 
 @dataclass(frozen=True)
@@ -72,7 +83,7 @@ def stage_table(model: ModelShape, pp: int, vpp: int, layout: LayerLayout | None
 
     Raises ``ValueError`` if the layout does not hold the model's layers.
     """
-    layout = layout or layer_layout(model.num_layers, pp, vpp)
+    layout = layout or default_layout(model, pp, vpp)
     if len(layout) != vpp or any(len(row) != pp for row in layout) or sum(map(sum, layout)) != model.num_layers:
         raise ValueError(f"layer_layout {layout} does not place {model.num_layers} layers on {pp} stages of {vpp} chunks")
     return _stage_table(model.moe_layers(), pp, vpp, layout)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cost_models.layout import layer_layout
+from cost_models.layout import default_layout
 from cost_models.strategy import (
     CpAlgo,
     Dispatcher,
@@ -195,7 +195,7 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
     dispatcher = canonical_dispatcher(model, expert_ranks, expert_domain_devices(cluster), strategy.dispatcher)
     cp_algo, ulysses_degree = canonical_cp(strategy.cp, strategy.cp_algo, strategy.ulysses_degree)
     layout = strategy.layer_layout
-    if layout is not None and layout == layer_layout(model.num_layers, strategy.pp, strategy.vpp):
+    if layout is not None and layout == default_layout(model, strategy.pp, strategy.vpp):
         layout = None
     recompute, method, num_layers, modules = canonical_recompute(
         model,

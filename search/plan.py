@@ -14,7 +14,7 @@ import numpy as np
 
 from cost_models.estimate import Estimate, FloatColumn
 from cost_models.flops import MFU_CONVENTION, model_flops_per_step
-from cost_models.layout import layer_layout
+from cost_models.layout import default_layout
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
 from cost_models.workload import TrainingJob, Workload
 from hardware_profiles.schema import HardwareProfile
@@ -56,7 +56,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
 
     ``layer_layout`` lists layers by chunk, then stage. ``noop_layers`` counts the slots that hold no layer.
     """
-    layout = strategy.layer_layout or layer_layout(workload.model.num_layers, strategy.pp, strategy.vpp)
+    layout = strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp)
     slots = max(map(max, layout)) * strategy.pp * strategy.vpp
     batch, per_replica = workload.training.global_batch_size, strategy.micro_batch_size * strategy.dp
     plan = strategy.recompute_layers_per_stage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cost_models.layout import layer_layout
+from cost_models.layout import default_layout
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeModule
 from cost_models.workload import Workload
 from search.launch.arguments import (
@@ -60,7 +60,7 @@ def _precision(workload: Workload) -> Flags:
 def _pipeline(workload: Workload, s: ParallelStrategy) -> Flags:
     if s.pp == 1:
         return []
-    layout = s.layer_layout or layer_layout(workload.model.num_layers, s.pp, s.vpp)
+    layout = s.layer_layout or default_layout(workload.model, s.pp, s.vpp)
     ranks = [sum(row[i] for row in layout) for i in range(s.pp)]
     if len(set(ranks)) == 1:
         return flag("num-layers-per-virtual-pipeline-stage", ranks[0] // s.vpp) if s.vpp > 1 else []

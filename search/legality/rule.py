@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.layout import layer_layout
+from cost_models.layout import default_layout
 from cost_models.strategy import Feature, LayerLayout, ParallelStrategy, StrategyBatch
 from cost_models.workload import ModelShape, Workload
 from search.canonical import EXPERT_PARALLEL_FEATURES, MOE_FEATURES, TENSOR_PARALLEL_FEATURES
@@ -105,7 +105,7 @@ def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
 
 def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
     """Layers of each virtual stage, ``[chunk][stage]``, given or default."""
-    return strategy.layer_layout or layer_layout(workload.model.num_layers, strategy.pp, strategy.vpp)
+    return strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp)
 
 
 def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, ModelShape], bool]) -> Mask:
@@ -128,10 +128,10 @@ def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[
     for code in np.flatnonzero(present):
         if code:
             pp, vpp = divmod(int(code), span)
-            table[code] = forbids(_default_layout(model.num_layers, pp, vpp), model)
+            table[code] = forbids(_default_layout(model, pp, vpp), model)
     return mask | table[key]
 
 
 @lru_cache(maxsize=4096)
-def _default_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
-    return layer_layout(num_layers, pp, vpp)
+def _default_layout(model: ModelShape, pp: int, vpp: int) -> LayerLayout:
+    return default_layout(model, pp, vpp)

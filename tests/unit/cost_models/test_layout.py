@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.layout import distinct_stages, layer_layout, stage_table
+from cost_models.layout import default_layout, distinct_stages, layer_layout, stage_table
 from cost_models.stages import stages_of
 from tests.workloads import DENSE, SPARSE
 
@@ -33,9 +33,16 @@ def test_pangu_pro_moe_has_two_empty_slots() -> None:
     assert (layout[:, 0] == 2).all()  # the first rank stays full
 
 
-@given(layers=st.integers(1, 200), pp=st.integers(1, 32), vpp=st.integers(1, 8))
-def test_every_layer_has_a_place(layers: int, pp: int, vpp: int) -> None:
-    layout = np.array(layer_layout(layers, pp, vpp))
+def test_both_ends_give_way_where_no_dense_layers_lead() -> None:
+    # 126 layers on 16 ranks of 8: the two free slots are the ends', Llama 3.1's own split
+    assert layer_layout(126, 16, 1, keep_first=False) == ((7, *[8] * 14, 7),)
+    assert default_layout(DENSE, 3, 1) == layer_layout(DENSE.num_layers, 3, 1, keep_first=False)
+    assert default_layout(SPARSE, 3, 1) == layer_layout(SPARSE.num_layers, 3, 1, keep_first=True)
+
+
+@given(layers=st.integers(1, 200), pp=st.integers(1, 32), vpp=st.integers(1, 8), keep_first=st.booleans())
+def test_every_layer_has_a_place(layers: int, pp: int, vpp: int, keep_first: bool) -> None:
+    layout = np.array(layer_layout(layers, pp, vpp, keep_first=keep_first))
     assert layout.shape == (vpp, pp)
     assert layout.sum() == layers
     assert layout.max() - layout.min() <= 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.layout import layer_layout
+from cost_models.layout import default_layout
 from cost_models.strategy import (
     DEFAULT_FEATURES,
     CpAlgo,
@@ -86,7 +86,7 @@ def assert_says(workload: Workload, plan: ParallelStrategy, read: dict[str, list
     assert number(read, "--seq-length") == workload.training.seq_length
     assert ("--sequence-parallel" in read) == plan.sequence_parallel
     assert ("--use-distributed-optimizer" in read) == (plan.zero_stage > 0)
-    assert layout_from(read) == (plan.layer_layout or layer_layout(workload.model.num_layers, plan.pp, plan.vpp))
+    assert layout_from(read) == (plan.layer_layout or default_layout(workload.model, plan.pp, plan.vpp))
     if workload.model.moe is not None:
         ep, etp = number(read, "--expert-model-parallel-size"), number(read, "--expert-tensor-parallel-size")
         if "--moe-tp-extend-ep" in read:
@@ -145,12 +145,14 @@ def test_noop_layers_before_the_first_moe_layer_count() -> None:
 
 
 def test_mindspeed_takes_a_layout_that_megatron_cannot_build() -> None:
-    # 30 layers on 4 ranks: 8, 8, 7, 7, so that the two middle ranks differ.
+    # 30 layers on 4 ranks as 8, 8, 7, 7, so that the two middle ranks differ; the default 7, 8, 8, 7 is Megatron's own.
     workload = job(replace(DENSE, num_layers=30))
-    read = flags(mindspeed.arguments(workload, FLAT))
-    assert_says(workload, FLAT, read)
+    plan = replace(FLAT, layer_layout=((8, 8, 7, 7),))
+    read = flags(mindspeed.arguments(workload, plan))
+    assert_says(workload, plan, read)
     assert read["--noop-layers"] == ["23,31"]
-    assert any(v.rule == "megatron_stages" for v in violations(workload, FLAT, "megatron-lm"))
+    assert any(v.rule == "megatron_stages" for v in violations(workload, plan, "megatron-lm"))
+    assert not any(v.rule == "megatron_stages" for v in violations(workload, FLAT, "megatron-lm"))
 
 
 def test_mindspeed_counts_expert_ranks_outside_tp_when_tp_extends_ep() -> None:

@@ -173,7 +173,7 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("megatron_cp_mtp", "megatron-lm", job(replace(DENSE, mtp_num_layers=1)), FLAT,
      changed(FLAT, dp=2, cp=2, cp_algo=CpAlgo.RING), ("cp 2", "1 multi-token")),
     ("megatron_stages", "megatron-lm", UNEVEN, FLAT, changed(FLAT, layer_layout=((8, 7, 8, 8),)), ("31", "pp 4", "7 to 8")),
-    ("megatron_stages", "megatron-lm", job(replace(DENSE, num_layers=30)), changed(FLAT, layer_layout=((7, 8, 8, 7),)), FLAT,
+    ("megatron_stages", "megatron-lm", job(replace(DENSE, num_layers=30)), FLAT, changed(FLAT, layer_layout=((8, 8, 7, 7),)),
      ("30", "8 on the first", "7 to 8", "7 on the last")),
     ("megatron_stages", "megatron-lm", job(replace(DENSE, num_layers=29)), FLAT, DENSE_PLAN, ("29", "vpp 2", "3 to 4")),
     ("megatron_p2p_overlap", "megatron-lm", DENSE_JOB, changed(DENSE_PLAN, features=DEFAULT_FEATURES & ~Feature.OVERLAP_P2P),
