@@ -33,5 +33,5 @@ given = context.config.attributes.get("connection")
 if given is not None:
     run(given)
 else:
-    with Database(load_settings().url).connect() as opened:
+    with Database(load_settings().url) as database, database.connect() as opened:
         run(opened)

@@ -26,13 +26,12 @@ def worker(
 
     settings = load_settings(workers=workers)
     configure_logs(settings.log_format)
-    database = Database(settings.url)
-    check_current(database)
+    with Database(settings.url) as database:
+        check_current(database)
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: stopped.set())
     typer.echo(f"{settings.workers} workers take studies from {database.shown_url}; Ctrl-C stops them.", err=True)
-    database.close()
     with start_workers(settings.workers, settings.url, settings):
         stopped.wait()
     return DONE

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import TracebackType
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -55,8 +56,14 @@ class Database:
             yield connection
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Give all connections back; so does the end of a ``with`` block."""
         self._engine.dispose()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
 
 def is_reachable(database: Database) -> bool:

@@ -22,18 +22,14 @@ def upgrade(url: str) -> str:
     parsed = parsed_url(url)
     if parsed.drivername == "sqlite" and parsed.database:
         _make_folder(Path(parsed.database).parent)
-    database = Database(url)
-    try:
-        with database.connect() as connection:
-            if connection.dialect.name == "postgresql":  # SQLite's write transaction is a lock already
-                connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
-            config = _config()
-            config.attributes["connection"] = connection
-            _check_known(_revision(connection), config)
-            command.upgrade(config, "head")
-            return str(_revision(connection))
-    finally:
-        database.close()
+    with Database(url) as database, database.connect() as connection:
+        if connection.dialect.name == "postgresql":  # SQLite's write transaction is a lock already
+            connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+        config = _config()
+        config.attributes["connection"] = connection
+        _check_known(_revision(connection), config)
+        command.upgrade(config, "head")
+        return str(_revision(connection))
 
 
 def check_current(database: Database) -> None:

@@ -24,28 +24,28 @@ log = structlog.get_logger()
 
 def work(options: WorkerOptions, stop: threading.Event) -> None:
     """Runs studies until ``stop`` is set."""
-    database = Database(options.url)
     owner = f"{socket.gethostname()}:{os.getpid()}"
     purge_due_s = time.monotonic() + PURGE_S
-    while not stop.is_set():
-        try:
-            with database.write() as session:
-                lease = queue.claim(session, owner, options.lease_s)
-            if lease is not None:
-                _run(database, lease, options, stop)
-            elif time.monotonic() >= purge_due_s:
-                purge_due_s = time.monotonic() + PURGE_S
-                with database.write() as session:
-                    service.purge_idempotent(session, KEEP_ANSWERS_S)
-            else:
-                stop.wait(POLL_S)
-        except DATABASE_AWAY as error:
-            log.warning("database is away", reason=str(error.orig))
-            stop.wait(RETRY_S)
-    database.close()
+    with Database(options.url) as database:
+        while not stop.is_set():
+            try:
+                if not _run_next(database, owner, options, stop):
+                    stop.wait(POLL_S)
+                if time.monotonic() >= purge_due_s:
+                    purge_due_s = time.monotonic() + PURGE_S
+                    with database.write() as session:
+                        service.purge_idempotent(session, KEEP_ANSWERS_S)
+            except DATABASE_AWAY as error:
+                log.warning("database is away", reason=str(error.orig))
+                stop.wait(RETRY_S)
 
 
-def _run(database: Database, lease: Lease, options: WorkerOptions, stop: threading.Event) -> None:
+def _run_next(database: Database, owner: str, options: WorkerOptions, stop: threading.Event) -> bool:
+    """Whether there was a study to run."""
+    with database.write() as session:
+        lease = queue.claim(session, owner, options.lease_s)
+    if lease is None:
+        return False
     bound = log.bind(study=lease.study_id, attempt=lease.token)
     bound.info("study claimed")
     with _heartbeat(database, lease, options.lease_s):
@@ -54,6 +54,7 @@ def _run(database: Database, lease: Lease, options: WorkerOptions, stop: threadi
             bound.info("study left", state=run.run())
         except LeaseLostError:
             bound.warning("study lost: its lease ran out, or it was deleted")
+    return True
 
 
 @contextmanager

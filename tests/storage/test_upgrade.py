@@ -1,0 +1,153 @@
+"""Schema upgrades on both databases."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import optuna
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect, text
+
+from app.errors import InputError
+from app.storage.session import Database, StorageError, is_reachable, parsed_url
+from app.storage.tables import PREFIX, VERSION_TABLE, Table
+from app.storage.upgrade import MIGRATIONS, check_current, upgrade
+from migrations import versions
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tables(url: str) -> set[str]:
+    engine = create_engine(parsed_url(url))
+    names = set(inspect(engine).get_table_names())
+    engine.dispose()
+    return names
+
+
+def execute(url: str, statement: str) -> None:
+    with Database(url) as database, database.write() as session:
+        session.execute(text(statement))
+
+
+def value(url: str, query: str) -> object:
+    with Database(url) as database, database.read() as session:
+        return session.scalar(text(query))
+
+
+def make_folder(url: str) -> None:
+    if url.startswith("sqlite"):
+        Path(parsed_url(url).database or "").parent.mkdir(exist_ok=True)
+
+
+def check(url: str) -> None:
+    with Database(url) as database:
+        check_current(database)
+
+
+def test_an_upgrade_makes_the_tables_that_the_code_uses_and_no_others(empty_url: str) -> None:
+    assert upgrade(empty_url) == ScriptDirectory(str(MIGRATIONS)).get_current_head()
+    assert tables(empty_url) == {VERSION_TABLE, *Table.metadata.tables}
+    assert all(name.startswith(PREFIX) for name in Table.metadata.tables)
+    with Database(empty_url) as database, database.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+        assert compare_metadata(context, Table.metadata) == []
+
+
+def test_an_upgrade_twice_changes_nothing(database_url: str) -> None:
+    execute(database_url, f"insert into {PREFIX}api_keys values ('a', 'n', 'p', 's', '[]', 1, null, null, null)")
+    assert upgrade(database_url) == upgrade(database_url)
+    assert value(database_url, f"select count(*) from {PREFIX}api_keys") == 1
+    check(database_url)
+
+
+def test_a_database_of_a_newer_version_is_refused_and_left_alone(database_url: str) -> None:
+    execute(database_url, f"update {VERSION_TABLE} set version_num = '9999'")
+    execute(database_url, f"drop table {PREFIX}trials")
+    for refused_by in (upgrade, check):
+        with pytest.raises(StorageError, match="schema 9999, which a newer meshplan wrote") as refused:
+            refused_by(database_url)
+        assert "\n" not in str(refused.value)
+    assert f"{PREFIX}trials" not in tables(database_url)
+    assert value(database_url, f"select version_num from {VERSION_TABLE}") == "9999"
+
+
+def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None:
+    make_folder(empty_url)
+    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0001; run `meshplan db upgrade`"):
+        check(empty_url)
+
+
+def test_several_may_upgrade_at_once(empty_url: str) -> None:
+    environment = {**os.environ, "MESHPLAN_DATABASE_URL": empty_url}
+    command = [sys.executable, "-m", "meshplan", "db", "upgrade"]
+    started = [subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [(process.wait(timeout=60), "has schema" in process.communicate()[0]) for process in started] == [(0, True)] * 3
+    check(empty_url)
+
+
+@pytest.mark.parametrize("optuna_first", [True, False])
+def test_optuna_may_keep_its_own_tables_beside_ours(empty_url: str, optuna_first: bool) -> None:
+    if not optuna_first:
+        upgrade(empty_url)
+    make_folder(empty_url)
+    storage = optuna.storages.RDBStorage(parsed_url(empty_url).render_as_string(hide_password=False))
+    optuna.create_study(storage=storage, study_name="theirs").optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    upgrade(empty_url)
+    assert len(optuna.load_study(storage=storage, study_name="theirs").trials) == 2
+    with Database(empty_url) as database, database.connect() as connection:
+        options = {"version_table": VERSION_TABLE, "include_name": lambda name, kind, parents: kind != "table" or PREFIX in name}
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), Table.metadata) == []
+    storage.engine.dispose()
+
+
+def test_versions_follow_one_another_and_stand_alone() -> None:
+    scripts = list(ScriptDirectory(str(MIGRATIONS)).walk_revisions())
+    assert [script.revision for script in reversed(scripts)] == [f"{number:04}" for number in range(1, len(scripts) + 1)]
+    files = sorted(path.name for path in Path(versions.__path__[0]).glob("v*.py"))
+    assert [name[1:5] for name in files] == [script.revision for script in reversed(scripts)]
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("nonsense", "not a URL of a database"),
+        ("sqlite://", "it must be a file"),
+        ("sqlite:///:memory:", "it must be a file"),
+        ("mysql://user:secret@host/name", "'mysql' is not supported"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_told_and_its_password_is_not(url: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence) as refused:
+        Database(url)
+    assert "MESHPLAN_DATABASE_URL" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_the_shown_url_hides_the_password() -> None:
+    with Database("postgresql://user:secret@host/name") as database:
+        shown = database.shown_url
+    assert "secret" not in shown
+    assert "host/name" in shown
+
+
+def test_what_is_no_database_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    path.write_text("just a text, and long enough not to be taken for an empty file" * 10, encoding="utf-8")
+    with pytest.raises(StorageError, match="file is not a database"):
+        upgrade(f"sqlite:///{path}")
+    path.with_name("file").write_text("", encoding="utf-8")
+    with pytest.raises(StorageError, match="the database's folder cannot be made"):
+        upgrade(f"sqlite:///{tmp_path / 'file' / 'inside' / 'x.db'}")
+
+
+def test_a_server_that_does_not_answer_is_told() -> None:
+    with pytest.raises(StorageError, match="The database cannot be used"):
+        upgrade("postgresql://nobody@127.0.0.1:1/none")
+    with Database("postgresql://nobody@127.0.0.1:1/none") as database:
+        assert not is_reachable(database)

@@ -1,0 +1,19 @@
+"""Jobs whose searches take a fraction of a second, in several steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.job import Job, parse_job
+
+SMALL: dict[str, Any] = {
+    "model": "llama-2-7b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 16},
+    "training": {"seq_length": 4096, "global_batch_size": 64, "precision": "bf16"},
+    "search": {"cp": 1, "pp": {"max": 4}, "vpp": {"max": 4}, "recompute": ["none", "block:50%", "full"], "top": 5},
+}
+
+
+def small_job(**search: Any) -> Job:
+    """A job of nine steps, or with a ``sampler``, of one step for every 32 trials."""
+    return parse_job({**SMALL, "search": {**SMALL["search"], **search}})
