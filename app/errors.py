@@ -12,6 +12,10 @@ class InputError(ValueError):
     """Something the user gave cannot be used; the message is one sentence."""
 
 
+class InfeasibleStrategyError(InputError):
+    """The given strategy cannot run: it breaks a rule, or does not divide the devices."""
+
+
 class InfeasibleError(Exception):
     """The input is sound, but no plan exists; the message names the nearest input that has one."""
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import InputError
+from app.errors import InfeasibleStrategyError, InputError
 from app.job import SCHEMA_VERSION, Job
+from app.priced_with import priced_with
 from calibration.files import Calibration, calibration_for
 from calibration.intervals import Interval
 from calibration.run_records import RunRecord
@@ -80,13 +81,14 @@ def estimate_document(job: Job, strategy: ParallelStrategy, own: Sequence[Calibr
     """The document that ``meshplan schema estimate`` describes; ``InputError`` for a strategy that cannot run."""
     broken = violations(job.workload, strategy)
     if broken:
-        raise InputError(f"strategy: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
+        raise InfeasibleStrategyError(f"strategy: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
     numbers = priced(job.workload, StrategyBatch.of([strategy]), own)
     return {
         "schema_version": SCHEMA_VERSION,
         "job": job.document,
         "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
         "warnings": list(job.warnings),
+        "priced_with": priced_with(job.workload, own),
         "strategy": strategy_to_mapping(job.workload, strategy),
         "estimate": fill_intervals(job.workload, estimate_to_mapping(job.workload, numbers, 0), own),
     }

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Any, NoReturn
 
 from app.errors import InputError
 from app.job import SCHEMA_VERSION, Job
+from app.priced_with import profile_fingerprint
+from calibration.files import calibration_for
 from hardware_profiles import catalogue
+from hardware_profiles.loader import parse_profile
 from meshplan.client import Client, MeshplanError, Study
 from search.result import Progress
 from search.stepwise import ProgressCallback
@@ -38,7 +42,20 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
         "job": study.document["job"],
         "assumptions": list(job.assumptions),
         "warnings": list(job.warnings),
+        "priced_with": _priced_with(job, study),
         **{name: found[name] for name in FOUND},
+    }
+
+
+def _priced_with(job: Job, study: Study) -> dict[str, Any]:
+    """The hashes of what the server priced with; none for constants that are not the shipped ones."""
+    shipped = calibration_for(job.workload)
+    same = asdict(shipped.constants) == study.document["calibration"]["constants"]
+    profile = parse_profile(study.document["hardware_profile"], f"study {study.id}")
+    return {
+        "version": study.document["version"],
+        "calibration": shipped.fingerprint if same else None,
+        "hardware_profile": profile_fingerprint(profile),
     }
 
 

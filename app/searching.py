@@ -8,6 +8,7 @@ from typing import Any
 
 from app.errors import InputError
 from app.job import SCHEMA_VERSION, Job
+from app.priced_with import priced_with
 from app.pricing import calibration_sentence, constants_for, fill_intervals
 from calibration.files import Calibration
 from meshplan import __version__
@@ -39,5 +40,6 @@ def search_document(job: Job, on_progress: ProgressCallback | None = None, *, ow
         "job": job.document,
         "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
         "warnings": list(job.warnings),
+        "priced_with": priced_with(job.workload, own),
         **fill_intervals(job.workload, result.to_mapping(), own),
     }

@@ -85,9 +85,18 @@ class Answer(Document):
     warnings: list[str]
 
 
+class PricedWith(Document):
+    """What stood behind the numbers. The hashes change with any number of the calibration or of the hardware profile."""
+
+    version: str
+    calibration: str | None = Field(description="null where a server priced with constants that this version does not ship")
+    hardware_profile: str
+
+
 class EstimateDocument(Answer):
     """What ``meshplan estimate --json`` prints."""
 
+    priced_with: PricedWith
     strategy: StrategyDocument
     estimate: EstimateNumbers
 
@@ -189,6 +198,7 @@ class SearchDocument(Answer):
     """What ``meshplan search --json`` prints; without a feasible plan, ``plans`` is empty."""
 
     version: str
+    priced_with: PricedWith
     counts: Counts
     rejections: list[Rejection]
     proof: Proof
