@@ -19,7 +19,11 @@ from cost_models.strategy import ParallelStrategy, StrategyBatch
 from search.legality import RULES, first_violation
 from search.plan import estimates_to_mappings
 
-MAX_PIPELINES = 512  # distinct pipeline shapes of one request: each is composed on its own
+# What one request may cost: distinct pipelines are composed one by one, each in the square of its virtual stages, and
+# every strategy keeps numbers for every stage. All fit 512 pipelines and 10,000 strategies of 128 virtual stages.
+MAX_PIPELINES = 512
+MAX_SQUARED_STAGES = MAX_PIPELINES * 128**2
+MAX_STAGES = MAX_STRATEGIES * 128
 
 
 def estimates(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,13 +50,20 @@ def _sections(given: object) -> list[StrategySection]:
         shown = f"a list of {len(given):,}" if isinstance(given, list) else show(given)
         raise InputError(f"strategies: {shown} is not allowed; give a list of 1 to {MAX_STRATEGIES:,} strategies.")
     sections = [check(StrategySection, value, f"strategies[{index}]") for index, value in enumerate(given)]
-    shapes = len({_pipeline(section) for section in sections})
-    if shapes > MAX_PIPELINES:
-        raise InputError(
-            f"strategies: {shapes:,} distinct pipelines (pp, vpp, layer layout, recompute by stage) are too many for one "
-            f"request; send at most {MAX_PIPELINES} of them at a time."
-        )
+    _check_cost(sections)
     return sections
+
+
+def _check_cost(sections: Sequence[StrategySection]) -> None:
+    pipelines = {_pipeline(section) for section in sections}
+    costs = (
+        (len(pipelines), MAX_PIPELINES, "distinct pipelines (pp, vpp, layer layout, recompute by stage)"),
+        (sum((pp * vpp) ** 2 for pp, vpp, _ in pipelines), MAX_SQUARED_STAGES, "squared virtual stages of distinct pipelines"),
+        (sum(section.pp * section.vpp for section in sections), MAX_STAGES, "virtual stages of all strategies"),
+    )
+    for cost, limit, what in costs:
+        if cost > limit:
+            raise InputError(f"strategies: {cost:,} {what} are more than the {limit:,} of one request; send fewer at a time.")
 
 
 def _pipeline(section: StrategySection) -> tuple[int, int, str]:

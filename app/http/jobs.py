@@ -9,6 +9,8 @@ from app.errors import InputError, unknown_name
 from app.job import Job, parse_job
 from hardware_profiles import catalogue
 
+MAX_LAYERS = 2048  # the memory of an estimate grows with the square of its pipeline's stages, of which there are no more
+
 
 def parse_request(document: Mapping[str, Any]) -> Job:
     """The job in a request; ``InputError`` where it is none."""
@@ -18,4 +20,10 @@ def parse_request(document: Mapping[str, Any]) -> Job:
         raise unknown_name("cluster.hardware", hardware, catalogue.names(), what="hardware profile")
     if isinstance(document.get("model"), str) and not document["model"].strip():
         raise InputError("model: empty; give a preset's name or a mapping.")
-    return parse_job(document)
+    job = parse_job(document)
+    if job.workload.model.num_layers > MAX_LAYERS:
+        raise InputError(
+            f"model.num_layers: {job.workload.model.num_layers:,} is more than the {MAX_LAYERS:,} that the server takes; "
+            "price such a model with the command line."
+        )
+    return job

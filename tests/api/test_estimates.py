@@ -96,6 +96,29 @@ def test_too_many_pipelines_in_one_request_are_refused(api: TestClient, refused:
     assert "656 distinct pipelines" in problem["detail"]  # 31 + 25 x 25
 
 
+@pytest.mark.parametrize(
+    ("strategies", "part"),
+    [
+        # (65,536 x 65,536)^2 squared virtual stages; 10,000 x 256 virtual stages
+        ([{"pp": 65_536, "vpp": 65_536}], f"{2**64:,} squared virtual stages"),
+        ([{"pp": 256, "micro_batch_size": size} for size in range(1, 10_001)], "2,560,000 virtual stages"),
+    ],
+)
+def test_the_product_of_strategies_and_stages_is_bounded(
+    api: TestClient, refused: Refused, job: dict[str, Any], strategies: list[dict[str, Any]], part: str
+) -> None:
+    problem = refused(api.post("/v1/estimates", json={**job, "strategies": strategies}), 422, "invalid-input")
+    assert problem["pointer"] == "#/strategies"
+    assert part in problem["detail"]
+
+
+def test_a_model_of_more_layers_than_memory_allows_is_refused(api: TestClient, refused: Refused, job: dict[str, Any]) -> None:
+    model = api.get("/v1/models/llama-2-7b").json()["model"]
+    for path in ("/v1/estimates", "/v1/studies"):
+        body = {**job, "model": {**model, "num_layers": 2049}}
+        assert refused(api.post(path, json=body), 422, "invalid-input")["pointer"] == "#/model/num_layers"
+
+
 def test_an_absurd_job_is_refused_not_answered_with_infinity(api: TestClient, refused: Refused, job: dict[str, Any]) -> None:
     cluster = {"hardware": "atlas-800t-a2", "num_devices": 16, "inter_node_bytes_per_s": 5e-324}
     problem = refused(api.post("/v1/estimates", json={**job, "cluster": cluster, "strategy": {"tp": 8}}), 422, "invalid-input")
