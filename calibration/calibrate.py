@@ -19,7 +19,7 @@ from calibration.fitting import (
     observations_of,
 )
 from calibration.groups import architecture, framework
-from calibration.intervals import LEARNING_PRECISIONS, ErrorBand, coverage_of, error_bands, merged_coverage
+from calibration.intervals import LEARNING_PRECISIONS, QUANTILES_FROM, ErrorBand, coverage_of, error_bands, merged_coverage
 from calibration.run_records import RefusedRecord, RunRecord
 from cost_models.constants import Constants, prior_constants
 
@@ -79,7 +79,8 @@ class SiteOutcome:
     """A site's calibration with what backs it.
 
     ``base_log_errors`` are those of the calibration it started from and ``left_out`` those with the run's own group left
-    out, ``[observation]`` each; ``left_out_by`` is ``architecture`` or ``run``. ``refused`` are ids with a sentence each.
+    out, ``[observation]`` each; ``left_out_by`` is ``architecture`` or ``run``, and ``has_own_intervals`` whether there are
+    enough of those for quantiles. ``refused`` are ids with a sentence each.
     """
 
     calibration: Calibration
@@ -87,6 +88,7 @@ class SiteOutcome:
     base_log_errors: Floats
     left_out: Floats
     left_out_by: str
+    has_own_intervals: bool
     refused: tuple[tuple[str, str], ...]
 
 
@@ -116,9 +118,10 @@ def calibrate(records: Sequence[RunRecord], family: str, command: str, *, on_pro
     names = free_constants(family, [o.record.workload.software.stack for o in observations])
     fitted = fit(observations, start, names, on_progress=on_progress)
     used = [o.record for o in observations]
-    by_architecture = left_out_log_errors(fitted, [architecture(r) for r in used])
+    shapes = [architecture(r) for r in used]
+    by_architecture = left_out_log_errors(fitted, shapes)
     by_framework = left_out_log_errors(fitted, [framework(r) for r in used])
-    bands = _rounded_bands(error_bands(used, by_architecture.tolist()))
+    bands = _rounded_bands(error_bands(used, by_architecture.tolist(), shapes))
     calibration = Calibration(family, _entries(fitted), bands, coverage_of(used), len(used), command)
     prior_errors = np.array([o.log_error(start) for o in observations])
     return Outcome(calibration, fitted, prior_errors, by_architecture, by_framework)
@@ -155,14 +158,13 @@ def calibrate_site(
     spread = {name: float(np.hypot(known[name], SITE_LOG_SPREAD)) for name in names if name in known}
     fitted = fit(used, start, names, prior_spread=spread, on_progress=on_progress)
     by, groups = _site_groups([o.record for o in used])
-    # A run that stands alone is judged by the base: nothing was fitted without it.
     left_out = left_out_log_errors(fitted, groups)
     own = [o.record for o in used]
     moved = {entry.name: entry for entry in _entries(fitted)}
     calibration = Calibration(
         base.family,
         (*(moved.get(e.name, e) for e in base.fitted), *(e for e in moved.values() if e.name not in known)),
-        _rounded_bands(error_bands(own, left_out.tolist(), base.bands)),
+        _rounded_bands(error_bands(own, left_out.tolist(), groups, base.bands)),
         merged_coverage(base.coverage, coverage_of(own)),
         base.num_runs + len(own),
         command,
@@ -170,7 +172,7 @@ def calibrate_site(
         stack,
     )
     base_errors = np.array([o.log_error(start) for o in used])
-    return SiteOutcome(calibration, fitted, base_errors, left_out, by, tuple(refused))
+    return SiteOutcome(calibration, fitted, base_errors, left_out, by, len(set(groups)) >= QUANTILES_FROM, tuple(refused))
 
 
 def _priors(family: str) -> Constants:

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 LEARNING_PRECISIONS = ("bf16", "fp16", "fp32")  # 8-bit matmuls cover linear layers only, by recipes that differ
 NOMINAL_COVERAGE = 0.8
 POOLED_BELOW = 20  # runs of a kind under which the family's other runs speak too
-QUANTILES_FROM = 9  # fewest runs whose outermost errors hold 80 % of further ones [vovk2005]
+QUANTILES_FROM = 9  # fewest errors whose outermost hold 80 % of further ones [vovk2005]
 WIDER_PER_DOUBLING = 0.05  # of the interval, for every doubling of devices beyond the largest measured run
 WIDER_UNSEEN = 1.5  # for hardware or a stack that no measured run covers
 
@@ -56,35 +56,35 @@ class Interval:
 
 
 def error_bands(
-    records: Sequence[RunRecord], left_out_log_errors: Sequence[float], wider: Sequence[ErrorBand] = ()
+    records: Sequence[RunRecord],
+    left_out_log_errors: Sequence[float],
+    groups: Sequence[Hashable],
+    wider: Sequence[ErrorBand] = (),
 ) -> tuple[ErrorBand, ...]:
     """Conformal quantiles of each kind of model, and of all under ``all``.
 
-    With n errors the quantile is taken at the (n + 1)-th fraction [vovk2005], so that small samples give wide bands. A kind
-    with fewer than ``POOLED_BELOW`` runs reaches at least as far as all runs together, and all runs together, where they are
-    fewer than ``QUANTILES_FROM``, at least as far as the bands ``wider`` of the same kind.
+    ``groups`` says which runs were left out together. Their errors come together too, so the sample has n = number of groups:
+    the quantile is taken at the (n + 1)-th fraction [vovk2005], and few groups give wide bands. A kind with fewer than
+    ``POOLED_BELOW`` runs reaches at least as far as all runs together, and bands of fewer than ``QUANTILES_FROM`` groups at
+    least as far as the bands ``wider`` of the same kind.
     """
     kinds = np.array([model_kind(r.workload) for r in records])
     signed = -np.asarray(left_out_log_errors, dtype=np.float64)
-    pooled = _band("all", signed)
-    if pooled.num_runs < QUANTILES_FROM:
-        pooled = _reaching(pooled, wider)
+    labels = np.unique([str(group) for group in groups], return_inverse=True)[1]
+    pooled = _band("all", signed, labels, wider)
     bands = [pooled]
     for kind in dict.fromkeys(kinds.tolist()):
-        own = _band(kind, signed[kinds == kind])
-        if own.num_runs < POOLED_BELOW:
-            own = _reaching(own, [replace(pooled, kind=kind)])
-        if own.num_runs < QUANTILES_FROM:
-            own = _reaching(own, wider)
-        bands.append(own)
+        own = _band(kind, signed[kinds == kind], labels[kinds == kind], wider)
+        bands.append(_reaching(own, [replace(pooled, kind=kind)]) if own.num_runs < POOLED_BELOW else own)
     return (*bands, *(band for band in wider if band.kind not in {b.kind for b in bands}))
 
 
-def _band(kind: str, signed: Floats) -> ErrorBand:
-    n = len(signed)
+def _band(kind: str, signed: Floats, labels: NDArray[np.int64], wider: Sequence[ErrorBand]) -> ErrorBand:
+    n = len(np.unique(labels))
     tail = (1.0 - NOMINAL_COVERAGE) / 2.0
     rank = min((n + 1) * (1.0 - tail) / n, 1.0)
-    return ErrorBand(kind, float(np.quantile(signed, 1.0 - rank)), float(np.quantile(signed, rank)), n)
+    band = ErrorBand(kind, float(np.quantile(signed, 1.0 - rank)), float(np.quantile(signed, rank)), len(signed))
+    return _reaching(band, wider) if n < QUANTILES_FROM else band
 
 
 def _reaching(band: ErrorBand, others: Sequence[ErrorBand]) -> ErrorBand:
@@ -94,20 +94,21 @@ def _reaching(band: ErrorBand, others: Sequence[ErrorBand]) -> ErrorBand:
     )
 
 
-def left_out_coverage_fraction(
+def left_out_inside(
     records: Sequence[RunRecord], left_out_log_errors: Sequence[float], groups: Sequence[Hashable]
-) -> float:
-    """Share of runs inside a band that the runs of all other groups gave. Nominal is ``NOMINAL_COVERAGE``."""
-    inside = []
+) -> NDArray[np.bool_]:
+    """Whether each run lies inside a band that the runs of all other groups gave. ``[run]``"""
+    inside = np.zeros(len(records), dtype=bool)
     for group in dict.fromkeys(groups):
         rest = [i for i, other in enumerate(groups) if other != group]
         if not rest:
             continue
-        bands = {b.kind: b for b in error_bands([records[i] for i in rest], [left_out_log_errors[i] for i in rest])}
+        others = error_bands([records[i] for i in rest], [left_out_log_errors[i] for i in rest], [groups[i] for i in rest])
+        bands = {band.kind: band for band in others}
         for i in (i for i, other in enumerate(groups) if other == group):
             band = bands.get(model_kind(records[i].workload), bands["all"])
-            inside.append(min(band.low, 0.0) <= -left_out_log_errors[i] <= max(band.high, 0.0))
-    return float(np.mean(inside))
+            inside[i] = min(band.low, 0.0) <= -left_out_log_errors[i] <= max(band.high, 0.0)
+    return inside
 
 
 def coverage_of(records: Sequence[RunRecord]) -> tuple[Coverage, ...]:

@@ -14,9 +14,9 @@ from app.reports.quantities import percent
 from app.reports.terminal import plain_table
 from calibration.calibrate import SiteOutcome
 from calibration.files import FittedConstant
+from calibration.intervals import QUANTILES_FROM
 
 LEARNED_FROM = 0.05  # less of a spread gone than this counts as nothing learned
-FEW_RUNS = 9
 
 
 def document(outcome: SiteOutcome, path: Path) -> dict[str, Any]:
@@ -61,9 +61,9 @@ def warnings(outcome: SiteOutcome) -> list[str]:
         f"{name} sits on a bound of its range: the runs ask for more than this mechanism can explain; check them first."
         for name in outcome.fitted.at_bound
     ]
-    number = len(outcome.fitted.observations)
-    if number < FEW_RUNS:
-        found.append(f"{number} runs are too few for intervals of their own: those of the shipped calibration stay.")
+    if not outcome.has_own_intervals:
+        by = "model shapes" if outcome.left_out_by == "architecture" else "runs"
+        found.append(f"Fewer than {QUANTILES_FROM} {by} cannot narrow the intervals of the shipped calibration.")
     before, after = (np.abs(np.expm1(errors)).mean() for errors in (outcome.base_log_errors, outcome.left_out))
     if after > before:
         found.append(

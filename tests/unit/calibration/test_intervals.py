@@ -10,7 +10,7 @@ from calibration.intervals import (
     coverage_of,
     error_bands,
     interval,
-    left_out_coverage_fraction,
+    left_out_inside,
     merged_coverage,
 )
 from calibration.run_records import RunRecord
@@ -24,7 +24,7 @@ def test_a_band_holds_the_tenth_at_either_end_outside(read: Read) -> None:
     # 99 errors -0.49, -0.48, ... 0.49 of ln(predicted / measured). At 100 x 0.9 / 99 = 0.909 of 98 gaps lies rank 89.09,
     # that is 0.4009 of ln(measured / predicted).
     errors = np.arange(-49, 50) / 100
-    everything, dense = error_bands([read()] * 99, errors.tolist())
+    everything, dense = error_bands([read()] * 99, errors.tolist(), range(99))
     assert (everything.kind, dense.kind, dense.num_runs) == ("all", "dense", 99)
     assert everything.high == pytest.approx(0.4009, abs=1e-4)
     assert everything.low == pytest.approx(-0.4009, abs=1e-4)
@@ -32,14 +32,14 @@ def test_a_band_holds_the_tenth_at_either_end_outside(read: Read) -> None:
 
 def test_a_prediction_that_is_too_fast_gets_room_above(read: Read) -> None:
     errors = [-0.3] * 30  # predicted e^-0.3 of what was measured: the truth lies above
-    band = error_bands([read()] * 30, errors)[0]
+    band = error_bands([read()] * 30, errors, range(30))[0]
     assert (band.low, band.high) == (pytest.approx(0.3), pytest.approx(0.3))
 
 
 def test_a_kind_of_few_runs_reaches_as_far_as_all(read: Read, moe: dict[str, object]) -> None:
     records = [read()] * 30 + [read({"model.moe": moe})] * 3
     errors = [*np.linspace(-0.3, 0.3, 30).tolist(), 0.01, 0.0, -0.01]
-    bands = {b.kind: b for b in error_bands(records, errors)}
+    bands = {b.kind: b for b in error_bands(records, errors, range(33))}
     assert bands["moe"].low == bands["all"].low
     assert bands["moe"].high == bands["all"].high
     assert bands["dense"].num_runs == 30
@@ -48,8 +48,8 @@ def test_a_kind_of_few_runs_reaches_as_far_as_all(read: Read, moe: dict[str, obj
 def test_fewer_than_nine_runs_never_narrow_the_bands_they_start_from(read: Read) -> None:
     # Of n further runs the largest of n errors is exceeded by one in n + 1: with eight, the two ends hold less than 80 %.
     wider = (ErrorBand("all", -0.5, 0.5, 100), ErrorBand("dense", -0.4, 0.6, 80), ErrorBand("moe", -0.7, 0.7, 20))
-    eight = {b.kind: b for b in error_bands([read()] * 8, [0.0] * 8, wider)}
-    nine = {b.kind: b for b in error_bands([read()] * 9, [0.0] * 9, wider)}
+    eight = {b.kind: b for b in error_bands([read()] * 8, [0.0] * 8, range(8), wider)}
+    nine = {b.kind: b for b in error_bands([read()] * 9, [0.0] * 9, range(9), wider)}
     assert (eight["dense"].low, eight["dense"].high) == (-0.5, 0.6)
     assert (nine["dense"].low, nine["dense"].high) == (0.0, 0.0)
     assert nine["moe"] == wider[2]
@@ -61,17 +61,25 @@ def test_bands_cover_eighty_per_cent_of_further_errors(read: Read, num_runs: int
     records = [read()] * num_runs
     covered = []
     for _ in range(200):
-        band = error_bands(records, random.normal(0.02, 0.1, num_runs).tolist())[0]
+        band = error_bands(records, random.normal(0.02, 0.1, num_runs).tolist(), range(num_runs))[0]
         further = -random.normal(0.02, 0.1, 200)
         covered.append(np.mean((further >= band.low) & (further <= band.high)))
     assert 0.78 < np.mean(covered) < 0.83
+
+
+def test_runs_of_one_shape_count_as_one(read: Read) -> None:
+    # 100 errors of eight shapes: eight errors that come together bound no 90 %, so the band reaches the outermost.
+    errors = (np.arange(100) - 49.5) / 100
+    alone, together = (error_bands([read()] * 100, errors.tolist(), groups)[0] for groups in (range(100), np.arange(100) % 8))
+    assert (together.low, together.high) == (pytest.approx(-0.495), pytest.approx(0.495))
+    assert alone.high == pytest.approx(0.405, abs=0.001)
 
 
 def test_coverage_is_judged_by_bands_of_the_other_groups(read: Read) -> None:
     # Forty runs without error and a group of ten that are all 30 % off: those ten are outside, every other run is inside.
     records, errors = [read()] * 50, [0.0] * 40 + [0.3] * 10
     groups = [i % 4 for i in range(40)] + ["off"] * 10
-    assert left_out_coverage_fraction(records, errors, groups) == pytest.approx(0.8)
+    assert left_out_inside(records, errors, groups).tolist() == [True] * 40 + [False] * 10
 
 
 def test_a_covered_job_gets_the_band_of_its_kind(read: Read) -> None:

@@ -1,0 +1,160 @@
+"""Everything that docs/accuracy.md tells, computed from the runs and the shipped calibrations; no text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from calibration.ablation import SWITCHED_OFF, held_log_errors, thinned  # noqa: E402
+from calibration.calibrate import family_observations  # noqa: E402
+from calibration.files import Calibration, shipped_calibration  # noqa: E402
+from calibration.fitting import Floats, left_out_log_errors  # noqa: E402
+from calibration.groups import architecture  # noqa: E402
+from calibration.intervals import LEARNING_PRECISIONS, left_out_inside  # noqa: E402
+from calibration.plan_order import PlanGroup, plan_groups  # noqa: E402
+from calibration.run_records import RunRecord, read_run_records  # noqa: E402
+from calibration.splits import Splits, splits_of  # noqa: E402
+from calibration.validation import predict, predicted_peak_bytes  # noqa: E402
+from cost_models.estimate import Estimate  # noqa: E402
+
+ABLATED_EVERY = {"ascend": 1, "gpu": 4}  # runs of an architecture: enough to compare mechanisms
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Sizes of predicted / measured - 1 over some runs; ``bias`` is the median with its sign."""
+
+    count: int
+    median: float
+    mean: float
+    p90: float
+    bias: float
+
+    @classmethod
+    def of(cls, log_errors: Floats) -> Errors | None:
+        errors = np.expm1(log_errors)
+        size = np.abs(errors)
+        if not len(errors):
+            return None
+        quantiles = (float(np.median(size)), float(size.mean()), float(np.quantile(size, 0.9)), float(np.median(errors)))
+        return cls(len(errors), *quantiles)
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """Left-out errors with a constant fitted, at its prior, and at the value that switches its mechanism off."""
+
+    name: str
+    value: float
+    is_fitted: bool
+    at_prior: Errors | None
+    switched_off: Errors | None
+
+
+class FamilyAccuracy:
+    """One hardware family's runs and their errors."""
+
+    def __init__(self, family: str) -> None:
+        self.family = family
+        self.calibration: Calibration = shipped_calibration(family)
+        read = read_run_records(ROOT / "calibration/runs" / f"{family}.jsonl")
+        self.records = [r for r in read if isinstance(r, RunRecord)]
+        self.num_refused = len(read) - len(self.records)
+        self.splits: Splits = splits_of(self.calibration, family_observations(self.records, family))
+        self.used = [o.record for o in self.splits.fitted_model.observations]
+
+    def chosen(self, wanted: Callable[[RunRecord], bool]) -> Mask:
+        """Which observations ``wanted`` wants."""
+        return np.array([wanted(r) for r in self.used])
+
+    def untaught(self, wanted: Callable[[RunRecord], bool]) -> Errors | None:
+        """Errors of runs in a precision that taught nothing."""
+        rows = [
+            np.log(float(found.step_time_s[0]) / record.measured.step_time_s)
+            for record, found in zip(self.records, self.predictions, strict=True)
+            if record.measured.step_time_s
+            and record.is_latest
+            and not record.suspect
+            and record.workload.training.precision not in LEARNING_PRECISIONS
+            and wanted(record)
+        ]
+        return Errors.of(np.array(rows))
+
+    @cached_property
+    def predictions(self) -> list[Estimate]:
+        """Every readable record with the shipped constants."""
+        return [predict(record, self.calibration.constants)[0] for record in self.records]
+
+    @cached_property
+    def inside(self) -> Mask:
+        """Which observations lie inside the interval that the other architectures give."""
+        groups = [architecture(r) for r in self.used]
+        return left_out_inside(self.used, self.splits.architecture.tolist(), groups)
+
+    def memory_errors(self) -> dict[str, Floats]:
+        """predicted / measured - 1 of the peak, by the kind of peak that was published."""
+        table: dict[str, list[float]] = {}
+        for record, found in zip(self.records, self.predictions, strict=True):
+            measured = record.measured
+            if measured.peak_memory_bytes and not record.suspect:
+                predicted = predicted_peak_bytes(found, measured.peak_memory_basis)
+                table.setdefault(measured.peak_memory_basis or "device", []).append(predicted / measured.peak_memory_bytes - 1.0)
+        return {basis: np.array(errors) for basis, errors in sorted(table.items())}
+
+    def memory_by_rank(self) -> tuple[Floats, Floats]:
+        """predicted / measured - 1 by rank: what stays after a step, and the peak of the first iteration."""
+        after: list[Floats] = []
+        peaks: list[Floats] = []
+        for record in self.records:
+            measured = record.measured
+            if not measured.allocated_after_step_by_rank_bytes or record.suspect:
+                continue
+            found, _ = predict(record, self.calibration.constants, breakdown=True)
+            pp = record.strategy.pp
+            after.append(_by_rank(found.stage_allocated_after_step_bytes, measured.allocated_after_step_by_rank_bytes, pp))
+            peaks.append(_by_rank(found.stage_allocated_first_iteration_bytes, measured.peak_memory_by_rank_bytes, pp))
+        empty = [np.empty(0)]
+        return np.concatenate(after or empty), np.concatenate(peaks or empty)
+
+    def plan_groups(self) -> list[PlanGroup]:
+        return plan_groups(self.records, [float(found.step_time_s[0]) for found in self.predictions])
+
+    def ablations(self) -> tuple[int, Errors, list[Ablation]]:
+        """Number of runs, their left-out errors with all constants fitted, and every constant held in turn."""
+        groups = [architecture(r) for r in self.used]
+        fitted, groups = thinned(self.splits.fitted_model, groups, ABLATED_EVERY[self.family])
+        constants = self.calibration.constants
+        found = []
+        for name in dict.fromkeys((*fitted.names, *SWITCHED_OFF)):
+            is_fitted = name in fitted.names
+            prior = held_log_errors(fitted, groups, name, getattr(fitted.start, name)) if is_fitted else None
+            off = held_log_errors(fitted, groups, name, SWITCHED_OFF[name]) if name in SWITCHED_OFF else None
+            found.append(
+                Ablation(
+                    name,
+                    getattr(constants, name),
+                    is_fitted,
+                    None if prior is None else Errors.of(prior),
+                    None if off is None else Errors.of(off),
+                )
+            )
+        base = Errors.of(left_out_log_errors(fitted, groups, is_linear=True))
+        assert base is not None
+        return len(groups), base, found
+
+
+def _by_rank(per_stage: Floats | None, measured: Sequence[float], pp: int) -> Floats:
+    """Ranks are numbered with the pipeline outermost."""
+    assert per_stage is not None
+    ranks = np.arange(len(measured))
+    return per_stage[ranks * pp // len(measured), 0] / np.array(measured) - 1.0
