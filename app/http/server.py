@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 from types import FrameType
@@ -44,6 +45,8 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
     # uvicorn ends with the signal that stopped it; with these handlers that is no second death, and workers are stopped.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)
+    gc.collect()
+    gc.freeze()  # what was loaded stays: collections need not walk through it for every ten thousand estimates
     with start_workers(settings.workers, settings.url, settings):
         _Server(config, app.state.server).run(sockets=[listener])
     database.close()

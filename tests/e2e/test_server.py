@@ -84,6 +84,16 @@ def test_the_first_request_that_serve_prints_works(server: Server) -> None:
     assert document["plans"][0]["rank"] == 1
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/rest.md"])
+def test_the_documented_use_of_the_client_works(server: Server, page: str) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert "http://127.0.0.1:8765" in example
+    program = example.replace("http://127.0.0.1:8765", server.url)
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr
+    assert re.search(r"\d+ \d+ \d+\.\d+\n$", run.stdout), run.stdout  # tp, pp and a step time
+
+
 def test_a_waiting_request_ends_with_the_result_or_in_time(server: Server) -> None:
     with httpx.Client(base_url=server.url, timeout=90) as http:
         answered = http.post("/v1/studies", json=SMALL, headers={"Prefer": "wait=50"})
