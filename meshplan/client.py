@@ -98,7 +98,9 @@ class Client:
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
         except (httpx.InvalidURL, UnicodeError) as error:
-            raise MeshplanError(0, f"{url!r} is not the URL of a server: {error}") from None
+            raise MeshplanError(0, f"{url!r} is not the URL of a server: {error}.") from None
+        if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
+            raise MeshplanError(0, f"{url!r} is not the URL of a server.", hint=f"Give one such as {DEFAULT_URL}.")
 
     def __enter__(self) -> Client:
         return self
