@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import Depends, FastAPI, Request
 from fastapi_offline import FastAPIOffline
 from starlette.responses import Response
@@ -43,10 +45,9 @@ def _add_domain_errors(app: FastAPI) -> None:
         service.StudyConflict: "conflict",
         service.StudyChanged: "stale",
     }
+    for known, kind in kinds.items():
+        app.add_exception_handler(known, partial(_refuse, kind=kind))
 
-    async def on_error(request: Request, error: Exception) -> Response:
-        kind = next(kind for known, kind in kinds.items() if isinstance(error, known))
-        return problem(request, ServiceError(kind, str(error)))
 
-    for known in kinds:
-        app.add_exception_handler(known, on_error)
+async def _refuse(request: Request, error: Exception, *, kind: str) -> Response:
+    return problem(request, ServiceError(kind, str(error)))

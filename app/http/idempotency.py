@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from app.http.problems import ServiceError
 from app.http.state import ServerState
 from app.storage.tables import IdempotencyRecord
-from app.studies import service
+from app.studies.service import find_idempotent, remember_idempotent
 
 IdempotencyKey = Annotated[
     str | None,
@@ -61,7 +61,7 @@ def in_progress() -> ServiceError:
 
 def replayed(session: Session, owner: str, key: str, digest: str) -> Response | None:
     """The first answer under this key, if there is one; ``ServiceError`` where it answered another body."""
-    record = service.find_idempotent(session, owner, key)
+    record = find_idempotent(session, owner, key)
     if record is None:
         return None
     if record.body_sha256 != digest:
@@ -82,4 +82,4 @@ def remember(session: Session, owner: str, key: str, digest: str, study_id: str,
         study_id=study_id,
         created_at_s=time.time(),
     )
-    service.remember_idempotent(session, record)
+    remember_idempotent(session, record)
