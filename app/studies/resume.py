@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from app.job import Job, parse_job
-from app.job_fields import EXHAUSTIVE
+from app.searching import search_of
+from calibration.files import Calibration, calibration_text, parse_calibration
 from cost_models.constants import Constants, prior_constants
 from hardware_profiles.loader import parse_profile
 from meshplan import __version__
-from search.lattice import LatticeSearch
-from search.lattice_state import LatticeState
-from search.sampling import SamplerSearch
-from search.space import SearchSpace
 from search.stepwise import Stepwise
 from search.stored_space import space_from_mapping
-from search.trials import trials_from_mappings
 
 
 @dataclass(frozen=True)
@@ -41,10 +37,11 @@ class StoredStudy:
 
 @dataclass(frozen=True)
 class StudySearch:
-    """A study's search, with what the job says about its limits and what a trial needs to be stored."""
+    """A study's search, the job behind it, and the calibration that says how sure its estimates are."""
 
     job: Job
     search: Stepwise
+    calibration: Calibration
 
     @property
     def time_limit_s(self) -> float | None:
@@ -56,53 +53,26 @@ def checkpoint_of(search: Stepwise) -> dict[str, Any]:
 
 
 def continued(study: StoredStudy) -> StudySearch:
-    """The study's search where its checkpoint left it. Raises ``ValueError`` with a sentence for inputs that cannot be read."""
+    """The study's search where its checkpoint left it; the parsers' errors for inputs that cannot be read."""
     profile = parse_profile(study.hardware_profile, f"study {study.id}")
     job = parse_job(study.job, profile=profile)
-    space = space_from_mapping(study.space)
-    constants = _constants(study.calibration)
-    saved = None if study.checkpoint is None else study.checkpoint["search"]
-    if job.settings.sampler == EXHAUSTIVE:
-        return StudySearch(job, _lattice(job, space, constants, saved))
-    return StudySearch(job, _sampler(job, space, constants, saved, study.trials))
-
-
-def _lattice(job: Job, space: SearchSpace, constants: Constants, saved: Mapping[str, Any] | None) -> LatticeSearch:
-    objective, top = job.settings.objective, job.settings.top
-    return LatticeSearch(
-        job.workload,
-        space,
-        constants,
-        objective=objective,
-        top=top,
-        baseline=job.strategy,
-        clock=time.perf_counter,
-        state=None if saved is None else LatticeState.from_mapping(saved, objective, top),
+    search = search_of(
+        job,
+        space_from_mapping(study.space),
+        constants_from(study.calibration),
+        checkpoint=None if study.checkpoint is None else study.checkpoint["search"],
+        trials=study.trials,
     )
+    return StudySearch(job, search, parse_calibration(json.dumps(study.calibration), f"calibration of study {study.id}"))
 
 
-def _sampler(
-    job: Job, space: SearchSpace, constants: Constants, saved: Mapping[str, Any] | None, trials: Iterable[Mapping[str, Any]]
-) -> SamplerSearch:
-    settings = job.settings
-    assert settings.max_trials is not None  # a job with a sampler is resolved with a number of trials
-    return SamplerSearch(
-        job.workload,
-        space,
-        constants,
-        sampler=settings.sampler,
-        seed=settings.seed,
-        max_trials=settings.max_trials,
-        objective=settings.objective,
-        top=settings.top,
-        baseline=job.strategy,
-        clock=time.perf_counter,
-        trials=trials_from_mappings(job.workload, space, trials),
-        checkpoint=saved,
-    )
+def calibration_to_mapping(calibration: Calibration) -> dict[str, Any]:
+    """The calibration file's content, and the value of every constant: priors may change with the version, too."""
+    document: dict[str, Any] = json.loads(calibration_text(calibration))
+    return {**document, "fingerprint": calibration.fingerprint, "constants": asdict(calibration.constants)}
 
 
-def _constants(calibration: Mapping[str, Any]) -> Constants:
+def constants_from(calibration: Mapping[str, Any]) -> Constants:
     """The stored values; a constant that a later version has added takes its prior."""
-    prior = prior_constants(calibration["family"])
+    prior = prior_constants("ascend" if calibration["family"] == "ascend" else "nvidia")
     return prior.with_values({name: value for name, value in calibration["constants"].items() if hasattr(prior, name)})

@@ -11,11 +11,13 @@ import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.errors import InputError
+from app.pricing import fill_intervals
 from app.storage.session import Database
 from app.studies import repository
 from app.studies.resume import StoredStudy, StudySearch, checkpoint_of, continued
 from app.workers import queue
 from app.workers.queue import Lease, LeaseLostError, Outcome
+from calibration.files import CalibrationError
 from cost_models.workload import Workload, WorkloadError
 from hardware_profiles.schema import ProfileError
 from meshplan import __version__
@@ -25,7 +27,7 @@ from search.result import Progress, SearchResult
 from search.stepwise import run_to_end
 from search.trials import Trial
 
-UNUSABLE_INPUT = (InputError, SearchError, ProfileError, WorkloadError)
+UNUSABLE_INPUT = (InputError, SearchError, ProfileError, WorkloadError, CalibrationError)
 DATABASE_AWAY = (InterfaceError, OperationalError)
 
 log = structlog.get_logger()
@@ -117,7 +119,7 @@ class StudyRun:
         self._saved_s = time.monotonic()
 
     def _finish(self, found: StudySearch, state: str, result: SearchResult) -> None:
-        document = result.to_mapping()
+        document = fill_intervals(found.job.workload, result.to_mapping(), [found.calibration])
         plans, rejections = document.pop("plans"), document.pop("rejections")
         search = found.search
         with self._database.write() as session:

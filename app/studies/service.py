@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
 from app.errors import InputError
 from app.job import Job
-from app.pricing import constants_for
 from app.storage.clock import now_s
 from app.storage.tables import IdempotencyRecord, Study
 from app.studies import repository
+from app.studies.resume import calibration_to_mapping
 from app.studies.views import (
     EventView,
     Page,
@@ -25,6 +25,7 @@ from app.studies.views import (
     StudySummary,
     StudyView,
 )
+from calibration.files import Calibration, calibration_for
 from hardware_profiles.writer import profile_document
 from meshplan import __version__
 from search.errors import SearchError
@@ -69,7 +70,7 @@ Item = TypeVar("Item")
 View = TypeVar("View", bound=StudySummary)
 
 
-def create_study(session: Session, job: Job) -> StudyView:
+def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) -> StudyView:
     """Queues the search of a job, with a copy of all that decides its answer; ``InputError`` where nothing is to be searched."""
     workload, settings = job.workload, job.settings
     try:
@@ -89,11 +90,7 @@ def create_study(session: Session, job: Job) -> StudyView:
         warnings=list(job.warnings),
         hardware_profile=profile_document(workload.cluster.profile),
         space=space_to_mapping(space),
-        calibration={
-            "source": "prior",
-            "family": workload.cluster.profile.family,
-            "constants": asdict(constants_for(workload)),
-        },
+        calibration=calibration_to_mapping(calibration_for(workload, own)),
         version=__version__,
         state="queued",
         created_at_s=now_s(session),

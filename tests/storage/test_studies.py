@@ -217,7 +217,7 @@ def test_with_a_study_goes_all_that_belongs_to_it(database: Database) -> None:
         service.delete_study(session, gone)
     with database.read() as session:
         for table in (Plan, Trial, Rejection, Event, IdempotencyRecord):
-            assert {row.study_id for row in session.query(table)} == {kept}, table  # type: ignore[attr-defined]
+            assert {row.study_id for row in session.query(table)} == {kept}, table
 
 
 def test_plans_trials_and_rejections_come_back_in_order_page_by_page(database: Database) -> None:

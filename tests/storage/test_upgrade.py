@@ -59,22 +59,24 @@ def test_an_upgrade_makes_the_tables_that_the_code_uses_and_no_others(empty_url:
         assert compare_metadata(context, Table.metadata) == []
 
 
-def test_an_upgrade_twice_changes_nothing(database_url: str) -> None:
-    execute(database_url, f"insert into {PREFIX}api_keys values ('a', 'n', 'p', 's', '[]', 1, null, null, null)")
-    assert upgrade(database_url) == upgrade(database_url)
-    assert value(database_url, f"select count(*) from {PREFIX}api_keys") == 1
-    check(database_url)
+def test_an_upgrade_twice_changes_nothing(empty_url: str) -> None:
+    upgrade(empty_url)
+    execute(empty_url, f"insert into {PREFIX}api_keys values ('a', 'n', 'p', 's', '[]', 1, null, null, null)")
+    assert upgrade(empty_url) == upgrade(empty_url)
+    assert value(empty_url, f"select count(*) from {PREFIX}api_keys") == 1
+    check(empty_url)
 
 
-def test_a_database_of_a_newer_version_is_refused_and_left_alone(database_url: str) -> None:
-    execute(database_url, f"update {VERSION_TABLE} set version_num = '9999'")
-    execute(database_url, f"drop table {PREFIX}trials")
+def test_a_database_of_a_newer_version_is_refused_and_left_alone(empty_url: str) -> None:
+    upgrade(empty_url)
+    execute(empty_url, f"update {VERSION_TABLE} set version_num = '9999'")
+    execute(empty_url, f"drop table {PREFIX}trials")
     for refused_by in (upgrade, check):
         with pytest.raises(StorageError, match="schema 9999, which a newer meshplan wrote") as refused:
-            refused_by(database_url)
+            refused_by(empty_url)
         assert "\n" not in str(refused.value)
-    assert f"{PREFIX}trials" not in tables(database_url)
-    assert value(database_url, f"select version_num from {VERSION_TABLE}") == "9999"
+    assert f"{PREFIX}trials" not in tables(empty_url)
+    assert value(empty_url, f"select version_num from {VERSION_TABLE}") == "9999"
 
 
 def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None:
