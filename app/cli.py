@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands import calibrate, db, estimate, hardware, keys, models, schema, search, serve, validate, worker
+from app.commands import calibrate, check, db, estimate, hardware, keys, models, schema, search, serve, validate, worker
 from app.errors import InfeasibleError, InputError
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
 
@@ -24,6 +24,7 @@ application = typer.Typer(
 )
 application.command()(search.search)
 application.command()(estimate.estimate)
+application.command()(check.check)
 application.command()(validate.validate)
 application.command()(calibrate.calibrate)
 application.command()(serve.serve)

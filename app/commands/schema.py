@@ -8,13 +8,15 @@ import typer
 
 from app.exit_codes import DONE
 
-NAMES = ("job", "search", "estimate", "validate")
+NAMES = ("job", "search", "estimate", "validate", "budget", "check")
 
 
 def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]) -> int:
-    """Prints the JSON Schema of a job, or of what a command prints with --json."""
+    """Prints the JSON Schema of a job, of a budget, or of what a command prints as JSON."""
     from pydantic import BaseModel
 
+    from app.checks.budget import BudgetDocument
+    from app.checks.schemas import CheckDocument
     from app.errors import unknown_name
     from app.job_fields import JobDocument
     from app.reports import schemas, terminal
@@ -24,6 +26,8 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "search": schemas.SearchDocument,
         "estimate": schemas.EstimateDocument,
         "validate": schemas.ValidationDocument,
+        "budget": BudgetDocument,
+        "check": CheckDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")

@@ -1,0 +1,1 @@
+"""Capacity checks: a job held against a budget and a baseline."""

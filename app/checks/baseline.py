@@ -1,0 +1,162 @@
+"""The answer that a check compares with, and what priced it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from app.errors import InputError, show
+from app.job import SCHEMA_VERSION, Job, parse_job
+from app.priced_with import priced_with
+from app.pricing import estimate_document
+from calibration.files import FORMAT, Calibration, CalibrationError, calibration_for, parse_calibration
+from hardware_profiles import catalogue
+from hardware_profiles.document import Document
+from hardware_profiles.loader import parse_profile
+from hardware_profiles.schema import HardwareProfile, ProfileError
+from hardware_profiles.writer import profile_document
+
+MAX_BYTES = 16 * 2**20  # of a file: a search document holds up to a thousand plans
+HASHES = ("version", "calibration", "hardware_profile")
+MAX_CHANGES = 20  # of the job, in a report
+SOURCES = "`meshplan check --write-baseline`, `meshplan estimate --json` or `meshplan search --json`"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A priced strategy of an earlier day. ``calibration`` and ``profile`` are there where the file holds them in full."""
+
+    name: str
+    job: Mapping[str, Any]
+    estimate: Mapping[str, Any]
+    priced_with: Mapping[str, Any]
+    calibration: Calibration | None
+    profile: HardwareProfile | None
+
+
+def baseline_document(job: Job, document: Mapping[str, Any], own: Sequence[Calibration] = ()) -> dict[str, Any]:
+    """An estimate's document, with the calibration and the profile that priced it in full."""
+    calibration = calibration_for(job.workload, own)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "priced_with": dict(document["priced_with"]),
+        "job": dict(document["job"]),
+        "strategy": dict(document["strategy"]),
+        "estimate": dict(document["estimate"]),
+        "calibration": {"format": FORMAT, **asdict(calibration)},
+        "hardware_profile": profile_document(job.workload.cluster.profile),
+    }
+
+
+def parse_baseline(document: Mapping[str, Any], name: str) -> Baseline:
+    """The baseline in a document that one of our commands wrote; ``InputError`` where it is none. A search's is its best plan."""
+    chosen = document
+    if "plans" in document:
+        plans = document["plans"]
+        if not isinstance(plans, list) or not plans or not isinstance(plans[0], Mapping):
+            raise InputError(f"{name}: this search found no plan to compare with; give the answer of another.")
+        chosen = plans[0]
+    job, strategy, estimate = document.get("job"), chosen.get("strategy"), chosen.get("estimate")
+    tool = document.get("priced_with")
+    if not (isinstance(job, Mapping) and isinstance(strategy, Mapping) and isinstance(estimate, Mapping)):
+        raise InputError(f"{name}: no baseline (it needs job, strategy and estimate); make one with {SOURCES}.")
+    if not isinstance(tool, Mapping):
+        raise InputError(f"{name}: it does not say what priced it (no priced_with); make it anew with {SOURCES}.")
+    if not all(isinstance(tool.get(key), str | None) and len(tool.get(key) or "") <= 60 for key in HASHES):
+        raise InputError(f"{name}: its priced_with is not as our commands write it; make it anew with {SOURCES}.")
+    return Baseline(
+        name=name,
+        job={**job, "strategy": strategy},
+        estimate=estimate,
+        priced_with=tool,
+        calibration=_calibration(document.get("calibration"), name),
+        profile=_profile(document.get("hardware_profile"), name),
+    )
+
+
+def _calibration(document: object, name: str) -> Calibration | None:
+    if document is None:
+        return None
+    try:
+        return parse_calibration(json.dumps(document), f"{name}: calibration")
+    except CalibrationError as error:
+        raise InputError(str(error)) from None
+
+
+def _profile(document: Document, name: str) -> HardwareProfile | None:
+    if document is None:
+        return None
+    try:
+        return parse_profile(document, f"{name}: hardware_profile")
+    except ProfileError as error:
+        raise InputError(f"{str(error).rstrip('.')}.") from None
+
+
+def pinned(job: Job, baseline: Baseline) -> tuple[Job, tuple[Calibration, ...]]:
+    """The job on the baseline's profile, and the baseline's calibration; ``InputError`` where the baseline holds only hashes."""
+    profile, current = job.workload.cluster.profile, priced_with(job.workload)
+    if baseline.profile is not None and baseline.profile.name == profile.name:
+        workload = replace(job.workload, cluster=replace(job.workload.cluster, profile=baseline.profile))
+        job = replace(job, workload=workload)
+    elif baseline.profile is None and baseline.priced_with.get("hardware_profile") != current["hardware_profile"]:
+        raise _only_hashes(baseline, "hardware profile")
+    if baseline.calibration is not None:
+        return job, (baseline.calibration,)
+    if baseline.priced_with.get("calibration") != current["calibration"]:
+        raise _only_hashes(baseline, "calibration")
+    return job, ()
+
+
+def _only_hashes(baseline: Baseline, what: str) -> InputError:
+    return InputError(
+        f"--pin: {baseline.name} names its {what} by hash, and this one is another; write the baseline with "
+        "`meshplan check --write-baseline`, which keeps it in full."
+    )
+
+
+def repriced(baseline: Baseline, job: Job, own: Sequence[Calibration]) -> dict[str, Any]:
+    """The estimate of the baseline's job with the profile and the calibration that price ``job``; ``InputError`` without one."""
+    old = _old_job(baseline, job)
+    assert old.strategy is not None  # parse_baseline puts it there
+    estimate: dict[str, Any] = estimate_document(old, old.strategy, own)["estimate"]
+    return estimate
+
+
+def _old_job(baseline: Baseline, job: Job) -> Job:
+    cluster = baseline.job.get("cluster")
+    hardware = cluster.get("hardware") if isinstance(cluster, Mapping) else None
+    now = job.workload.cluster.profile
+    same_name = baseline.profile is not None and baseline.profile.name == now.name
+    if same_name or hardware == job.document["cluster"]["hardware"]:
+        return parse_job(baseline.job, profile=now)
+    return parse_job(baseline.job, profile=None if hardware in catalogue.names() else baseline.profile)
+
+
+def tool_changes(baseline: Baseline, now: Mapping[str, Any]) -> list[str]:
+    """What of the tool is no longer what priced the baseline: one sentence each."""
+    words = {"version": "version of meshplan", "calibration": "calibration", "hardware_profile": "hardware profile"}
+    return [
+        f"The {what} is {now[name]}; the baseline was priced with {baseline.priced_with.get(name) or 'another'}."
+        for name, what in words.items()
+        if baseline.priced_with.get(name) != now[name]
+    ]
+
+
+def job_changes(baseline: Baseline, job: Mapping[str, Any], strategy: Mapping[str, Any]) -> list[str]:
+    """Fields of the job that differ from the baseline's, up to ``MAX_CHANGES``; how it is searched is no part of its price."""
+    jobs = (baseline.job, {**job, "strategy": strategy})
+    before, after = ({key: value for key, value in each.items() if key not in ("search", "schema_version")} for each in jobs)
+    changes = list(_differences(before, after, ""))
+    if len(changes) > MAX_CHANGES:
+        changes = [*changes[:MAX_CHANGES], f"and {len(changes) - MAX_CHANGES} more"]
+    return changes
+
+
+def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in dict.fromkeys((*before, *after)):
+            yield from _differences(before.get(name), after.get(name), f"{path}.{name}".lstrip("."))
+    elif before != after:
+        yield f"{path}: {show(before)} -> {show(after)}"

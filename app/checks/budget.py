@@ -1,0 +1,95 @@
+"""The budget of a check: bounds on what a job may cost, and how far it may fall behind its baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, create_model
+
+from app.checking import Section, check
+from app.checks.metrics import MEASURES, METRICS, SLOWDOWN
+from app.errors import InputError
+
+LARGEST = 1e18
+Bound = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+
+
+class Bounds(Section):
+    """What a metric may be, both ends included."""
+
+    min: Bound | None = None
+    max: Bound | None = None
+
+
+class Tolerance(Section):
+    """How much worse than the baseline a metric may be, as a part of the baseline's size."""
+
+    max_fraction: float = Field(ge=0, le=1e6, description="0.02: up to 2 % worse; 0: not worse at all")
+
+
+class BudgetSettings(Section):
+    """Bounds by metric, in the units of its name."""
+
+    schema_version: Literal[1] = 1
+
+
+# One field for each metric: an unknown one is told from a misspelt one like any other key.
+if TYPE_CHECKING:
+    RegressionSection = Section
+    BudgetDocument = BudgetSettings
+else:
+    RegressionSection = create_model(
+        "RegressionSection",
+        __base__=Section,
+        __doc__="How much worse than the baseline each metric may be. Default: `step_time_s: {max_fraction: 0}`.",
+        **{name: (Tolerance | None, None) for name in MEASURES},
+    )
+    BudgetDocument = create_model(
+        "BudgetDocument",
+        __base__=BudgetSettings,
+        **{name: (Bounds | None, None) for name in METRICS},
+        regression=(RegressionSection | None, Field(default=None, description="used with a baseline only")),
+    )
+
+NO_SLOWER: Mapping[str, float] = {"step_time_s": 0.0}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A checked budget; ``tolerances`` are the worsening, by metric, that a baseline allows."""
+
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    tolerances: Mapping[str, float] = field(default_factory=lambda: NO_SLOWER)
+
+    @property
+    def needs_search(self) -> bool:
+        return SLOWDOWN in self.bounds
+
+    def limits(self) -> Iterator[tuple[str, str, float]]:
+        """Metric, ``min`` or ``max``, and the bound."""
+        for metric, bounds in self.bounds.items():
+            for end, value in (("min", bounds.min), ("max", bounds.max)):
+                if value is not None:
+                    yield metric, end, value
+
+
+def parse_budget(document: Mapping[str, Any], *, has_baseline: bool = False) -> Budget:
+    """The budget in a document; ``InputError`` where it is none, or where it would check nothing."""
+    parsed = check(BudgetDocument, dict(document), "budget")
+    bounds = {name: found for name in METRICS if (found := getattr(parsed, name)) is not None}
+    for name, found in bounds.items():
+        if found.min is None and found.max is None:
+            raise InputError(f"budget.{name}: bounds nothing; give min, max or both.")
+        if found.min is not None and found.max is not None and found.min > found.max:
+            raise InputError(f"budget.{name}: min {found.min:g} is above max {found.max:g}; no value is within.")
+    regression = getattr(parsed, "regression", None)
+    tolerances = None
+    if not bounds and regression is None:
+        raise InputError("budget: bounds nothing; give a metric its min or max, as in step_time_s: {max: 20}.")
+    if regression is not None:
+        tolerances = {name: found.max_fraction for name in MEASURES if (found := getattr(regression, name)) is not None}
+        if not has_baseline:
+            raise InputError("budget.regression: there is no baseline to compare with; give one (--baseline) or leave it out.")
+    return Budget(bounds, NO_SLOWER if tolerances is None else tolerances)

@@ -1,0 +1,208 @@
+"""Holds a job against a budget and a baseline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from app.checks.baseline import Baseline, pinned, tool_changes
+from app.checks.budget import Budget
+from app.checks.metrics import SLOWDOWN, measured
+from app.checks.outcome import EXIT_CODES, MEMORY, PLAN, STRATEGY, Item, bound_item, skipped, status_of
+from app.checks.regression import compared, regression_items
+from app.errors import InputError
+from app.job import SCHEMA_VERSION, Job
+from app.job_fields import EXHAUSTIVE
+from app.priced_with import priced_with
+from app.pricing import constants_for, estimate_document
+from app.reports.quantities import gibibytes
+from calibration.files import Calibration
+from cost_models.strategy import ParallelStrategy
+from meshplan import __version__
+from search.errors import SearchError
+from search.lattice import search
+from search.legality import violations
+from search.result import SearchResult
+from search.space import search_space
+from search.stepwise import ProgressCallback
+
+SAME_FRACTION = 1e-9  # two ways to the same price may differ in the last digits
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check's document, with the job and the calibrations that were priced; without a price, ``job`` is None."""
+
+    document: dict[str, Any]
+    job: Job | None = None
+    own: tuple[Calibration, ...] = ()
+
+
+def check_job(
+    job: Job,
+    budget: Budget,
+    *,
+    baseline: Baseline | None = None,
+    pin: bool = False,
+    own: Sequence[Calibration] = (),
+    on_progress: ProgressCallback | None = None,
+) -> Checked:
+    """What ``meshplan schema check`` describes; ``InputError`` for a budget or a baseline that does not go with the job."""
+    own = tuple(own)
+    changes = [] if baseline is None else tool_changes(baseline, priced_with(job.workload, own))
+    if pin:
+        if baseline is None:
+            raise InputError("--pin: there is no baseline to hold the tool to; give one (--baseline) or leave it out.")
+        job, own = pinned(job, baseline)
+    found = _best_plan(job, own, on_progress) if job.strategy is None else None
+    strategy = job.strategy or (found.plans[0].parallel if found and found.plans else None)
+    standing = _strategy_item(job, strategy, found)
+    if standing.status != "passed" or strategy is None:
+        nothing = skipped(budget, with_regression=baseline is not None, why="there is no strategy to price")
+        return Checked(_document(job, [standing, *nothing]))
+    priced = estimate_document(job, strategy, own)
+    items = [standing, _memory_item(priced["estimate"])]
+    if budget.needs_search and found is None and priced["estimate"]["fits"]:
+        found = _best_plan(job, own, on_progress)
+    items += _budget_items(budget, priced, found)
+    comparison = None
+    if baseline is not None:
+        metrics = [metric for metric in budget.bounds if metric != SLOWDOWN]
+        comparison = compared(baseline, job, priced, tuple(budget.tolerances), metrics, own, pin=pin)
+        items += regression_items(comparison, budget.tolerances)
+        comparison = {**comparison, "tool_changes": changes}
+    if job.strategy is None and found is not None and found.proof.stopped_by:
+        items = [_not_yet(item) for item in items]
+    return Checked(_document(job, items, priced, comparison, found), job, own)
+
+
+def check_without_job(sentence: str, budget: Budget, *, with_regression: bool) -> Checked:
+    """The answer where the strategy does not even divide the devices, so that there is no job to price."""
+    nothing = skipped(budget, with_regression=with_regression, why="there is no strategy to price")
+    return Checked(_document(None, [Item(STRATEGY, "failed", sentence), *nothing]))
+
+
+def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallback | None) -> SearchResult:
+    """The fastest plan, whatever the job's own objective: a budget asks for the distance in step time."""
+    try:
+        return search(
+            job.workload,
+            search_space(job.workload, job.limits),
+            constants_for(job.workload, own),
+            top=1,
+            baseline=job.strategy,
+            clock=time.perf_counter,
+            time_limit_s=job.settings.time_limit_s,
+            on_progress=on_progress,
+        )
+    except SearchError as error:
+        raise InputError(f"{str(error).rstrip('.')}.") from None
+
+
+def _strategy_item(job: Job, strategy: ParallelStrategy | None, found: SearchResult | None) -> Item:
+    if strategy is None:
+        assert found is not None
+        if found.proof.stopped_by:
+            return Item(STRATEGY, "undetermined", "The search was cut before it found a plan.")
+        return Item(STRATEGY, "failed", f"There is no plan: {(found.nearest or 'nothing is legal and fits').rstrip('.')}.")
+    broken = violations(job.workload, strategy)
+    if broken:
+        return Item(STRATEGY, "failed", f"The strategy cannot run: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
+    if job.strategy is None:
+        return Item(STRATEGY, "passed", "The job names no strategy: the best plan of a search is checked.")
+    return Item(STRATEGY, "passed", f"The strategy breaks no rule of target {job.workload.software.target}.")
+
+
+def _memory_item(estimate: Mapping[str, Any]) -> Item:
+    need, limit, fits = estimate["peak_memory_bytes"], estimate["memory_limit_bytes"], estimate["fits"]
+    left = f"{gibibytes(abs(estimate['headroom_bytes']))} {'left' if fits else 'too much'}"
+    sentence = f"The fullest device needs {gibibytes(need)} of {gibibytes(limit)}: {left}."
+    return Item(MEMORY, "passed" if fits else "failed", sentence, "peak_memory_bytes", need, limit)
+
+
+def _budget_items(budget: Budget, priced: Mapping[str, Any], found: SearchResult | None) -> list[Item]:
+    estimate = priced["estimate"]
+    if not estimate["fits"]:
+        return skipped(budget, with_regression=False, why="the strategy does not fit")
+    items = [
+        bound_item(metric, end, limit, measured(metric, estimate, priced["job"], where="budget"))
+        for metric, end, limit in budget.limits()
+        if metric != SLOWDOWN
+    ]
+    bounds = [(end, limit) for metric, end, limit in budget.limits() if metric == SLOWDOWN]
+    if not bounds:
+        return items
+    assert found is not None
+    is_cut = found.proof.stopped_by is not None
+    if found.plans:
+        slowdown = estimate["step_time_s"] / found.plans[0].estimate["step_time_s"] - 1
+        slowdown = 0.0 if abs(slowdown) < SAME_FRACTION else slowdown
+        return items + [bound_item(SLOWDOWN, end, limit, slowdown, may_grow=is_cut) for end, limit in bounds]
+    if not is_cut:
+        items.append(Item(PLAN, "failed", f"The search found no plan: {(found.nearest or 'nothing fits').rstrip('.')}."))
+    why = "the search was cut before it found a plan" if is_cut else "the search found no plan"
+    return items + [
+        Item(
+            f"budget.{SLOWDOWN}.{end}",
+            "undetermined" if is_cut else "not_evaluated",
+            f"{SLOWDOWN} has no value: {why}.",
+            SLOWDOWN,
+            None,
+            limit,
+        )
+        for end, limit in bounds
+    ]
+
+
+def _not_yet(item: Item) -> Item:
+    """A cut search may have missed a plan that does better than the one that was checked."""
+    if item.status != "failed":
+        return item
+    return replace(
+        item, status="undetermined", sentence=f"{item.sentence.rstrip('.')}; the search was cut, a better plan may exist."
+    )
+
+
+def _document(
+    job: Job | None,
+    items: Sequence[Item],
+    priced: Mapping[str, Any] | None = None,
+    comparison: Mapping[str, Any] | None = None,
+    found: SearchResult | None = None,
+) -> dict[str, Any]:
+    status = status_of(items)
+    assumptions, warnings = ((), ()) if job is None else (job.assumptions, job.warnings)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "version": __version__,
+        "status": status,
+        "exit_code": EXIT_CODES[status],
+        "checks": [asdict(item) for item in items],
+        "baseline": comparison,
+        "search": None if found is None else _search_summary(found),
+        "job": None if job is None else job.document,
+        "assumptions": list(assumptions if priced is None else priced["assumptions"]),
+        "warnings": [*warnings, *_sampler_warning(job, found)],
+        "priced_with": None if priced is None else priced["priced_with"],
+        "strategy": None if priced is None else priced["strategy"],
+        "estimate": None if priced is None else priced["estimate"],
+    }
+
+
+def _sampler_warning(job: Job | None, found: SearchResult | None) -> list[str]:
+    if job is None or found is None or job.settings.sampler == EXHAUSTIVE:
+        return []
+    return [f"search.sampler = {job.settings.sampler} has no effect on a check: every strategy is enumerated and priced."]
+
+
+def _search_summary(found: SearchResult) -> dict[str, Any]:
+    best = found.plans[0] if found.plans else None
+    return {
+        "counts": asdict(found.counts),
+        "proof": asdict(found.proof),
+        "total_s": found.timing.total_s,
+        "best": None if best is None else {name: best.to_mapping()[name] for name in ("plan_id", "strategy", "estimate")},
+        "nearest": found.nearest,
+    }

@@ -1,0 +1,61 @@
+"""Where in the user's files a finding belongs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from urllib.parse import quote
+
+
+@dataclass(frozen=True)
+class Place:
+    uri: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Places:
+    """The files of one check; None where the part did not come from a file."""
+
+    job: Path | None = None
+    budget: Path | None = None
+    baseline: Path | None = None
+
+    @property
+    def title(self) -> str:
+        return str(self.job or "job")
+
+    def of(self, item_id: str) -> Place | None:
+        """The line of the budget that bounds the metric, else the job's strategy, else the top of a file."""
+        kind, _, rest = item_id.partition(".")
+        if kind in ("budget", "regression") and self.budget is not None:
+            return _place(self.budget, rest.partition(".")[0], after="regression" if kind == "regression" else "")
+        if kind == "regression" and self.baseline is not None:
+            return Place(_uri(self.baseline), 1)
+        return None if self.job is None else _place(self.job, "strategy")
+
+
+def _place(path: Path, key: str, after: str = "") -> Place:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    start = _line(lines, after, 0) or 0
+    return Place(_uri(path), _line(lines, key, start) or start or 1)
+
+
+def _line(lines: list[str], key: str, start: int) -> int | None:
+    pattern = re.compile(rf"""(?:^|[\s{{,])["']?{re.escape(key)}["']?\s*:""")
+    found = (number for number in range(max(start, 1), len(lines) + 1) if key and pattern.search(lines[number - 1]))
+    return next(found, None)
+
+
+def _uri(path: PurePath) -> str:
+    """Relative to the folder that the command ran in, as code scanning wants it, where it lies inside."""
+    if path.is_absolute():
+        try:
+            path = path.relative_to(Path.cwd())
+        except ValueError:
+            return path.as_uri()
+    return quote(path.as_posix())

@@ -1,0 +1,64 @@
+"""A check as SARIF 2.1.0, for code scanning.
+
+Only what failed is a result: code scanning makes an alert of every result, whatever its kind. What a cut search left
+open is a notification of a run that was not successful.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from app.checks.formats.places import Places
+from app.reports.terminal import json_text
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+RULES = {
+    "strategy": "The strategy can run",
+    "memory": "The strategy fits into device memory",
+    "plan": "The search finds a plan",
+    "budget": "The budget holds",
+    "regression": "Nothing is worse than in the baseline",
+}
+
+
+def sarif_text(document: Mapping[str, Any], places: Places) -> str:
+    checks = document["checks"]
+    notes = [{"level": "warning", "message": {"text": text}} for text in document["warnings"]]
+    notes += [{"level": "error", "message": {"text": c["sentence"]}} for c in checks if c["status"] == "undetermined"]
+    driver = {
+        "name": "meshplan",
+        "semanticVersion": document["version"],
+        "rules": [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()],
+    }
+    invocation = {
+        "executionSuccessful": document["status"] != "cut",
+        "exitCode": document["exit_code"],
+        "toolExecutionNotifications": notes,
+    }
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [invocation],
+        "results": [_result(check, places) for check in checks if check["status"] == "failed"],
+        "columnKind": "unicodeCodePoints",
+    }
+    return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _result(check: Mapping[str, Any], places: Places) -> dict[str, Any]:
+    rule = check["id"].partition(".")[0]
+    result: dict[str, Any] = {
+        "ruleId": rule,
+        "ruleIndex": list(RULES).index(rule),
+        "kind": "fail",
+        "level": "error",
+        "message": {"text": check["sentence"]},
+        "partialFingerprints": {"check/v1": hashlib.sha256(f"{places.title} {check['id']}".encode()).hexdigest()[:16]},
+        "properties": {name: check[name] for name in ("id", "metric", "value", "limit") if check[name] is not None},
+    }
+    place = places.of(check["id"])
+    if place is not None:
+        location = {"artifactLocation": {"uri": place.uri}, "region": {"startLine": place.line}}
+        result["locations"] = [{"physicalLocation": location}]
+    return result

@@ -1,0 +1,59 @@
+"""The numbers that a budget can bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any, get_args
+
+from app.errors import InputError
+from app.reports.quantities import gibibytes, percent, seconds
+from app.reports.schemas import EstimateNumbers
+
+SECONDS_PER_DAY = 86_400
+SLOWDOWN = "slowdown_against_best_fraction"
+DEVICE_DAYS = "device_days"
+
+ESTIMATED = tuple(
+    name
+    for name, field in EstimateNumbers.model_fields.items()
+    if field.annotation is float or set(get_args(field.annotation)) == {float, NoneType}
+)
+MEASURES = (*ESTIMATED, DEVICE_DAYS)  # of one strategy alone; a baseline has them too
+METRICS = (*MEASURES, SLOWDOWN)
+HIGHER_IS_BETTER = frozenset({"tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", "memory_limit_bytes", "headroom_bytes"})
+
+
+def measured(metric: str, estimate: Mapping[str, Any], job: Mapping[str, Any], *, where: str) -> float:
+    """The metric of a priced strategy; ``InputError``, which begins with ``where``, if this job has no such number."""
+    if metric == DEVICE_DAYS:
+        tokens = job["training"]["train_tokens"]
+        if tokens is None:
+            raise InputError(f"{where}.{metric}: there is no number of tokens to count days for; give training.train_tokens.")
+        days = tokens / estimate["tokens_per_s"] / SECONDS_PER_DAY
+        return float(days * job["cluster"]["num_devices"])
+    value = estimate[metric]
+    if value is None:
+        raise InputError(f"{where}.{metric}: the estimate of this job has no such number; leave it out.")
+    return float(value)
+
+
+def worsening(metric: str, before: float, after: float) -> float | None:
+    """By which part of its size before the metric got worse, negative where it got better; None where that has no meaning."""
+    change = before - after if metric in HIGHER_IS_BETTER else after - before
+    if change == 0:
+        return 0.0
+    return change / abs(before) if before else None
+
+
+def shown(metric: str, value: float) -> str:
+    """The number as a person reads it, with its unit."""
+    if metric.endswith("_bytes"):
+        return gibibytes(value)
+    if metric.endswith("_fraction"):
+        return percent(value, 2)
+    if metric.startswith("tokens"):
+        return f"{value:,.1f} tokens/s"
+    if metric == DEVICE_DAYS:
+        return f"{value:,.1f} device-days"
+    return seconds(value)

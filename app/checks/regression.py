@@ -1,0 +1,108 @@
+"""A job's numbers beside those of its baseline: how far each moved, and whether the job or the tool moved it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from typing import Any
+
+from app.checks.baseline import HASHES, Baseline, job_changes, repriced
+from app.checks.metrics import DEVICE_DAYS, measured, shown, worsening
+from app.checks.outcome import Item
+from app.errors import InputError, show
+from app.job import Job
+from app.reports.quantities import percent
+from calibration.files import Calibration
+
+ALWAYS_COMPARED = ("step_time_s", "tokens_per_s", "peak_memory_bytes")
+TOLERATED_FRACTION = 1e-9  # the arithmetic of another machine may differ in the last digits
+
+
+def compared(
+    baseline: Baseline,
+    job: Job,
+    priced: Mapping[str, Any],
+    needed: Sequence[str],
+    wanted: Sequence[str],
+    own: Sequence[Calibration],
+    *,
+    pin: bool,
+) -> dict[str, Any]:
+    """The ``baseline`` part of a check's document, but for ``tool_changes``; of ``wanted``, what the baseline has."""
+    note = None
+    try:
+        again: Mapping[str, Any] | None = repriced(baseline, job, own)
+    except InputError as error:
+        if pin:
+            raise InputError(f"--pin: {baseline.name}: its job cannot be priced by this version ({error})") from None
+        again, note = None, f"The baseline's job cannot be priced by this version: {error}"
+    movements = []
+    for metric in dict.fromkeys((*ALWAYS_COMPARED, *needed, *wanted)):
+        with nullcontext() if metric in (*ALWAYS_COMPARED, *needed) else suppress(InputError):
+            movements.append(_movement(metric, baseline, again, priced, pin=pin))
+    return {
+        "name": baseline.name,
+        "pinned": pin,
+        "priced_with": {name: baseline.priced_with.get(name) for name in HASHES},
+        "job_changes": job_changes(baseline, priced["job"], priced["strategy"]),
+        "movements": movements,
+        "note": note,
+    }
+
+
+def _movement(
+    metric: str, baseline: Baseline, again: Mapping[str, Any] | None, priced: Mapping[str, Any], *, pin: bool
+) -> dict[str, Any]:
+    """``value / before`` is ``(1 + tool_fraction) (1 + job_fraction)``."""
+    before = _stored(metric, baseline)
+    value = measured(metric, priced["estimate"], priced["job"], where="budget")
+    between = None if again is None else measured(metric, again, baseline.job, where="baseline")
+    compared_with = between if pin and between is not None else before
+    return {
+        "metric": metric,
+        "before": before,
+        "repriced": between,
+        "value": value,
+        "tool_fraction": _change(before, between),
+        "job_fraction": _change(between, value),
+        "worse_fraction": worsening(metric, compared_with, value),
+    }
+
+
+def _stored(metric: str, baseline: Baseline) -> float:
+    try:
+        value = measured(metric, baseline.estimate, baseline.job, where=baseline.name)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        if isinstance(error, InputError):
+            raise
+        value = math.nan
+    if not math.isfinite(value):
+        held = baseline.estimate.get(metric) if metric != DEVICE_DAYS else baseline.estimate.get("tokens_per_s")
+        raise InputError(f"{baseline.name}: its estimate.{metric} is {show(held)}; a number is needed to compare with.")
+    return value
+
+
+def _change(before: float | None, after: float | None) -> float | None:
+    return after / before - 1 if before and after is not None else None
+
+
+def regression_items(comparison: Mapping[str, Any], tolerances: Mapping[str, float]) -> list[Item]:
+    """One item for each tolerated worsening."""
+    movements = {movement["metric"]: movement for movement in comparison["movements"]}
+    return [_item(movements[metric], limit, pin=comparison["pinned"]) for metric, limit in tolerances.items()]
+
+
+def _item(movement: Mapping[str, Any], limit: float, *, pin: bool) -> Item:
+    metric, worse = movement["metric"], movement["worse_fraction"]
+    holds = worse is not None and worse <= limit + TOLERATED_FRACTION
+    start = movement["repriced"] if pin else movement["before"]
+    if worse is None:
+        said = "worse, and the baseline is no measure of how much"
+    elif worse == 0:
+        said = "no change"
+    else:
+        said = f"{percent(abs(worse), 2)} {'worse' if worse > 0 else 'better'}"
+    allowed = f"{'' if holds else 'but '}at most {percent(limit, 2)} worse is allowed"
+    sentence = f"{metric} went from {shown(metric, start)} to {shown(metric, movement['value'])}: {said}, {allowed}."
+    return Item(f"regression.{metric}", "passed" if holds else "failed", sentence, metric, worse, limit)

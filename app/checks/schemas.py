@@ -1,0 +1,82 @@
+"""The JSON document that a check prints."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from app.reports.schemas import Counts, Document, EstimateNumbers, PricedWith, Proof, StrategyDocument
+
+
+class CheckItem(Document):
+    """One thing that was looked at: ``strategy``, ``memory``, ``plan``, ``budget.METRIC.min|max`` or ``regression.METRIC``."""
+
+    id: str
+    status: Literal["passed", "failed", "undetermined", "not_evaluated"]
+    sentence: str
+    metric: str | None
+    value: float | None = Field(
+        description="in the unit of the metric; of a regression, the part of the baseline that it is worse"
+    )
+    limit: float | None
+
+
+class Movement(Document):
+    """A metric in the baseline and now: ``value / before`` is ``(1 + tool_fraction) (1 + job_fraction)``."""
+
+    metric: str
+    before: float = Field(description="as the baseline holds it")
+    repriced: float | None = Field(description="of the baseline's job at the prices of this check; null where it has none")
+    value: float
+    tool_fraction: float | None
+    job_fraction: float | None
+    worse_fraction: float | None
+
+
+class StoredHashes(Document):
+    version: str | None
+    calibration: str | None
+    hardware_profile: str | None
+
+
+class Comparison(Document):
+    name: str
+    pinned: bool
+    priced_with: StoredHashes
+    tool_changes: list[str]
+    job_changes: list[str]
+    movements: list[Movement]
+    note: str | None
+
+
+class BestPlan(Document):
+    plan_id: str
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+
+
+class SearchSummary(Document):
+    counts: Counts
+    proof: Proof
+    total_s: float
+    best: BestPlan | None
+    nearest: str | None
+
+
+class CheckDocument(Document):
+    """What ``meshplan check --format json`` prints. It is a baseline too, where it holds an estimate."""
+
+    schema_version: Literal[1]
+    version: str
+    status: Literal["passed", "broken", "infeasible", "cut"]
+    exit_code: Literal[0, 3, 4, 5]
+    checks: list[CheckItem]
+    baseline: Comparison | None
+    search: SearchSummary | None = Field(description="null where no search was needed")
+    job: dict[str, Any] | None
+    assumptions: list[str]
+    warnings: list[str]
+    priced_with: PricedWith | None
+    strategy: StrategyDocument | None
+    estimate: EstimateNumbers | None = Field(description="null where the strategy cannot run")
