@@ -40,7 +40,6 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
         server_header=False,
         timeout_graceful_shutdown=grace_s,
         timeout_keep_alive=30,
-        h11_max_incomplete_event_size=64 * 1024,
     )
     # uvicorn ends with the signal that stopped it; with these handlers that is no second death, and workers are stopped.
     for number in (signal.SIGINT, signal.SIGTERM):
