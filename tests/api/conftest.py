@@ -1,8 +1,6 @@
 """A server in this process over a database of its own."""
 
-import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +8,11 @@ from fastapi.testclient import TestClient
 
 from app.main import create_app
 from app.storage.session import Database
-from app.storage.upgrade import upgrade
 from app.studies.runner import StudyRun
 from app.workers import queue
+from tests.databases import database, database_url, postgresql, sqlite_template
+
+__all__ = ["database", "database_url", "postgresql", "sqlite_template"]
 
 LOCAL = "http://127.0.0.1:8765"
 JOB: dict[str, Any] = {
@@ -23,20 +23,10 @@ JOB: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("database") / "empty.db"
-    upgrade(f"sqlite:///{path}")
-    return path
-
-
 @pytest.fixture
-def database(empty_database: Path, tmp_path: Path) -> Iterator[Database]:
-    path = tmp_path / "meshplan.db"
-    shutil.copy(empty_database, path)
-    database = Database(f"sqlite:///{path}")
-    yield database
-    database.close()
+def kind() -> str:
+    """Kind of database; a module whose answers depend on it has all kinds."""
+    return "sqlite"
 
 
 @pytest.fixture

@@ -14,8 +14,14 @@ from app.http.security import is_loopback
 from app.main import create_app
 from app.storage.session import Database
 from app.storage.tables import ApiKey
+from tests.databases import KINDS
 
 Refused = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture

@@ -15,10 +15,16 @@ from app.reports.schemas import Plan, Rejection
 from app.storage.session import Database
 from app.studies.schemas import FinishedStudyDocument, StudyDocument, StudyResult, StudySummary, Trial
 from tests.api.conftest import LOCAL
+from tests.databases import KINDS
 
 Refused = Callable[..., dict[str, Any]]
 Finish = Callable[[str], None]
 MISSING = "0" * 32
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def created(api: TestClient, job: dict[str, Any], **headers: str) -> dict[str, Any]:
