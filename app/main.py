@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import structlog
 from fastapi import Depends, FastAPI, Request
 from fastapi_offline import FastAPIOffline
 from starlette.responses import Response
@@ -19,6 +20,7 @@ from app.http.state import ServerState
 from app.storage.session import Database
 from app.studies import endpoints as studies
 from app.studies import service
+from app.studies.runner import DATABASE_AWAY
 from meshplan import __version__
 
 DESCRIPTION = "Plans how to lay a large-model training job over an Ascend or GPU cluster: studies, estimates, catalogues."
@@ -47,6 +49,13 @@ def _add_domain_errors(app: FastAPI) -> None:
     }
     for known, kind in kinds.items():
         app.add_exception_handler(known, partial(_refuse, kind=kind))
+    for away in DATABASE_AWAY:
+        app.add_exception_handler(away, _database_away)
+
+
+async def _database_away(request: Request, error: Exception) -> Response:
+    structlog.get_logger().warning("database is away", reason=str(error))
+    return problem(request, ServiceError("unavailable", "The database does not answer.", headers={"Retry-After": "2"}))
 
 
 async def _refuse(request: Request, error: Exception, *, kind: str) -> Response:

@@ -70,7 +70,7 @@ class ServiceError(HTTPException):
 def described(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """The ``responses`` of an endpoint that can answer with these problems, beside those that every endpoint has."""
     titles: dict[int, list[str]] = {}
-    for kind in ("unauthorized", "forbidden", "internal", *kinds):
+    for kind in dict.fromkeys(("unauthorized", "forbidden", "internal", "unavailable", *kinds)):
         titles.setdefault(KINDS[kind][0], []).append(KINDS[kind][1])
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {status: {"description": "; ".join(of), "content": {MEDIA_TYPE: schema}} for status, of in sorted(titles.items())}

@@ -32,6 +32,10 @@ def test_a_server_whose_database_is_gone_is_not_ready(tmp_path: Path, refused: R
     database = Database(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.db'}")
     with TestClient(create_app(database), base_url=LOCAL) as api:
         refused(api.get("/readyz"), 503, "unavailable")
+        response = api.get("/v1/studies")
+        refused(response, 503, "unavailable")
+        assert response.headers["retry-after"] == "2"
+        assert api.get("/v1/models").status_code == 200  # what needs no database is answered
     database.close()
 
 
