@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from calibration.files import calibration_for
 from calibration.run_records import RefusedRecord, RunRecord, read_run_records
 from calibration.validation import ValidationReport, validate
-from cost_models.constants import Constants, prior_constants
+from cost_models.constants import Constants
 from cost_models.workload import Workload
 
 RUNS = Path(__file__).resolve().parents[2] / "calibration" / "runs"
@@ -15,7 +16,7 @@ RUNS = Path(__file__).resolve().parents[2] / "calibration" / "runs"
 
 @pytest.fixture(scope="session")
 def constants_for() -> Callable[[Workload], Constants]:
-    return lambda workload: prior_constants(workload.cluster.profile.family)
+    return lambda workload: calibration_for(workload).constants
 
 
 @pytest.fixture(scope="session", params=["ascend", "gpu"])
