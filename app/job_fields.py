@@ -82,7 +82,7 @@ class TrainingSection(Section):
 class SoftwareSection(Section):
     """Whose efficiency, and whose legality rules."""
 
-    stack: Literal["mindspeed-llm", "mindformers", "megatron-lm", "megatron-deepspeed", "fsdp", "maxtext"] | None = None
+    stack: Literal["mindspeed-llm", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"] | None = None
     target: Name = Field(
         default="any", description="framework the plan must run on, name or name@release; any: the physics alone"
     )

@@ -69,5 +69,6 @@ def _utilisation_log_errors(observations: Sequence[Observation]) -> Floats:
         rates = cluster.profile.matmul_flops_per_s
         rate = rates.get(workload.training.precision) or max(rates.values())
         at_peak.append(float(model_flops_per_step(workload)) / (cluster.num_devices * rate * measured_s))
-    logs = np.log(at_peak)
-    return logs - np.median(logs)
+    logs = np.log(np.array(at_peak))
+    centred: Floats = logs - np.median(logs)
+    return centred
