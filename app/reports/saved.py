@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,16 @@ from rich.console import Console
 from app.errors import InputError
 from app.reports.search import print_search
 from app.reports.terminal import json_text
+from hardware_profiles import catalogue
+from hardware_profiles.schema import ProfileError
+from search.launch.files import Start, launch_file
 
 REPORT_WIDTH = 140
+USUAL_DEVICES_PER_NODE = 8
 
 
 def save_report(folder: Path, document: Mapping[str, Any]) -> None:
-    """``report.txt``, ``report.json``, ``job.yaml``, and for each plan a job and its launch arguments; replaces older ones."""
+    """``report.txt``, ``report.json``, ``job.yaml``, and for each plan a job and its launch files; replaces older ones."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "report.txt").open("w", encoding="utf-8") as file:
@@ -34,26 +37,20 @@ def save_report(folder: Path, document: Mapping[str, Any]) -> None:
 def _save_plan(folder: Path, plan: Mapping[str, Any], job: Mapping[str, Any]) -> None:
     stem = f"plan-{plan['rank']}"
     _write(folder / f"{stem}.job.yaml", _yaml({**job, "strategy": plan["strategy"]}))
+    cluster = job["cluster"]
+    start = Start(f"Plan {plan['rank']} ({plan['plan_id']})", cluster["num_devices"], _devices_per_node(cluster["hardware"]))
     for framework, launch in plan["launch"].items():
         if launch is not None and launch["arguments"] is not None:
-            _write(folder / f"{stem}.{framework}.sh", _shell(framework, plan, launch))
+            suffix, text = launch_file(framework, launch, start)
+            _write(folder / f"{stem}.{framework}.{suffix}", text)
 
 
-def _shell(framework: str, plan: Mapping[str, Any], launch: Mapping[str, Any]) -> str:
-    lines = [f'# {framework}, plan {plan["rank"]} ({plan["plan_id"]}): source this, then pass "${{ARGUMENTS[@]}}".']
-    lines += [f"# {note}" for note in launch["notes"]]
-    lines += [f"export {name}={shlex.quote(str(value))}" for name, value in launch["environment"].items()]
-    return "\n".join([*lines, "ARGUMENTS=(", *_argument_lines(launch["arguments"]), ")"]) + "\n"
-
-
-def _argument_lines(arguments: list[str]) -> list[str]:
-    lines: list[str] = []
-    for argument in arguments:
-        if argument.startswith("--") or not lines:
-            lines.append(f"  {shlex.quote(argument)}")
-        else:
-            lines[-1] += f" {shlex.quote(argument)}"
-    return lines
+def _devices_per_node(hardware: str) -> int:
+    """A server may know hardware that this machine does not; the file's comments say how many processes to start."""
+    try:
+        return catalogue.profile(hardware).devices_per_node
+    except ProfileError:
+        return USUAL_DEVICES_PER_NODE
 
 
 def _yaml(document: Mapping[str, Any]) -> str:

@@ -6,21 +6,22 @@ from typing import Any
 
 from cost_models.strategy import ParallelStrategy
 from cost_models.workload import Workload
-from search.launch import megatron, mindspeed
+from search.launch import megatron, mindformers, mindspeed
 from search.launch.arguments import LaunchArguments
 from search.legality import violations
-from search.legality.target import MEGATRON, MINDSPEED
+from search.legality.target import MEGATRON, MINDFORMERS, MINDSPEED
 
 __all__ = ["LaunchArguments", "launch_block"]
 
-EXPORTERS = ((MEGATRON, megatron.arguments), (MINDSPEED, mindspeed.arguments))
+EXPORTERS = ((MEGATRON, megatron.arguments), (MINDSPEED, mindspeed.arguments), (MINDFORMERS, mindformers.arguments))
 
 
 def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, dict[str, Any]]:
     """For each framework: ``target``, ``launchable``, ``arguments``, ``environment`` and ``notes``, JSON-ready.
 
     ``launchable`` says whether the framework runs exactly this plan. Where it breaks a rule of the framework, the arguments
-    are the closest it takes, and a note states each rule. ``arguments`` is null where the framework does not run on the devices.
+    are the closest it takes, and notes state each rule and each setting that was replaced. ``arguments`` is null where the
+    framework does not run on the devices.
     """
     profile = workload.cluster.profile
     block: dict[str, dict[str, Any]] = {}

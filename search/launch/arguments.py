@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cost_models.strategy import Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
 from cost_models.workload import ModelShape, Workload
+from search.launch.release import Release
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,17 @@ Flags = list[str]
 def flag(name: str, *values: object) -> Flags:
     """One flag with its values."""
     return [f"--{name}", *map(str, values)]
+
+
+def in_groups(release: Release, flags: Flags) -> Flags:
+    """The flags in the order of the release's groups, so that a launch file has one block for each."""
+    written: list[Flags] = []
+    for argument in flags:
+        if argument.startswith("--"):
+            written.append([])
+        written[-1].append(argument)
+    order = list(release.groups)
+    return [a for one in sorted(written, key=lambda f: order.index(release.group_of(f[0].removeprefix("--")) or "")) for a in one]
 
 
 def switches(given: Feature, names: dict[Feature, str]) -> Flags:

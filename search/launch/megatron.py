@@ -5,6 +5,7 @@ from __future__ import annotations
 from cost_models.layout import default_layout
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeModule
 from cost_models.workload import Workload
+from search.launch import environment, nearest
 from search.launch.arguments import (
     Flags,
     LaunchArguments,
@@ -13,20 +14,20 @@ from search.launch.arguments import (
     expert_flags,
     flag,
     full_recompute_flags,
+    in_groups,
     model_flags,
     optimizer_flags,
     selective_recompute_flags,
     start_note,
     switches,
 )
-from search.legality.rule import effective_features
+from search.launch.releases.megatron_lm_0_12 import MEGATRON_LM
 
 DISPATCHERS = {
     Dispatcher.NONE: "alltoall",
     Dispatcher.ALLGATHER: "allgather",
     Dispatcher.ALLTOALL: "alltoall",
     Dispatcher.TWO_LEVEL: "flex",  # DeepEP sends a token once to each node, then spreads it inside
-    Dispatcher.HIERARCHICAL: "alltoall",
 }
 MODULES = {
     RecomputeModule.CORE_ATTN: "core_attn",
@@ -39,16 +40,18 @@ MODULES = {
 FLOAT32_ROUTER_EXPERTS = 32  # from here on Megatron warns without --moe-router-dtype fp32
 
 
-def arguments(workload: Workload, strategy: ParallelStrategy) -> LaunchArguments:
-    """Arguments, environment and notes of one plan; features that core 0.12 lacks are left out."""
+def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
+    """Arguments, environment and notes of the nearest strategy that core 0.12 takes."""
     model = workload.model
-    features = effective_features(workload, strategy)
+    strategy, replaced = nearest.megatron(workload, planned)
+    features = strategy.features
     flags = flag("num-layers", model.num_layers) + model_flags(model) + flag("make-vocab-size-divisible-by", 1)
     flags += batch_flags(workload, strategy) + _precision(workload)
     flags += degree_flags(strategy) + _pipeline(workload, strategy) + _context_parallel(strategy)
-    flags += _experts(workload, strategy, features) + _recompute(workload, strategy)
+    flags += _experts(workload, strategy, features) + _recompute(strategy)
     flags += _optimizer(strategy, features) + _kernels(workload, features)
-    return LaunchArguments(tuple(flags), _environment(strategy), _notes(workload, strategy))
+    notes = replaced + _notes(workload, strategy, planned)
+    return LaunchArguments(tuple(in_groups(MEGATRON_LM, flags)), environment.megatron(strategy), notes)
 
 
 def _precision(workload: Workload) -> Flags:
@@ -93,6 +96,8 @@ def _experts(workload: Workload, s: ParallelStrategy, features: Feature) -> Flag
     flags += flag("moe-token-dispatcher-type", DISPATCHERS[s.dispatcher] if dispatched else "alltoall")
     if s.dispatcher == Dispatcher.TWO_LEVEL and dispatched:
         flags += ["--moe-enable-deepep"]
+    if moe.top_k == 1:
+        flags += ["--moe-router-pre-softmax"]  # core 0.12 refuses softmax over a single expert otherwise
     if moe.num_experts >= FLOAT32_ROUTER_EXPERTS or s.dispatcher == Dispatcher.TWO_LEVEL:
         flags += flag("moe-router-dtype", "fp32")
     return flags + switches(
@@ -116,11 +121,10 @@ def _runs(layers: tuple[bool, ...]) -> list[tuple[bool, int]]:
     return runs
 
 
-def _recompute(workload: Workload, s: ParallelStrategy) -> Flags:
+def _recompute(s: ParallelStrategy) -> Flags:
     if s.recompute != Recompute.SELECTIVE:
         return full_recompute_flags(s)
-    modules = s.recompute_modules if workload.model.moe else s.recompute_modules & ~RecomputeModule.MLP_ACT
-    return selective_recompute_flags(modules, MODULES)
+    return selective_recompute_flags(s.recompute_modules, MODULES)
 
 
 def _optimizer(s: ParallelStrategy, features: Feature) -> Flags:
@@ -145,13 +149,7 @@ def _kernels(workload: Workload, features: Feature) -> Flags:
     return flags + switches(features, {Feature.TP_COMM_OVERLAP: "tp-comm-overlap"})
 
 
-def _environment(s: ParallelStrategy) -> dict[str, str]:
-    if s.zero_stage >= 2:
-        return {}  # fully sharded data parallelism refuses a single connection
-    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if s.tp * s.cp > 1 else {}
-
-
-def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
+def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
     notes = [start_note(workload)]
     model = workload.model
     if RecomputeModule.MLP_ACT in s.recompute_modules and model.moe is not None:
@@ -161,9 +159,9 @@ def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
                 f"moe_act recomputes the activation of routed experts; {dense} dense layers and {model.moe.num_shared_experts} "
                 "shared experts keep theirs, which takes slightly more memory than the plan states."
             )
-    if model.mla is not None and Feature.FUSED_ROPE in s.features:
+    if model.mla is not None and Feature.FUSED_ROPE in planned.features:
         notes.append("Core 0.12 has no fused rotary embedding for MLA, so --no-rope-fusion is set.")
-    if Feature.FUSED_NORM not in s.features:
+    if Feature.FUSED_NORM not in planned.features:
         notes.append("Transformer Engine always fuses the norms.")
     if s.zero_stage >= 2 and s.tp * s.cp > 1:
         notes.append(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeModule
 from cost_models.workload import Workload
+from search.launch import environment, nearest
 from search.launch.arguments import (
     Flags,
     LaunchArguments,
@@ -15,14 +16,15 @@ from search.launch.arguments import (
     expert_flags,
     flag,
     full_recompute_flags,
-    has_replicas,
+    in_groups,
     model_flags,
     optimizer_flags,
     selective_recompute_flags,
     start_note,
     switches,
 )
-from search.legality.rule import effective_features, layout_of
+from search.launch.releases.mindspeed_llm import MINDSPEED_LLM
+from search.legality.rule import layout_of
 from search.legality.rules_mindspeed import first_moe_position, noop_positions
 
 CP_ALGOS = {CpAlgo.RING: "megatron_cp_algo", CpAlgo.ULYSSES: "ulysses_cp_algo", CpAlgo.HYBRID: "hybrid_cp_algo"}
@@ -37,20 +39,12 @@ MODULE_SWITCHES = {
     RecomputeModule.MLA_UP_PROJ: "recompute-mla-up-proj",
 }
 COC_PARALLEL_NUM = 2
-ENVIRONMENT = {
-    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-    "CPU_AFFINITY_CONF": "1",
-    "TASK_QUEUE_ENABLE": "2",
-    "PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True",
-    "HCCL_CONNECT_TIMEOUT": "3600",
-}
 
 
-def arguments(workload: Workload, strategy: ParallelStrategy) -> LaunchArguments:
-    """Arguments, environment and notes of one plan; features that MindSpeed-LLM lacks are left out."""
-    features = effective_features(workload, strategy)
-    if not has_replicas(workload, strategy):
-        features &= ~(Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER)
+def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
+    """Arguments, environment and notes of the nearest strategy that MindSpeed-LLM takes."""
+    strategy, replaced = nearest.mindspeed(workload, planned)
+    features = strategy.features
     flags = ["--use-mcore-models", *_layers(workload, strategy), *model_flags(workload.model), *_vocabulary(workload, strategy)]
     if workload.model.sandwich_norm:
         flags += ["--post-norm"]
@@ -61,7 +55,8 @@ def arguments(workload: Workload, strategy: ParallelStrategy) -> LaunchArguments
     flags += degree_flags(strategy) + _context_parallel(strategy, features)
     flags += _experts(workload, strategy, features) + _recompute(strategy)
     flags += optimizer_flags(strategy, features) + _memory(features) + _kernels(workload, strategy, features)
-    return LaunchArguments(tuple(flags), dict(ENVIRONMENT), _notes(workload, strategy, features))
+    notes = replaced + _notes(workload, strategy, planned)
+    return LaunchArguments(tuple(in_groups(MINDSPEED_LLM, flags)), environment.torch_npu(workload), notes)
 
 
 def _layers(workload: Workload, s: ParallelStrategy) -> Flags:
@@ -93,7 +88,7 @@ def _context_parallel(s: ParallelStrategy, features: Feature) -> Flags:
 
 
 def _extends_ep(s: ParallelStrategy, features: Feature) -> bool:
-    return Feature.MOE_TP_EXTEND_EP in features and s.tp > 1 and s.ep % s.tp == 0
+    return Feature.MOE_TP_EXTEND_EP in features and s.tp > 1
 
 
 def _experts(workload: Workload, s: ParallelStrategy, features: Feature) -> Flags:
@@ -106,17 +101,12 @@ def _experts(workload: Workload, s: ParallelStrategy, features: Feature) -> Flag
         # MindSpeed counts the expert ranks outside tp here, and its dispatcher wants the experts' tp to be the layers'.
         flags += flag("expert-model-parallel-size", s.ep // s.tp) + flag("expert-tensor-parallel-size", s.tp)
         flags += ["--moe-tp-extend-ep", *flag("moe-token-dispatcher-type", "alltoall_seq")]
-        features |= Feature.MOE_PERMUTATION_ASYNC_COMM
     else:
         flags += flag("expert-model-parallel-size", s.ep) + flag("expert-tensor-parallel-size", s.etp)
         gathers = s.dispatcher == Dispatcher.ALLGATHER and s.ep * s.etp > 1
         flags += flag("moe-token-dispatcher-type", "allgather" if gathers else "alltoall")
-    if Feature.MOE_ALLGATHER_OVERLAP_COMM in features:
-        features |= Feature.MOE_PERMUTATION_ASYNC_COMM
-    if Feature.MOE_ALLTOALL_OVERLAP_COMM in features and moe.num_shared_experts:
-        features |= Feature.MOE_SHARED_EXPERT_OVERLAP
-    if not _fused_permute(workload, s, features):
-        features &= ~Feature.MOE_PERMUTE_FUSION
+    if moe.top_k == 1:
+        flags += ["--moe-router-pre-softmax"]
     flags += switches(
         features,
         {
@@ -131,15 +121,6 @@ def _experts(workload: Workload, s: ParallelStrategy, features: Feature) -> Flag
         },
     )
     return flags + (flag("moe-zero-memory", "level0") if Feature.MOE_ZERO_MEMORY in features else [])
-
-
-def _fused_permute(workload: Workload, s: ParallelStrategy, features: Feature) -> bool:
-    """Whether MindSpeed fuses the permutation of this dispatcher, overlap and capacity [mindspeed, fused_moe_permute.py]."""
-    moe = workload.model.moe
-    dropping = moe is not None and moe.capacity_factor is not None and Feature.MOE_PAD_TO_CAPACITY not in features
-    overlapped = Feature.MOE_ALLTOALL_OVERLAP_COMM in features and not _extends_ep(s, features)
-    gathers = s.dispatcher == Dispatcher.ALLGATHER and s.ep * s.etp > 1
-    return not (dropping or overlapped or gathers)
 
 
 def _recompute(s: ParallelStrategy) -> Flags:
@@ -186,7 +167,7 @@ def _kernels(workload: Workload, s: ParallelStrategy, features: Feature) -> Flag
     return flags
 
 
-def _notes(workload: Workload, s: ParallelStrategy, features: Feature) -> tuple[str, ...]:
+def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
     notes = [start_note(workload)]
     layout = layout_of(workload, s)
     noops = noop_positions(layout)
@@ -195,16 +176,11 @@ def _notes(workload: Workload, s: ParallelStrategy, features: Feature) -> tuple[
         notes.append(
             f"{len(noops)} no-op layers fill {workload.model.num_layers} layers up to {total}; layer positions count them."
         )
-    if Feature.MOE_PERMUTE_FUSION in features and not _fused_permute(workload, s, features):
-        notes.append(
-            "MindSpeed has no fused permutation with this dispatcher, overlap or capacity, so --moe-permute-fusion is left out "
-            "although the plan is priced with it."
-        )
-    if Feature.COC in features:
+    if Feature.COC in s.features:
         notes.append(f"Try --coc-parallel-num {COC_PARALLEL_NUM}, 4 and 8; the plan does not choose between them.")
-    if Feature.TP_2D in features:
+    if Feature.TP_2D in s.features:
         notes.append(f"tp {s.tp} is split into {s.tp // 2} x 2; other splits are possible.")
-    if s.dispatcher == Dispatcher.HIERARCHICAL and s.ep * s.etp > 1:
+    if planned.dispatcher == Dispatcher.HIERARCHICAL and s.dispatcher != planned.dispatcher and s.ep * s.etp > 1:
         notes.append(
             "Hierarchical all-to-all exists in MindSpeed core_r0.8.0 (--moe-hierarchical-alltoallv with --moe-tp-extend-ep), "
             "not in the release that these arguments are for."
