@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -64,8 +65,13 @@ def answer(database: Database, study_id: str) -> dict[str, Any]:
 
 def direct(**search: Any) -> dict[str, Any]:
     """The same search without a database."""
-    document = json.loads(json.dumps(search_document(small_job(**search))))
+    document = json.loads(_searched(json.dumps(search)))
     return {name: document[name] for name in (*FOUND, "plans", "rejections")}
+
+
+@cache
+def _searched(search: str) -> str:
+    return json.dumps(search_document(small_job(**json.loads(search))))
 
 
 def stop_after(num_steps: int) -> Callable[[], bool]:
