@@ -44,7 +44,7 @@ calibration: setup ## fit the shipped calibrations to calibration/runs (six minu
 bench: setup ## measure speed; each benchmark prints its own table
 	@for file in benchmarks/[a-z]*.py; do $(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" || exit; done
 
-docs: setup ## regenerate the documents that scripts write
+docs: setup ## regenerate the documents that scripts write (the accuracy page takes two minutes)
 	@for file in scripts/write_*.py; do [ ! -e "$$file" ] || $(BIN)/python "$$file" || exit; done
 
 check: lint test ## what CI runs: lint, then every test

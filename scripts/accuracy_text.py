@@ -1,0 +1,167 @@
+"""The words of docs/accuracy.md; its figures come from the runs."""
+
+from __future__ import annotations
+
+README_START, README_END = "<!-- accuracy: written by scripts/write_accuracy.py (`make docs`) -->\n", "<!-- /accuracy -->"
+
+HEAD = """# Accuracy
+
+<!-- Written by scripts/write_accuracy.py (`make docs`); edit it or scripts/accuracy_text.py, not this page. -->
+
+How far predicted step times and memory peaks are from published measurements. Nobody on this project measured a run:
+`calibration/runs/` holds {ascend_rows} published runs on Ascend and {gpu_rows} on GPUs, each with its source. {ascend_used}
+and {gpu_used} of them are newest of their configuration, not marked suspect, in BF16, FP16 or FP32, and have a step time:
+those are fitted to ({ascend_constants} and {gpu_constants} constants, [calibration.md](calibration.md)) and judged by.
+`meshplan validate FILE` prints the fitted errors for any file of runs.
+
+- An error is the size of predicted / measured - 1, shown as median / mean in per cent; bias is its median with the sign,
+  below zero where the prediction is too fast.
+- *Architecture left out* is the figure to trust: each run is predicted with constants fitted without any run of its model
+  shape (layers, hidden sizes, heads, experts). *Framework left out* drops all runs of its software.
+- *One utilisation* is what a single MFU for all runs of the family reaches. *Priors* are this model before it saw a run.
+- The same configuration published twice differs by 4.6 % (median) on Ascend and 2.8 % on GPUs, with software releases up to
+  77 %: no model that does not know releases does better [runs-ascend] [runs-gpu].
+- A group of a few runs is noise: read its count first.
+
+## Aims
+
+{aims}
+Where the aim is missed, the sections below say what the residual looks like.
+
+## Ascend
+
+By the kind of run, rows whose NPU bin is named or likely; then with those where it is unclear.
+
+{ascend}
+![predicted against measured step times on Ascend](images/accuracy_ascend.svg)
+
+- Dense models are near the scatter of republished runs. What is left is mostly software: MindSpore releases before mid-2024,
+  and NPU bins that a source does not state.
+- Mixture-of-experts rows are few and miss the aim in both directions: all-gather dispatch with few tokens a rank is predicted
+  too fast, small experts too slow. A table of one model over dispatchers and expert degrees on one software release would
+  settle it.
+- Slices are tests of a few layers, where host time and small collectives decide.
+
+## GPUs
+
+By generation, then by source. BF16, FP16 and FP32.
+
+{gpu}
+{sources}
+![predicted against measured step times on GPUs](images/accuracy_gpu.svg)
+
+- Leaving out one of the two MoE Parallel Folding architectures fits the expert constants to the other, and they disagree on
+  what an all-to-all costs across nodes: the left-out error is then worse than that of the priors. Those runs leave the
+  virtual stages and the dropped tokens unsaid.
+- The A100 sites differ by 8 % either way, unexplained; your own runs take that out ([calibration.md](calibration.md)).
+
+8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their intervals are 1.5 times as wide.
+
+{untaught}
+## Small clusters predict large ones
+
+{small}
+## Intervals
+
+The nominal coverage is 80 %. A run is judged by the band that all other architectures give.
+
+{intervals}
+Coverage of MoE models on GPUs is low because two architectures hold most of those runs and disagree (above).
+
+## Memory
+
+On the basis that the source states; `first iteration` is before Adam's moments exist. Aim: 1 / 2.5 by rank for what stays, 3
+/ 6 for the first peak, no more than one row in twenty under-estimated by more than 5 %.
+
+{memory}
+What stays after a step is arithmetic without a fitted constant. `device` peaks come from the zero-bubble schedules, which
+hold more activations than the 1F1B that prices them, and from BigScience's reports; `reserved` depends on how the allocator's
+pool grew.
+
+## Order of plans
+
+Pairs that differ by 5 % or more in measured time, predicted in the right order; regret is how much longer the plan that is
+predicted best took than the measured best. Aim: 95 % of pairs, 2 % mean regret.
+
+{order}
+Zero-bubble schedules are priced as 1F1B, so their groups cannot come out right. The single-node sweeps of small models are
+decided by host jitter, which grows with tp.
+
+## Beside other tools
+
+{peers}
+## Ablations
+
+Left-out error with one constant held, the others fitted anew; sorted by the worse of the two columns. *At its prior* asks
+whether fitting it was worth a constant, *mechanism off* whether the mechanism is. Most matter to few runs: a constant that
+does not move the pooled error is kept where its mechanism is documented and a search would go wrong without it (no plan may
+be free of a cost that it has).
+
+{ablations}
+## Furthest off
+
+Architecture left out, with what the prediction consists of.
+
+{worst}
+{not_covered}"""
+
+AIMS = {
+    "ascend: dense single": ("Ascend, dense, one node", 6, 9),
+    "ascend: dense multi": ("Ascend, dense, several nodes", 4.7, 6),
+    "ascend: long": ("Ascend, long context", 6, 11),
+    "ascend: moe": ("Ascend, MoE", 12, 16),
+    "ascend: slice": ("Ascend, slices", 9, 13),
+    "ascend: dense, eager": ("Ascend, dense, eager software", 4.5, 5.5),
+    "gpu: Ampere dense": ("Ampere, dense", 5.5, 7.5),
+    "gpu: Hopper dense": ("Hopper, dense", 2, 3.5),
+    "gpu: Blackwell dense": ("Blackwell, dense", 3.5, 5.5),
+    "gpu: Hopper MoE": ("Hopper, MoE", 4.5, 7),
+    "gpu: vTrain, several nodes": ("vTrain's multi-node runs", 8.5, 10),
+    "gpu: FP8 dense": ("FP8, dense (never fitted to)", 5, 7),
+}
+
+PEERS_HEAD = """\
+No other tool publishes an error table for training on Ascend, and none gives an interval. On the public GPU measurements,
+mean absolute error of the step time; the others were run as shipped or are quoted from their authors.
+
+| data | tool | theirs | meshplan, architecture left out |
+|---|---|---|---|
+| vTrain's multi-node A100 runs | Calculon, as shipped [calculon] | 12.9 % (103 of 109 runs) | {vtrain} |
+| | Calculon, network set to the cluster's | 11.1 % (103) | |
+| | vTrain, its authors' figure [vtrain] | 14.7 % | |
+| SimuMax's B200 runs | SimuMax on its own 43, with its per-shape tables [simumax] | 5.6 % | {simumax} |
+| the same, memory | SimuMax | 0.5 % | {memory} |
+| Korthikanti's A100 runs | Calculon [calculon] | 3.7 % (8 runs) | {korthikanti} |
+
+Rows differ: 73 of vTrain's 109 and 22 of SimuMax's 43 are here, and vTrain's own figure may be on others. Pick quality on
+vTrain's sweeps: Calculon's first choice costs 0 to 4.5 % over the measured best; ours is in the table above.
+"""
+
+EXPLANATIONS = {
+    "msllm-ci-llama2_tp4pp2vpp2_tp2d": "two-dimensional tensor parallelism costs more than its extra collectives",
+    "msllm-ci-llama2_tp4cp2pp1_tp2d": "two-dimensional tensor parallelism costs more than its extra collectives",
+    "msllm-readme-qwen2-57b": "all-gather dispatcher with few tokens a rank",
+    "msllm-readme-deepseek-v2-60b": "all-gather dispatcher with few tokens a rank",
+    "msllm-readme-minicpm": "small experts: host time and all-to-all overlap more than is modelled",
+    "msllm-readme-mixtral-8x7b-8x8-s32768": "32,768 tokens on 64 NPUs; how uneven its routing was is not recorded",
+    "msllm-ci-mixtral_mcore_tp4_cp2_ep2": "a slice that spends half of its time on the host",
+    "mindformers-finetune_glm32k": "recompute of layers and of parts of others, read as layers alone",
+    "mindformers-run_internlm": "MindSpore release of early 2024",
+    "mindformers-run_baichuan2_7b": "MindSpore release of 2023",
+    "mindformers-finetune_qwen1_5_72b": "MindSpore release of early 2024",
+    "mindformers-pretrain_qwen1_5_7b": "MindSpore release of early 2024 at 32,768 tokens",
+    "msllm-ci-llama2_tp2": "slice: TP2 traffic that hides behind more than is modelled",
+    "msllm-readme-baichuan-13b": "nearly the same plan was published at 13.5 s with other software",
+    "vtrain-single": "small model at TP8: host jitter grows with tp",
+    "mpf-": "virtual stages and dropped tokens not stated; the other architecture decides the all-to-all",
+    "zerobubble": "zero-bubble schedule, priced as 1F1B",
+}
+
+NOT_COVERED = """## Not covered by any measured run
+
+- Ascend: A3 and Atlas 950 supernodes, 910A, 910B4; more than 96 NPUs; overlap of expert traffic with compute. The published
+  Pangu Ultra MoE results (4,096 and 6,144 NPUs) are a [case study](case-studies/pangu-ultra-moe.md), not fitted to.
+- GPUs: AMD beyond two rows in FP8; MoE models above 1,024 devices.
+- Zero-bubble and DualPipe schedules (priced as 1F1B), failures and stragglers, data loading, checkpoints.
+- Routing imbalance: published runs do not state it. An estimate takes the factor that you give.
+"""

@@ -1,0 +1,334 @@
+"""Writes docs/accuracy.md, its plots and the README's line from the runs and the shipped calibrations, in two minutes."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from calibration.categories import CATEGORIES  # noqa: E402
+from calibration.run_records import RunRecord  # noqa: E402
+from calibration.splits import SMALL_DEVICES  # noqa: E402
+from calibration.validation import predict  # noqa: E402
+from scripts.accuracy_data import ABLATED_EVERY, Ablation, Errors, FamilyAccuracy, Mask  # noqa: E402
+from scripts.accuracy_plot import scatter_svg  # noqa: E402
+from scripts.accuracy_text import AIMS, EXPLANATIONS, HEAD, NOT_COVERED, PEERS_HEAD, README_END, README_START  # noqa: E402
+
+PAGE, IMAGES, README = ROOT / "docs/accuracy.md", ROOT / "docs/images", ROOT / "README.md"
+SHOWN_WORST = 10
+LINE = 126
+Wanted = Callable[[RunRecord], bool]
+
+GENERATIONS = {"v100": "Volta", "a100": "Ampere", "h100": "Hopper", "h200": "Hopper", "b200": "Blackwell", "b300": "Blackwell",
+               "gb200": "Blackwell", "gb300": "Blackwell", "mi350x": "AMD", "mi355x": "AMD"}  # fmt: skip
+
+
+def generation(record: RunRecord) -> str:
+    return GENERATIONS[record.workload.cluster.profile.name.partition("-")[0]]
+
+
+def is_moe(record: RunRecord) -> bool:
+    return record.workload.model.moe is not None
+
+
+def of_source(prefix: str) -> Wanted:
+    return lambda record: record.id.startswith(prefix)
+
+
+def is_sure(record: RunRecord) -> bool:
+    return record.hardware_basis != "unclear"
+
+
+def in_category(category: str, *, sure: bool) -> Wanted:
+    return lambda r: r.category == category and (not sure or is_sure(r))
+
+
+def of_generation(name: str, *, moe: bool) -> Wanted:
+    return lambda r: generation(r) == name and is_moe(r) == moe
+
+
+ASCEND_GROUPS = {name.replace("_", " "): in_category(name, sure=True) for name in CATEGORIES}
+GPU_GROUPS: dict[str, Wanted] = {
+    "Volta dense": of_generation("Volta", moe=False),
+    "Ampere dense": of_generation("Ampere", moe=False),
+    "Hopper dense": of_generation("Hopper", moe=False),
+    "Blackwell dense": of_generation("Blackwell", moe=False),
+    "Hopper MoE": of_generation("Hopper", moe=True),
+    "Blackwell MoE": of_generation("Blackwell", moe=True),
+}
+GPU_SOURCES: dict[str, Wanted] = {
+    "vTrain, several nodes": of_source("vtrain-multi"),
+    "vTrain, one node": of_source("vtrain-single"),
+    "BigScience": of_source("bigscience"),
+    "FSDP (llm-foundry, torchtitan)": lambda r: r.workload.software.stack == "fsdp",
+    "NeMo and Megatron-Bridge": lambda r: r.workload.software.stack == "nemo",
+    "MoE Parallel Folding": of_source("mpf"),
+    "zero bubble": of_source("zerobubble"),
+    "SimuMax": of_source("simumax"),
+    "Korthikanti": of_source("korthikanti"),
+}
+UNTAUGHT: dict[str, Wanted] = {
+    "FP8 dense": lambda r: r.workload.training.precision == "fp8" and not is_moe(r),
+    "FP8 MoE": lambda r: r.workload.training.precision == "fp8" and is_moe(r),
+    "NVFP4": lambda r: r.workload.training.precision == "nvfp4",
+}
+
+
+def cell(errors: Errors | None) -> str:
+    return "" if errors is None else f"{100 * errors.median:.1f} / {100 * errors.mean:.1f}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def errors_table(family: FamilyAccuracy, groups: dict[str, Wanted]) -> str:
+    """Errors of each group under every split."""
+    splits, rows = family.splits, []
+    for name, mask in ((name, family.chosen(wanted)) for name, wanted in groups.items()):
+        left_out = Errors.of(splits.architecture[mask])
+        if left_out is None:
+            continue
+        before = (Errors.of(errors[mask]) for errors in (splits.utilisation, splits.prior, splits.fitted))
+        rows.append(
+            [name, str(left_out.count), *map(cell, before), f"**{cell(left_out)}**", f"{100 * left_out.p90:.1f}",
+             f"{100 * left_out.bias:+.1f}", cell(Errors.of(splits.framework[mask]))]
+        )  # fmt: skip
+    header = (
+        "",
+        "runs",
+        "one utilisation",
+        "priors",
+        "fitted",
+        "architecture left out",
+        "its p90",
+        "its bias",
+        "framework left out",
+    )
+    return table(header, rows)
+
+
+def reached(families: dict[str, FamilyAccuracy]) -> dict[str, Errors | None]:
+    """Left-out errors of the groups that have an aim."""
+    groups = {"ascend": ASCEND_GROUPS, "gpu": {**GPU_GROUPS, **GPU_SOURCES}}
+    found = {
+        f"{name}: {group}": Errors.of(families[name].splits.architecture[families[name].chosen(wanted)])
+        for name, of_family in groups.items()
+        for group, wanted in of_family.items()
+    }
+    eager = families["ascend"].chosen(
+        lambda r: r.category.startswith("dense") and is_sure(r) and r.workload.software.execution == "eager"
+    )
+    found["ascend: dense, eager"] = Errors.of(families["ascend"].splits.architecture[eager])
+    found.update({f"gpu: {name}": families["gpu"].untaught(wanted) for name, wanted in UNTAUGHT.items()})
+    return found
+
+
+def aims_section(families: dict[str, FamilyAccuracy]) -> str:
+    figures, rows = reached(families), []
+    for name, (label, median, mean) in AIMS.items():
+        errors = figures[name]
+        assert errors is not None, name
+        met = 100 * errors.median <= median + 0.05 and 100 * errors.mean <= mean + 0.05
+        rows.append([label, str(errors.count), f"{median:g} / {mean:g}", cell(errors), "yes" if met else "no"])
+    return table(("step time", "runs", "aim", "reached, architecture left out", "met"), rows)
+
+
+def small_section(families: dict[str, FamilyAccuracy]) -> str:
+    rows = []
+    for family in families.values():
+        splits = family.splits
+        large = splits.is_large
+        for kind, wanted in (("dense", False), ("MoE", True)):
+            mask: Mask = large & family.chosen(lambda r, wanted=wanted: is_moe(r) == wanted)
+            taught = Errors.of(splits.small[mask])
+            if taught:
+                rows.append([f"{family.family}, {kind}", str(taught.count), cell(Errors.of(splits.fitted[mask])), cell(taught)])
+    return table((f"runs above {SMALL_DEVICES} devices", "runs", "fitted", "fitted to smaller ones alone"), rows)
+
+
+def interval_section(families: dict[str, FamilyAccuracy]) -> str:
+    rows = []
+    for family in families.values():
+        shapes = {band.kind: band for band in family.calibration.bands}
+        for kind, wanted in (("all", lambda r: True), ("dense", lambda r: not is_moe(r)), ("MoE", is_moe)):
+            mask = family.chosen(wanted)
+            band = shapes["moe" if kind == "MoE" else kind]
+            width = f"{100 * np.expm1(min(band.low, 0.0)):+.0f} % to {100 * np.expm1(max(band.high, 0.0)):+.0f} %"
+            rows.append([f"{family.family}, {kind}", str(int(mask.sum())), f"{100 * family.inside[mask].mean():.0f} %", width])
+    return table(("", "runs", "inside the interval of the other architectures", "shipped interval"), rows)
+
+
+def memory_section(families: dict[str, FamilyAccuracy]) -> str:
+    rows = []
+    for family in families.values():
+        after, peaks = family.memory_by_rank()
+        kinds = {
+            **{f"peak, {basis.replace('_', ' ')}, largest rank": e for basis, e in family.memory_errors().items()},
+            **({"first-iteration peak, by rank": peaks, "what stays after a step, by rank": after} if len(after) else {}),
+        }
+        for kind, errors in kinds.items():
+            size, low = 100 * np.abs(errors), 100 * np.mean(errors < -0.05)
+            figures = f"{np.median(size):.1f} / {size.mean():.1f}"
+            rows.append(
+                [f"{family.family}: {kind}", str(len(errors)), figures, f"{100 * np.median(errors):+.1f}", f"{low:.0f} %"]
+            )
+    return table(("memory", "runs or ranks", "median / mean error", "bias", "under-estimated by more than 5 %"), rows)
+
+
+def order_section(families: dict[str, FamilyAccuracy]) -> str:
+    rows = []
+    for family in families.values():
+        groups = family.plan_groups()
+        published = [g for g in groups if g.name.startswith("vtrain")]
+        bubbles = [g for g in groups if g.name.startswith("zerobubble")]
+        others = [g for g in groups if g not in bubbles]
+        chosen = [(f"{family.family}, all", groups)]
+        if bubbles:
+            chosen += [(f"{family.family}, without zero-bubble schedules", others)]
+            chosen += [(f"{family.family}, {group.name}", [group]) for group in published]
+            chosen += [(f"{family.family}, zero-bubble groups", bubbles)]
+        for name, some in chosen:
+            pairs = [pair for group in some for pair in group.pairs]
+            regrets = [group.regret_fraction for group in some]
+            rows.append(
+                [name, str(len(some)), str(len(pairs)), f"{100 * np.mean(pairs):.1f} %", f"{100 * np.mean(regrets):.1f} %",
+                 f"{100 * max(regrets):.1f} %"]
+            )  # fmt: skip
+    return table(("groups that differ in their plan only", "groups", "pairs", "in order", "mean regret", "worst regret"), rows)
+
+
+def peers_section(gpu: FamilyAccuracy) -> str:
+    def ours(source: str) -> str:
+        errors = Errors.of(gpu.splits.architecture[gpu.chosen(GPU_SOURCES[source])])
+        assert errors is not None
+        return f"{100 * errors.mean:.1f} % mean, {100 * errors.median:.1f} % median ({errors.count} runs)"
+
+    memory = gpu.memory_errors()["allocated"]
+    return PEERS_HEAD.format(
+        vtrain=ours("vTrain, several nodes"),
+        simumax=ours("SimuMax"),
+        korthikanti=ours("Korthikanti"),
+        memory=f"{100 * np.abs(memory).mean():.1f} % mean ({len(memory)} runs)",
+    )
+
+
+def ablation_section(family: FamilyAccuracy) -> str:
+    count, base, ablations = family.ablations()
+    every = ABLATED_EVERY[family.family]
+    sample = "" if every == 1 else f", one in {every} of each architecture"
+
+    def worth(ablation: Ablation) -> float:
+        return max((e.mean for e in (ablation.at_prior, ablation.switched_off) if e), default=0.0)
+
+    acts = [a for a in ablations if any(cell(e) != cell(base) for e in (a.at_prior, a.switched_off) if e)]
+    idle = ", ".join(f"`{a.name}`" for a in ablations if a not in acts)
+    rows = [
+        [f"`{a.name}`", "fitted" if a.is_fitted else "prior", f"{a.value:.4g}", cell(a.at_prior), cell(a.switched_off)]
+        for a in sorted(acts, key=worth, reverse=True)
+    ]
+    title = f"{family.family} ({count} runs{sample}): {cell(base)} with everything"
+    shown = table(("constant", "basis", "value", "at its prior", "mechanism off"), rows)
+    return f"{title}\n\n{shown}\nWithout effect on the pooled error of these runs: {idle}.\n"
+
+
+def worst_section(family: FamilyAccuracy) -> str:
+    errors, rows = family.splits.architecture, []
+    for i in np.argsort(-np.abs(errors))[:SHOWN_WORST]:
+        record = family.used[i]
+        found, _ = predict(record, family.calibration.constants, breakdown=True)
+        assert found.breakdown is not None
+        shares = {name: float(part[0] / found.step_time_s[0]) for name, part in found.breakdown.time_s.items()}
+        largest = sorted(shares.items(), key=lambda item: -item[1])[:3]
+        parts = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in largest)
+        why = next((text for prefix, text in EXPLANATIONS.items() if record.id.startswith(prefix)), "unexplained")
+        rows.append([f"`{record.id}`", f"{100 * np.expm1(errors[i]):+.0f} %", parts, why])
+    return table((family.family, "error", "largest parts of the prediction", "likely why"), rows)
+
+
+def plot(family: FamilyAccuracy, groups: dict[str, Wanted], title: str) -> None:
+    kinds = {}
+    for name, wanted in groups.items():
+        mask = family.chosen(wanted)
+        measured = np.array([r.measured.step_time_s for r in family.used], dtype=np.float64)[mask]
+        kinds[name] = list(zip(measured.tolist(), (measured * np.exp(family.splits.architecture[mask])).tolist(), strict=True))
+    path = IMAGES / f"accuracy_{family.family}.svg"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(scatter_svg(title, kinds), encoding="utf-8")
+
+
+def page(families: dict[str, FamilyAccuracy]) -> str:
+    ascend, gpu = families["ascend"], families["gpu"]
+    unsure = {f"{c.replace('_', ' ')}, unclear too": in_category(c, sure=False) for c in CATEGORIES}
+    untaught = [[name, str(e.count), cell(e)] for name, w in UNTAUGHT.items() if (e := gpu.untaught(w))]
+    return HEAD.format(
+        ascend_rows=len(ascend.records) + ascend.num_refused,
+        ascend_used=len(ascend.used),
+        gpu_rows=len(gpu.records) + gpu.num_refused,
+        gpu_used=len(gpu.used),
+        ascend_constants=len(ascend.calibration.fitted),
+        gpu_constants=len(gpu.calibration.fitted),
+        aims=aims_section(families),
+        ascend=errors_table(ascend, {**ASCEND_GROUPS, **unsure, "all, unclear too": lambda r: True}),
+        gpu=errors_table(gpu, {**GPU_GROUPS, "all": lambda r: True}),
+        sources=errors_table(gpu, GPU_SOURCES),
+        untaught=table(("8 and 4 bits", "runs", "predicted with the BF16 constants"), untaught),
+        small=small_section(families),
+        intervals=interval_section(families),
+        memory=memory_section(families),
+        order=order_section(families),
+        peers=peers_section(gpu),
+        ablations="\n".join(map(ablation_section, families.values())),
+        worst="\n".join(map(worst_section, families.values())),
+        not_covered=NOT_COVERED,
+    )
+
+
+def readme_line(families: dict[str, FamilyAccuracy]) -> str:
+    figures = reached(families)
+
+    def share(name: str) -> str:
+        errors = figures[name]
+        assert errors is not None
+        return f"{100 * errors.median:.0f} % ({errors.count} runs)"
+
+    inside = {name: f"{100 * family.inside.mean():.0f} %" for name, family in families.items()}
+    text = (
+        "Median error of the step time on published runs whose architecture the fit never saw: on Ascend "
+        f"{share('ascend: dense single')} for dense models on one node, {share('ascend: dense multi')} on several, "
+        f"{share('ascend: long')} at long sequences, {share('ascend: moe')} for mixture-of-experts models; on GPUs "
+        f"{share('gpu: Ampere dense')} for dense models on Ampere, {share('gpu: Hopper dense')} on Hopper. "
+        f"The nominal 80 % intervals hold {inside['ascend']} of the runs on Ascend and {inside['gpu']} on GPUs. All of it, with what "
+        "falls short: [docs/accuracy.md](docs/accuracy.md)."
+    )
+    return textwrap.fill(text, LINE, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def with_line(readme: str, line: str) -> str:
+    before, rest = readme.split(README_START)
+    return before + README_START + line + README_END + rest.split(README_END)[1]
+
+
+def main() -> None:
+    families = {name: FamilyAccuracy(name) for name in ("ascend", "gpu")}
+    for family in families.values():  # a run is in the plot once, under its own kind
+        groups = ASCEND_GROUPS if family.family == "ascend" else GPU_GROUPS
+        shown = (
+            {n: in_category(c, sure=False) for n, c in zip(groups, CATEGORIES, strict=True)}
+            if groups is ASCEND_GROUPS
+            else groups
+        )
+        plot(family, shown, f"Predicted against measured step time, {family.family}")
+    PAGE.write_text(page(families), encoding="utf-8")
+    README.write_text(with_line(README.read_text(encoding="utf-8"), readme_line(families)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
