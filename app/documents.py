@@ -14,11 +14,18 @@ from app.errors import InputError, show
 MAX_BYTES = 256 * 1024
 MAX_NODES = 20_000
 MAX_DEPTH = 32
+MAX_DIGITS = 1_000
 
 
 class _Refused(yaml.MarkedYAMLError):
     def __init__(self, problem: str, mark: yaml.Mark | None) -> None:
         super().__init__(problem=problem, problem_mark=mark)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"an integer of {len(digits):,} digits is too long")
+    return int(digits)
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -50,7 +57,7 @@ class _StrictLoader(yaml.SafeLoader):
         return mapping
 
     def construct_decimal(self, node: yaml.ScalarNode) -> int:
-        return int(node.value.replace("_", ""))
+        return _integer(node.value.replace("_", ""))
 
 
 # The scalars of YAML 1.2: under 1.1, `1e12` is text, `off` is false, `1:30` is ninety and `010` is eight.
@@ -80,7 +87,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _parse(text: str, *, is_json: bool) -> Any:
     if is_json:
-        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_int=_integer, parse_constant=_refuse_constant)
     return yaml.load(text, Loader=_StrictLoader)
 
 

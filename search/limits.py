@@ -76,7 +76,7 @@ def limits_from_mapping(mapping: Mapping[str, object]) -> SearchLimits:
             given[name] = _values(name, value, _CHOICES[name])
         else:
             near = get_close_matches(str(key), DIMENSIONS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise SearchError(f"search.{key} is no dimension of the search{hint}")
     if sum(len(values) > 1 for values in switches.values()) > MAX_SWITCHES:
         raise SearchError(f"search: at most {MAX_SWITCHES} switches can be tried both ways; fix some of them")
@@ -121,7 +121,7 @@ def _named(names: Mapping[str, Value]) -> Callable[[str, object], Value]:
         if isinstance(value, str) and value in names:
             return names[value]
         near = get_close_matches(str(value), names, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise SearchError(f"search.{name}: {value!r} is not one of {', '.join(names)}{hint}")
 
     return parse

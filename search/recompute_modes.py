@@ -67,7 +67,7 @@ def recompute_mode(text: str) -> RecomputeMode:
     for part in name.split("+"):
         if part not in MODULE_NAMES:
             near = get_close_matches(part, (*MODULE_NAMES, "none", "full", "block:50%"), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise SearchError(f"recompute: {text!r} is not a recompute mode; allowed: {ALLOWED}{hint}")
         modules |= MODULE_NAMES[part]
     return RecomputeMode(Recompute.SELECTIVE, modules=modules)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ LIMITS = (
     "tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size", "sequence_parallel", "cp_algo", "schedule", "moe_dispatcher",
     "recompute", "zero_stage",
 )  # fmt: skip
-SETTINGS = ("objective", "top", "time_limit_s")
+SETTINGS = ("objective", "top", "time_limit_s", "sampler", "max_trials", "seed")
 SEARCH_FIELDS = {**{name: ("search", name) for name in (*SETTINGS, *LIMITS)}, "devices_at_most": ("cluster", "num_devices")}
 
 
@@ -43,6 +44,11 @@ def search(
     objective: Annotated[str | None, typer.Option(help="step_time (default), memory_headroom or device_hours")] = None,
     top: Annotated[int | None, typer.Option(help="plans to report (default 20)")] = None,
     time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds; a search that is cut exits 5")] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help="exhaustive (default), or tpe, nsga2, random: try some of the space only")
+    ] = None,
+    max_trials: Annotated[int | None, typer.Option(help="strategies that a sampler tries (default 1000)")] = None,
+    seed: Annotated[int | None, typer.Option(help="of a sampler (default 0)")] = None,
     tp: Limit = None,
     pp: Limit = None,
     vpp: Limit = None,
@@ -107,13 +113,15 @@ def search(
         print_search(terminal.output(), document)
     if save_dir is not None:
         save_report(save_dir, document)
+    said = not as_json and sys.stdout.isatty()  # the report on this terminal says it
     if document["proof"]["stopped_by"]:
-        terminal.messages().print(
-            f"The search was cut ({document['proof']['stopped_by']}): better plans may exist.", markup=False
-        )
+        if not said:
+            stopped_by = document["proof"]["stopped_by"].replace("_", " ")
+            terminal.messages().print(f"The search was cut by {stopped_by}: better plans may exist.", markup=False)
         return SEARCH_CUT
     if not document["plans"]:
-        terminal.messages().print(f"No plan: {document['nearest']}", markup=False)
+        if not said:
+            terminal.messages().print(f"No plan: {document['nearest']}", markup=False)
         return NOTHING_FEASIBLE
     return DONE
 

@@ -24,7 +24,7 @@ MAX_FILE_BYTES = 2**20
 
 
 def model_from_config_file(path: Path) -> ModelShape:
-    """The shape in a ``config.json``, named after the folder that holds it; raises ``ModelError``."""
+    """The shape in a ``config.json``, named after its folder, or after the file if called otherwise; raises ``ModelError``."""
     where = str(path) if str(path).isprintable() else repr(str(path))
     try:
         if not path.is_file():
@@ -33,7 +33,7 @@ def model_from_config_file(path: Path) -> ModelShape:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ModelError(f"{where}: cannot be read: {error.strerror or error}") from error
-    return model_from_config(_parsed(content, where), where, path.absolute().parent.name)
+    return model_from_config(_parsed(content, where), where, path.absolute().parent.name if path.stem == "config" else path.stem)
 
 
 def model_from_config_text(content: bytes, where: str = "config.json") -> ModelShape:

@@ -34,13 +34,16 @@ def strategy_text(strategy: Mapping[str, Any]) -> str:
 
 
 def recompute_text(recompute: Mapping[str, Any]) -> str:
+    """The recompute as ``--recompute`` takes it."""
     if recompute["granularity"] == "selective":
         return "recompute " + "+".join(recompute["modules"])
     if recompute["layers_per_stage"]:
         return "recompute by stage"
     if recompute["granularity"] == "full":
         layers = recompute["num_layers"]
-        return f"recompute first {layers}" if recompute["method"] == "block" else f"recompute all ({layers})"
+        if recompute["method"] == "block":
+            return f"recompute block:{layers}"
+        return "recompute full" if layers == 1 else f"recompute full:{layers}"
     return "no recompute"
 
 
@@ -98,7 +101,7 @@ def evidence_sentences(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> l
     evidence, hardware, stack = estimate["evidence"], job["cluster"]["hardware"], job["software"]["stack"]
     interval = f"80 % interval {seconds(estimate['step_time_low_s'])} to {seconds(estimate['step_time_high_s'])}"
     if evidence["num_runs"]:
-        runs = f"{evidence['num_runs']} measured runs of such models with {stack} on {hardware}"
+        runs = f"{evidence['num_runs']} measured run{'s' * (evidence['num_runs'] > 1)} of such models with {stack} on {hardware}"
         found = [f"{interval}, from {runs} with up to {evidence['max_devices']:,} devices."]
     else:
         found = [f"{interval}, from other hardware, software or kinds of models."]

@@ -8,11 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from app.reports.estimate import print_assumptions, strategy_text, train_days
+from app.reports.estimate import evidence_sentences, print_assumptions, strategy_text, train_days
 from app.reports.quantities import GIB, column_seconds, count, days, percent, seconds
-from app.reports.terminal import plain_table
+from app.reports.terminal import WIDE, plain_table
 
-WIDE = 110  # columns from which the table also says what bounds a plan
 SHOWN_PLANS = 10
 SHOWN_REJECTIONS = 12
 
@@ -32,6 +31,8 @@ def print_search(console: Console, document: Document) -> None:
     plans = document["plans"]
     if plans:
         console.print(_headline(plans[0], document), style="bold", markup=False)
+        for sentence in evidence_sentences(plans[0]["estimate"], job):
+            console.print(sentence, markup=False)
     console.print(_counts(document), markup=False)
     if plans:
         console.print()
@@ -60,12 +61,15 @@ def _headline(best: Document, document: Document) -> str:
 
 def _counts(document: Document) -> str:
     counts, timing, proof = document["counts"], document["timing"], document["proof"]
+    seen = "enumerated" if counts["sampled"] is None else f"seen in {counts['sampled']:,} trials"
     text = (
-        f"{counts['enumerated']:,} strategies enumerated, {counts['legal']:,} legal and scored, {counts['fits_memory']:,} fit, "
+        f"{counts['enumerated']:,} strategies {seen}, {counts['legal']:,} legal and scored, {counts['fits_memory']:,} fit, "
         f"in {timing['total_s']:.1f} s"
     )
     if proof["stopped_by"]:
         return f"{text}; cut by {proof['stopped_by'].replace('_', ' ')}, so better plans may exist"
+    if counts["sampled"] is not None:
+        return f"{text}; nothing is proved, as most of the space is unseen"
     return f"{text}; best of the whole {proof['scope']}" if proof["proved_best"] else text
 
 

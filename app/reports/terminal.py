@@ -4,20 +4,41 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 WIDTH_WITHOUT_TERMINAL = 120
+WIDE = 110  # columns from which tables also say what a narrow terminal has no room for
+
+
+class _Trimmed:
+    """A text file whose lines end in no spaces: Rich fills wrapped lines and last columns up."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        return self._file.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def output() -> Console:
-    """Standard output; without a terminal, no colour and a fixed width."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDTH_WITHOUT_TERMINAL
-    return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=width, no_color=_no_color(sys.stdout.isatty()))
+    """Standard output; without a terminal, plain text of a fixed width."""
+    if sys.stdout.isatty():
+        return Console(highlight=False, soft_wrap=False, no_color=_no_color(True))
+    return plain_text(sys.stdout, None if "COLUMNS" in os.environ else WIDTH_WITHOUT_TERMINAL)
+
+
+def plain_text(file: TextIO, width: int | None) -> Console:
+    """A file that gets lines without colour and without trailing spaces."""
+    return Console(file=cast(IO[str], _Trimmed(file)), highlight=False, soft_wrap=False, width=width, no_color=True)
 
 
 def messages() -> Console:

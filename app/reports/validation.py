@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from app.reports.quantities import percent, seconds
-from app.reports.terminal import plain_table
+from app.reports.terminal import WIDE, plain_table
 from calibration.validation import ValidationReport, ValidationRow
 
 SHOWN_WORST = 5
@@ -23,24 +23,31 @@ def document(report: ValidationReport) -> dict[str, Any]:
 
 
 def print_report(console: Console, report: ValidationReport, *, with_rows: bool = False) -> None:
-    table = plain_table(
-        "category", ">runs", ">median", ">mean", ">p90", ">bias", ">in interval", ">memory runs", ">median", ">mean"
-    )
+    console.print("Predicted / measured - 1 (median, mean and p90 of its size; bias: its median)")
+    times = plain_table("step time of", ">runs", ">median", ">mean", ">p90", ">bias", ">in interval")
+    memory = plain_table("memory of", ">runs", ">median", ">mean")
     for name, errors in report.summary.items():
-        table.add_row(
-            name.replace("_", " "),
+        kind = name.replace("_", " ")
+        times.add_row(
+            kind,
             str(errors.count),
             _percent(errors.median_abs_error_fraction),
             _percent(errors.mean_abs_error_fraction),
             _percent(errors.p90_abs_error_fraction),
             _percent(errors.bias_fraction),
             _percent(errors.coverage_fraction),
-            str(errors.memory_count),
-            _percent(errors.memory_median_abs_error_fraction),
-            _percent(errors.memory_mean_abs_error_fraction),
         )
-    console.print("Step time and memory, predicted / measured - 1 (median, mean and p90 of its size; bias: its median)")
-    console.print(table)
+        if errors.memory_count:
+            memory.add_row(
+                kind,
+                str(errors.memory_count),
+                _percent(errors.memory_median_abs_error_fraction),
+                _percent(errors.memory_mean_abs_error_fraction),
+            )
+    console.print(times)
+    if memory.row_count:
+        console.print()
+        console.print(memory)
     _print_rows(console, report, limit=None if with_rows else SHOWN_WORST)
     _print_refused(console, report)
 
@@ -52,14 +59,14 @@ def _print_rows(console: Console, report: ValidationReport, limit: int | None) -
         rows = sorted(rows, key=lambda row: -abs(row.error_fraction or 0.0))[:limit]
     if not rows:
         return
-    table = plain_table(
-        "run" if limit is None else "furthest off", ">predicted", ">80 % interval", ">measured", ">error", ">memory error"
-    )
+    wide = console.width >= WIDE
+    what = "run" if limit is None else "furthest off"
+    table = plain_table(what, ">predicted", *([">80 % interval"] if wide else []), ">measured", ">error", ">memory error")
     for row in rows:
         table.add_row(
             row.id,
             _seconds(row.predicted_step_time_s),
-            "" if row.low_s is None or row.high_s is None else f"{_seconds(row.low_s)} to {_seconds(row.high_s)}",
+            *([_interval(row)] if wide else []),
             _seconds(row.measured_step_time_s),
             _percent(row.error_fraction),
             _percent(row.memory_error_fraction),
@@ -78,6 +85,10 @@ def _print_refused(console: Console, report: ValidationReport) -> None:
         console.print(f"  {number} x {reason}", markup=False)
     if len(reasons) > SHOWN_REASONS:
         console.print(f"  and {len(reasons) - SHOWN_REASONS} other reasons; --json lists them all")
+
+
+def _interval(row: ValidationRow) -> str:
+    return "" if row.low_s is None or row.high_s is None else f"{_seconds(row.low_s)} to {_seconds(row.high_s)}"
 
 
 def _percent(fraction: float | None) -> str:

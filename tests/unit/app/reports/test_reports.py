@@ -1,0 +1,45 @@
+"""What a person reads: named as it is given, no wider than the terminal, nothing invisible at the end of a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from app.reports.estimate import recompute_text
+from search.recompute_modes import recompute_mode
+
+RUNS = Path(__file__).parents[4] / "calibration" / "runs" / "ascend.jsonl"
+SEARCH = ("search", "llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "8", "--tp", "1,2", "--top", "3")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_reports_keep_to_the_width_and_end_lines_in_no_spaces(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    few_runs = tmp_path / "runs.jsonl"
+    few_runs.write_text("".join(RUNS.read_text(encoding="utf-8").splitlines(keepends=True)[:20]), encoding="utf-8")
+    for arguments in (SEARCH, ("validate", str(few_runs)), ("hardware", "show", "atlas-800t-a2"), ("models", "list")):
+        assert main(list(arguments)) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if len(line) > columns or line != line.rstrip()] == []
+
+
+def test_a_search_says_the_interval_of_its_best_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(list(SEARCH)) == 0
+    assert "80 % interval" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["full", "full:2", "block:3", "layernorm+mlp_act"])
+def test_recompute_reads_as_the_flag_takes_it(name: str) -> None:
+    mode = recompute_mode(name)
+    recompute = {
+        "granularity": mode.granularity.label,
+        "method": mode.method.label,
+        "num_layers": mode.num_layers,
+        "modules": name.split("+"),
+        "layers_per_stage": None,
+    }
+    assert recompute_text(recompute) == f"recompute {name}"
