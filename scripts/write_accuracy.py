@@ -305,8 +305,8 @@ def readme_line(families: dict[str, FamilyAccuracy]) -> str:
         f"{share('ascend: dense single')} for dense models on one node, {share('ascend: dense multi')} on several, "
         f"{share('ascend: long')} at long sequences, {share('ascend: moe')} for mixture-of-experts models; on GPUs "
         f"{share('gpu: Ampere dense')} for dense models on Ampere, {share('gpu: Hopper dense')} on Hopper. "
-        f"The nominal 80 % intervals hold {inside['ascend']} of the runs on Ascend and {inside['gpu']} on GPUs. All of it, with what "
-        "falls short: [docs/accuracy.md](docs/accuracy.md)."
+        f"The nominal 80 % intervals hold {inside['ascend']} of the runs on Ascend and {inside['gpu']} on GPUs. All of it, "
+        "with what falls short: [docs/accuracy.md](docs/accuracy.md)."
     )
     return textwrap.fill(text, LINE, break_long_words=False, break_on_hyphens=False) + "\n"
 
