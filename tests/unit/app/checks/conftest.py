@@ -1,0 +1,21 @@
+"""The small job, priced once."""
+
+from typing import Any
+
+import pytest
+
+from app.job import Job
+from app.pricing import estimate_document
+from tests.unit.app.checks.jobs import small_job
+
+
+@pytest.fixture(scope="session")
+def job() -> Job:
+    return small_job()
+
+
+@pytest.fixture(scope="session")
+def estimate(job: Job) -> dict[str, Any]:
+    assert job.strategy is not None
+    numbers: dict[str, Any] = estimate_document(job, job.strategy)["estimate"]
+    return numbers

@@ -1,0 +1,117 @@
+"""Reports agree with the schemas of their formats, whatever the words in them."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+
+from app.checks.budget import parse_budget
+from app.checks.check import check_job
+from app.checks.formats import FORMATS
+from app.checks.formats.places import Place, Places
+from app.checks.metrics import SLOWDOWN
+from app.checks.outcome import EXIT_CODES
+from app.commands.check import NAMES
+from tests.unit.app.checks.jobs import small_job
+
+SCHEMAS = Path(__file__).parents[3] / "fixtures" / "reports"
+PARTS = {"passed": "passed", "failed": "failures", "undetermined": "errors", "not_evaluated": "skipped"}
+
+
+@cache
+def documents() -> dict[str, dict[str, Any]]:
+    """One document for each status."""
+    job = small_job()
+    return {
+        "passed": check_job(job, parse_budget({"step_time_s": {"max": 99}})).document,
+        "broken": check_job(job, parse_budget({"step_time_s": {"max": 1}, SLOWDOWN: {"max": 0}})).document,
+        "infeasible": check_job(
+            small_job(strategy={"tp": 1, "micro_batch_size": 3}), parse_budget({"mfu_fraction": {"min": 0.1}})
+        ).document,
+        "cut": check_job(job, parse_budget({SLOWDOWN: {"max": 9}}), on_progress=lambda _: False).document,
+    }
+
+
+def valid_junit(text: str) -> Any:
+    root = etree.fromstring(text.encode())
+    schema = etree.XMLSchema(etree.parse(SCHEMAS / "junit.xsd"))
+    assert schema.validate(root), schema.error_log
+    return root
+
+
+def valid_sarif(text: str) -> Any:
+    document = json.loads(text)
+    schema = json.loads((SCHEMAS / "sarif.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema, format_checker=jsonschema.FormatChecker())
+    return document["runs"][0]
+
+
+def test_the_command_offers_every_format() -> None:
+    assert tuple(FORMATS) == NAMES
+
+
+@pytest.mark.parametrize("status", EXIT_CODES)
+def test_every_status_gives_valid_reports(status: str) -> None:
+    document = documents()[status]
+    assert document["status"] == status
+    checks = document["checks"]
+    count = {part: sum(check["status"] == part for check in checks) for part in PARTS}
+    suite = valid_junit(FORMATS["junit"](document, Places()))[0]
+    assert suite.get("tests") == str(len(checks))
+    for part, attribute in list(PARTS.items())[1:]:
+        assert suite.get(attribute) == str(count[part])
+        element = {"failures": "failure", "errors": "error", "skipped": "skipped"}[attribute]
+        assert len(suite.findall(f".//{element}")) == count[part]
+    run = valid_sarif(FORMATS["sarif"](document, Places()))
+    assert len(run["results"]) == count["failed"]
+    assert run["invocations"][0]["exitCode"] == document["exit_code"]
+    assert run["invocations"][0]["executionSuccessful"] is (status != "cut")
+    rules = run["tool"]["driver"]["rules"]
+    assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
+    assert json.loads(FORMATS["json"](document, Places())) == document
+    for name in ("table", "markdown"):
+        text = FORMATS[name](document, Places())
+        assert all(check["id"] in text for check in checks)
+        assert "\x1b" not in text
+
+
+@given(st.text(max_size=200), st.text(max_size=50))
+def test_any_words_give_valid_reports(sentence: str, name: str) -> None:
+    document = documents()["broken"]
+    checks = [{**check, "sentence": sentence or "x"} for check in document["checks"]]
+    odd = {**document, "checks": checks, "warnings": [sentence or "x"]}
+    places = Places(job=Path(name.replace("\0", "")))
+    valid_junit(FORMATS["junit"](odd, places))
+    valid_sarif(FORMATS["sarif"](odd, places))
+    markdown = FORMATS["markdown"](odd, places)
+    rows = [line for line in markdown.split("\n") if line.startswith("| `")]
+    assert len(rows) == len(checks)  # no sentence breaks out of its row
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows)
+
+
+def test_findings_point_at_the_line_that_they_are_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yaml").write_text("model: x\ncluster: y\nstrategy: {tp: 1}\n")
+    Path("a budget.yaml").write_text("# step_time\nregression:\n  step_time_s: {max_fraction: 0}\ntokens_per_s: {min: 1}\n")
+    places = Places(Path("job.yaml"), tmp_path / "a budget.yaml", Path("plan.json"))
+    assert places.of("memory") == Place("job.yaml", 3)
+    assert places.of("budget.tokens_per_s.min") == Place("a%20budget.yaml", 4)
+    assert places.of("regression.step_time_s") == Place("a%20budget.yaml", 3)
+    assert Places(None, None, Path("plan.json")).of("regression.step_time_s") == Place("plan.json", 1)
+    assert Places().of("memory") is None
+    assert Places(Path("/elsewhere/job.yaml")).of("memory") == Place("file:///elsewhere/job.yaml", 1)
+
+
+def test_a_budget_on_one_line_of_json_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "budget.json"
+    path.write_text('{\n "headroom_bytes": {"min": 1},\n "step_time_s": {"max": 1}\n}\n')
+    place = Places(budget=path).of("budget.step_time_s.max")
+    assert place is not None
+    assert place.line == 3
