@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -45,4 +46,29 @@ def show(
         terminal.write_json({"schema_version": 1, **hardware.details(profile)})
     else:
         hardware.print_profile(terminal.output(), profile)
+    return DONE
+
+
+@commands.command("calibrate")
+def calibrate(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the profile to start from, or its path")],
+    curve: Annotated[
+        list[str],
+        typer.Option(
+            "--curve",
+            metavar="OPERATION:RANKS=LOG",
+            help="log of HCCL Test or nccl-tests, as in all_reduce:8=all_reduce.log; repeat",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", help="profile to write; its name without the suffix is the profile's")],
+) -> int:
+    """Writes a profile of your own with the collective times that you measured."""
+    from app.errors import InputError
+    from app.measuring import measured_profile
+    from app.reports import terminal
+
+    if output.suffix not in (".yaml", ".yml") or not output.parent.is_dir():
+        raise InputError(f"--output: {output} is not allowed; give a file that ends in .yaml, in a folder that exists.")
+    output.write_text(measured_profile(name, output.stem, curve), encoding="utf-8")
+    terminal.output().print(f"Written to {output}; use it with --hardware {output}", markup=False)
     return DONE
