@@ -297,7 +297,7 @@ def readme_line(families: dict[str, FamilyAccuracy]) -> str:
     def share(name: str) -> str:
         errors = figures[name]
         assert errors is not None
-        return f"{100 * errors.median:.0f} % ({errors.count} runs)"
+        return f"{100 * errors.median:.1f} % ({errors.count} runs)"
 
     inside = {name: f"{100 * family.inside.mean():.0f} %" for name, family in families.items()}
     text = (

@@ -37,7 +37,7 @@ def test_every_figure_has_its_count_and_the_readme_its_line() -> None:
     assert all(int(count) > 0 for count in counts)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     line = readme.partition("<!-- accuracy:")[2].partition("<!-- /accuracy -->")[0]
-    assert re.search(r"\d+ % \(\d+ runs\)", line)
+    assert re.search(r"\d+\.\d % \(\d+\s+runs\)", line)
     assert "docs/accuracy.md" in line
 
 
