@@ -10,6 +10,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.responses import Response
 
 from app.catalogue_api import endpoints as catalogue
+from app.checks import endpoints as checks
 from app.estimates import endpoints as estimates
 from app.health import endpoints as health
 from app.http.envelope import API, Envelope
@@ -23,7 +24,7 @@ from app.studies import service
 from app.studies.runner import DATABASE_AWAY
 from meshplan import __version__
 
-DESCRIPTION = "Plans how to lay a large-model training job over an Ascend or GPU cluster: studies, estimates, catalogues."
+DESCRIPTION = "Plans how to lay a large-model training job over an Ascend or GPU cluster: studies, estimates, checks, catalogues."
 
 
 def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
@@ -33,7 +34,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path))
     _add_domain_errors(app)
-    for router in (studies.router, estimates.router, catalogue.router):
+    for router in (studies.router, estimates.router, checks.router, catalogue.router):
         app.include_router(router, prefix=API, dependencies=[Depends(require_caller)])
     app.include_router(health.router)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]

@@ -20,7 +20,9 @@ from hardware_profiles.writer import profile_document
 
 MAX_BYTES = 16 * 2**20  # of a file: a search document holds up to a thousand plans
 HASHES = ("version", "calibration", "hardware_profile")
-MAX_CHANGES = 20  # of the job, in a report
+MAX_DEPTH = 32
+LARGEST = 1e30
+MAX_CHANGES, MAX_PATH = 20, 100  # of the job, in a report; characters of a field's path
 SOURCES = "`meshplan check --write-baseline`, `meshplan estimate --json` or `meshplan search --json`"
 
 
@@ -52,6 +54,7 @@ def baseline_document(job: Job, document: Mapping[str, Any], own: Sequence[Calib
 
 def parse_baseline(document: Mapping[str, Any], name: str) -> Baseline:
     """The baseline in a document that one of our commands wrote; ``InputError`` where it is none. A search's is its best plan."""
+    _check_values(document, name)
     chosen = document
     if "plans" in document:
         plans = document["plans"]
@@ -74,6 +77,19 @@ def parse_baseline(document: Mapping[str, Any], name: str) -> Baseline:
         calibration=_calibration(document.get("calibration"), name),
         profile=_profile(document.get("hardware_profile"), name),
     )
+
+
+def _check_values(document: Mapping[str, Any], name: str) -> None:
+    """Refuses what no answer of ours holds, before anything computes with it."""
+    inner: list[tuple[Any, int]] = [(document, 1)]
+    while inner:
+        value, depth = inner.pop()
+        if depth > MAX_DEPTH:
+            raise InputError(f"{name}: no baseline (it is nested deeper than {MAX_DEPTH} levels); make one with {SOURCES}.")
+        if isinstance(value, int | float) and not abs(value) <= LARGEST:
+            raise InputError(f"{name}: it holds {show(value)}, which no answer of ours does; make it anew with {SOURCES}.")
+        if isinstance(value, Mapping | list):
+            inner += [(item, depth + 1) for item in (value.values() if isinstance(value, Mapping) else value)]
 
 
 def _calibration(document: object, name: str) -> Calibration | None:
@@ -111,17 +127,16 @@ def pinned(job: Job, baseline: Baseline) -> tuple[Job, tuple[Calibration, ...]]:
 
 def _only_hashes(baseline: Baseline, what: str) -> InputError:
     return InputError(
-        f"--pin: {baseline.name} names its {what} by hash, and this one is another; write the baseline with "
+        f"pin (--pin): {baseline.name} names its {what} by hash, and this one is another; write the baseline with "
         "`meshplan check --write-baseline`, which keeps it in full."
     )
 
 
 def repriced(baseline: Baseline, job: Job, own: Sequence[Calibration]) -> dict[str, Any]:
-    """The estimate of the baseline's job with the profile and the calibration that price ``job``; ``InputError`` without one."""
+    """The baseline's job priced with the profile and the calibration that price ``job``; ``InputError`` where it has no price."""
     old = _old_job(baseline, job)
     assert old.strategy is not None  # parse_baseline puts it there
-    estimate: dict[str, Any] = estimate_document(old, old.strategy, own)["estimate"]
-    return estimate
+    return estimate_document(old, old.strategy, own)
 
 
 def _old_job(baseline: Baseline, job: Job) -> Job:
@@ -159,4 +174,4 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
         for name in dict.fromkeys((*before, *after)):
             yield from _differences(before.get(name), after.get(name), f"{path}.{name}".lstrip("."))
     elif before != after:
-        yield f"{path}: {show(before)} -> {show(after)}"
+        yield f"{path[:MAX_PATH]}: {show(before)} -> {show(after)}"

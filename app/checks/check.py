@@ -54,7 +54,7 @@ def check_job(
     changes = [] if baseline is None else tool_changes(baseline, priced_with(job.workload, own))
     if pin:
         if baseline is None:
-            raise InputError("--pin: there is no baseline to hold the tool to; give one (--baseline) or leave it out.")
+            raise InputError("pin (--pin): there is no baseline to hold the tool to; give one (--baseline) or leave it out.")
         job, own = pinned(job, baseline)
     found = _best_plan(job, own, on_progress) if job.strategy is None else None
     strategy = job.strategy or (found.plans[0].parallel if found and found.plans else None)

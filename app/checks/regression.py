@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from app.checks.baseline import HASHES, Baseline, job_changes, repriced
+from app.checks.baseline import HASHES, LARGEST, Baseline, job_changes, repriced
 from app.checks.metrics import DEVICE_DAYS, measured, shown, worsening
 from app.checks.outcome import Item
 from app.errors import InputError, show
@@ -16,6 +16,7 @@ from app.reports.quantities import percent
 from calibration.files import Calibration
 
 ALWAYS_COMPARED = ("step_time_s", "tokens_per_s", "peak_memory_bytes")
+SMALLEST = 1e-30  # of a stored number that others are divided by
 TOLERATED_FRACTION = 1e-9  # the arithmetic of another machine may differ in the last digits
 
 
@@ -35,7 +36,7 @@ def compared(
         again: Mapping[str, Any] | None = repriced(baseline, job, own)
     except InputError as error:
         if pin:
-            raise InputError(f"--pin: {baseline.name}: its job cannot be priced by this version ({error})") from None
+            raise InputError(f"pin (--pin): {baseline.name}: its job cannot be priced by this version ({error})") from None
         again, note = None, f"The baseline's job cannot be priced by this version: {error}"
     movements = []
     for metric in dict.fromkeys((*ALWAYS_COMPARED, *needed, *wanted)):
@@ -57,7 +58,7 @@ def _movement(
     """``value / before`` is ``(1 + tool_fraction) (1 + job_fraction)``."""
     before = _stored(metric, baseline)
     value = measured(metric, priced["estimate"], priced["job"], where="budget")
-    between = None if again is None else measured(metric, again, baseline.job, where="baseline")
+    between = None if again is None else measured(metric, again["estimate"], again["job"], where="baseline")
     compared_with = between if pin and between is not None else before
     return {
         "metric": metric,
@@ -73,11 +74,11 @@ def _movement(
 def _stored(metric: str, baseline: Baseline) -> float:
     try:
         value = measured(metric, baseline.estimate, baseline.job, where=baseline.name)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, ArithmeticError):
         value = math.nan
-    if not math.isfinite(value):
+    if value and not SMALLEST <= abs(value) <= LARGEST:
         held = baseline.estimate.get(metric) if metric != DEVICE_DAYS else baseline.estimate.get("tokens_per_s")
         raise InputError(f"{baseline.name}: its estimate.{metric} is {show(held)}; a number is needed to compare with.")
     return value

@@ -6,7 +6,19 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from app.checks.budget import BudgetDocument
+from app.job_fields import JobDocument
 from app.reports.schemas import Counts, Document, EstimateNumbers, PricedWith, Proof, StrategyDocument
+
+
+class CheckRequest(JobDocument):
+    """A job with its budget, its baseline or both."""
+
+    budget: BudgetDocument | None = Field(default=None, description="needed without a baseline")
+    baseline: dict[str, Any] | None = Field(
+        default=None, description="an earlier answer: of POST /v1/checks, of POST /v1/estimates, or a file of the command"
+    )
+    pin: bool = Field(default=False, description="price with the baseline's calibration and profile")
 
 
 class CheckItem(Document):

@@ -16,7 +16,10 @@ from app.http.problems import ServiceError, problem
 
 API = "/v1"
 MAX_BODY_BYTES = 256 * 1024
-MAX_BODY_BYTES_OF: Mapping[str, int] = {f"{API}/estimates": 16 * 1024 * 1024}  # 10,000 strategies with every field
+MAX_BODY_BYTES_OF: Mapping[str, int] = {
+    f"{API}/estimates": 16 * 1024 * 1024,  # 10,000 strategies with every field
+    f"{API}/checks": 4 * 1024 * 1024,  # a baseline may be a search's answer with all its plans
+}
 
 _PAGES = ("/docs", "/redoc")
 _HEADERS = {

@@ -78,7 +78,7 @@ def test_exit_1_where_the_fault_is_ours(folder: Path) -> None:
         (["job.yaml", "--budget", "budget.yaml", "--baseline", "absent.json"], "absent.json: no such file"),
         (["job.yaml", "--budget", "budget.yaml", "--baseline", "budget.yaml"], "budget.yaml"),
         (["job.yaml", "--budget", "typo.yaml"], "did you mean 'step_time_s'?"),
-        (["job.yaml", "--budget", "budget.yaml", "--pin"], "--pin: there is no baseline"),
+        (["job.yaml", "--budget", "budget.yaml", "--pin"], "pin (--pin): there is no baseline"),
         (["job.yaml", "--budget", "budget.yaml", "--format", "jnuit"], "did you mean 'junit'?"),
         (["job.yaml", "--budget", "budget.yaml", "--output", "a", "--output", "b"], "2 files are given for 1 formats"),
         (["job.yaml", "--budget", "budget.yaml", "--format", "json,table", "--output", "a", "--output", "a"], "is given twice"),

@@ -149,5 +149,5 @@ def test_a_sampler_is_warned_about_where_a_search_runs() -> None:
 
 
 def test_pin_needs_a_baseline(job: Job) -> None:
-    with pytest.raises(InputError, match="--pin: there is no baseline"):
+    with pytest.raises(InputError, match=r"pin \(--pin\): there is no baseline"):
         check_job(job, Budget(), pin=True)

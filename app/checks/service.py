@@ -1,0 +1,42 @@
+"""A check of a job that a stranger sends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.checks.baseline import parse_baseline
+from app.checks.budget import Budget, parse_budget
+from app.checks.check import check_job, check_without_job
+from app.errors import InfeasibleStrategyError, InputError, show
+from app.http.jobs import parse_request
+from app.job import Job
+
+MAX_SEARCH_S = 10.0  # somebody waits for the answer; a longer search is a study
+
+
+def check_request(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a request body; ``InputError`` where nothing can be checked."""
+    own = ("budget", "baseline", "pin")
+    budget, baseline, pin = (document.get(name) for name in own)
+    for name, part in (("budget", budget), ("baseline", baseline)):
+        if not isinstance(part, Mapping | None):
+            raise InputError(f"{name}: {show(part)} is not allowed; give a mapping.")
+    if not isinstance(pin, bool | None):
+        raise InputError(f"pin: {show(pin)} is not allowed; give true or false.")
+    if budget is None and baseline is None:
+        raise InputError("budget: missing; give a budget, or a baseline to compare with.")
+    limits = Budget() if budget is None else parse_budget(budget, has_baseline=baseline is not None)
+    before = None if baseline is None else parse_baseline(baseline, "baseline")
+    try:
+        job = parse_request({key: value for key, value in document.items() if key not in own})
+    except InfeasibleStrategyError as error:
+        return check_without_job(str(error), limits, with_regression=before is not None).document
+    return check_job(_with_time_limit(job), limits, baseline=before, pin=bool(pin)).document
+
+
+def _with_time_limit(job: Job) -> Job:
+    given = job.settings.time_limit_s
+    limit_s = MAX_SEARCH_S if given is None else min(given, MAX_SEARCH_S)
+    return replace(job, settings=job.settings.model_copy(update={"time_limit_s": limit_s}))
