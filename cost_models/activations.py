@@ -35,7 +35,7 @@ class LayerActivations:
 def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floats, Floats]:
     """Attention tensors a token of the context shard, as kept and as left by recomputing the MLA up-projections. [B]
 
-    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t, and 2 d (H + Hk) / t more with a fused rotary kernel.
+    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t, and 2 d (H + Hk) / t more with Ascend's fused rotary kernel.
     MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds.
     Source: module structure of [megatron-0.12]; [cann] for the statistics.
     """
@@ -46,8 +46,9 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floa
     statistics = heads * SOFTMAX_STATISTICS_BYTES[family]
     if model.mla is None:
         groups = np.maximum(model.num_query_groups, t * keys.ulysses_degree)
-        # The fused rotary kernel keeps its inputs, the plain one works on what is kept anyway.
-        rotary = np.where(keys.has(Feature.FUSED_ROPE) & (not model.learned_positions), 2.0 * (heads + groups), 0.0)
+        # Ascend's fused rotary kernel keeps its inputs; others work on what is kept anyway.
+        keeps = family == "ascend" and not model.learned_positions
+        rotary = np.where(keys.has(Feature.FUSED_ROPE) & keeps, 2.0 * (heads + groups), 0.0)
         kept = model.kv_channels * (2.0 * (heads + 2 * groups) + 2.0 * heads + rotary) / t + statistics / t
         return kept, kept
     mla = model.mla

@@ -147,7 +147,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("step_overhead_s", "fixed cost of a step: loss scale, clip, optimizer launch, logging", "s",
              1e-3, 0.2, 0.4, 3.0e-2, 1.8e-2, "[runs-fit]"),
     Constant("allocator_fraction", "pool the framework's allocator holds beyond what is allocated", "1",
-             0.0, 0.3, 0.5, 0.04, 0.04, "[mindspeed, PYTORCH_NPU_ALLOC_CONF]", "assumed"),
+             0.0, 0.3, 0.5, 0.03, 0.04, "[mindspeed, PYTORCH_NPU_ALLOC_CONF]", "assumed"),
 )  # fmt: skip
 
 

@@ -347,5 +347,6 @@ def _selective_recompute(
     repeated = repeated + np.where(again(RecomputeModule.MLA_UP_PROJ), matmuls.mla_up + vector.rope, 0.0)
     module = np.where(again(RecomputeModule.MLP), matmuls.mlp, 0.0)
     module = module + np.where(again(RecomputeModule.MOE), matmuls.moe + permute, 0.0)
-    activation = again(RecomputeModule.MLP_ACT) | keys.has(Feature.MOE_ZERO_MEMORY) | (module > 0)
+    zero_memory = keys.has(Feature.MOE_ZERO_MEMORY) & (matmuls.moe > 0)
+    activation = again(RecomputeModule.MLP_ACT) | zero_memory | (module > 0)
     return repeated + module + np.where(activation, vector.activation, 0.0)

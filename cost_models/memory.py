@@ -15,7 +15,9 @@ from cost_models.stages import Stages
 from cost_models.strategy import RecomputeMethod, StrategyBatch
 from cost_models.workload import Workload
 
-LOGIT_BYTES = 10  # 16-bit logits, their FP32 copy, and that less its maximum, a head [megatron-0.12, cross_entropy.py]
+# A head: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]; eager code on Ascend also keeps that less its
+# maximum, which a fused kernel or a compiled graph does not.
+LOGIT_BYTES, EAGER_ASCEND_LOGIT_BYTES = 6, 10
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
 P2P_BUFFER_BYTES = 2 * 20 * 2**20  # send and receive buffer of a neighbour pair [cann, P2P_HCCL_BUFFSIZE]
 
@@ -173,7 +175,9 @@ def memory_estimate(
     profile, model = workload.cluster.profile, workload.model
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     heads = 1 + model.mtp_num_layers
-    logits = stages.is_last * LOGIT_BYTES * tokens * model.vocab_size / batch.tp * heads
+    eager = workload.software.execution == "eager"
+    logit_bytes = EAGER_ASCEND_LOGIT_BYTES if eager and profile.family == "ascend" else LOGIT_BYTES
+    logits = stages.is_last * logit_bytes * tokens * model.vocab_size / batch.tp * heads
     # ZeRO-3 holds the weights of the running layer and of the next, and the gradients that it is about to scatter.
     layer_bytes = 2.0 * WEIGHT_BYTES + gradient_bytes(workload, batch)
     gathered = np.where(batch.zero_stage == 3, layer_bytes * parameters.largest_layer, 0.0)
@@ -184,7 +188,8 @@ def memory_estimate(
     allocated = steady + np.maximum(activations, optimizer)
     first = np.maximum(steady - states.moments + activations, steady + optimizer)
     dropless = model.moe is not None and not model.moe.capacity_factor
-    pool = constants.allocator_fraction * (DROPLESS_POOL_FACTOR if dropless else 1.0)
+    # A compiled graph plans its memory ahead and needs no pool on top.
+    pool = constants.allocator_fraction * (DROPLESS_POOL_FACTOR if dropless else 1.0) * (1.0 if eager else 0.0)
     reserved = allocated * (1.0 + pool)
     communicators = num_communicators(workload, batch) * profile.communicator_bytes
     communicators = communicators + np.where(batch.pp > 1, P2P_BUFFER_BYTES if profile.family == "ascend" else 0, 0)
