@@ -31,15 +31,17 @@ DATA_PARALLEL = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 FUSIONS = (Feature.MC2, Feature.COC, Feature.TP_COMM_OVERLAP, Feature.TP_2D)
 # Switches that a framework sets or clears without being asked: they may differ in a plan that it runs.
 IMPLIED = {
-    "megatron-lm": Feature.FUSED_NORM | Feature.FUSED_ROPE,
+    "megatron-lm": Feature.FUSED_NORM | Feature.FUSED_ROPE | DATA_PARALLEL,
     "mindspeed-llm": (
         Feature.FUSED_NORM
         | Feature.FLASH_ATTENTION
         | Feature.MOE_PERMUTE_FUSION
         | Feature.MOE_PERMUTATION_ASYNC_COMM
         | Feature.MOE_SHARED_EXPERT_OVERLAP
+        | Feature.MOE_TP_EXTEND_EP
+        | Feature.CP_SEND_RECV_OVERLAP
     ),
-    "mindformers": DATA_PARALLEL | Feature.OVERLAP_P2P | Feature.MOE_PERMUTATION_ASYNC_COMM,
+    "mindformers": DATA_PARALLEL | Feature.OVERLAP_P2P,
 }
 
 
@@ -339,7 +341,7 @@ def _mindspeed_experts(draft: Draft) -> None:
     if _breaks(draft, rules_megatron.SHARED_EXPERT_OVERLAP):
         draft.drop(Feature.MOE_SHARED_EXPERT_OVERLAP, "it needs shared experts and the alltoall dispatcher")
     if _breaks(draft, rules_mindspeed.ZERO_MEMORY) or not draft.routed:
-        draft.drop(Feature.MOE_ZERO_MEMORY, "it needs moe_alltoall_overlap_comm or moe_comm_overlap")
+        draft.drop(Feature.MOE_ZERO_MEMORY, "it needs moe_alltoall_overlap_comm or moe_comm_overlap, and no full recompute")
     features = draft.features
     extends = Feature.MOE_TP_EXTEND_EP in features
     if extends:  # its dispatcher is alltoall_seq
@@ -359,7 +361,7 @@ def _mindspeed_experts(draft: Draft) -> None:
 
 def _mindspeed_recompute(draft: Draft) -> None:
     s = draft.strategy
-    switches = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
+    switches = rules_mindspeed.BY_SWITCH
     if s.recompute is not Recompute.FULL:
         _by_module(draft)
         if draft.strategy.recompute_modules & rules_mindspeed.BY_LAYER and draft.strategy.recompute_modules & switches:
@@ -390,7 +392,6 @@ def _mindspeed_recompute(draft: Draft) -> None:
         draft.strategy = replace(draft.strategy, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
     if draft.strategy.recompute_method is RecomputeMethod.UNIFORM:  # every layer is recomputed anyway
         draft.strategy = replace(draft.strategy, recompute_modules=draft.strategy.recompute_modules & ~switches)
-    draft.drop(Feature.MOE_ZERO_MEMORY, "it excludes full recompute")
 
 
 def mindformers(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:

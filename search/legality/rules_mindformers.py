@@ -16,7 +16,7 @@ from cost_models.strategy import (
     StrategyBatch,
 )
 from cost_models.workload import ModelShape, Workload
-from search.legality.rule import MINDFORMERS_ONLY, Mask, Rule, layout_of, layout_violates, none_of
+from search.legality.rule import MINDFORMERS_ONLY, Mask, Rule, has_effect, layout_of, layout_violates, none_of
 from search.legality.rules_megatron import every_row, offered_rule
 from search.legality.rules_memory import module_names
 
@@ -77,6 +77,15 @@ SWAP_OPTIMIZER = Rule(
         "swap_optimizer moves master weights and moments to the host; MindFormers' AdamW (swap: True) moves the moments alone, "
         "which is the same with fp32_parameters only"
     ),
+)
+
+FINE_GRAIN_INTERLEAVE = Rule(
+    "mindformers_fine_grain_interleave",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, Parallel configuration]",
+    "fine_grain_interleave cuts a micro batch in two halves (micro_batch_interleave_num 2): micro_batch_size is even",
+    lambda w, b: has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.micro_batch_size % 2 != 0),
+    lambda w, s: f"fine_grain_interleave cuts a micro batch in two halves, and micro_batch_size is {s.micro_batch_size}",
 )
 
 ZERO_STAGE = Rule(
@@ -192,6 +201,7 @@ RULES = (
     MTP,
     FEATURES,
     SWAP_OPTIMIZER,
+    FINE_GRAIN_INTERLEAVE,
     ZERO_STAGE,
     CHUNKS,
     SEQUENCE_PARALLEL_FOR_EXPERTS,

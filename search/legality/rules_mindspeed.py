@@ -316,25 +316,36 @@ FB_NOOP = Rule(
 ZERO_MEMORY = Rule(
     "mindspeed_zero_memory",
     MINDSPEED_ONLY,
-    "[mindspeed, moe_zero_memory.py]",
-    "moe_zero_memory needs moe_alltoall_overlap_comm or moe_comm_overlap",
+    "[mindspeed, moe_zero_memory.py; mindspeed-llm, arguments.py]",
+    "moe_zero_memory needs moe_alltoall_overlap_comm or moe_comm_overlap, and excludes full recompute",
     lambda w, b: (
         has_effect(w, b, Feature.MOE_ZERO_MEMORY)
-        & ~has_effect(w, b, Feature.MOE_ALLTOALL_OVERLAP_COMM | Feature.MOE_COMM_OVERLAP)
+        & (~has_effect(w, b, Feature.MOE_ALLTOALL_OVERLAP_COMM | Feature.MOE_COMM_OVERLAP) | (b.recompute == Recompute.FULL))
     ),
-    lambda w, s: f"moe_zero_memory over ep {s.ep} needs moe_alltoall_overlap_comm or moe_comm_overlap",
+    lambda w, s: (
+        f"moe_zero_memory over ep {s.ep} needs moe_alltoall_overlap_comm or moe_comm_overlap, and excludes full recompute "
+        f"(recompute is {s.recompute.label})"
+    ),
 )
 
 BY_LAYER = RecomputeModule.CORE_ATTN | RecomputeModule.MLP | RecomputeModule.MOE
+BY_SWITCH = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
 
 RECOMPUTE_MIX = Rule(
     "mindspeed_recompute_mix",
     MINDSPEED_ONLY,
-    "[mindspeed, features_manager/recompute]",
-    "full recompute is joined by layernorm, mlp_act and mla_up_proj only, which have switches of their own",
-    lambda w, b: (b.recompute == Recompute.FULL) & ((b.recompute_modules & int(BY_LAYER)) != 0),
+    "[mindspeed, features_manager/recompute; mindspeed-llm, arguments.py]",
+    "full recompute is joined by layernorm, mlp_act and mla_up_proj only, which have switches of their own, and core_attn, mlp "
+    "and moe exclude layernorm and mlp_act",
+    lambda w, b: (
+        ((b.recompute_modules & int(BY_LAYER)) != 0)
+        & ((b.recompute == Recompute.FULL) | ((b.recompute_modules & int(BY_SWITCH)) != 0))
+    ),
     lambda w, s: (
         f"full recompute together with {module_names(s.recompute_modules & BY_LAYER)}: MindSpeed-LLM takes one granularity"
+        if s.recompute == Recompute.FULL
+        else f"recompute of {module_names(s.recompute_modules & BY_LAYER)} together with "
+        f"{module_names(s.recompute_modules & BY_SWITCH)}: MindSpeed-LLM takes modules or its switches, not both"
     ),
 )
 

@@ -54,6 +54,7 @@ from tests.unit.search.legality_workloads import (
 
 ROOT = Path(__file__).parents[3]
 FLAT = replace(DENSE_PLAN, vpp=1, schedule=Schedule.ONE_F_ONE_B)
+HALVED = replace(FLAT, features=DEFAULT_FEATURES | Feature.FINE_GRAIN_INTERLEAVE)
 FULL = replace(FLAT, recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=1)
 ALONE = ParallelStrategy(tp=4, dp=16, sequence_parallel=True)  # no pipeline
 DENSE_JOB = job()
@@ -85,8 +86,7 @@ PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tupl
     ("expert_world", "any", MIXTURE_JOB, MIXTURE_PLAN, changed(MIXTURE_PLAN, ep=64), ("64", "tp 2 x cp 1 x dp 16 = 32")),
     ("experts_per_rank", "any", job(MIXTURE, 96), changed(MIXTURE_PLAN, dp=24, ep=16), changed(MIXTURE_PLAN, dp=24, ep=24),
      ("ep 24", "64 experts", "16 and 32")),
-    ("expert_width", "any", MIXTURE_JOB, changed(MIXTURE_PLAN, ep=8, etp=2), changed(MIXTURE_PLAN, ep=1, etp=3),
-     ("etp 3", "1408")),
+    ("expert_width", "any", MIXTURE_JOB, changed(MIXTURE_PLAN, ep=8, etp=2), changed(MIXTURE_PLAN, ep=1, etp=3), ("etp 3", "1408")),
     ("vpp_needs_pp", "any", DENSE_JOB, DENSE_PLAN, changed(DENSE_PLAN, pp=1, dp=16), ("vpp 2", "pp is 1")),
     ("layers_per_stage", "any", DENSE_JOB, changed(DENSE_PLAN, vpp=8), changed(DENSE_PLAN, vpp=9), ("36", "32 layers")),
     ("interleaved_fill", "any", job(global_batch_size=16), DENSE_PLAN, changed(DENSE_PLAN, micro_batch_size=2),
@@ -214,8 +214,8 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      changed(FLAT, recompute=Recompute.FULL, recompute_layers_per_stage=(8, 4, 2, 0)), ("0 to 8",)),
     ("mindformers_swap_optimizer", "mindformers", DENSE_JOB, with_features(FLAT, Feature.SWAP_ATTENTION),
      with_features(FLAT, Feature.SWAP_OPTIMIZER), ("master weights", "moments alone")),
-    ("mindformers_zero_stage", "mindformers", DENSE_JOB, changed(FLAT, zero_stage=2), changed(FLAT, zero_stage=3),
-     ("zero_stage 3",)),
+    ("mindformers_zero_stage", "mindformers", DENSE_JOB, changed(FLAT, zero_stage=2), changed(FLAT, zero_stage=3), ("stage 3",)),
+    ("mindformers_fine_grain_interleave", "mindformers", DENSE_JOB, changed(HALVED, micro_batch_size=2), HALVED, ("size is 1",)),
     ("mindformers_chunks", "mindformers", DENSE_JOB, changed(FLAT, layer_layout=((12, 10, 9, 1),)),
      changed(FLAT, layer_layout=((11, 11, 10, 0),)), ("0 layers", "11")),
     ("mindformers_experts_need_sequence_parallel", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
