@@ -1,7 +1,7 @@
 FROM python:3.11-slim AS build
 WORKDIR /src
 COPY . .
-RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels .
+RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels '.[postgres]'
 
 FROM python:3.11-slim
 COPY --from=build /wheels /wheels

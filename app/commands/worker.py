@@ -31,7 +31,8 @@ def worker(
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: stopped.set())
-    typer.echo(f"{settings.workers} workers take studies from {database.shown_url}; Ctrl-C stops them.", err=True)
+    who = "1 worker takes" if settings.workers == 1 else f"{settings.workers} workers take"
+    typer.echo(f"{who} studies from {database.shown_url}; Ctrl-C stops.", err=True)
     with start_workers(settings.workers, settings.url, settings):
         stopped.wait()
     return DONE

@@ -34,6 +34,9 @@ def upgrade(url: str) -> str:
 
 def check_current(database: Database) -> None:
     """Raise ``StorageError`` unless the database has exactly this version's schema."""
+    path = database.url.database if database.url.drivername == "sqlite" else None
+    if path and not Path(path).exists():
+        raise StorageError(f"{database.shown_url} does not exist; run `meshplan db upgrade`.")
     config = _config()
     with translated(), database.read() as session:
         revision = _revision(session.connection())

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, delete, func, insert, select
-from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
+from sqlalchemy.orm import InstrumentedAttribute, Session, defer, undefer
 
 from app.storage.clock import now_s
 from app.storage.tables import Event, IdempotencyRecord, Plan, Rejection, Study, Table, Trial
 
 STATE, PROGRESS = "state", "progress"
 _INPUTS = (undefer(Study.space), undefer(Study.hardware_profile), undefer(Study.calibration))
+_SUMMARY = tuple(defer(column) for column in (Study.job, Study.assumptions, Study.warnings, Study.result))
 
 Row = dict[str, Any]
 
@@ -38,8 +39,8 @@ def find_state(session: Session, study_id: str) -> str | None:
 
 
 def list_studies(session: Session, after: int | None, limit: int, filters: Sequence[ColumnElement[bool]]) -> Sequence[Study]:
-    """Newest first."""
-    query = select(Study).where(*filters).order_by(Study.number.desc()).limit(limit)
+    """Newest first, without what only a single study's reader asks for."""
+    query = select(Study).where(*filters).options(*_SUMMARY).order_by(Study.number.desc()).limit(limit)
     return session.scalars(query if after is None else query.where(Study.number < after)).all()
 
 
@@ -95,7 +96,9 @@ def forget_trials(session: Session, study_id: str) -> None:
 
 
 def all_trials(session: Session, study_id: str) -> Sequence[Trial]:
-    return session.scalars(select(Trial).where(Trial.study_id == study_id).order_by(Trial.number)).all()
+    """All of them, without their strategies, which follow from the sampler's parameters."""
+    query = select(Trial).where(Trial.study_id == study_id).options(defer(Trial.strategy)).order_by(Trial.number)
+    return session.scalars(query).all()
 
 
 def list_plans(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Plan]:

@@ -1,0 +1,66 @@
+"""``meshplan worker`` and ``meshplan db upgrade`` as a user starts them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from sqlalchemy import text
+
+from app.storage.session import Database
+from app.storage.tables import VERSION_TABLE
+from app.studies import service
+from tests.study_jobs import small_job
+from tests.workers.test_kill import waiting
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-m", "meshplan"]
+
+
+def environment(url: str) -> dict[str, str]:
+    return {**os.environ, "MESHPLAN_DATABASE_URL": url, "MESHPLAN_LOG_FORMAT": "json"}
+
+
+def run(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=ROOT, env=environment(url), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_upgrade_then_work_then_stop(empty_url: str) -> None:
+    refused = run(empty_url, "worker")
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "; run `meshplan db upgrade`." in refused.stderr
+    upgraded = run(empty_url, "db", "upgrade")
+    assert (upgraded.returncode, upgraded.stderr) == (0, "")
+    assert "has schema 0001." in upgraded.stdout
+    with Database(empty_url) as database:
+        with database.write() as session:
+            study_id = service.create_study(session, small_job()).id
+        worker = subprocess.Popen([*COMMAND, "worker"], cwd=ROOT, env=environment(empty_url), stderr=subprocess.PIPE, text=True)
+        with worker, waiting("the study") as looks:
+            for _ in looks:
+                with database.read() as session:
+                    if service.get_state(session, study_id) == "completed":
+                        break
+            worker.send_signal(signal.SIGTERM)
+            _, said = worker.communicate(timeout=60)
+    assert worker.returncode == 0
+    assert "1 worker takes studies from" in said
+    assert f'"study": "{study_id}"' in said
+
+
+def test_a_database_of_a_newer_version_is_bad_input(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'studies.db'}"
+    assert run(url, "db", "upgrade").returncode == 0
+    with Database(url) as database, database.write() as session:
+        session.execute(text(f"update {VERSION_TABLE} set version_num = '9999'"))
+    for arguments in (("db", "upgrade"), ("worker",)):
+        refused = run(url, *arguments)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith("meshplan: The database has schema 9999, which a newer meshplan wrote")
+        assert refused.stderr.count("\n") == 1
