@@ -42,11 +42,12 @@ def _place(path: Path, key: str, after: str = "") -> Place:
     except OSError:
         lines = []
     start = _line(lines, after, 0) or 0
-    return Place(_uri(path), _line(lines, key, start) or start or 1)
+    at_margin = None if after else _line(lines, key, 0, before="^")  # not the metric's namesake under regression
+    return Place(_uri(path), at_margin or _line(lines, key, start) or start or 1)
 
 
-def _line(lines: list[str], key: str, start: int) -> int | None:
-    pattern = re.compile(rf"""(?:^|[\s{{,])["']?{re.escape(key)}["']?\s*:""")
+def _line(lines: list[str], key: str, start: int, before: str = r"(?:^|[\s{,])") -> int | None:
+    pattern = re.compile(rf"""{before}["']?{re.escape(key)}["']?\s*:""")
     found = (number for number in range(max(start, 1), len(lines) + 1) if key and pattern.search(lines[number - 1]))
     return next(found, None)
 

@@ -29,7 +29,7 @@ def sarif_text(document: Mapping[str, Any], places: Places) -> str:
     notes += [{"level": "error", "message": {"text": c["sentence"]}} for c in checks if c["status"] == "undetermined"]
     driver = {
         "name": "meshplan",
-        "semanticVersion": document["version"],
+        "version": document["version"],
         "rules": [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()],
     }
     invocation = {

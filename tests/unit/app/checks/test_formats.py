@@ -99,10 +99,13 @@ def test_any_words_give_valid_reports(sentence: str, name: str) -> None:
 def test_findings_point_at_the_line_that_they_are_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.yaml").write_text("model: x\ncluster: y\nstrategy: {tp: 1}\n")
-    Path("a budget.yaml").write_text("# step_time\nregression:\n  step_time_s: {max_fraction: 0}\ntokens_per_s: {min: 1}\n")
+    Path("a budget.yaml").write_text(
+        "# step_time\nregression:\n  step_time_s: {max_fraction: 0}\ntokens_per_s: {min: 1}\nstep_time_s: {max: 1}\n"
+    )
     places = Places(Path("job.yaml"), tmp_path / "a budget.yaml", Path("plan.json"))
     assert places.of("memory") == Place("job.yaml", 3)
     assert places.of("budget.tokens_per_s.min") == Place("a%20budget.yaml", 4)
+    assert places.of("budget.step_time_s.max") == Place("a%20budget.yaml", 5)
     assert places.of("regression.step_time_s") == Place("a%20budget.yaml", 3)
     assert Places(None, None, Path("plan.json")).of("regression.step_time_s") == Place("plan.json", 1)
     assert Places().of("memory") is None

@@ -2,23 +2,26 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import hardware_profiles
 from app.checks.baseline import Baseline, baseline_document, parse_baseline
 from app.checks.budget import parse_budget
 from app.checks.check import check_job
 from app.errors import InputError
-from app.job import Job
+from app.job import Job, parse_job
 from app.priced_with import priced_with, profile_fingerprint
 from app.pricing import estimate_document
 from app.searching import search_document
 from calibration.files import Calibration, calibration_for
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
-from tests.unit.app.checks.jobs import small_job
+from tests.unit.app.checks.jobs import SMALL, small_job
 
 TOLERANT = parse_budget({"regression": {"step_time_s": {"max_fraction": 0.02}}}, has_baseline=True)
 
@@ -192,6 +195,22 @@ def test_other_hardware_is_a_change_of_the_job(job: Job) -> None:
         document = check_job(moved, TOLERANT, baseline=baseline_of(job), pin=pin).document
         assert movement(document)["tool_fraction"] == 0.0
         assert "cluster.hardware: 'atlas-800t-a2' -> 'atlas-900-a2-podc'" in document["baseline"]["job_changes"]
+
+
+def test_a_site_s_own_profile_may_lie_elsewhere_today(tmp_path: Path) -> None:
+    text = (Path(hardware_profiles.__file__).parent / "ascend/atlas-800t-a2.yaml").read_text(encoding="utf-8")
+    jobs = []
+    for folder in ("then", "now"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "site.yaml").write_text(text.replace("name: atlas-800t-a2", "name: our-site", 1), encoding="utf-8")
+        cluster = {"hardware": "site.yaml", "num_devices": 8}
+        jobs.append(parse_job({**SMALL, "cluster": cluster}, folder=tmp_path / folder))
+    baseline = baseline_of(jobs[0])
+    shutil.rmtree(tmp_path / "then")
+    for pin in (False, True):
+        document = check_job(jobs[1], TOLERANT, baseline=baseline, pin=pin).document
+        assert movement(document)["value"] == movement(document)["before"]
+        assert document["baseline"]["job_changes"] == document["baseline"]["tool_changes"] == []
 
 
 def test_the_profile_s_hash_is_of_its_numbers(job: Job) -> None:
