@@ -33,7 +33,7 @@ from cost_models.workload import Cluster, ModelShape, Software, TrainingJob, Wor
 from hardware_profiles import catalogue as hardware
 from hardware_profiles.schema import HardwareProfile, ProfileError, Status
 from search.errors import SearchError
-from search.legality import TargetError, parse_target
+from search.legality import TARGETS, TargetError, parse_target
 from search.limits import SearchLimits, limits_from_mapping
 from search.plan import strategy_to_mapping
 
@@ -253,6 +253,12 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: l
         target = parse_target(section.target)
     except TargetError as error:
         raise _sentence(error) from None
+    if target.families and profile.family not in target.families:
+        others = [known.name for known in TARGETS if not known.families or profile.family in known.families]
+        raise InputError(
+            f"software.target: {target.name} runs on {' and '.join(target.families)} devices, and {profile.name} is of family "
+            f"{profile.family}; give {' or '.join(others)}."
+        )
     execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
     return Software(
         stack=stack,

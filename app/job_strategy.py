@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from app.errors import InfeasibleStrategyError, InputError
+from app.errors import InfeasibleStrategyError, InputError, show
 from app.job_fields import RecomputeSection, StrategySection
 from cost_models.layout import default_layout, stage_table
 from cost_models.strategy import (
@@ -74,10 +74,19 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
     if strategy.layer_layout is not None:
         try:
             stage_table(workload.model, strategy.pp, strategy.vpp, strategy.layer_layout)
-        except ValueError as error:
-            raise InputError(f"strategy.{error}.") from None
+        except ValueError:
+            raise _misplaced(strategy.layer_layout, workload.model, section) from None
     _check_num_microbatches(section, strategy, workload)
     return strategy
+
+
+def _misplaced(layout: LayerLayout, model: ModelShape, section: StrategySection) -> InputError:
+    rows = [list(row) for row in layout]
+    needed = f"{section.pp} stages" if section.vpp == 1 else f"{section.vpp} chunks of {section.pp} stages each"
+    return InputError(
+        f"strategy.layer_layout: {show(rows[0] if len(rows) == 1 else rows)} places {sum(map(sum, rows))} layers; "
+        f"give the {model.num_layers} of {model.name} to {needed}."
+    )
 
 
 def _data_parallel(section: StrategySection, workload: Workload) -> int:

@@ -37,6 +37,10 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nmodel: *b\n"
             "num_layers",
         ),
         ("model: llama-2-7b\ncluster: {hardware: ./site.yaml, num_devices: 8}\n", "unit"),
+        (
+            "model: llama-2-7b\ncluster: {hardware: atlas-800t-a2, num_devices: 8}\nstrategy: {pp: 2, layer_layout: [16, 17]}\n",
+            "strategy.layer_layout: [16, 17] places 33 layers; give the 32 of llama-2-7b to 2 stages.",
+        ),
         ("model: llama-2-7b\nclster: {}\n", "clster: unknown key; did you mean 'cluster'?"),
     ],
 )
@@ -68,6 +72,10 @@ FLAGS = ("--hardware", "atlas-800t-a2", "--devices", "8")
         (("search", "llama-2-7b", *FLAGS, "--devices-at-most", "9"), "--devices-at-most: given beside --devices"),
         (("search", "llama-2-7b", *FLAGS, "--save-dir", "pyproject.toml"), "--save-dir: pyproject.toml is a file"),
         (("search", "llama-2-7b", *FLAGS, "--target", "megatron"), "megatron-lm"),
+        (
+            ("search", "llama-2-7b", *FLAGS, "--target", "megatron-lm"),
+            "megatron-lm runs on nvidia and amd devices, and atlas-800t-a2 is of family ascend; give any or mindspeed-llm or",
+        ),
         (("search", "absent.yaml", *FLAGS), "absent.yaml: no such file."),
         (("search", "docs", *FLAGS), "docs"),
         (("search", "llama-2-7b", *FLAGS, "--no-such-flag"), "--no-such-flag"),
