@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.console import Console
 
 from app.errors import InputError
 from app.reports.search import print_search
-from app.reports.terminal import json_text
+from app.reports.terminal import json_text, plain_text
 from hardware_profiles import catalogue
 from hardware_profiles.schema import ProfileError
 from search.launch.files import Start, launch_file
@@ -25,7 +24,7 @@ def save_report(folder: Path, document: Mapping[str, Any]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "report.txt").open("w", encoding="utf-8") as file:
-            print_search(Console(file=file, width=REPORT_WIDTH, no_color=True, highlight=False), document)
+            print_search(plain_text(file, REPORT_WIDTH), document)
         _write(folder / "report.json", json_text(document))
         _write(folder / "job.yaml", _yaml(document["job"]))
         for plan in document["plans"]:
