@@ -384,8 +384,8 @@ def _mindspeed_recompute(draft: Draft) -> None:
         by_rank = s.vpp > 1
         draft.strategy = replace(
             draft.strategy,
-            recompute_method=RecomputeMethod.NONE if by_rank else RecomputeMethod.BLOCK,
-            recompute_num_layers=0 if by_rank else layers,
+            recompute_method=RecomputeMethod.BLOCK,
+            recompute_num_layers=layers,
             recompute_layers_per_stage=(layers,) * s.pp if by_rank else None,
         )
     elif s.recompute_method is RecomputeMethod.NONE or s.recompute_num_layers < 1:
@@ -437,8 +437,8 @@ def _mindformers_recompute(draft: Draft) -> None:
         even = s.vpp == 1 and len(set(plan)) == 1
         draft.strategy = replace(
             draft.strategy,
-            recompute_method=RecomputeMethod.BLOCK if even else RecomputeMethod.NONE,
-            recompute_num_layers=plan[0] if even else 0,
+            recompute_method=RecomputeMethod.BLOCK,
+            recompute_num_layers=max(plan),
             recompute_layers_per_stage=None if even else plan,
         )
     elif s.recompute_method is not RecomputeMethod.BLOCK or s.recompute_num_layers < 1:

@@ -219,7 +219,7 @@ class Reading:
             layers = self._number("recompute-num-layers", low=0)
             layers = 1 if layers is None else layers
             if self._ascend and self._on("enable-recompute-layers-per-pp-rank") and vpp > 1:
-                return Recompute.FULL, RecomputeMethod.NONE, 0, modules, (layers,) * self.pp
+                return Recompute.FULL, RecomputeMethod.BLOCK, layers, modules, (layers,) * self.pp
             if layers or method is RecomputeMethod.UNIFORM:
                 return Recompute.FULL, method, max(layers, 1), modules, None
         elif granularity == "selective":

@@ -179,7 +179,7 @@ class Reading:
                 raise LaunchFileError(f"launch file: recompute {str(value)[:80]} is no list of numbers of layers")
             if isinstance(value[0], list) or (vpp == 1 and len(set(counts)) == 1):
                 return Recompute.FULL, RecomputeMethod.BLOCK, max(counts), modules, None
-            return Recompute.FULL, RecomputeMethod.NONE, 0, modules, tuple(counts)
+            return Recompute.FULL, RecomputeMethod.BLOCK, max(counts), modules, tuple(counts)
         kind = Recompute.SELECTIVE if modules else Recompute.NONE
         return kind, RecomputeMethod.NONE, 0, modules, None
 

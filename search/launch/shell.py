@@ -90,8 +90,7 @@ def _logical_lines(text: str) -> list[str]:
 def _is_open(line: str) -> bool:
     if line.count('"') % 2:
         return True
-    value = line.partition("=(")[2]
-    return bool(value) and not re.search(r"\)\s*(#.*)?$", line)
+    return bool(re.match(r"\S+=\(", line)) and not re.search(r"\)\s*(#.*)?$", line)
 
 
 def _without_comment(line: str) -> str:

@@ -86,7 +86,7 @@ PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tupl
     ("expert_world", "any", MIXTURE_JOB, MIXTURE_PLAN, changed(MIXTURE_PLAN, ep=64), ("64", "tp 2 x cp 1 x dp 16 = 32")),
     ("experts_per_rank", "any", job(MIXTURE, 96), changed(MIXTURE_PLAN, dp=24, ep=16), changed(MIXTURE_PLAN, dp=24, ep=24),
      ("ep 24", "64 experts", "16 and 32")),
-    ("expert_width", "any", MIXTURE_JOB, changed(MIXTURE_PLAN, ep=8, etp=2), changed(MIXTURE_PLAN, ep=1, etp=3), ("etp 3", "1408")),
+    ("expert_width", "any", MIXTURE_JOB, changed(MIXTURE_PLAN, ep=8, etp=2), changed(MIXTURE_PLAN, ep=1, etp=3), ("p 3", "1408")),
     ("vpp_needs_pp", "any", DENSE_JOB, DENSE_PLAN, changed(DENSE_PLAN, pp=1, dp=16), ("vpp 2", "pp is 1")),
     ("layers_per_stage", "any", DENSE_JOB, changed(DENSE_PLAN, vpp=8), changed(DENSE_PLAN, vpp=9), ("36", "32 layers")),
     ("interleaved_fill", "any", job(global_batch_size=16), DENSE_PLAN, changed(DENSE_PLAN, micro_batch_size=2),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
 from cost_models.workload import Workload
-from search.canonical import canonical
+from search.canonical import canonical, canonical_schedule
 from search.launch import EXPORTERS, launch_block, nearest
 from search.launch.files import Start, launch_file
 from search.launch.parsing import parse_arguments, parse_launch
@@ -87,6 +87,23 @@ def test_a_legal_plan_comes_back_from_its_file(framework: str, model: str, index
     read = parse_launch(text)
     assert (read.framework, read.num_devices, read.problems) == (framework, 32, ())
     says_the_same(made, read.strategy, NEAREST[framework](made, plan)[0])
+
+
+@pytest.mark.parametrize(
+    ("framework", "plan_by_stage"), [("mindspeed-llm", (4, 4)), ("mindformers", (5, 0)), ("mindformers", (3, 3))]
+)
+@pytest.mark.parametrize("vpp", [1, 2])
+def test_layers_of_recompute_by_stage_come_back(framework: str, plan_by_stage: tuple[int, ...], vpp: int) -> None:
+    made = workload(framework, "dense")
+    plan = ParallelStrategy(tp=2, pp=2, dp=8, vpp=vpp, sequence_parallel=True, recompute=Recompute.FULL)
+    plan = replace(plan, recompute_layers_per_stage=plan_by_stage, schedule=canonical_schedule(2, vpp))
+    assert violations(made, plan) == ()
+    read = parse_arguments(list(EXPORT[framework](made, plan).arguments), framework=framework, num_devices=32).strategy
+    if vpp == 1 and len(set(plan_by_stage)) == 1:  # without virtual stages a number for each stage says the same
+        assert (read.recompute_method, read.recompute_num_layers) == (RecomputeMethod.BLOCK, plan_by_stage[0])
+    else:
+        assert read.recompute_layers_per_stage == plan_by_stage
+    assert read == NEAREST[framework](made, plan)[0]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
