@@ -205,6 +205,9 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
         strategy.recompute_num_layers,
         strategy.recompute_modules,
     )
+    if strategy.recompute is Recompute.FULL and strategy.recompute_layers_per_stage is not None:
+        # A plan by stage says alone which layers are recomputed; the modules speak for the others.
+        recompute, method, num_layers, modules = Recompute.FULL, RecomputeMethod.NONE, 0, strategy.recompute_modules
     return replace(
         strategy,
         sequence_parallel=strategy.sequence_parallel and scope.tensor_parallel,

@@ -237,3 +237,12 @@ def test_a_layout_that_is_the_default_is_left_out() -> None:
 
 def test_modes_are_plain_values() -> None:
     assert recompute_mode("full") == RecomputeMode(Recompute.FULL, RecomputeMethod.UNIFORM, num_layers=1)
+
+
+def test_a_recompute_plan_by_stage_is_an_effect_of_its_own() -> None:
+    strategy = canonical(
+        workload(DENSE, num_devices=32),
+        ParallelStrategy(tp=4, pp=2, recompute=Recompute.FULL, recompute_layers_per_stage=(3, 1)),
+    )
+    assert strategy.recompute is Recompute.FULL
+    assert strategy.recompute_layers_per_stage == (3, 1)
