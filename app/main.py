@@ -9,6 +9,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi_offline import FastAPIOffline
 from starlette.responses import Response
 
+from app.calibrations import endpoints as calibrations
 from app.catalogue_api import endpoints as catalogue
 from app.checks import endpoints as checks
 from app.estimates import endpoints as estimates
@@ -18,13 +19,17 @@ from app.http.openapi import allowed_methods, openapi_document
 from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
 from app.http.state import ServerState
+from app.runs import endpoints as runs
 from app.storage.session import Database
 from app.studies import endpoints as studies
 from app.studies import service
 from app.studies.runner import DATABASE_AWAY
 from meshplan import __version__
 
-DESCRIPTION = "Plans how to lay a large-model training job over an Ascend or GPU cluster: studies, estimates, checks, catalogues."
+DESCRIPTION = (
+    "Plans how to lay a large-model training job over an Ascend or GPU cluster: "
+    "studies, estimates, checks, measured runs, calibrations, catalogues."
+)
 
 
 def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
@@ -34,8 +39,8 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path))
     _add_domain_errors(app)
-    for router in (studies.router, estimates.router, checks.router, catalogue.router):
-        app.include_router(router, prefix=API, dependencies=[Depends(require_caller)])
+    for part in (studies, estimates, checks, runs, calibrations, catalogue):
+        app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.include_router(health.router)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     return app

@@ -19,6 +19,7 @@ MAX_BODY_BYTES = 256 * 1024
 MAX_BODY_BYTES_OF: Mapping[str, int] = {
     f"{API}/estimates": 16 * 1024 * 1024,  # 10,000 strategies with every field
     f"{API}/checks": 4 * 1024 * 1024,  # a baseline may be a search's answer with all its plans
+    f"{API}/runs": 4 * 1024 * 1024,  # 500 records
 }
 
 _PAGES = ("/docs", "/redoc")

@@ -20,11 +20,12 @@ LEARNED_FROM = 0.05  # less of a spread gone than this counts as nothing learned
 
 
 def document(outcome: SiteOutcome, path: Path) -> dict[str, Any]:
+    return {"schema_version": 1, "file": str(path), "fingerprint": outcome.calibration.fingerprint, **learned(outcome)}
+
+
+def learned(outcome: SiteOutcome) -> dict[str, Any]:
     calibration = outcome.calibration
     return {
-        "schema_version": 1,
-        "file": str(path),
-        "fingerprint": calibration.fingerprint,
         "hardware": calibration.hardware,
         "stack": calibration.stack,
         "num_runs": len(outcome.fitted.observations),

@@ -70,7 +70,7 @@ def test_every_number_that_comes_in_is_bounded_on_both_sides() -> None:
 
 def test_the_page_on_the_api_lists_every_path_and_problem() -> None:
     page = (ROOT / "docs/rest.md").read_text(encoding="utf-8")
-    short = {path.replace("{study_id}", "{id}") for path, _ in OPERATIONS}
+    short = {re.sub(r"\{(study|calibration)_id\}", "{id}", path) for path, _ in OPERATIONS}
     assert [path for path in short if f"{path}`" not in page and f"`{path}" not in page] == []
     documented = dict(re.findall(r"^\| `([a-z-]+)`(?:, `[a-z-]+`)? \| (\d{3}) \|", page, re.MULTILINE))
     documented |= dict(re.findall(r"^\| `[a-z-]+`, `([a-z-]+)` \| (\d{3}) \|", page, re.MULTILINE))

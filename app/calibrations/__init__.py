@@ -1,0 +1,1 @@
+"""Calibrations fitted to stored runs."""

@@ -1,0 +1,1 @@
+"""Measured runs: predicted as they come in, and kept for calibrations."""
