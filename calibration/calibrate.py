@@ -48,8 +48,6 @@ GPU_CONSTANTS = (
     "intra_fraction",
     "inter_fraction",
     "overlapped_tp_exposed_fraction",
-    "permute_passes",
-    "expert_comm_factor",
     "step_overhead_s",
     "attention_backward_fraction",
 )
