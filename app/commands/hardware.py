@@ -52,23 +52,34 @@ def show(
 @commands.command("calibrate")
 def calibrate(
     name: Annotated[str, typer.Argument(metavar="NAME", help="the profile to start from, or its path")],
+    output: Annotated[Path, typer.Option("--output", help="profile to write; its name without the suffix is the profile's")],
     curve: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--curve",
             metavar="OPERATION:RANKS=LOG",
             help="log of HCCL Test or nccl-tests, as in all_reduce:8=all_reduce.log; repeat",
         ),
-    ],
-    output: Annotated[Path, typer.Option("--output", help="profile to write; its name without the suffix is the profile's")],
+    ] = None,
+    op_summary: Annotated[
+        Path | None, typer.Option("--op-summary", help="op_summary CSV of msprof: the best matmul rate goes into the profile")
+    ] = None,
 ) -> int:
-    """Writes a profile of your own with the collective times that you measured."""
+    """Writes a profile of your own with the collective times and matmul rates that you measured."""
     from app.errors import InputError
-    from app.measuring import measured_profile
-    from app.reports import terminal
+    from app.measuring import known_profile, measured_profile, read_op_summary, written_matmuls
+    from app.reports import hardware, terminal
 
+    if not curve and op_summary is None:
+        raise InputError("--curve: missing; give the log of a benchmark, or --op-summary FILE.")
     if output.suffix not in (".yaml", ".yml") or not output.parent.is_dir():
         raise InputError(f"--output: {output} is not allowed; give a file that ends in .yaml, in a folder that exists.")
-    output.write_text(measured_profile(name, output.stem, curve), encoding="utf-8")
+    profile = known_profile(name)
+    rates = () if op_summary is None else read_op_summary(op_summary)
+    written = written_matmuls(profile, rates)
+    file = "" if op_summary is None else op_summary.name
+    output.write_text(measured_profile(profile, output.stem, curve or [], written, file), encoding="utf-8")
+    if rates:
+        hardware.print_rates(terminal.output(), profile, rates, written)
     terminal.output().print(f"Written to {output}; use it with --hardware {output}", markup=False)
     return DONE

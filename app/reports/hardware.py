@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,9 +11,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from app.reports.quantities import GIB
+from app.reports.quantities import GIB, percent
 from app.reports.terminal import plain_table
+from calibration.op_summaries import OperatorRate
 from hardware_profiles.schema import HardwareProfile
+
+SHOWN_RATES = 12
 
 
 def summary(profile: HardwareProfile) -> dict[str, Any]:
@@ -77,6 +81,24 @@ def list_table(profiles: list[HardwareProfile]) -> Table:
             str(profile.status),
         )
     return table
+
+
+def print_rates(
+    console: Console, profile: HardwareProfile, rates: Sequence[OperatorRate], written: Mapping[str, OperatorRate]
+) -> None:
+    """The operators with most work, and which rates went into the profile."""
+    table = plain_table("operator", "shapes", ">rows", ">TFLOPS", ">of peak")
+    for rate in rates[:SHOWN_RATES]:
+        peak = profile.matmul_flops_per_s.get(rate.precision)
+        share = percent(rate.flops_per_s / peak) if peak else ""
+        kind = f"{rate.kind.replace('_', ' ')} {rate.precision}"
+        shapes = ";".join(rate.shapes.split(";")[:2])
+        table.add_row(kind, Text(shapes), str(rate.count), f"{rate.flops_per_s / 1e12:,.1f}", share)
+    console.print(table)
+    for precision, rate in written.items():
+        console.print(f"achievable_matmul_flops_per_s.{precision} = {rate.flops_per_s / 1e12:,.4g} TFLOPS", markup=False)
+    if not written:
+        console.print("No matmul is large enough to say what the cores reach: the profile keeps its rates.", markup=False)
 
 
 def print_profile(console: Console, profile: HardwareProfile) -> None:
