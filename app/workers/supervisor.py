@@ -59,8 +59,8 @@ class Workers:
             for index, process in enumerate(self._processes):
                 if not process.is_alive() and time.monotonic() - started_s[index] >= RESTART_S:
                     log.warning("worker died and is started again", pid=process.pid, exit_code=process.exitcode)
-                    process.close()
                     self._processes[index], started_s[index] = self._start(), time.monotonic()
+                    process.close()
         self._end_all()
 
     def _start(self) -> SpawnProcess:

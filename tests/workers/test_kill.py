@@ -29,7 +29,7 @@ NUM_KILLS = 10
 MAX_WAIT_S = 180.0  # of a machine that does much else
 # Long enough to be hit: each has dozens of steps.
 LATTICE: dict[str, Any] = {"pp": {"max": 16}, "vpp": {"max": 8}, "micro_batch_size": [1, 2, 4]}
-SAMPLER: dict[str, Any] = {"sampler": "random", "max_trials": 1280, "seed": 1}
+SAMPLER: dict[str, Any] = {"sampler": "nsga2", "max_trials": 640, "seed": 1}
 
 
 def options(url: str, **changes: Any) -> WorkerOptions:
