@@ -21,7 +21,7 @@ STEP_TIME_LIMITS = {
     ("gpu", "dense_single"): (6.8, 8.8),
     ("gpu", "dense_multi"): (5.8, 8.0),
     ("gpu", "long"): (9.0, 15.5),
-    ("gpu", "moe"): (12.5, 17.0),
+    ("gpu", "moe"): (13.0, 17.0),  # two constants fewer: in sample a little worse, unseen architectures better
     ("gpu", "slice"): (3.5, 5.3),
 }
 COUNTS = {"ascend": {"dense_single": 63, "dense_multi": 12, "long": 9, "moe": 8, "slice": 22}}
