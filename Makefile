@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint test golden calibration bench docs check
+.PHONY: help setup constraints format lint test golden calibration bench docs dashboard check
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -44,7 +44,31 @@ calibration: setup ## fit the shipped calibrations to calibration/runs (six minu
 bench: setup ## measure speed; each benchmark prints its own table
 	@for file in benchmarks/[a-z]*.py; do $(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" || exit; done
 
-docs: setup ## regenerate the documents that scripts write (the accuracy page takes two minutes)
+docs: setup ## regenerate the documents that scripts write (accuracy two minutes, the Pangu case study one)
 	@for file in scripts/write_*.py; do [ ! -e "$$file" ] || $(BIN)/python "$$file" || exit; done
 
-check: lint test ## what CI runs: lint, then every test
+NODE_MODULES := dashboard/node_modules/.package-lock.json
+
+$(NODE_MODULES): dashboard/package.json dashboard/package-lock.json
+	cd dashboard && npm ci --no-fund --no-audit
+	touch $@
+
+dashboard: $(NODE_MODULES) ## rebuild the dashboard into app/static/dashboard (node 20.19 or newer)
+	cd dashboard && npm run build
+
+.PHONY: dashboard-check
+dashboard-check: # with node at hand: types, unit tests, and that the committed build is that of the sources
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory dashboard-compare; \
+	else echo "npm is not here: the dashboard's build is taken as it is"; fi
+
+.PHONY: dashboard-compare
+dashboard-compare: $(NODE_MODULES)
+	cd dashboard && DASHBOARD_OUT=../build/dashboard npm run --silent build
+	diff -rq build/dashboard app/static/dashboard || { echo "run 'make dashboard' and commit app/static/dashboard"; exit 1; }
+
+.PHONY: chromium
+chromium: # what tests/browser drive; they are skipped where it cannot be had
+	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends chromium; } || \
+	echo "Chromium cannot be installed (not root, no apt, or no network): the browser tests will be skipped"
+
+check: lint dashboard-check chromium test ## what CI runs: lint, the dashboard's build, then every test

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import InputError, show, unknown_name
+from app.job import Job
 from calibration.calibrate import SiteOutcome, calibrate_site
 from calibration.files import Calibration, CalibrationError, family_of, read_calibration, shipped_calibration
 from calibration.fitting import Progress
 from calibration.run_records import RunRecordError, read_run_records
-from cost_models.workload import Workload
 from hardware_profiles import catalogue
 from hardware_profiles.schema import HardwareProfile, ProfileError
 
+FIELD = "software.calibration (--calibration)"
 ASCEND_STACKS = ("mindformers", "mindspeed-llm")
 GPU_STACKS = ("fsdp", "maxtext", "megatron-deepspeed", "megatron-lm", "nemo")
 
@@ -25,17 +26,32 @@ def read_own(path: Path | None) -> tuple[Calibration, ...]:
         raise InputError(f"--calibration: {error}") from None
 
 
-def own_calibrations(path: Path | None, workload: Workload) -> tuple[Calibration, ...]:
-    """The user's calibration, which must be for the job's hardware and stack."""
-    own = read_own(path)
-    for calibration in own:
-        if not calibration.applies_to(workload):
-            fitted_for = f"{calibration.stack or calibration.family} on {calibration.hardware or 'any of its hardware'}"
-            raise InputError(
-                f"--calibration: {path} was fitted for {fitted_for}, but the job runs {workload.software.stack} "
-                f"on {workload.cluster.profile.name}."
-            )
-    return own
+def own_calibrations(job: Job) -> tuple[Calibration, ...]:
+    """The calibration file that the job names, which must be for the job's hardware and stack."""
+    if job.calibration is None:
+        return ()
+    if "/" not in job.calibration:
+        raise InputError(
+            f"{FIELD}: {show(job.calibration)} is no file here; a server's own calibrations are used with its own searches and "
+            "estimates, or saved as files (`calibration` of GET /v1/calibrations/ID)."
+        )
+    try:
+        calibration = read_calibration(Path(job.calibration))
+    except CalibrationError as error:
+        raise InputError(f"{FIELD}: {error}") from None
+    check_applies(calibration, job, job.calibration, FIELD)
+    return (calibration,)
+
+
+def check_applies(calibration: Calibration, job: Job, name: str, field: str) -> None:
+    """``InputError`` where the calibration was fitted for other hardware or software than the job's."""
+    workload = job.workload
+    if not calibration.applies_to(workload):
+        fitted_for = f"{calibration.stack or calibration.family} on {calibration.hardware or 'any of its hardware'}"
+        raise InputError(
+            f"{field}: {name} was fitted for {fitted_for}, but the job runs {workload.software.stack} "
+            f"on {workload.cluster.profile.name}."
+        )
 
 
 def site_outcome(runs: Path, hardware: str, stack: str, on_progress: Progress | None = None) -> SiteOutcome:

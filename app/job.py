@@ -55,6 +55,12 @@ class Job:
     warnings: tuple[str, ...]
     document: dict[str, Any]
 
+    @property
+    def calibration(self) -> str | None:
+        """What the job names in place of the shipped constants; who prices it finds it."""
+        name: str | None = self.document["software"]["calibration"]
+        return name
+
 
 def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> Job:
     """The job that ``source`` (a preset, a ``config.json`` or a job file) and the flags, by section, describe together."""
@@ -62,8 +68,11 @@ def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mappin
     for section, values in flags.items():
         if values:
             document[section] = {**_as_mapping(document, section), **values}
-    if "hardware" in flags.get("cluster", {}):  # a path in a flag starts where the user is, not where the job file lies
+    # A path in a flag starts where the user is, not where the job file lies.
+    if "hardware" in flags.get("cluster", {}):
         document["cluster"]["hardware"] = _hardware_reference(document["cluster"]["hardware"], Path())
+    if "calibration" in flags.get("software", {}):
+        document["software"]["calibration"] = _calibration_reference(document["software"]["calibration"], Path())
     return parse_job(document, folder=folder, labels=labels)
 
 
@@ -102,10 +111,13 @@ def parse_job(
             num_devices=cluster_section.num_devices,
             inter_node_bytes_per_s=cluster_section.inter_node_bytes_per_s,
             oversubscription=cluster_section.oversubscription,
+            time_factor=cluster_section.time_factor,
         ),
         software=_software(software_section, profile, assumptions),
     )
+    assumptions += _factors(workload)
     _warn(cluster_section, settings, profile, warnings)
+    _warn_of_two_frameworks(workload.software, warnings)
     strategy = None
     if document.get("strategy") is not None:
         strategy = strategy_from_section(check(StrategySection, document["strategy"], "strategy", labels), workload)
@@ -116,7 +128,14 @@ def parse_job(
         settings=settings,
         assumptions=tuple(assumptions),
         warnings=tuple(warnings),
-        document=_resolved(workload, hardware_reference, _as_mapping(document, "search"), settings, strategy),
+        document=_resolved(
+            workload,
+            hardware_reference,
+            _calibration_reference(software_section.calibration, folder),
+            _as_mapping(document, "search"),
+            settings,
+            strategy,
+        ),
     )
 
 
@@ -163,6 +182,15 @@ def _hardware_reference(name: str, folder: Path | None) -> str:
     """A profile's name as it is, a path from the root on."""
     is_path = folder is not None and name not in hardware.names() and ("/" in name or name.endswith((".yaml", ".yml")))
     return os.path.abspath(folder / name) if is_path and folder is not None else name  # noqa: PTH100 - Path's keeps "..".
+
+
+def _calibration_reference(name: str | None, folder: Path | None) -> str | None:
+    """A server's id as it is, a path from the root on."""
+    if name is None or folder is None:
+        return name
+    path = os.path.abspath(folder / name)  # noqa: PTH100 - Path's keeps "..".
+    is_path = "/" in name or name.endswith(".json") or os.path.exists(path)  # noqa: PTH110 - Path's raises for a long name
+    return path if is_path else name
 
 
 def _profile(reference: str, *, from_file: bool) -> HardwareProfile:
@@ -267,7 +295,18 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: l
         fp32_parameters=section.fp32_parameters,
         portable_attention=stack == "fsdp" if section.portable_attention is None else section.portable_attention,
         target=target.label,
+        time_factor=section.time_factor,
     )
+
+
+def _factors(workload: Workload) -> list[str]:
+    given = (
+        ("cluster", workload.cluster.time_factor, "all device and communication time"),
+        ("software", workload.software.time_factor, "device time"),
+    )
+    return [
+        f"{part}.time_factor = {factor:g} (given in the job; multiplies {what})" for part, factor, what in given if factor != 1.0
+    ]
 
 
 def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[SearchSettings, SearchLimits]:
@@ -280,6 +319,15 @@ def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[Sear
         raise _sentence(error) from None
 
 
+def _warn_of_two_frameworks(software: Software, warnings: list[str]) -> None:
+    target = parse_target(software.target).name
+    if target not in ("any", software.stack):
+        warnings.append(
+            f"software.stack is {software.stack} and software.target is {target}: times are of the one, rules of the other; "
+            f"give stack {target} unless both are meant."
+        )
+
+
 def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwareProfile, warnings: list[str]) -> None:
     if profile.status is Status.ROADMAP:
         warnings.append(f"{profile.name} is announced, not delivered: its numbers are the vendor's plan.")
@@ -289,14 +337,17 @@ def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwarePr
         warnings.append(
             f"cluster.devices_per_node = {cluster.devices_per_node} has no effect: {profile.name} has {profile.devices_per_node}."
         )
-    if settings.max_simulations is not None:
-        warnings.append("search.max_simulations has no effect: plans are ranked in closed form.")
     if settings.max_trials is not None and settings.sampler == EXHAUSTIVE:
         warnings.append("search.max_trials has no effect: every strategy is enumerated and priced.")
 
 
 def _resolved(
-    workload: Workload, hardware_name: str, search: Mapping[str, Any], settings: SearchSettings, strategy: ParallelStrategy | None
+    workload: Workload,
+    hardware_name: str,
+    calibration: str | None,
+    search: Mapping[str, Any],
+    settings: SearchSettings,
+    strategy: ParallelStrategy | None,
 ) -> dict[str, Any]:
     training, cluster, software = workload.training, workload.cluster, workload.software
     document: dict[str, Any] = {
@@ -307,6 +358,7 @@ def _resolved(
             "num_devices": cluster.num_devices,
             "inter_node_bytes_per_s": cluster.inter_node_bytes_per_s,
             "oversubscription": cluster.oversubscription,
+            "time_factor": cluster.time_factor,
         },
         "training": {
             "seq_length": training.seq_length,
@@ -323,6 +375,8 @@ def _resolved(
             "year": software.year,
             "fp32_parameters": software.fp32_parameters,
             "portable_attention": software.portable_attention,
+            "time_factor": software.time_factor,
+            "calibration": calibration,
         },
         "search": {
             **{name: getattr(settings, name) for name in SETTINGS},

@@ -9,6 +9,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from app.checking import Section
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeMethod, RecomputeModule, Schedule
+from search.finalists import MAX_SIMULATIONS
 
 MAX_DEVICES = 1_000_000
 MAX_GLOBAL_BATCH = 10_000_000
@@ -21,6 +22,7 @@ Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
 Devices = Annotated[int, Field(ge=1, le=MAX_DEVICES)]
 Layers = Annotated[int, Field(ge=0, le=MAX_LAYERS)]
 Name = Annotated[str, Field(min_length=1, max_length=4096)]
+TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
 Precision = Literal["bf16", "fp16", "fp8", "nvfp4", "fp32"]
 
 CP_ALGOS = tuple(kind.label for kind in CpAlgo)
@@ -58,6 +60,9 @@ class ClusterSection(Section):
         description="one device's share of the network between nodes, one direction; default: the profile's",
     )
     oversubscription: float = Field(default=1.0, ge=1, le=1000, description="divides the bandwidth between nodes")
+    time_factor: TimeFactor = Field(
+        default=1.0, description="multiplies all device and communication time of this cluster: clocks, power caps, a slow fabric"
+    )
 
 
 class TrainingSection(Section):
@@ -96,6 +101,13 @@ class SoftwareSection(Section):
     portable_attention: bool | None = Field(
         default=None, description="FlashAttention-2 kernels on newer devices; default: true for fsdp"
     )
+    time_factor: TimeFactor = Field(
+        default=1.0, description="multiplies device time: kernels older (above 1) or fresher than those that were measured"
+    )
+    calibration: Name | None = Field(
+        default=None,
+        description="in place of the shipped constants: on a server the id of a stored calibration, in a file the path of one",
+    )
 
 
 class RecomputeSection(Section):
@@ -127,7 +139,12 @@ class StrategySection(Section):
     dp: Devices | None = Field(default=None, description="derived; if given, tp x cp x pp x dp must be num_devices")
     micro_batch_size: int = Field(default=1, ge=1, le=MAX_GLOBAL_BATCH)
     num_microbatches: int | None = Field(default=None, ge=1, le=MAX_GLOBAL_BATCH, description="derived; checked if given")
-    schedule: Annotated[str, OneOf(*SCHEDULES)] | None = Field(default=None, description="default: by pp and vpp")
+    schedule: Annotated[str, OneOf(*SCHEDULES)] | None = Field(
+        default=None, description="default: none, 1f1b or interleaved-1f1b, by pp and vpp"
+    )
+    microbatch_group_size_per_vp_stage: int | None = Field(
+        default=None, ge=1, le=MAX_GLOBAL_BATCH, description="interleaved: micro batches a chunk takes in turn; default pp"
+    )
     distributed_optimizer: bool | None = Field(default=None, description="true is zero_stage 1, false is 0")
     zero_stage: int | None = Field(default=None, ge=0, le=3, description="default: 1, the distributed optimizer")
     optimizer_shard_size: int = Field(default=0, ge=0, le=MAX_DEVICES, description="ranks that share one optimizer state; 0: all")
@@ -161,6 +178,7 @@ DegreeLimit = Degree | Annotated[list[Degree], Field(min_length=1, max_length=MA
 SwitchLimit = bool | Annotated[list[bool], Field(min_length=1, max_length=2)] | None
 NameLimit = Name | Annotated[list[Name], Field(min_length=1, max_length=MAX_VALUES)] | None
 ZeroStage = Annotated[int, Field(ge=0, le=3)]
+GroupSize = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
 class SearchSettings(Section):
@@ -173,8 +191,8 @@ class SearchSettings(Section):
         default=EXHAUSTIVE, description="exhaustive prices every strategy and proves the best; the others try some of them"
     )
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="of a sampler; an exhaustive search draws nothing")
-    max_simulations: int | None = Field(
-        default=None, ge=0, le=10**9, description="without effect: plans are ranked in closed form"
+    max_simulations: int = Field(
+        default=MAX_SIMULATIONS, ge=1, le=10**7, description="finalists simulated at most to prove the best"
     )
     max_trials: int | None = Field(
         default=None, ge=1, le=MAX_TRIALS, description=f"strategies that a sampler tries; default {DEFAULT_TRIALS}"
@@ -189,6 +207,9 @@ class SearchSettings(Section):
     sequence_parallel: SwitchLimit = None
     cp_algo: NameLimit = None
     schedule: NameLimit = None
+    microbatch_group_size_per_vp_stage: (
+        GroupSize | Annotated[list[GroupSize], Field(min_length=1, max_length=MAX_VALUES)] | None
+    ) = Field(default=None, description="default 0: pp; only interleaved-1f1b has it")
     moe_dispatcher: NameLimit = None
     recompute: NameLimit = None
     zero_stage: ZeroStage | Annotated[list[ZeroStage], Field(min_length=1, max_length=4)] | None = None

@@ -24,11 +24,14 @@ from search.canonical import (
     Scope,
     canonical_dispatcher,
     canonical_features,
+    canonical_group_size,
     canonical_zero_stage,
     expert_domain_devices,
+    schedules_of,
     scope_of,
 )
 from search.errors import SearchError
+from search.legality.rule import either
 from search.recompute_modes import MODULE_NAMES, recompute_mode
 
 _CP_ALGO = {kind.label: kind for kind in CpAlgo}
@@ -43,6 +46,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
     """The strategy that ``section`` describes for this model, batch and cluster; ``InputError`` where it cannot be one."""
     dp = _data_parallel(section, workload)
     cp_algo, ulysses_degree = _context_parallel(section)
+    schedule = _schedule(section)
     recompute = _recompute_section(section)
     strategy = ParallelStrategy(
         tp=section.tp,
@@ -56,7 +60,8 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         sequence_parallel=section.tp > 1 if section.sequence_parallel is None else section.sequence_parallel,
         cp_algo=cp_algo,
         ulysses_degree=ulysses_degree,
-        schedule=_schedule(section),
+        schedule=schedule,
+        microbatch_group_size_per_vp_stage=_group_size(section, schedule),
         zero_stage=_zero_stage(section),
         optimizer_shard_size=section.optimizer_shard_size,
         dispatcher=_dispatcher(section, workload),
@@ -66,7 +71,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         recompute_modules=_recompute_modules(recompute),
         features=DEFAULT_FEATURES if section.features is None else _features(tuple(section.features)),
         recompute_layers_per_stage=_layers_per_stage(recompute, section.pp),
-        layer_layout=_layout(section, workload.model),
+        layer_layout=_layout(section, workload.model, schedule),
     )
     if section.features is None:
         # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
@@ -136,15 +141,31 @@ def _context_parallel(section: StrategySection) -> tuple[CpAlgo, int]:
 
 
 def _schedule(section: StrategySection) -> Schedule:
-    derived = Schedule.NONE if section.pp == 1 else Schedule.ONE_F_ONE_B if section.vpp == 1 else Schedule.INTERLEAVED
     if section.pp == 1 and section.vpp > 1:
         raise InputError(f"strategy.vpp: {section.vpp} needs a pipeline; give pp above 1 or leave vpp out.")
-    if section.schedule not in (None, derived.label):
+    usual, *others = schedules_of(section.pp, section.vpp)
+    schedule = usual if section.schedule is None else _SCHEDULE[section.schedule]
+    if schedule in (usual, *others):
+        return schedule
+    if section.pp > 1 and schedule.is_vee:
         raise InputError(
-            f"strategy.schedule: {section.schedule!r} is given, but pp {section.pp} with vpp {section.vpp} "
-            f"runs {derived.label!r}."
+            f"strategy.vpp: {section.vpp} is given, but schedule {schedule.label!r} folds the model into 2 chunks a rank; "
+            "give vpp 2."
         )
-    return derived
+    raise InputError(
+        f"strategy.schedule: {section.schedule!r} is given, but pp {section.pp} with vpp {section.vpp} runs "
+        f"{either([repr(runnable.label) for runnable in (usual, *others)])}."
+    )
+
+
+def _group_size(section: StrategySection, schedule: Schedule) -> int:
+    size = section.microbatch_group_size_per_vp_stage
+    if size is not None and schedule is not Schedule.INTERLEAVED:
+        raise InputError(
+            f"strategy.microbatch_group_size_per_vp_stage: {size} is given, but only the chunks of "
+            f"{Schedule.INTERLEAVED.label!r} take turns, and the schedule is {schedule.label!r}; leave it out."
+        )
+    return canonical_group_size(section.pp, schedule, size or 0)
 
 
 def _zero_stage(section: StrategySection) -> int:
@@ -257,7 +278,7 @@ def _features(names: tuple[str, ...]) -> Feature:
     return features
 
 
-def _layout(section: StrategySection, model: ModelShape) -> LayerLayout | None:
+def _layout(section: StrategySection, model: ModelShape, schedule: Schedule) -> LayerLayout | None:
     num_layers = model.num_layers
     noops = section.noop_layers
     positions = noops if isinstance(noops, list) else []
@@ -278,7 +299,7 @@ def _layout(section: StrategySection, model: ModelShape) -> LayerLayout | None:
         layout = _layout_with_noops(set(positions), num_layers, section.pp, section.vpp)
     if layout is None and section.pp * section.vpp > num_layers:
         return None  # a rule names the numbers
-    default = _default_layout(model, section.pp, section.vpp)
+    default = _default_layout(model, section.pp, section.vpp, schedule)
     if isinstance(noops, int):
         _check_num_noops(noops, layout or default, num_layers)
     return None if layout == default else layout

@@ -9,21 +9,25 @@ from fastapi import Depends, FastAPI, Request
 from fastapi_offline import FastAPIOffline
 from starlette.responses import Response
 
+from app.accuracy import endpoints as accuracy
 from app.calibrations import endpoints as calibrations
 from app.catalogue_api import endpoints as catalogue
 from app.checks import endpoints as checks
 from app.estimates import endpoints as estimates
 from app.health import endpoints as health
+from app.http.dashboard import FILE_METHODS, add_dashboard
 from app.http.envelope import API, Envelope
 from app.http.openapi import allowed_methods, openapi_document
 from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
 from app.http.state import ServerState
+from app.plans import endpoints as plans
 from app.runs import endpoints as runs
 from app.storage.session import Database
 from app.studies import endpoints as studies
 from app.studies import service
 from app.studies.runner import DATABASE_AWAY
+from app.timelines import endpoints as timelines
 from meshplan import __version__
 
 DESCRIPTION = (
@@ -37,11 +41,12 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     app = FastAPIOffline(title="meshplan", version=__version__, description=DESCRIPTION, redirect_slashes=False)
     app.state.server = ServerState(database, keys_required)
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
-    add_problem_handlers(app, lambda path: allowed_methods(app, path))
+    add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    for part in (studies, estimates, checks, runs, calibrations, catalogue):
+    for part in (studies, plans, timelines, estimates, checks, runs, calibrations, accuracy, catalogue):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.include_router(health.router)
+    add_dashboard(app)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     return app
 

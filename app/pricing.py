@@ -10,11 +10,13 @@ import numpy as np
 from app.errors import InfeasibleStrategyError, InputError
 from app.job import SCHEMA_VERSION, Job
 from app.priced_with import priced_with
+from app.simulating import check_cost, simulation_document
 from calibration.files import Calibration, calibration_for
 from calibration.intervals import Interval
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants
 from cost_models.estimate import Estimate
+from cost_models.simulation.step_times import simulate
 from cost_models.step import estimate
 from cost_models.strategy import ParallelStrategy, StrategyBatch
 from cost_models.workload import Workload
@@ -66,10 +68,10 @@ def calibration_sentence(calibration: Calibration) -> str:
     )
 
 
-def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] = ()) -> Estimate:
+def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] = (), *, simulated: bool = False) -> Estimate:
     """Legal strategies with their breakdown; ``InputError`` where a job is so extreme that a price is no finite number."""
     with np.errstate(all="ignore"):
-        found = estimate(workload, batch, constants_for(workload, own), breakdown=True)
+        found = (simulate if simulated else estimate)(workload, batch, constants_for(workload, own), breakdown=True)
         assert found.breakdown is not None
         totals = found.step_time_s + found.peak_memory_bytes + sum(found.breakdown.masked_s.values())
     if not np.isfinite(totals).all():
@@ -77,18 +79,31 @@ def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] 
     return found
 
 
-def estimate_document(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] = ()) -> dict[str, Any]:
-    """The document that ``meshplan schema estimate`` describes; ``InputError`` for a strategy that cannot run."""
+def estimate_document(
+    job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] = (), *, simulated: bool = False, replayed: bool = True
+) -> dict[str, Any]:
+    """The document that ``meshplan schema estimate`` describes; ``InputError`` for a strategy that cannot run.
+
+    A simulated one also says what the replay of its tasks shows, unless ``replayed`` is false.
+    """
     broken = violations(job.workload, strategy)
     if broken:
         raise InfeasibleStrategyError(f"strategy: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
-    numbers = priced(job.workload, StrategyBatch.of([strategy]), own)
-    return {
+    workload, batch = job.workload, StrategyBatch.of([strategy])
+    if simulated:
+        check_cost(workload, [strategy], "strategy")
+    numbers = priced(workload, batch, own, simulated=simulated)
+    document = {
         "schema_version": SCHEMA_VERSION,
         "job": job.document,
         "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
         "warnings": list(job.warnings),
-        "priced_with": priced_with(job.workload, own),
-        "strategy": strategy_to_mapping(job.workload, strategy),
-        "estimate": fill_intervals(job.workload, estimate_to_mapping(job.workload, numbers, 0), own),
+        "priced_with": priced_with(workload, own),
+        "strategy": strategy_to_mapping(workload, strategy),
+        "estimate": fill_intervals(workload, estimate_to_mapping(workload, numbers, 0), own),
     }
+    if simulated and replayed:
+        closed_form_s = float(priced(workload, batch, own).step_time_s[0])
+        constants = constants_for(workload, own)
+        document["simulation"] = simulation_document(workload, strategy, constants, numbers, closed_form_s)
+    return document

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import Any, NoReturn
 
+from app.calibrating import FIELD
 from app.errors import InputError
 from app.job import SCHEMA_VERSION, Job
 from app.priced_with import profile_fingerprint
-from calibration.files import calibration_for
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
 from meshplan.client import Client, MeshplanError, Study
@@ -24,6 +23,11 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
     hardware = job.document["cluster"]["hardware"]
     if hardware not in catalogue.names():
         raise InputError(f"cluster.hardware: {hardware!r} is a file of this machine; a server knows its own profiles by name.")
+    if job.calibration is not None and "/" in job.calibration:
+        raise InputError(
+            f"{FIELD}: {job.calibration!r} is a file of this machine; with --server, give the id of a "
+            "calibration that it stores (GET /v1/calibrations)."
+        )
     try:
         with Client(url, api_key=os.environ.get("MESHPLAN_API_KEY")) as client:
             study = _followed(client, client.submit(job.document), on_progress)
@@ -40,21 +44,19 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
         "schema_version": SCHEMA_VERSION,
         "version": study.document["version"],
         "job": study.document["job"],
-        "assumptions": list(job.assumptions),
+        "assumptions": list(dict.fromkeys([*job.assumptions, *study.document["assumptions"]])),
         "warnings": list(job.warnings),
-        "priced_with": _priced_with(job, study),
+        "priced_with": _priced_with(study),
         **{name: found[name] for name in FOUND},
     }
 
 
-def _priced_with(job: Job, study: Study) -> dict[str, Any]:
-    """The hashes of what the server priced with; none for constants that are not the shipped ones."""
-    shipped = calibration_for(job.workload)
-    same = asdict(shipped.constants) == study.document["calibration"]["constants"]
+def _priced_with(study: Study) -> dict[str, Any]:
+    """The hashes of what the server priced with."""
     profile = parse_profile(study.document["hardware_profile"], f"study {study.id}")
     return {
         "version": study.document["version"],
-        "calibration": shipped.fingerprint if same else None,
+        "calibration": study.document["calibration"].get("fingerprint"),
         "hardware_profile": profile_fingerprint(profile),
     }
 

@@ -40,7 +40,7 @@ def search_of(
     }
     if settings.sampler == EXHAUSTIVE:
         state = None if checkpoint is None else LatticeState.from_mapping(checkpoint, settings.objective, settings.top)
-        return LatticeSearch(job.workload, space, constants, state=state, **shared)
+        return LatticeSearch(job.workload, space, constants, state=state, max_simulations=settings.max_simulations, **shared)
     from search.sampling import SamplerSearch  # Optuna takes a quarter of a second to import
 
     assert settings.max_trials is not None  # a job with a sampler is resolved to a number of trials

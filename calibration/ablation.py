@@ -17,6 +17,7 @@ SWITCHED_OFF = {
     "depth_half": 0.0,
     "kernel_s": 0.0,
     "host_kernel_s": 0.0,
+    "node_doubling_fraction": 0.0,
     "host_micro_batch_s": 0.0,
     "host_moe_sync_s": 0.0,
     "collective_latency_s": 0.0,

@@ -21,6 +21,7 @@ from calibration.fitting import (
 from calibration.groups import architecture, framework
 from calibration.intervals import LEARNING_PRECISIONS, QUANTILES_FROM, ErrorBand, coverage_of, error_bands, merged_coverage
 from calibration.run_records import RefusedRecord, RunRecord
+from calibration.time_factor import SiteFactor, site_factor
 from cost_models.constants import Constants, prior_constants
 
 # What runs of each family may move: about a dozen mechanisms, and up to three deviations for each further stack.
@@ -35,13 +36,13 @@ ASCEND_CONSTANTS = (
     "intra_fraction",
     "backward_tp_exposed_fraction",
     "fused_tp_exposed_fraction",
-    "expert_comm_factor",
     "dp_exposed_fraction",
 )
 ASCEND_STACK_CONSTANTS = {"mindformers": ("graph_vector_factor", "early_graph_factor")}
 GPU_CONSTANTS = (
     "matmul_fraction",
     "attention_forward_fraction",
+    "attention_half_length",
     "score_bytes",
     "vector_fraction",
     "host_kernel_s",
@@ -78,13 +79,15 @@ class SiteOutcome:
 
     ``base_log_errors`` are those of the calibration it started from and ``left_out`` those with the run's own group left
     out, ``[observation]`` each; ``left_out_by`` is ``architecture`` or ``run``, and ``has_own_intervals`` whether there are
-    enough of those for quantiles. ``refused`` are ids with a sentence each.
+    enough of those for quantiles. ``factor`` is the one number that would explain the runs in place of fitted constants;
+    ``refused`` are ids with a sentence each.
     """
 
     calibration: Calibration
     fitted: Fitted
     base_log_errors: Floats
     left_out: Floats
+    factor: SiteFactor
     left_out_by: str
     has_own_intervals: bool
     refused: tuple[tuple[str, str], ...]
@@ -170,7 +173,8 @@ def calibrate_site(
         stack,
     )
     base_errors = np.array([o.log_error(start) for o in used])
-    return SiteOutcome(calibration, fitted, base_errors, left_out, by, len(set(groups)) >= QUANTILES_FROM, tuple(refused))
+    factor = site_factor(used, base, base_errors)
+    return SiteOutcome(calibration, fitted, base_errors, left_out, factor, by, len(set(groups)) >= QUANTILES_FROM, tuple(refused))
 
 
 def _priors(family: str) -> Constants:

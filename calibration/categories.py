@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 CATEGORIES = ("slice", "moe", "long", "dense_multi", "dense_single")
+LONG_SEQUENCE = 32_768
 _SLICE_LAYERS, _SLICE_HIDDEN = 16, 4096
-_LONG_SEQUENCE = 32_768
+
+
+def is_slice(num_layers: int, hidden_size: int) -> bool:
+    """Whether a model has the shape of one that was cut to a few layers."""
+    return num_layers <= _SLICE_LAYERS and hidden_size >= _SLICE_HIDDEN
 
 
 def run_category(
@@ -15,10 +20,10 @@ def run_category(
     A slice is a continuous-integration run or a wide model cut to a few layers; then come MoE, sequences of 32,768
     tokens and more, dense models on several nodes and on one.
     """
-    if "CI" in framework or (num_layers <= _SLICE_LAYERS and hidden_size >= _SLICE_HIDDEN):
+    if "CI" in framework or is_slice(num_layers, hidden_size):
         return "slice"
     if is_moe:
         return "moe"
-    if seq_length >= _LONG_SEQUENCE:
+    if seq_length >= LONG_SEQUENCE:
         return "long"
     return "dense_multi" if num_devices > devices_per_node else "dense_single"

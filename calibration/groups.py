@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from calibration.categories import LONG_SEQUENCE, is_slice
 from calibration.run_records import RunRecord
 from cost_models.workload import Workload
+
+MODEL_KINDS = ("dense", "moe", "long", "slice")
 
 
 def architecture(record: RunRecord) -> Hashable:
@@ -22,7 +25,10 @@ def framework(record: RunRecord) -> Hashable:
 
 
 def model_kind(workload: Workload) -> str:
-    """``moe``, ``long`` (32,768 tokens and more) or ``dense``: kinds whose errors differ."""
-    if workload.model.moe is not None:
+    """One of ``MODEL_KINDS``, whose errors differ in size; ``slice``: a wide model cut to a few layers."""
+    model = workload.model
+    if is_slice(model.num_layers, model.hidden_size):
+        return "slice"
+    if model.moe is not None:
         return "moe"
-    return "long" if workload.training.seq_length >= 32768 else "dense"
+    return "long" if workload.training.seq_length >= LONG_SEQUENCE else "dense"

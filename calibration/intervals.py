@@ -16,7 +16,8 @@ Floats = NDArray[np.float64]
 
 LEARNING_PRECISIONS = ("bf16", "fp16", "fp32")  # 8-bit matmuls cover linear layers only, by recipes that differ
 NOMINAL_COVERAGE = 0.8
-POOLED_BELOW = 20  # runs of a kind under which the family's other runs speak too
+PRIOR_GROUPS = 5.0  # what the scale of all kinds counts beside a kind's own groups; 3 to 8 cover alike [runs-fit]
+SMALLEST_SCALE = 1e-9  # of errors that are all zero
 QUANTILES_FROM = 9  # fewest errors whose outermost hold 80 % of further ones [vovk2005]
 WIDER_PER_DOUBLING = 0.05  # of the interval, for every doubling of devices beyond the largest measured run
 WIDER_UNSEEN = 1.5  # for hardware or a stack that no measured run covers
@@ -63,28 +64,45 @@ def error_bands(
 ) -> tuple[ErrorBand, ...]:
     """Conformal quantiles of each kind of model, and of all under ``all``.
 
-    ``groups`` says which runs were left out together. Their errors come together too, so the sample has n = number of groups:
-    the quantile is taken at the (n + 1)-th fraction [vovk2005], and few groups give wide bands. A kind with fewer than
-    ``POOLED_BELOW`` runs reaches at least as far as all runs together, and bands of fewer than ``QUANTILES_FROM`` groups at
-    least as far as the bands ``wider`` of the same kind.
+    ``groups`` says which runs were left out together. Their errors come together too, so every group weighs the same, however
+    many runs it has, and one more such weight lies beyond the largest error [dunn2023]. One set of quantiles serves all kinds:
+    of errors over the scale of their kind [lei2018], its mean error, which is drawn towards that of all by as much as
+    ``PRIOR_GROUPS`` groups would. A kind of K groups is known to one part in K, which widens its band by (1 + 1/K)^(1/2). Fewer
+    than ``QUANTILES_FROM`` groups in all reach to the largest errors; a band of fewer reaches as far as that of its kind in
+    ``wider``.
     """
-    kinds = np.array([model_kind(r.workload) for r in records])
     signed = -np.asarray(left_out_log_errors, dtype=np.float64)
-    labels = np.unique([str(group) for group in groups], return_inverse=True)[1]
-    pooled = _band("all", signed, labels, wider)
-    bands = [pooled]
-    for kind in dict.fromkeys(kinds.tolist()):
-        own = _band(kind, signed[kinds == kind], labels[kinds == kind], wider)
-        bands.append(_reaching(own, [replace(pooled, kind=kind)]) if own.num_runs < POOLED_BELOW else own)
-    return (*bands, *(band for band in wider if band.kind not in {b.kind for b in bands}))
+    kinds = np.array([model_kind(r.workload) for r in records])
+    labels, sizes = np.unique([str(group) for group in groups], return_inverse=True, return_counts=True)[1:]
+    weights = 1.0 / sizes[labels]
+    members = {"all": np.ones(len(kinds), dtype=bool)} | {kind: kinds == kind for kind in dict.fromkeys(kinds.tolist())}
+    num_groups = {kind: len(np.unique(labels[own])) for kind, own in members.items()}
+    pooled = _scale(signed, weights)
+    scales = {
+        kind: float(np.exp((n * np.log(_scale(signed[own], weights[own])) + PRIOR_GROUPS * np.log(pooled)) / (n + PRIOR_GROUPS)))
+        for (kind, own), n in zip(members.items(), num_groups.values(), strict=True)
+    }
+    relative = signed / np.array([scales[kind] for kind in kinds.tolist()])
+    low, high = -_upper(-relative, weights), _upper(relative, weights)
+    bands = []
+    for kind, own in members.items():
+        reach = scales[kind] * (1.0 + 1.0 / num_groups[kind]) ** 0.5
+        band = ErrorBand(kind, low * reach, high * reach, int(own.sum()))
+        bands.append(_reaching(band, wider) if num_groups[kind] < QUANTILES_FROM else band)
+    return (*bands, *(band for band in wider if band.kind not in scales))
 
 
-def _band(kind: str, signed: Floats, labels: NDArray[np.int64], wider: Sequence[ErrorBand]) -> ErrorBand:
-    n = len(np.unique(labels))
-    tail = (1.0 - NOMINAL_COVERAGE) / 2.0
-    rank = min((n + 1) * (1.0 - tail) / n, 1.0)
-    band = ErrorBand(kind, float(np.quantile(signed, 1.0 - rank)), float(np.quantile(signed, rank)), len(signed))
-    return _reaching(band, wider) if n < QUANTILES_FROM else band
+def _scale(signed: Floats, weights: Floats) -> float:
+    """Mean size of the errors, every group alike."""
+    return max(float(np.average(np.abs(signed), weights=weights)), SMALLEST_SCALE)
+
+
+def _upper(values: Floats, weights: Floats) -> float:
+    """The value that one tail of further groups exceeds, or the largest where there are too few groups to say."""
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order]) / (weights.sum() + 1.0)
+    index = int(np.searchsorted(reached, (1.0 + NOMINAL_COVERAGE) / 2.0 - 1e-12))
+    return float(values[order[min(index, len(values) - 1)]])
 
 
 def _reaching(band: ErrorBand, others: Sequence[ErrorBand]) -> ErrorBand:
@@ -151,7 +169,8 @@ def merged_coverage(first: Sequence[Coverage], second: Sequence[Coverage]) -> tu
 def interval(workload: Workload, step_time_s: float, bands: Sequence[ErrorBand], coverage: Sequence[Coverage]) -> Interval:
     """80 % interval of a step time from the bands of its kind, widened where no measured run comes near.
 
-    Says aloud what it extrapolates: hardware, software or kind without a run, more devices or longer sequences than any.
+    Says aloud what it extrapolates: hardware, software or kind without a run, more devices or longer sequences than any,
+    and factors that the job assumes.
     """
     kind = model_kind(workload)
     hardware, stack = workload.cluster.profile.name, workload.software.stack
@@ -166,6 +185,9 @@ def interval(workload: Workload, step_time_s: float, bands: Sequence[ErrorBand],
     if precision not in LEARNING_PRECISIONS:
         extrapolated.append(f"no run in {precision} taught the constants")
         factor *= WIDER_UNSEEN
+    for part, assumed in (("cluster", workload.cluster.time_factor), ("software", workload.software.time_factor)):
+        if assumed != 1.0:
+            extrapolated.append(f"{part}.time_factor = {assumed:g} is assumed, not measured by these runs")
     nearest = own or [c for c in coverage if c.kind == kind] or list(coverage)
     largest = max((c.max_devices for c in nearest), default=1)
     longest = max((c.max_seq_length for c in nearest), default=1)

@@ -6,13 +6,16 @@ import json
 import re
 
 from calibration.record_fields import Section
+from cost_models.layout import lean_tail_layout
 from cost_models.strategy import LayerLayout
 
 _MAX_STAGES = 100_000
 _REPEATED = re.compile(r"\(([^()]{1,200})\)\*(\d{1,4})")
 
 
-def record_layout(section: Section, *, num_layers: int, pp: int, vpp: int, pipeline_layout: str | None) -> LayerLayout | None:
+def record_layout(
+    section: Section, *, num_layers: int, mtp_num_layers: int, pp: int, vpp: int, pipeline_layout: str | None
+) -> LayerLayout | None:
     """Layers of each ``[chunk][stage]`` where the record states them, else ``None``: the default layout.
 
     Read in this order: ``pipeline_layout``, Megatron's text such as ``Et*4|(t*4|)*14tmL``
@@ -20,7 +23,8 @@ def record_layout(section: Section, *, num_layers: int, pp: int, vpp: int, pipel
     model, flat or one row a chunk [mindspeed-llm, num-layer-list]; ``layer_offset``, added to num_layers // (pp vpp)
     [mindformers-1.8, offset]; ``noop_layers``, indices of idle slots [mindspeed, noop-layers].
     What does not place the model's layers on the stages is noted and left out. Layers that fill the stages only together
-    with embedding and loss were split so [megatron-main, account-for-embedding-in-pipeline-split].
+    with embedding and loss were split so [megatron-main, account-for-embedding-in-pipeline-split]. Recipes of models with
+    multi-token prediction give fewer layers to the stage that runs it and the loss [megatron-moe-modelzoo, MR2795].
     """
     counts: list[int] | None = None
     field = ""
@@ -37,6 +41,8 @@ def record_layout(section: Section, *, num_layers: int, pp: int, vpp: int, pipel
             counts = [each + offset for offset in offsets]
         elif noop:
             field, counts = "noop_layers", _counts_without(noop, num_layers + len(noop), pp * vpp)
+        elif mtp_num_layers:
+            return lean_tail_layout(num_layers, pp, vpp)
         else:
             return _counting_ends(num_layers, pp, vpp)
     if counts is None or len(counts) != pp * vpp or sum(counts) != num_layers or min(counts) < 0:

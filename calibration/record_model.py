@@ -48,6 +48,7 @@ def record_model(
         mtp_num_layers=section.integer("mtp_num_layers", 0, low=0, high=16),
         sandwich_norm="post-norm" in flags,
         attention_bias="add-qkv-bias" in flags,
+        alibi="square-alibi-mask" in flags or "position-embedding-type=alibi" in flags,
         mla=mla,
         moe=moe,
     )

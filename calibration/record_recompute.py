@@ -79,6 +79,14 @@ def _selective(section: Section, modules: RecomputeModule, *, num_layers: int, p
         section.warn("modules", names, "is read as a full recompute of half of the layers")
         half = max(num_layers // (2 * pp * vpp), 1)
         return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, half, modules)
+    if any("every second matmul" in name.lower() for name in names):
+        # Beside what cheap recompute drops, keys, attention's projection and one of gate and up go: a third of what it leaves
+        # of Llama's layers, and of a forward that is computed again [torchtitan, parallelize_llama.py].
+        section.warn(
+            "modules", names, "is read as full recompute of a third of the layers, norms and activation functions in all"
+        )
+        third = max(round(num_layers / (3 * pp * vpp)), 1)
+        return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, third, modules | _CHEAP)
     for name in names:
         if name.lower() in _MODULES:
             modules |= _MODULES[name.lower()]

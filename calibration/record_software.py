@@ -40,6 +40,8 @@ _FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2
 _FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
 _WEIGHT_PREFETCH = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it scores are materialised
+# NeMo's use_flash_attention is off by default before; its FP8 recipes take Transformer Engine's attention, which is fused.
+_NEMO_FLASH_RELEASE = 2024
 
 
 @dataclass(frozen=True)
@@ -106,13 +108,15 @@ def record_software(section: Section, *, family: str, precision: str) -> RecordS
         year=year,
         fp32_parameters=stack == "mindformers" and precision == "fp16" and "optimizer=FP32StateAdamWeightDecay" not in flags,
         portable_attention=stack == "fsdp",
+        plain_cross_entropy=_has_plain_cross_entropy(stack, framework, year, flags),
+        legacy_layers=stack == "mindspeed-llm" and bool(flags) and "use-mcore-models" not in flags,
     )
     features = Feature(0)
     if family != "ascend":  # records of other hardware do not list fused kernels
         features |= _FUSED_KERNELS | Feature.MOE_GROUPED_GEMM
-        if year is None or year >= 2025:
-            features |= Feature.MOE_PERMUTE_FUSION  # [megatron-0.12, arguments.py]: from core 0.11 on
-        if _has_flash_attention(stack, year, flags):
+        if stack == "nemo" and (year is None or year >= 2025):
+            features |= Feature.MOE_PERMUTE_FUSION  # its recipes set it; --moe-permute-fusion is off by default [megatron-0.12]
+        if _has_flash_attention(stack, year, flags, precision):
             features |= Feature.FLASH_ATTENTION
     if stack == "nemo":
         features |= Feature.GRAD_REDUCE_IN_BF16  # grad_sync_dtype of its optimizer, grad_reduce_in_fp32=False of its recipes
@@ -121,14 +125,24 @@ def record_software(section: Section, *, family: str, precision: str) -> RecordS
     return RecordSoftware(software, flags, features, _cuda_graph(section), "megatron-bridge" in framework.lower())
 
 
-def _has_flash_attention(stack: str, year: float | None, flags: tuple[str, ...]) -> bool:
+def _has_flash_attention(stack: str, year: float | None, flags: tuple[str, ...], precision: str) -> bool:
     text = " ".join(flags).lower()
     if "no flash" in text:
         return False
     if "use-flash-attn" in text:
         return True
+    if stack == "nemo" and precision != "fp8":
+        return year is None or year >= _NEMO_FLASH_RELEASE
     old = year is not None and year < _FLASH_ATTENTION_RELEASE
     return stack != "megatron-deepspeed" and not old  # Megatron-DeepSpeed leaves it off by default
+
+
+def _has_plain_cross_entropy(stack: str, framework: str, year: float | None, flags: tuple[str, ...]) -> bool:
+    """Megatron's of 2021, which Megatron-DeepSpeed forked, and torchtitan's, which from 2025 on is compiled with the model."""
+    if stack == "megatron-deepspeed":
+        return True
+    compiled = "torch.compile" in flags and year is not None and year >= 2025
+    return "torchtitan" in framework.lower() and not compiled
 
 
 def _cuda_graph(section: Section) -> bool | None:

@@ -17,7 +17,19 @@ _FEATURES_ELSEWHERE = {"recompute_activation_function", "recompute_norm", "cuda_
 # NeMo's performance recipes overlap what they can; a record that lists no switch ran one as it is [nemo, recipes].
 _RECIPE_FEATURES = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.TP_COMM_OVERLAP
 _MEGATRONS = ("mindspeed-llm", "megatron-lm", "nemo")
-_SCHEDULES = {"1f1b": Schedule.ONE_F_ONE_B, "interleaved-1f1b": Schedule.INTERLEAVED, "interleaved": Schedule.INTERLEAVED}
+_SCHEDULES = {
+    **{schedule.label: schedule for schedule in Schedule if schedule},
+    "interleaved": Schedule.INTERLEAVED,
+    "zb-1p": Schedule.ZB1P,
+    "zb-2p": Schedule.ZB2P,
+    "zb-2p*": Schedule.ZB2P,  # the same at half the micro batch, within the memory of ZB-V [zero-bubble, table 6]
+    "zb-v": Schedule.ZBV,
+}
+_NUM_CHUNKS: dict[Schedule, int] = {
+    schedule: 2 if schedule.is_vee else 1
+    for schedule in Schedule
+    if schedule not in (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+}
 _DISPATCHERS = {
     "allgather": Dispatcher.ALLGATHER,
     "alltoall": Dispatcher.ALLTOALL,
@@ -61,13 +73,23 @@ def record_degrees(section: Section, num_devices: int) -> Degrees:
     derived = num_devices // product
     if dp is not None and dp != derived:
         section.warn("dp", dp, f"does not fit: tp {tp} x pp {pp} x cp {cp} x dp = {num_devices} devices gives dp {derived}")
+    return Degrees(tp, pp, cp, derived, _virtual_stages(section, pp))
+
+
+def _virtual_stages(section: Section, pp: int) -> int:
+    """Chunks of a rank: as stated, unless the schedule leaves no choice (scripts of DualPipeV state none)."""
     vpp = section.integer_or_none("vpp", high=MAX_DEGREE)
+    chunks = _NUM_CHUNKS.get(_schedule_named(section)) if pp > 1 else None
+    if chunks is not None:
+        if vpp not in (None, 1, chunks):
+            section.warn("vpp", vpp, f"does not fit: {_schedule_named(section).label} holds {chunks} chunks a rank")
+        return chunks
     if vpp is None and pp > 1:
         section.warn("vpp", None, "is not stated, read as 1")
     if vpp is not None and vpp > 1 and pp == 1:
         section.warn("vpp", vpp, "has no effect without a pipeline")
-        vpp = 1
-    return Degrees(tp, pp, cp, derived, vpp or 1)
+        return 1
+    return vpp or 1
 
 
 def record_strategy(
@@ -110,12 +132,21 @@ def record_strategy(
             features=_features(section, names, software, interleaved=schedule is Schedule.INTERLEAVED),
             recompute_layers_per_stage=recompute.layers_per_stage,
             layer_layout=record_layout(
-                section, num_layers=model.num_layers, pp=pp, vpp=vpp, pipeline_layout=software.flag_value("pp_layout")
+                section,
+                num_layers=model.num_layers,
+                mtp_num_layers=model.mtp_num_layers,
+                pp=pp,
+                vpp=vpp,
+                pipeline_layout=software.flag_value("pp_layout"),
             ),
         ),
         # Offloaded activations explain a peak beyond the device's memory as well as recompute does.
         recompute_stated=recompute.stated or recompute.granularity is not Recompute.NONE or offload is not None,
     )
+
+
+def _schedule_named(section: Section) -> Schedule:
+    return _SCHEDULES.get((section.text_or_none("schedule") or "").lower(), Schedule.NONE)
 
 
 def _schedule(section: Section, degrees: Degrees, num_layers: int) -> tuple[Schedule, int]:
@@ -127,14 +158,14 @@ def _schedule(section: Section, degrees: Degrees, num_layers: int) -> tuple[Sche
         return Schedule.NONE, 1
     vpp = degrees.vpp
     name = (section.text_or_none("schedule") or "").lower()
-    if name.startswith(("zb", "dualpipe")):
-        section.warn("schedule", name, "is not modelled, read as 1f1b")
-        return Schedule.ONE_F_ONE_B, 1
+    named = _schedule_named(section)
+    if named in _NUM_CHUNKS:
+        return named, vpp
     if "interleaved" in name and vpp == 1:
         each = num_layers // degrees.pp
         vpp = next((count for count in range(2, each + 1) if each % count == 0), 1)
     usual = Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B
-    if vpp != degrees.vpp or (name not in ("", "none") and _SCHEDULES.get(name) is not usual):
+    if vpp != degrees.vpp or (name not in ("", "none") and named is not usual):
         section.warn("schedule", name, f"with vpp {section.values.get('vpp')} is read as {usual.label} with vpp {vpp}")
     return usual, vpp
 
@@ -207,7 +238,7 @@ def _optimizer_sharding(section: Section, replicas: int, software: RecordSoftwar
     if stage is None:
         if shard is not None or stack == "fsdp":
             stage = 3
-        elif section.flag("distributed_optimizer"):
+        elif section.flag("distributed_optimizer", default=stack == "megatron-deepspeed"):
             stage = 2 if stack == "mindformers" and not accumulates else 1
         else:
             stage = 0

@@ -14,7 +14,8 @@ from calibration.groups import architecture, framework
 from cost_models.constants import prior_constants
 from cost_models.flops import model_flops_per_step
 
-SMALL_DEVICES = 64  # the largest cluster that teaches where large ones are left out
+# The largest cluster that teaches where large ones are left out, by family: two runs on Ascend are above 64 devices.
+SMALL_DEVICES = {"ascend": 16, "gpu": 64}
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Splits:
 
     ``utilisation`` is not this model but one utilisation constant for all runs, fitted to them: the floor to beat. ``prior``
     knows no run, ``fitted`` all. The others leave out the run's architecture, its framework, or all runs above
-    ``SMALL_DEVICES`` devices, where only those are to be read.
+    ``small_devices`` devices, where only those are to be read.
     """
 
     fitted_model: Fitted
@@ -33,11 +34,12 @@ class Splits:
     architecture: Floats
     framework: Floats
     small: Floats
+    small_devices: int
 
     @property
     def is_large(self) -> np.ndarray:
         """Which observations ``small`` leaves out. ``[observation]``"""
-        return np.array([o.record.workload.cluster.num_devices > SMALL_DEVICES for o in self.fitted_model.observations])
+        return np.array([o.record.workload.cluster.num_devices > self.small_devices for o in self.fitted_model.observations])
 
 
 def splits_of(calibration: Calibration, observations: Sequence[Observation]) -> Splits:
@@ -47,7 +49,8 @@ def splits_of(calibration: Calibration, observations: Sequence[Observation]) -> 
     values = {entry.name: entry.value for entry in calibration.fitted}
     fitted = linearised(observations, start, names, np.log([values[name] for name in names]))
     records = [o.record for o in observations]
-    large = ["large" if r.workload.cluster.num_devices > SMALL_DEVICES else None for r in records]
+    small_devices = SMALL_DEVICES[calibration.family]
+    large = ["large" if r.workload.cluster.num_devices > small_devices else None for r in records]
     return Splits(
         fitted_model=fitted,
         utilisation=_utilisation_log_errors(observations),
@@ -56,6 +59,7 @@ def splits_of(calibration: Calibration, observations: Sequence[Observation]) -> 
         architecture=left_out_log_errors(fitted, [architecture(r) for r in records]),
         framework=left_out_log_errors(fitted, [framework(r) for r in records]),
         small=left_out_log_errors(fitted, large),
+        small_devices=small_devices,
     )
 
 

@@ -12,7 +12,7 @@ from calibration.recompute_recipe import recompute_by_memory
 from calibration.run_records import RefusedRecord, RunRecord
 from cost_models.constants import Constants
 from cost_models.estimate import Estimate
-from cost_models.step import estimate
+from cost_models.simulation.step_times import simulate
 from cost_models.strategy import StrategyBatch
 from cost_models.workload import Workload
 
@@ -99,13 +99,17 @@ def validate(
     return ValidationReport(rows, summary)
 
 
-def predict(record: RunRecord, constants: Constants, *, breakdown: bool = False) -> tuple[Estimate, str | None]:
+def predict(
+    record: RunRecord, constants: Constants, *, breakdown: bool = False, price: Callable[..., Estimate] = simulate
+) -> tuple[Estimate, str | None]:
     """Estimate of one run (arrays ``[1]``), and a sentence where its recompute had to be inferred.
+
+    ``price`` is the fidelity: simulated, or ``cost_models.step.estimate`` for the closed form.
 
     Raises ``ValueError`` for a strategy that cannot be priced.
     """
     strategy, inferred = recompute_by_memory(record, constants)
-    return estimate(record.workload, StrategyBatch.of([strategy]), constants, breakdown=breakdown), inferred
+    return price(record.workload, StrategyBatch.of([strategy]), constants, breakdown=breakdown), inferred
 
 
 def predicted_peak_bytes(found: Estimate, basis: str | None) -> float:

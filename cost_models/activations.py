@@ -8,11 +8,14 @@ import numpy as np
 
 from cost_models.expert_rows import expert_rows, routed_copies
 from cost_models.layer_keys import Floats, LayerKeys
-from cost_models.strategy import Feature, RecomputeModule
-from cost_models.workload import Workload
+from cost_models.strategy import Dispatcher, Feature, RecomputeModule
+from cost_models.workload import MoeShape, Workload
 
 SOFTMAX_STATISTICS_BYTES = {"ascend": 64, "gpu": 4}  # a token and head; Ascend keeps max and sum as FP32 (B, H, S, 8) [cann]
 SCORE_BYTES_SAVED = 5  # softmax output, dropout mask, dropped scores, without fused attention [korthikanti2022, section 4.1]
+ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, rope_utils.py]
+SCORE_GRADIENT_BYTES = 4  # gradients of the dropped scores and of the scores, while the backward passes through
+ALIBI_BYTES = 2  # every layer scales the position bias of its heads into a tensor of its own [mindspeed-attention]
 ZERO_MEMORY_KEPT_FRACTION = 0.3  # of the expert internals under moe-zero-memory level0 [mindspeed, moe-zero-memory.md]
 
 
@@ -35,8 +38,11 @@ class LayerActivations:
 def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floats, Floats]:
     """Attention tensors a token of the context shard, as kept and as left by recomputing the MLA up-projections. [B]
 
-    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t, and 2 d (H + Hk) / t more with Ascend's fused rotary kernel.
+    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t. Ascend's fused rotary kernel keeps its inputs, views of the whole
+    projection, while fused attention keeps a contiguous copy of the values: 2 d (H + 2 Hk) / t more, and sines and cosines for
+    queries and keys. Layers older than Megatron-Core's repeat keys and values for every head [mindspeed-attention].
     MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds.
+    Ulysses: attention keeps its output, and so does the projection after the exchange.
     Source: module structure of [megatron-0.12]; [cann] for the statistics.
     """
     model = workload.model
@@ -44,18 +50,50 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floa
     heads = model.num_attention_heads
     family = "ascend" if workload.cluster.profile.family == "ascend" else "gpu"
     statistics = heads * SOFTMAX_STATISTICS_BYTES[family]
+    outputs = np.where(keys.ulysses_degree > 1, 2.0, 1.0)
     if model.mla is None:
-        groups = np.maximum(model.num_query_groups, t * keys.ulysses_degree)
-        # Ascend's fused rotary kernel keeps its inputs; others work on what is kept anyway.
-        keeps = family == "ascend" and not model.learned_positions
-        rotary = np.where(keys.has(Feature.FUSED_ROPE) & keeps, 2.0 * (heads + groups), 0.0)
-        kept = model.kv_channels * (2.0 * (heads + 2 * groups) + 2.0 * heads + rotary) / t + statistics / t
+        repeats = workload.software.legacy_layers
+        groups = np.maximum(heads if repeats else model.num_query_groups, t * keys.ulysses_degree)
+        # Other rotary kernels work on what is kept anyway.
+        keeps = family == "ascend" and not (model.learned_positions or model.alibi)
+        # The tables serve all samples of a micro batch; queries and keys keep theirs apart.
+        rotary = 2.0 * (heads + 2 * groups) / t + 4 * ROTARY_TABLE_BYTES / keys.micro_batch_size
+        rotary = np.where(keys.has(Feature.FUSED_ROPE) & keeps, rotary, 0.0)
+        kept = model.kv_channels * ((2.0 * (heads + 2 * groups) + 2.0 * heads * outputs) / t + rotary) + statistics / t
         return kept, kept
     mla = model.mla
     latent = 4.0 * (mla.q_lora_rank + mla.kv_lora_rank)
     expanded = 4.0 * heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim) + 2.0 * heads * mla.v_head_dim
-    rest = (latent + 2.0 * heads * mla.v_head_dim + statistics) / t + 2.0 * mla.qk_rope_head_dim
+    rest = (latent + 2.0 * heads * mla.v_head_dim * outputs + statistics) / t + 2.0 * mla.qk_rope_head_dim
     return rest + expanded / t, rest
+
+
+def linear_input_bytes(workload: Workload) -> int:
+    """Bytes of an element that a linear layer keeps of its input.
+
+    Transformer Engine keeps it in 8 bits where it multiplies in 8 bits or fewer [transformer-engine, linear.py].
+    """
+    precision, gpu = workload.training.precision, workload.cluster.profile.family != "ascend"
+    return 1 if gpu and precision in ("fp8", "nvfp4") and workload.software.stack != "fsdp" else 2
+
+
+def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Floats:
+    """Token copies that live while a MoE layer exchanges them: sent, received and sorted. ``[k]``
+
+    All-gather: what all ranks of the exchange gather takes the place of what is sent; overlapped, the backward gathers it
+    again beside its gradient. An overlapped all-to-all holds the buffers of two exchanges at once [mindspeed-moe-overlap],
+    merged passes those of a forward and a backward [mindspeed-fb-overlap].
+    """
+    h, training = float(workload.model.hidden_size), workload.training
+    sent = 2.0 * h * routed_copies(keys, shape, training)
+    received = 4.0 * h * expert_rows(keys, shape, training)
+    travels = keys.ep * keys.etp > 1
+    gathers = travels & (keys.dispatcher == int(Dispatcher.ALLGATHER))
+    gathered = 2.0 * h * keys.sharded_tokens(training) * keys.ep * keys.etp
+    gathered = gathered * np.where(keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM), 2.0, 1.0)
+    exchanged = (sent + received) * np.where(travels & keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM), 2.0, 1.0)
+    copies: Floats = np.where(gathers, gathered + received, exchanged)
+    return copies * np.where(travels & keys.has(Feature.MOE_COMM_OVERLAP), 2.0, 1.0)
 
 
 def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> LayerActivations:
@@ -64,12 +102,16 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
     h = float(model.hidden_size)
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
     norms = 2.0 if model.sandwich_norm else 1.0
-    residual, norm_output = 4.0 * h * n_l * norms, 4.0 * h * n_l * norms
+    linear = linear_input_bytes(workload)
+    # Norms feed linear layers, but for those of a sandwich that follow one.
+    residual, norm_output = 4.0 * h * n_l * norms, (2.0 * linear + 4.0 * (norms - 1.0)) * h * n_l
     attention_full, attention_reduced = attention_bytes_per_token(workload, keys)
     flash = keys.has(Feature.FLASH_ATTENTION)
-    scores = np.where(flash, 0.0, SCORE_BYTES_SAVED * n * training.seq_length * model.num_attention_heads / t)
-    per_width = 6.0 if model.gated_linear_unit else 4.0
-    act_width = 2.0
+    pairs = n * training.seq_length * model.num_attention_heads / t
+    bias = ALIBI_BYTES * pairs if model.alibi else 0.0
+    scores = np.where(flash, bias, SCORE_BYTES_SAVED * pairs)
+    act_width = float(linear)
+    per_width = (4.0 if model.gated_linear_unit else 2.0) + act_width
     shape = model.moe if moe else None
     if shape is None:
         mlp_act = act_width * model.ffn_hidden_size * n / t
@@ -78,11 +120,15 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
     else:
         rows = expert_rows(keys, shape, training)
         width = shape.expert_ffn_hidden_size / keys.etp
-        routed, routed_act = rows * (2.0 * h + per_width * width), rows * act_width * width
+        # The backward of the overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap].
+        exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))
+        exchanges = exchanges & (keys.ep * keys.etp > 1)
+        routed, routed_act = rows * (linear * h + per_width * width), rows * act_width * width
         shared = per_width * shape.shared_expert_ffn_hidden_size * n / t
         shared_act = act_width * shape.shared_expert_ffn_hidden_size * n / t
         router = 4.0 * h * n_l + 8.0 * shape.num_experts * n_l
-        copies = 2.0 * h * routed_copies(keys, shape, training) + 4.0 * h * rows
+        routed = routed + np.where(exchanges, 2.0 * h * rows, 0.0)
+        copies = expert_copies(workload, keys, shape)
         mlp = mlp_act = np.zeros_like(n)
 
     drop = keys.recomputes
@@ -103,12 +149,15 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
     }
     unreduced = residual + norm_output + attention_full * n + scores + mlp + routed + shared + router
     gathered = np.where(keys.sequence_parallel != 0, 2.0 * h * n, 0.0)
+    core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + np.where(
+        flash | (workload.software.execution != "eager"), 0.0, SCORE_GRADIENT_BYTES * pairs
+    )
     recomputed = np.maximum(
         np.where(drop(RecomputeModule.MLP), mlp, 0.0),
         np.where(no_moe, routed + shared + router, 0.0),
     )
-    mlp_gradient = (per_width - 2.0) * np.where(mlp > 0, mlp / per_width, routed_act / act_width)
-    gradient = np.maximum(mlp_gradient, attention_full * n / 2.0)
+    mlp_gradient = (per_width - act_width) * np.where(mlp > 0, mlp / per_width, routed_act / act_width)
+    gradient = np.maximum(mlp_gradient, attention_full * n / 2.0 + core)
     return LayerActivations(
         saved=saved,
         saved_bytes=sum(saved.values(), np.zeros_like(n)),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_models.constants import Constants
-from cost_models.workload import Software, Workload
+from cost_models.workload import Cluster, Software, Workload
 from hardware_profiles.schema import HardwareProfile
 
 Floats = NDArray[np.float64]
@@ -17,6 +18,9 @@ TILE_ROWS, TILE_COLUMNS = 128, 256  # output tile of a core [asc-devkit-guide, M
 UNMEASURED_ACHIEVABLE_FRACTION = 0.86  # best large matmul over dense peak, where a profile has no measurement [flagperf]
 ATTENTION_BACKWARD_FLOPS = 2.5  # five matmuls against two: the scores are computed again [flash-attention-2]
 MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when the head dim is no multiple of 8 [runs-fit]
+NARROW_HEAD_EXPONENT = (
+    0.15  # rate over (d / 128): heads of 64 run at 0.9 of heads of 128 [flash-attention-2, figure 5]; [runs-fit]
+)
 ELEMENT_BYTES = 2
 
 
@@ -30,7 +34,7 @@ class Device:
     hbm_bytes_per_s: float  # as vector operators reach it
     raw_hbm_bytes_per_s: float
     num_cores: int
-    time_factor: float  # software of one release over another, on device time
+    time_factor: float  # on device time: one software release over another, and the job's own factors
     constants: Constants
 
     @classmethod
@@ -49,7 +53,10 @@ class Device:
             hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
             raw_hbm_bytes_per_s=profile.hbm_bytes_per_s,
             num_cores=profile.num_matmul_cores,
-            time_factor=_release_factor(software, constants),
+            time_factor=_release_factor(software, constants)
+            * _slowest_device_factor(workload.cluster, constants)
+            * software.time_factor
+            * workload.cluster.time_factor,
             constants=constants,
         )
 
@@ -70,6 +77,11 @@ def _release_factor(software: Software, constants: Constants) -> float:
     if software.execution == "eager":
         return constants.recent_eager_factor if software.year >= 2025 else 1.0
     return constants.early_graph_factor if software.year < 2024.75 else 1.0
+
+
+def _slowest_device_factor(cluster: Cluster, constants: Constants) -> float:
+    nodes = cluster.num_devices / cluster.profile.devices_per_node
+    return 1.0 + constants.node_doubling_fraction * math.log2(max(nodes, 1.0))
 
 
 def matmul_peak_flops_per_s(profile: HardwareProfile, precision: str) -> float:
@@ -121,12 +133,12 @@ def matmul_s(
 def fused_attention_s(flops: ArrayLike, length: ArrayLike, head_dim: int, device: Device) -> tuple[Floats, Floats]:
     """Forward and backward time of fused (flash) attention on one rank. [s]
 
-    ``flops``: causal forward FLOPs. The rate is R s / (s + s0), scaled by d / 128 for head dims below 128 (half-filled
-    tiles); the backward executes 2.5x the FLOPs at its own share of the rate. Source: [pto-isa], [flash-attention-2].
+    ``flops``: causal forward FLOPs. The rate is R s / (s + s0), scaled by (d / 128)^0.15 for head dims below 128 (shorter
+    inner loops); the backward executes 2.5x the FLOPs at its own share of the rate. Source: [pto-isa], [flash-attention-2].
     """
     c = device.constants
     s = np.asarray(length, dtype=np.float64)
-    rate = device.attention_flops_per_s * s / (s + c.attention_half_length) * min(1.0, (head_dim / 128.0) ** 0.5)
+    rate = device.attention_flops_per_s * s / (s + c.attention_half_length) * min(1.0, (head_dim / 128.0) ** NARROW_HEAD_EXPONENT)
     forward = np.asarray(flops, dtype=np.float64) / rate * device.time_factor
     return forward, forward * ATTENTION_BACKWARD_FLOPS / c.attention_backward_fraction
 

@@ -46,6 +46,7 @@ class Constants:
     stock_blackwell_factor: float
     recent_eager_factor: float
     early_graph_factor: float
+    node_doubling_fraction: float
     host_micro_batch_s: float
     host_moe_sync_s: float
     intra_fraction: float
@@ -83,7 +84,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("portable_attention_fraction", "the same for kernels of an older generation (FlashAttention-2 on Hopper)", "1",
              0.05, 0.6, 0.15, 0.455, 0.19, "[flash-attention-2]; [runs-fit]"),
     Constant("attention_half_length", "sequence length at which fused attention reaches half its rate", "tokens",
-             0.0, 8192.0, 0.7, 1440.0, 256.0, "[pto-isa, flash attention table]", "measured"),
+             0.0, 8192.0, 0.7, 1440.0, 480.0, "[pto-isa, flash attention table]; [flash-attention-2, figure 5]", "measured"),
     Constant("attention_backward_fraction", "fused attention backward rate over forward rate (2.5x the FLOPs)", "1",
              0.4, 1.1, 0.15, 0.75, 0.87, "[runs-fit]", "assumed"),
     Constant("score_bytes", "HBM traffic per attention score without fused attention, forward", "B",
@@ -93,7 +94,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("graph_vector_factor", "vector traffic of MindSpore graph mode over eager fused operators", "1",
              0.5, 3.0, 0.3, 1.5, 1.0, "[runs-fit]", "assumed"),
     Constant("wave_loss", "idle part of the last wave of output tiles, in waves", "1",
-             0.0, 1.0, 0.5, 0.5, 0.5, "[asc-devkit-guide]", "assumed"),
+             0.0, 1.0, 0.5, 0.5, 0.25, "[asc-devkit-guide]; [runs-fit]", "assumed"),
     Constant("depth_half", "inner dimension at which a matmul reaches half its rate", "1",
              0.0, 1024.0, 0.5, 64.0, 64.0, "[pto-isa, matmul table]", "assumed"),
     Constant("kernel_s", "device time between dependent matmuls (launch, tiling, first load)", "s",
@@ -108,10 +109,12 @@ CONSTANTS: tuple[Constant, ...] = (
              0.7, 1.2, 0.06, 0.894, 1.0, "[runs-fit]"),
     Constant("early_graph_factor", "device time of MindSpore graphs up to MindFormers r1.2 over later ones", "1",
              0.9, 1.4, 0.1, 1.08, 1.0, "[runs-fit]"),
+    Constant("node_doubling_fraction", "device time that each doubling of the nodes adds: the slowest device sets the pace", "1",
+             0.0, 0.03, 0.5, 0.005, 0.005, "[runs-fit]"),
     Constant("host_micro_batch_s", "host time a micro batch, eager", "s",
              1e-5, 0.05, 0.4, 1.18e-2, 1e-3, "[runs-fit]"),
     Constant("host_moe_sync_s", "host synchronisation a pass of a dropless MoE layer, eager", "s",
-             1e-5, 0.01, 0.4, 1.5e-3, 3e-4, "[runs-fit]"),
+             1e-5, 0.01, 0.4, 1.5e-3, 1e-4, "[runs-fit]"),
     Constant("intra_fraction", "share of the intra-node rate that collectives reach", "1",
              0.4, 1.2, 0.1, 0.83, 0.66, "[hcomm]; [mc2-case]; [runs-fit]"),
     Constant("inter_fraction", "share of the fabric rate that collectives reach", "1",
@@ -146,8 +149,8 @@ CONSTANTS: tuple[Constant, ...] = (
              0.0, 1.0, 0.5, 0.3, 0.3, "[megatron-0.12, schedules.py]", "assumed"),
     Constant("step_overhead_s", "fixed cost of a step: loss scale, clip, optimizer launch, logging", "s",
              1e-3, 0.2, 0.4, 3.0e-2, 1.8e-2, "[runs-fit]"),
-    Constant("allocator_fraction", "pool the framework's allocator holds beyond what is allocated", "1",
-             0.0, 0.3, 0.5, 0.03, 0.04, "[mindspeed, PYTORCH_NPU_ALLOC_CONF]", "assumed"),
+    Constant("allocator_fraction", "pool the framework's allocator grows to beyond what is allocated, while memory is free", "1",
+             0.0, 0.3, 0.5, 0.03, 0.14, "[mindspeed, PYTORCH_NPU_ALLOC_CONF]; [runs-fit]", "assumed"),
 )  # fmt: skip
 
 

@@ -55,30 +55,38 @@ def gradient_exchange(
     )
 
 
-def exposed_exchange_s(
-    batch: StrategyBatch,
-    exchange: GradientExchange,
-    forward_s: Floats,
-    backward_s: Floats,
-    slack_forward_s: Floats,
-    slack_backward_s: Floats,
-    exposed_fraction: float,
+def exchange_beyond_compute_s(
+    batch: StrategyBatch, exchange: GradientExchange, forward_s: Floats, backward_s: Floats, exposed_fraction: float
 ) -> tuple[Floats, Floats]:
-    """What the exchange adds to the step, and what stays hidden, on the worst stage. ``[n]``
+    """What each stage's reduction and gather take beyond the passes they run beside, ``[stage, n]`` each.
 
     With overlap on, a share ``exposed_fraction`` is always left, and at least what does not fit beside the last backward
-    (or the first forward) of one micro batch; ZeRO-2 reduces beside every backward. A later stage ends its backward
-    earlier, and starts its forward later, by the time the stages before it need: that slack hides the rest
+    (or the first forward) of one micro batch; ZeRO-2 reduces beside every backward
     [megatron-0.12, distributed_data_parallel.py].
     """
 
-    def left(time: Floats, window: Floats, slack: Floats, feature: Feature) -> Floats:
+    def left(time: Floats, window: Floats, feature: Feature) -> Floats:
         overlapped = np.maximum(exposed_fraction * time, time - window)
-        return np.maximum(np.where(batch.has(feature), overlapped, time) - slack, 0.0)
+        return np.where(batch.has(feature), overlapped, time)
 
-    reduce = left(exchange.reduce_s, exchange.num_reductions * backward_s, slack_backward_s, Feature.OVERLAP_GRAD_REDUCE)
-    gather = left(exchange.gather_s, forward_s, slack_forward_s, Feature.OVERLAP_PARAM_GATHER)
-    exposed = reduce.max(axis=0) + gather.max(axis=0)
+    reduce = left(exchange.reduce_s, exchange.num_reductions * backward_s, Feature.OVERLAP_GRAD_REDUCE)
+    return reduce, left(exchange.gather_s, forward_s, Feature.OVERLAP_PARAM_GATHER)
+
+
+def exposed_exchange_s(
+    exchange: GradientExchange,
+    reduce_left_s: Floats,
+    gather_left_s: Floats,
+    slack_forward_s: Floats,
+    slack_backward_s: Floats,
+) -> tuple[Floats, Floats]:
+    """What the exchange adds to the step, and what stays hidden, on the worst stage. ``[n]``
+
+    A later stage ends its backward earlier, and starts its forward later, by the time the stages before it need: that slack
+    hides more of what ``exchange_beyond_compute_s`` leaves.
+    """
+    exposed = np.maximum(reduce_left_s - slack_backward_s, 0.0).max(axis=0)
+    exposed = exposed + np.maximum(gather_left_s - slack_forward_s, 0.0).max(axis=0)
     whole = (exchange.reduce_s + exchange.gather_s).max(axis=0)
     return exposed, np.maximum(whole - exposed, 0.0)
 

@@ -26,6 +26,7 @@ class EdgeCosts:
     head_forward_s: Floats  # one head; MTP modules run it again
     head_backward_s: Floats
     head_compute_s: tuple[Floats, Floats]
+    head_weight_gradient_s: Floats  # of the backward
     mtp_projection_s: Floats  # forward; backward twice that
 
 
@@ -55,5 +56,6 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
         head_forward_s=forward + gather,
         head_backward_s=backward + head_back,
         head_compute_s=(forward, backward),
+        head_weight_gradient_s=logits,
         mtp_projection_s=matmul_s(n, h / t, 2 * h, device) if model.mtp_num_layers else np.zeros_like(n),
     )

@@ -32,7 +32,7 @@ class Estimate:
     ``allocated_first_iteration_bytes`` the same before Adam moments exist (what framework logs print),
     ``reserved_peak_bytes`` its pool, ``allocated_after_step_bytes`` what stays between steps, all on the worst rank.
     ``stage_*`` hold ``[stage, n]`` for the first pipeline ranks, zero beyond a row's own ``pp``
-    (only with ``breakdown=True``).
+    (only with ``breakdown=True``; ``stage_bubble_s`` only from a simulation).
     """
 
     step_time_s: FloatColumn
@@ -43,11 +43,13 @@ class Estimate:
     allocated_after_step_bytes: FloatColumn
     reserved_peak_bytes: FloatColumn
     memory_limit_bytes: float
+    fidelity: str = "closed_form"  # or "simulated"
     breakdown: Breakdown | None = None
     stage_allocated_after_step_bytes: FloatColumn | None = None
     stage_allocated_first_iteration_bytes: FloatColumn | None = None
     stage_peak_memory_bytes: FloatColumn | None = None
     stage_time_s: FloatColumn | None = None  # forward and backward of one micro batch
+    stage_bubble_s: FloatColumn | None = None
 
     @property
     def fits(self) -> NDArray[np.bool_]:

@@ -19,6 +19,7 @@ from cost_models.layer_comm import (
     weight_comm,
 )
 from cost_models.layer_keys import Floats, LayerKeys
+from cost_models.layer_pairs import LayerPieces, merged_communication_s
 from cost_models.network import Network
 from cost_models.strategy import Dispatcher, Feature, RecomputeModule
 from cost_models.workload import ModelShape, Workload
@@ -26,6 +27,7 @@ from cost_models.workload import ModelShape, Workload
 # Kernels a forward pass of one eager layer launches; a backward launches twice as many [runs-fit].
 ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS, EXPERT_KERNELS = 20, 10, 30, 8  # the last for each expert without a grouped matmul
 FUSED_KERNELS_SAVED = {Feature.FUSED_NORM: 6, Feature.FUSED_SWIGLU: 2, Feature.FUSED_ROPE: 4}
+SLOWEST_HOST_FRACTION = 0.1  # dispatch time that each doubling of tp adds: every collective waits for its slowest host [runs-fit]
 PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
 UNFUSED_VECTOR_FACTOR = 2.5  # traffic of an unfused norm, activation or rotary embedding over the fused kernel
 
@@ -50,6 +52,7 @@ class LayerCosts:
     backward_compute_s: Floats
     full_recompute_compute_s: Floats
     weight_gradient_s: Floats
+    pair_saving_s: Floats  # expert communication that a forward merged with another's backward hides besides
 
 
 @dataclass(frozen=True)
@@ -113,10 +116,11 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) 
     second = matmul_s(rows, model.hidden_size, width, device, groups=local)
     # Without a grouped kernel every expert is a launch of its own.
     launches = np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, (local - 1.0) * 2.0 * device.constants.kernel_s)
-    experts = (first + second) * device.constants.expert_matmul_factor + launches
+    factor = np.where(local > 1.0, device.constants.expert_matmul_factor, 1.0)  # one expert is a plain matmul
+    experts = (first + second) * factor + launches
     router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.bf16_flops_per_s)
     shared, shared_last = _mlp_matmuls(model, shape.shared_expert_ffn_hidden_size, keys, n, device)
-    return _Matmuls(attention, up, zero, second * device.constants.expert_matmul_factor + shared_last, experts + router + shared)
+    return _Matmuls(attention, up, zero, second * factor + shared_last, experts + router + shared)
 
 
 def _attention_core(workload: Workload, keys: LayerKeys, device: Device) -> tuple[Floats, Floats]:
@@ -125,6 +129,8 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device) -> tupl
     head_dim = model.kv_channels if model.mla is None else model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim
     attended = training.seq_length * training.mean_squared_length_fraction
     flops = attention_score_flops_per_token(model, attended) * n / keys.tp
+    if model.alibi and workload.cluster.profile.family == "ascend":
+        flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
     # A ring step sees one shard of the sequence at a time; Ulysses sees all of what it gathers.
     visible = training.seq_length / np.maximum(keys.cp / keys.ulysses_degree, 1.0) * training.mean_squared_length_fraction
     fused = fused_attention_s(flops, visible, head_dim, device)
@@ -197,16 +203,18 @@ def _host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: b
     graph = workload.software.execution == "graph"
     captured = keys.has(Feature.CUDA_GRAPH) | graph
     kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
-    if moe and workload.model.moe is not None:
-        local = workload.model.moe.num_experts / keys.ep
-        kernels = kernels + np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, EXPERT_KERNELS * local)
+    shape, looped = workload.model.moe, np.zeros(len(keys.tp))
+    if moe and shape is not None:
+        looped = np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, np.maximum(shape.num_experts / keys.ep, 1.0))
+        kernels = kernels + EXPERT_KERNELS * looped
     for feature, saved in FUSED_KERNELS_SAVED.items():
         kernels = kernels - np.where(keys.has(feature), saved, 0)
-    dispatch = kernels * constants.host_kernel_s * np.where(captured, constants.graph_dispatch_factor, 1.0)
-    shape = workload.model.moe
+    each = constants.host_kernel_s * np.where(captured, constants.graph_dispatch_factor, 1.0)
+    dispatch = kernels * each * (1.0 + SLOWEST_HOST_FRACTION * np.log2(keys.tp))
     dropless = moe and shape is not None and not shape.capacity_factor
-    waits = np.full(len(keys.tp), dropless and not graph)
-    return dispatch, np.where(waits, constants.host_moe_sync_s, 0.0)
+    # Without a grouped kernel the shapes of each expert's own kernels follow from its count: one more wait each.
+    waits = (1.0 + looped) * float(dropless and not graph)
+    return dispatch, waits * constants.host_moe_sync_s
 
 
 def _hidden(time: Floats, window: Floats, stretch: float) -> tuple[Floats, Floats]:
@@ -310,6 +318,27 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     graph = workload.software.execution == "graph"
     again_compute = forward_compute - (matmuls.last if graph else 0.0)
     again = again_compute + cp_forward + ep_forward + (0.0 if graph else tp_forward) + np.where(wait > 0, wait, 0.0)
+    forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
+    pair_saving = zero
+    merged = keys.has(Feature.MOE_COMM_OVERLAP)
+    if moe and merged.any():
+        shared_s = _shared_expert_s(workload, keys, device)
+        experts = matmuls.moe - shared_s
+        pieces = LayerPieces(
+            attention=forward_s - ep_forward - matmuls.moe - permute,
+            experts=experts + permute,
+            shared=shared_s,
+            dispatch=ep.dispatch_s,
+            combine=ep.combine_s,
+            attention_back=backward_s - ep_backward - 2.0 * matmuls.moe - permute - matmuls.attention,
+            experts_back=experts + permute,
+            shared_back=2.0 * shared_s,
+            attention_weights=matmuls.attention,
+            experts_weights=experts,
+        )
+        together = merged_communication_s(pieces.take(merged), c.hidden_stretch_fraction)
+        pair_saving = np.zeros_like(zero)
+        pair_saving[merged] = np.maximum((ep_forward + ep_backward)[merged] - together, 0.0)
     return LayerCosts(
         forward=forward,
         backward=backward,
@@ -320,13 +349,14 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
             "weight_gather": masked_forward + masked_backward,
             "activation_swap": masked_swap + masked_swap_back,
         },
-        forward_s=sum(forward.values(), zero),
-        backward_s=sum(backward.values(), zero),
+        forward_s=forward_s,
+        backward_s=backward_s,
         full_recompute_s=again - np.where(keys.recompute_modules > 0, selective + selective_comm, 0.0),
         forward_compute_s=forward_compute,
         backward_compute_s=backward_compute,
         full_recompute_compute_s=again_compute - np.where(keys.recompute_modules > 0, selective, 0.0),
         weight_gradient_s=matmuls.total,
+        pair_saving_s=pair_saving,
     )
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.strategy import LayerLayout
+from cost_models.strategy import LayerLayout, Schedule
 from cost_models.workload import ModelShape
 
 
@@ -29,12 +29,29 @@ def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True)
     return tuple(tuple(row) for row in counts)
 
 
-def default_layout(model: ModelShape, pp: int, vpp: int) -> LayerLayout:
+def lean_tail_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
+    """As many layers on every virtual stage, the rest missing from the end of the model, where one is left if it can be."""
+    slots = -(-num_layers // (pp * vpp))
+    free = slots * pp * vpp - num_layers
+    counts = [slots] * (pp * vpp)
+    for stage in reversed(range(pp * vpp)):
+        taken = min(free, slots - 1)
+        counts[stage] -= taken
+        free -= taken
+    return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
+
+
+def default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule = Schedule.NONE) -> LayerLayout:
     """The layout of a strategy that gives none: ``layer_layout`` with a full first rank if dense layers lead the model.
+
+    In a V the first rank runs both ends of the model, so that the layers that are missing are its last
+    [mindspeed-llm, deepseek3 with DualPipeV].
 
     MindSpeed-LLM wants more layers on the first rank than lead [mindspeed-llm, first_k_dense_replace]; otherwise one fewer
     on the first and the last rank is what Megatron can express [megatron-0.12, arguments.py].
     """
+    if schedule.is_vee:
+        return lean_tail_layout(model.num_layers, pp, vpp)
     leading = model.moe is not None and model.moe.num_leading_dense_layers > 0
     return layer_layout(model.num_layers, pp, vpp, keep_first=leading)
 
@@ -78,12 +95,14 @@ def _stage_table(moe_layers: tuple[bool, ...], pp: int, vpp: int, layout: LayerL
     return StageTable(dense=dense, moe=moe_prefix[:, :, -1].copy(), dense_prefix=dense_prefix, moe_prefix=moe_prefix)
 
 
-def stage_table(model: ModelShape, pp: int, vpp: int, layout: LayerLayout | None = None) -> StageTable:
+def stage_table(
+    model: ModelShape, pp: int, vpp: int, layout: LayerLayout | None = None, schedule: Schedule = Schedule.NONE
+) -> StageTable:
     """Layers of each stage and chunk by kind, under the given or the default layout.
 
     Raises ``ValueError`` if the layout does not hold the model's layers.
     """
-    layout = layout or default_layout(model, pp, vpp)
+    layout = layout or default_layout(model, pp, vpp, schedule)
     if len(layout) != vpp or any(len(row) != pp for row in layout) or sum(map(sum, layout)) != model.num_layers:
         raise ValueError(f"layer_layout {layout} does not place {model.num_layers} layers on {pp} stages of {vpp} chunks")
     return _stage_table(model.moe_layers(), pp, vpp, layout)
@@ -93,14 +112,16 @@ def stage_table(model: ModelShape, pp: int, vpp: int, layout: LayerLayout | None
 class DistinctStages:
     """Pipeline ranks that differ in what they hold, so that equal ones are priced once.
 
-    ``first`` is the first rank of each kind and ``count`` how many there are, ``[kind]``; ``before_first[i, j]`` is how many
-    ranks of kind ``j`` come before the first rank of kind ``i`` (``before_last``: before its last), ``[kind, kind]``.
+    ``first`` is the first rank of each kind, ``count`` how many there are, ``[kind]``, and ``ranks`` which;
+    ``before_first[i, j]`` is how many ranks of kind ``j`` come before the first rank of kind ``i`` (``before_last``: before
+    its last), ``[kind, kind]``.
     """
 
     first: NDArray[np.int64]
     count: NDArray[np.int64]
     before_first: NDArray[np.int64]
     before_last: NDArray[np.int64]
+    ranks: tuple[tuple[int, ...], ...]
 
 
 @lru_cache(maxsize=4096)
@@ -114,4 +135,4 @@ def distinct_stages(pp: int, kinds: tuple[object, ...]) -> DistinctStages:
         return np.array([np.bincount(of_rank[: of_kind[end]], minlength=len(index)) for of_kind in ranks])
 
     first = np.array([of_kind[0] for of_kind in ranks])
-    return DistinctStages(first, np.bincount(of_rank), before(0), before(-1))
+    return DistinctStages(first, np.bincount(of_rank), before(0), before(-1), tuple(tuple(map(int, each)) for each in ranks))

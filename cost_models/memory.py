@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cost_models.activations import LayerActivations
+from cost_models.activations import ALIBI_BYTES, LayerActivations
 from cost_models.constants import Constants
-from cost_models.in_flight import chunks_in_flight, num_turns
+from cost_models.held_layers import KeptLayers, expanded_layers, kept_layers, layers_in_flight
 from cost_models.layer_keys import Floats, distinct_rows
 from cost_models.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
 from cost_models.stages import Stages
-from cost_models.strategy import RecomputeMethod, StrategyBatch
+from cost_models.strategy import Feature, Recompute, StrategyBatch
 from cost_models.workload import Workload
 
 # A head: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]; eager code on Ascend also keeps that less its
 # maximum, which a fused kernel or a compiled graph does not.
 LOGIT_BYTES, EAGER_ASCEND_LOGIT_BYTES = 6, 10
+# PyTorch's own loss: logits and their FP32 copy, or log-softmax and its gradients [torchtitan, loss.py].
+PLAIN_LOGIT_BYTES = 12
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
+LEAST_POOL_FRACTION = 0.005  # left of the pool where memory runs out: median of failed allocations [npu-oom]
 P2P_BUFFER_BYTES = 2 * 20 * 2**20  # send and receive buffer of a neighbour pair [cann, P2P_HCCL_BUFFSIZE]
 
 
@@ -39,75 +43,42 @@ class MemoryEstimate:
 
 @dataclass(frozen=True)
 class Held:
-    """Activations in flight on each stage, ``[stage, n]``: how many layers keep their saved set, and what is held besides."""
+    """Activations in flight on each stage, ``[stage, n]``: ``layers`` keep their saved sets; the rest is held besides."""
 
-    dense_layers: Floats  # layers times micro batches in flight
-    moe_layers: Floats
+    layers: KeptLayers
     dense: LayerActivations
     moe: LayerActivations | None
-    checkpoints: Floats
-    working_set: Floats
+    expanded: Floats  # what a backward computes again, while it runs
+    transient: Floats  # buffers of the layer that runs
+
+    @property
+    def checkpoints(self) -> Floats:
+        """Inputs of the layers, or groups, that are computed again."""
+        return self.layers.inputs * self.dense.input_bytes
+
+    @property
+    def working_set(self) -> Floats:
+        """Held while layers run, whatever is in flight."""
+        return self.expanded + self.transient
 
     @property
     def saved_bytes(self) -> Floats:
         """Saved sets of all layers in flight."""
-        dense: Floats = self.dense_layers * self.dense.saved_bytes
-        return dense if self.moe is None else dense + self.moe_layers * self.moe.saved_bytes
+        return saved_bytes(self.layers, self.dense, self.moe)
 
     @property
     def classes(self) -> dict[str, Floats]:
         """The same by tensor class."""
-        dense = {name: self.dense_layers * each for name, each in self.dense.saved.items()}
+        dense = {name: self.layers.dense * each for name, each in self.dense.saved.items()}
         if self.moe is None:
             return dense
-        return {name: part + self.moe_layers * self.moe.saved[name] for name, part in dense.items()}
+        return {name: part + self.layers.moe * self.moe.saved[name] for name, part in dense.items()}
 
 
-@dataclass(frozen=True)
-class _HeldLayers:
-    """``[stage, n]``: layers times micro batches in flight, checkpoints, and how many layers a recompute expands at once."""
-
-    dense: Floats
-    moe: Floats
-    inputs: Floats
-    dense_expanded: Floats
-    moe_expanded: Floats
-
-
-def _held_layers(stages: Stages, batch: StrategyBatch, num_microbatches: Floats) -> _HeldLayers:
-    zero = np.zeros((stages.num_kinds, len(batch)))
-    dense_expanded, moe_expanded = zero, zero
-    group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
-    uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
-    again = [stages.recomputed(chunk, batch) for chunk in range(stages.vpp)]
-    for dense_again, moe_again in again:
-        at_once = np.where(uniform, np.minimum(group, dense_again + moe_again), 1.0)
-        dense_expanded = np.maximum(dense_expanded, np.where(dense_again > 0, at_once, 0.0))
-        moe_expanded = np.maximum(moe_expanded, np.where(moe_again > 0, at_once, 0.0))
-    # Where the chunks of a rank differ, a later composition may be heavier than the first; the maxima are taken apart,
-    # which errs on the safe side.
-    differ = (stages.dense != stages.dense[:, :1]).any() or (stages.moe != stages.moe[:, :1]).any()
-    most = _HeldLayers(zero, zero, zero, dense_expanded, moe_expanded)
-    for turn in range(num_turns(stages.vpp) if differ else 1):
-        dense, moe, inputs = zero, zero, zero
-        for chunk, (dense_again, moe_again) in enumerate(again):
-            count = chunks_in_flight(stages.first_rank, chunk, stages.pp, stages.vpp, num_microbatches, turn)
-            dense = dense + count * (stages.dense[:, chunk, None] - dense_again)
-            moe = moe + count * (stages.moe[:, chunk, None] - moe_again)
-            recomputed = dense_again + moe_again
-            inputs = inputs + count * np.where(uniform, np.ceil(recomputed / group), recomputed)
-        most = _HeldLayers(
-            np.maximum(most.dense, dense),
-            np.maximum(most.moe, moe),
-            np.maximum(most.inputs, inputs),
-            dense_expanded,
-            moe_expanded,
-        )
-    if stages.mtp_layers:
-        count = chunks_in_flight(stages.first_rank, stages.vpp - 1, stages.pp, stages.vpp, num_microbatches)
-        extra = stages.is_last * count * stages.mtp_layers
-        most = replace(most, moe=most.moe + extra) if stages.last_layer_is_moe else replace(most, dense=most.dense + extra)
-    return most
+def saved_bytes(layers: KeptLayers, dense: LayerActivations, moe: LayerActivations | None) -> Floats:
+    """Saved sets of layers that are kept whole, ``[stage, n]``."""
+    held: Floats = layers.dense * dense.saved_bytes
+    return held if moe is None else held + layers.moe * moe.saved_bytes
 
 
 def held_activations(
@@ -116,19 +87,34 @@ def held_activations(
     """Activations that a rank holds at its peak, recompute considered.
 
     Every chunk in flight keeps the saved set of its ordinary layers and one input for every checkpoint of its
-    recomputed layers; one recomputed layer (a whole group under the uniform method) is expanded at a time.
+    recomputed layers; one recomputed layer (a whole group under the uniform method) is expanded at a time, when the
+    backward has freed the ordinary layers after it, unless their weight gradients wait.
     Layers are counted once per distinct number of micro batches and extent of recompute.
     """
-    extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers]
+    extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
     first, index = distinct_rows([num_microbatches.astype(np.int64), *extent])
-    few = _held_layers(stages, batch.take(first), num_microbatches[first])
-    working = few.dense_expanded[:, index] * dense.unreduced_bytes
+    few = batch.take(first)
+    most_bytes, most = np.array(-1.0), None
+    for composition in layers_in_flight(stages, few, num_microbatches[first]):
+        kept = composition.take(index)
+        kept_bytes = saved_bytes(kept, dense, moe) + kept.inputs * dense.input_bytes
+        heavier = kept_bytes > most_bytes
+        most = kept if most is None else most.where(~heavier, kept)
+        most_bytes = np.maximum(most_bytes, kept_bytes)
+    assert most is not None  # every schedule has a peak
+    dense_expanded, moe_expanded = (layers[:, index] for layers in expanded_layers(stages, few))
+    expanded = dense_expanded * dense.unreduced_bytes
     transient = np.where(stages.dense.sum(axis=1)[:, None] > 0, dense.transient_bytes, 0.0)
     if moe is not None:
-        working = np.maximum(working, few.moe_expanded[:, index] * moe.unreduced_bytes)
+        expanded = np.maximum(expanded, moe_expanded * moe.unreduced_bytes)
         transient = np.maximum(transient, np.where(stages.moe.sum(axis=1)[:, None] > 0, moe.transient_bytes, 0.0))
-    checkpoints = few.inputs[:, index] * dense.input_bytes
-    return Held(few.dense[:, index], few.moe[:, index], dense, moe, checkpoints, working + transient)
+    if not stages.schedule.splits_backward and (few.recompute == int(Recompute.FULL)).any():
+        freed = np.array(np.inf)
+        for chunk in kept_layers(stages, few):
+            kept = chunk.take(index)
+            freed = np.minimum(freed, np.where(kept.inputs > 0, saved_bytes(kept, dense, moe), np.inf))
+        expanded = np.maximum(expanded - freed, 0.0)
+    return Held(most, dense, moe, expanded, transient)
 
 
 def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
@@ -156,6 +142,81 @@ def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
     return sum((g.astype(np.float64) for g in groups), np.zeros(len(batch)))
 
 
+def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
+    """What the loss of one micro batch holds on the rank of the head, with each MTP module's. ``[n]``
+
+    Logits, the head's input gathered from the tensor-parallel ranks with its gradient, and the gradient of its weights.
+    """
+    model, software = workload.model, workload.software
+    logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
+    if software.execution == "eager" and workload.cluster.profile.family == "ascend":
+        logit_bytes = EAGER_ASCEND_LOGIT_BYTES
+    tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
+    rows = model.vocab_size / batch.tp
+    each: Floats = tokens * (logit_bytes * rows + 4.0 * model.hidden_size)
+    return each * (1 + model.mtp_num_layers) + weight_gradient_bytes(workload) * rows * model.hidden_size
+
+
+def weight_gradient_bytes(workload: Workload) -> float:
+    """Of one weight, before it is added to the gradient buffer: eager code makes a tensor of it [megatron-0.12, layers.py]."""
+    return WEIGHT_BYTES if workload.software.execution == "eager" else 0.0
+
+
+def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
+    """Parameters and gradients that live while a layer runs. ``[stage, n]``
+
+    The gradient of the largest tensor; under ZeRO-3 the weights of the layer and of the next, and gradients about to be
+    scattered.
+    """
+    layer_bytes = 2.0 * WEIGHT_BYTES + gradient_bytes(workload, batch)
+    gathered = np.where(batch.zero_stage == 3, layer_bytes * parameters.largest_layer, 0.0)
+    return gathered + weight_gradient_bytes(workload) * parameters.largest_tensor
+
+
+def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, dense: LayerActivations) -> Floats:
+    """Bytes that eager modules keep from step to step beside the states. ``[stage, n]``
+
+    Every chunk but the first of the model holds its last input and the gradient of it [megatron-0.12, schedules.py].
+    Attention older than Megatron-Core's keeps a mask of s x s a layer; a position bias is built once for the heads of a rank
+    and once for those of a micro batch [mindspeed-attention].
+    """
+    if workload.software.execution != "eager":
+        return np.zeros((stages.num_kinds, len(batch)))
+    split = np.where(batch.has(Feature.TP_2D), batch.tp, 1)  # of tokens and hidden channels between layers
+    received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first, 0.0)
+    buffers: Floats = received * 2.0 * dense.input_bytes / split
+    mask = np.where(batch.has(Feature.FLASH_ATTENTION), (workload.training.seq_length / batch.cp) ** 2.0, 0.0)
+    if workload.software.legacy_layers:
+        buffers = buffers + (stages.dense + stages.moe).sum(axis=1)[:, None] * mask
+    if workload.model.alibi:
+        heads = workload.model.num_attention_heads / batch.tp
+        buffers = buffers + ALIBI_BYTES * (1 + batch.micro_batch_size) * heads * mask
+    return buffers
+
+
+def optimizer_transient_bytes(parameters: StageParameters, states: ModelStates) -> Floats:
+    """What the optimizer holds besides the states while it runs. ``[stage, n]``"""
+    held: Floats = 4.0 * parameters.largest_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
+    return held
+
+
+def _pool(workload: Workload, allocated: Floats, outside: Floats, constants: Constants) -> tuple[Floats, NDArray[np.bool_]]:
+    """Bytes that the allocator holds beyond what is allocated, and whether they are all that was free. ``[stage, n]``
+
+    The pool grows while memory is free. Before an allocation fails its unused blocks go back [pytorch-allocator], so that
+    it never decides alone whether a strategy fits. A compiled graph plans its memory ahead and needs none.
+    """
+    if workload.software.execution != "eager":
+        return np.zeros_like(allocated), np.zeros(allocated.shape, dtype=np.bool_)
+    moe = workload.model.moe
+    factor = DROPLESS_POOL_FACTOR if moe is not None and not moe.capacity_factor else 1.0
+    wanted = allocated * factor * constants.allocator_fraction
+    least = np.minimum(allocated * factor * LEAST_POOL_FRACTION, wanted)
+    free = workload.cluster.profile.usable_hbm_bytes - outside - allocated
+    fills = (free < wanted) & (free >= least)
+    return np.where(fills, free, np.where(free < least, least, wanted)), fills
+
+
 def memory_estimate(
     workload: Workload,
     batch: StrategyBatch,
@@ -172,27 +233,22 @@ def memory_estimate(
     The two peaks never add up: activations are gone when the optimizer runs. In the first iteration the moments do
     not exist before the optimizer creates them, which is what framework logs of a first step show.
     """
-    profile, model = workload.cluster.profile, workload.model
-    tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
-    heads = 1 + model.mtp_num_layers
-    eager = workload.software.execution == "eager"
-    logit_bytes = EAGER_ASCEND_LOGIT_BYTES if eager and profile.family == "ascend" else LOGIT_BYTES
-    logits = stages.is_last * logit_bytes * tokens * model.vocab_size / batch.tp * heads
-    # ZeRO-3 holds the weights of the running layer and of the next, and the gradients that it is about to scatter.
-    layer_bytes = 2.0 * WEIGHT_BYTES + gradient_bytes(workload, batch)
-    gathered = np.where(batch.zero_stage == 3, layer_bytes * parameters.largest_layer, 0.0)
-    activations = held.saved_bytes + held.checkpoints + held.working_set + logits + gathered
-    optimizer = 4.0 * parameters.largest_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
+    profile = workload.cluster.profile
+    logits = stages.is_last * logits_bytes(workload, batch)
+    working_set = held.working_set + gathered_bytes(workload, batch, parameters)
+    in_loss = logits > working_set  # it is over before the backward reaches a layer
+    activations = held.saved_bytes + held.checkpoints + np.maximum(logits, working_set)
+    optimizer = optimizer_transient_bytes(parameters, states)
     in_backward = activations >= optimizer
-    steady = states.total
+    buffers = module_buffers(workload, batch, stages, held.dense)
+    steady = states.total + buffers
     allocated = steady + np.maximum(activations, optimizer)
     first = np.maximum(steady - states.moments + activations, steady + optimizer)
-    dropless = model.moe is not None and not model.moe.capacity_factor
-    # A compiled graph plans its memory ahead and needs no pool on top.
-    pool = constants.allocator_fraction * (DROPLESS_POOL_FACTOR if dropless else 1.0) * (1.0 if eager else 0.0)
-    reserved = allocated * (1.0 + pool)
     communicators = num_communicators(workload, batch) * profile.communicator_bytes
     communicators = communicators + np.where(batch.pp > 1, P2P_BUFFER_BYTES if profile.family == "ascend" else 0, 0)
+    outside = communicators + profile.context_bytes
+    pool, fills = _pool(workload, allocated, outside, constants)
+    reserved = allocated + pool
     parts: dict[str, Floats] = (
         {}
         if not breakdown
@@ -203,10 +259,11 @@ def memory_estimate(
             "optimizer_moments": states.moments,
             **{f"activations_{name}": np.where(in_backward, value, 0.0) for name, value in held.classes.items()},
             "recompute_checkpoints": np.where(in_backward, held.checkpoints, 0.0),
-            "working_set": np.where(in_backward, held.working_set + gathered, 0.0),
-            "logits": np.where(in_backward, logits, 0.0),
+            "working_set": np.where(in_backward & ~in_loss, working_set, 0.0),
+            "logits": np.where(in_backward & in_loss, logits, 0.0),
             "optimizer_transient": np.where(in_backward, 0.0, optimizer),
-            "allocator_pool": allocated * pool,
+            "module_buffers": buffers,
+            "allocator_pool": pool,
             "communicators": np.broadcast_to(communicators, allocated.shape),
             "runtime": np.full(allocated.shape, profile.context_bytes),
         }
@@ -216,6 +273,6 @@ def memory_estimate(
         allocated=allocated,
         first_iteration=first,
         reserved=reserved,
-        peak=reserved + communicators + profile.context_bytes,
+        peak=np.where(fills, profile.usable_hbm_bytes, reserved + outside),
         parts=parts,
     )

@@ -44,7 +44,10 @@ class ModelStates:
 
 def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     """Bytes of one gradient in the accumulation buffer: 4 for BF16 training, 2 for FP16 or BF16 reduction. ``[n]``"""
-    base = 2.0 if workload.training.precision == "fp16" and not workload.software.fp32_parameters else 4.0
+    software, precision = workload.software, workload.training.precision
+    base = 2.0 if precision == "fp16" and not software.fp32_parameters else 4.0
+    if software.stack == "megatron-deepspeed" and precision == "bf16":
+        base += 2.0
     return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), 2.0, base)
 
 
@@ -111,13 +114,15 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
 
     Without sharding 2 + g + 12 bytes a parameter; the distributed optimizer divides the 12 by D = dp cp (experts: their own
     replicas), ZeRO-2 the gradients too, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12, dist_optimizer.md].
-    FP32 parameters need no master copy, and MindFormers' parallel optimizer shards the weights as well [mindformers-1.8].
+    FP32 parameters need no master copy: MindFormers', whose parallel optimizer shards the weights as well [mindformers-1.8],
+    and PyTorch FSDP's, which casts a shard when it gathers it [pytorch-fsdp, section 4.4].
+    DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].
     Where gradients have 16 bits, Megatron's optimizer works on an FP32 copy of its shard.
     reuse-fp32-param keeps the master in the weights and a 16-bit rest; swap-optimizer keeps all states on the host.
     """
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)
-    fp32 = workload.software.fp32_parameters
+    fp32 = workload.software.fp32_parameters or workload.software.stack == "fsdp"
     weight_bytes = 2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
     master_bytes = np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES) * (0.0 if fp32 else 1.0)
     on_device = np.where(batch.has(Feature.SWAP_OPTIMIZER), 0.0, 1.0)
@@ -130,7 +135,7 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
 
     master, moments = shared(master_bytes, 1), shared(MOMENT_BYTES, 1)
     return ModelStates(
-        weights=shared(weight_bytes, 1 if fp32 else 3),
+        weights=shared(weight_bytes, 1 if workload.software.fp32_parameters else 3),
         gradients=shared(g, 2),
         master=master * on_device,
         moments=moments * on_device,

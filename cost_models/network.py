@@ -70,13 +70,14 @@ class Network:
         """The cluster's network with calibrated efficiencies.
 
         ``inter_fraction`` belongs to the outermost tier (the only tier too, where that is a fabric), ``intra_fraction``
-        to all inside it; ``latency_factor`` scales every step. Raises ``WorkloadError`` for a profile without tiers and for
-        rates or oversubscriptions that are not positive.
+        to all inside it; ``latency_factor`` scales every step, the cluster's ``time_factor`` all times. Raises
+        ``WorkloadError`` for a profile without tiers and for rates, factors or oversubscriptions that are not positive.
         """
         profile = cluster.profile
         if not profile.tiers:
             raise WorkloadError(f"hardware profile '{profile.name}': tiers is empty, so devices have no link to each other")
         _require_positive("cluster.oversubscription", cluster.oversubscription)
+        _require_positive("cluster.time_factor", cluster.time_factor)
         if cluster.inter_node_bytes_per_s is not None:
             _require_positive("cluster.inter_node_bytes_per_s", cluster.inter_node_bytes_per_s)
         tiers = []
@@ -88,11 +89,12 @@ class Network:
             if outermost:
                 site = cluster.inter_node_bytes_per_s or tier.bandwidth_bytes_per_s
                 fraction *= site / tier.bandwidth_bytes_per_s / cluster.oversubscription
-            tiers.append(_tier(tier, None if outermost else tier.domain_devices, fraction, latency_factor))
+            domain = None if outermost else tier.domain_devices
+            tiers.append(_tier(tier, domain, fraction, latency_factor, cluster.time_factor))
         return cls(
             tiers=tuple(tiers),
             sequential=profile.sequential_tiers,
-            call_latency_s=call_latency_s,
+            call_latency_s=call_latency_s * cluster.time_factor,
             symmetric=all(t.curves.get(ALL_GATHER) is t.curves.get(REDUCE_SCATTER) for t in tiers),
         )
 
@@ -152,7 +154,7 @@ def ceil_log2(blocks: Floats) -> Floats:
     return np.frexp(blocks * (1.0 - 1e-12))[1].astype(np.float64)
 
 
-def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, latency_factor: float) -> Tier:
+def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, latency_factor: float, time_factor: float) -> Tier:
     if tier.wiring is Wiring.MESH and tier.link_bytes_per_s is None:
         raise WorkloadError(f"tier '{tier.name}': link_bytes_per_s is missing, a mesh needs the rate to one peer")
     for curve in tier.curves:
@@ -174,26 +176,26 @@ def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, l
         for curve in tier.curves
         if curve.op == ALL_REDUCE
     ]
-    half_all_reduce = _measured(halves, is_gather=True)
+    half_all_reduce = _measured(halves, time_factor, is_gather=True)
     for op in (ALL_GATHER, REDUCE_SCATTER):
-        measured = _measured([c for c in tier.curves if c.op == op], is_gather=True) or half_all_reduce
+        measured = _measured([c for c in tier.curves if c.op == op], time_factor, is_gather=True) or half_all_reduce
         if measured is not None:
             curves[op] = measured
-    exchange = _measured([c for c in tier.curves if c.op == ALL_TO_ALL], is_gather=False)
+    exchange = _measured([c for c in tier.curves if c.op == ALL_TO_ALL], time_factor, is_gather=False)
     if exchange is not None:
         curves[ALL_TO_ALL] = exchange
     return Tier(
         wiring=tier.wiring,
         domain_devices=domain_devices,
-        bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s / tier.oversubscription,
-        link_bytes_per_s=link / tier.oversubscription,
-        latency_s=tier.latency_s * latency_factor,
+        bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s / tier.oversubscription / time_factor,
+        link_bytes_per_s=link / tier.oversubscription / time_factor,
+        latency_s=tier.latency_s * latency_factor * time_factor,
         rate_fraction=rate_fraction,
         curves=curves,
     )
 
 
-def _measured(curves: Sequence[CollectiveCurve], *, is_gather: bool) -> MeasuredCollective | None:
+def _measured(curves: Sequence[CollectiveCurve], time_factor: float, *, is_gather: bool) -> MeasuredCollective | None:
     """Curves by group size; where a larger message was measured faster, the slower time of a smaller one holds."""
     points: dict[int, list[tuple[float, float]]] = {}
     for curve in curves:
@@ -206,7 +208,7 @@ def _measured(curves: Sequence[CollectiveCurve], *, is_gather: bool) -> Measured
         group_sizes=np.array(sizes, dtype=np.float64),
         message_bytes=tuple(column[0] for column in columns),
         log_bytes=tuple(np.log(column[0]) for column in columns),
-        log_time_s=tuple(np.log(np.maximum.accumulate(column[1])) for column in columns),
+        log_time_s=tuple(np.log(np.maximum.accumulate(column[1]) * time_factor) for column in columns),
         is_gather=is_gather,
     )
 

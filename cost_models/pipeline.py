@@ -8,63 +8,145 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.layer_keys import Floats
+from cost_models.stage_times import PassTimes
 from cost_models.stages import Stages
-
-
-@dataclass(frozen=True)
-class StageTimes:
-    """Seconds of one micro batch on each kind of rank, ``[kind, n]``.
-
-    ``forward`` and ``backward`` (with recompute) include exposed communication; ``compute_*`` are the exclusive compute
-    stream alone, ``first_chunk_*`` its part on the rank's first virtual stage.
-    """
-
-    forward: Floats
-    backward: Floats
-    compute_forward: Floats
-    compute_backward: Floats
-    first_chunk_forward: Floats
-    first_chunk_backward: Floats
-
-    @property
-    def whole(self) -> Floats:
-        """Forward and backward."""
-        return self.forward + self.backward
+from cost_models.strategy import Schedule
 
 
 @dataclass(frozen=True)
 class PipelineTime:
-    """``[n]``: seconds on the critical kind of rank (``critical``, its index), and idle time around them."""
+    """``[n]``: seconds on the critical kind of rank (``critical``, its index), and idle time around them.
+
+    ``merged_passes`` of its micro batches run merged with another's backward; the others fill and drain the pipeline.
+    """
 
     critical: NDArray[np.int64]
     steady_s: Floats
     bubble_s: Floats
+    merged_passes: Floats
 
 
-def pipeline_time(stages: Stages, times: StageTimes, num_microbatches: Floats) -> PipelineTime:
-    """T = m max_i t_i + (sum_i t_i - max_i t_i) / v, plus the stalls of a last group of m mod p micro batches.
+def pipeline_time(
+    stages: Stages, times: PassTimes, num_microbatches: Floats, group_size: NDArray[np.int64] | None = None
+) -> PipelineTime:
+    """T = work of the slowest rank + the share of every other rank in the bubble, ``bubble_share_s``.
 
-    For equal stages the second term is the (p - 1)(F + B) / v of 1F1B (v = 1) and of the interleaved schedule
-    [narayanan2021, section 2.2]; a remainder r = m mod p > 0 adds (v - 1)(p - r) chunks [calculon].
+    ``times`` are those of the whole rank. A last group of r < p micro batches of the interleaved schedule (groups of
+    ``group_size``, default p) stalls for (v - 1)(p - r) chunks [calculon]. Merged pairs of plain 1F1B wait for the neighbour's
+    in turn, m - 2 of them.
     """
-    whole = times.whole
-    critical = whole.argmax(axis=0)
-    slowest = np.take_along_axis(whole, critical[None, :], axis=0)[0]
-    bubble = ((stages.num_ranks * whole).sum(axis=0) - slowest) / stages.vpp
-    if stages.vpp > 1:
-        rest = num_microbatches % stages.pp
-        missing = np.where(rest > 0, stages.pp - rest, 0)
-        bubble = bubble + (stages.vpp - 1) * missing * slowest / stages.vpp
-    return PipelineTime(critical, num_microbatches * slowest, bubble)
+    passes = num_microbatches * stages.passes_fraction
+    pace = times.pair if stages.merge_pairs else times.whole
+    critical = pace.argmax(axis=0)
+
+    def slowest(values: Floats) -> Floats:
+        chosen: Floats = np.take_along_axis(np.broadcast_to(values, pace.shape), critical[None, :], axis=0)[0]
+        return chosen
+
+    share = bubble_share_s(stages, times) * stages.passes_fraction
+    bubble = np.maximum((stages.num_ranks * share).sum(axis=0) - slowest(share), 0.0)
+    if stages.schedule is Schedule.DUALPIPE:
+        bubble = bubble * (stages.pp / 2 - 1) / (stages.pp - 1)  # each stream turns round half way
+    merged = np.zeros_like(num_microbatches)
+    if stages.merge_pairs:
+        merged = passes - unmerged_chunks(stages, num_microbatches, group_size) / stages.num_chunks
+    if stages.schedule is Schedule.INTERLEAVED:
+        rest = num_microbatches % (stages.pp if group_size is None else group_size)
+        missing = np.where((rest > 0) & (rest < stages.pp), stages.pp - rest, 0)
+        bubble = bubble + (stages.vpp - 1) * missing * slowest(pace) / stages.vpp
+    elif stages.merge_pairs and stages.num_chunks == 1 and stages.pp > 1:
+        bubble = bubble + np.maximum(num_microbatches - 2.0, 0.0) * slowest(pace)
+    whole = slowest(times.whole)
+    return PipelineTime(critical, (passes - merged) * whole + merged * slowest(pace), bubble, merged)
 
 
-def pipeline_lower_bound_s(stages: Stages, times: StageTimes, num_microbatches: Floats) -> Floats:
+def unmerged_chunks(stages: Stages, num_microbatches: Floats, group_size: NDArray[np.int64] | None = None) -> Floats:
+    """Forwards, and as many backwards, that the rank with most pairs runs alone: its warm-up and cool-down. ``[n]``"""
+    match stages.schedule:
+        case Schedule.DUALPIPE_V:
+            alone = np.array(2.0 * stages.pp + 1.0)
+        case Schedule.DUALPIPE:
+            alone = np.array(stages.pp + 1.0)
+        case _:
+            alone = np.array((stages.vpp - 1) * (stages.pp if group_size is None else group_size) + 1.0)
+    result: Floats = np.minimum(alone, num_microbatches * stages.passes_fraction * stages.num_chunks)
+    return result
+
+
+def bubble_share_s(stages: Stages, times: PassTimes) -> Floats:
+    """What each rank but the slowest adds to the bubble, ``[kind, n]``; F, B, W, FB are those of a whole rank.
+
+    1F1B and GPipe F + B, interleaved (F + B) / v [narayanan2021, section 2.2]; ZB1P F + B - 2 W, ZB2P F + B - 3 W
+    [zero-bubble]; DualPipe and DualPipeV (FB + B - 3 W), halved for the chunks of a V, whose cool-down without detached weight
+    gradients fills with W once only [dualpipe; mindspeed, dualpipev]. Unmerged pairs leave F + B of the chunk, less 2 W where
+    detached. What ZB-V leaves is read off the simulated orders.
+    """
+    f, b, w, fb = times.forward, times.backward, times.weight_gradient, times.pair
+    match stages.schedule:
+        case Schedule.INTERLEAVED:
+            return (f + b) / stages.vpp
+        case Schedule.ZB1P:
+            return f + b - 2.0 * w
+        case Schedule.ZB2P:
+            return np.maximum(f + b - 3.0 * w, 0.0)
+        case Schedule.ZBV:
+            return np.maximum(np.maximum(b - 2.0 * w, f - b / 2.0), 0.0)
+        case Schedule.DUALPIPE:
+            return fb + b - 3.0 * w if stages.merge_pairs else f + b - 2.0 * w
+        case Schedule.DUALPIPE_V:
+            if stages.merge_pairs:
+                return (fb + b - (3.0 if stages.detach_weight_gradients else 1.0) * w) / 2.0
+            return (f + b - (2.0 if stages.detach_weight_gradients else 0.0) * w) / 2.0
+    return f + b
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Seconds of what the passes of a rank bring along: ``[n]``, the exchange ``[kind, n]`` beyond what passes hide.
+
+    ``send_s`` is what a send keeps its sender, ``hop_s`` what it delays its receiver besides; ``host_s`` is per micro batch.
+    ``least_saving_s`` ``[kind, n]`` is what merging saves at least on any chunk of a rank.
+    """
+
+    send_s: Floats
+    hop_s: Floats
+    host_s: Floats
+    gather_s: Floats
+    reduce_s: Floats
+    least_saving_s: Floats | float = 0.0
+
+
+def pipeline_lower_bound_s(
+    stages: Stages,
+    rank: PassTimes,
+    first_chunk: PassTimes,
+    num_microbatches: Floats,
+    around: Surroundings,
+    group_size: NDArray[np.int64] | None = None,
+) -> Floats:
     """What no order of the same tasks can beat: over the ranks, earliest start + busy time + shortest tail. ``[n]``
 
-    Rank i cannot start before one forward of the first chunk has passed the ranks before it, works m micro batches on its
-    one compute stream, and after its last backward the first chunk's backward must still pass the ranks before it.
+    Rank i cannot start before one forward of the first chunk has passed the ranks before it, works m micro batches, and, where
+    a backward is one task, after its last the first chunk's backward must still pass the ranks before it. Where weight
+    gradients run apart they may be the rank's last, and the tail is empty. Without a synchronised optimizer
+    (``Schedule.overlaps_steps``) steps follow each other at the pace of the busiest rank. The ranks of DualPipe begin at
+    once from both ends. Every number is the least that the simulation gives the task: a merged pair counts with all that
+    it can hide, less what the passes that run alone do not, and sends that a rank at an end or a turn of the stream does not
+    make are left out. The first pass of a rank is never a pair, whose backward needs a forward before, nor is its last.
     """
-    busy = num_microbatches * (times.compute_forward + times.compute_backward)
-    ends = stages.before_last @ (times.first_chunk_forward + times.first_chunk_backward)
-    result: Floats = (busy + ends).max(axis=0)
+    unsent = stages.has_embedding.sum(axis=1) + stages.has_head.sum(axis=1) + (2 if stages.schedule.is_vee else 0)
+    sent = stages.passes_fraction * np.minimum(unsent, 2 * stages.num_chunks)[:, None] * around.send_s
+    pace = (rank.pair if stages.merge_pairs else rank.whole) * stages.passes_fraction - sent + around.host_s
+    busy = num_microbatches * pace + unmerged_chunks(stages, num_microbatches, group_size) * around.least_saving_s
+    if stages.schedule is Schedule.DUALPIPE or stages.schedule.overlaps_steps:
+        result: Floats = (around.gather_s + busy + around.reduce_s).max(axis=0)
+        return result
+    forward = first_chunk.forward + (around.host_s / stages.vpp + around.send_s + around.hop_s)
+    backward = first_chunk.backward + (around.hop_s + (1 - stages.has_embedding[:, :1]) * around.send_s)
+    before = stages.before_last
+    start = np.maximum(around.gather_s, around.gather_s[:1] + before @ forward)
+    tail = around.reduce_s
+    if not stages.schedule.splits_backward:
+        tail = np.maximum(tail, around.reduce_s[:1] + before @ backward)
+    result = (start + busy + tail).max(axis=0)
     return result

@@ -18,11 +18,32 @@ class Schedule(IntEnum):
     NONE = 0
     ONE_F_ONE_B = 1
     INTERLEAVED = 2
+    GPIPE = 3
+    ZB1P = 4
+    ZB2P = 5
+    ZBV = 6
+    DUALPIPE = 7
+    DUALPIPE_V = 8
 
     @property
     def label(self) -> str:
         """The name used in files."""
-        return ("none", "1f1b", "interleaved-1f1b")[self]
+        return ("none", "1f1b", "interleaved-1f1b", "gpipe", "zb1p", "zb2p", "zbv", "dualpipe", "dualpipev")[self]
+
+    @property
+    def is_vee(self) -> bool:
+        """Whether a rank's second chunk runs the ranks in reverse: the first rank holds both ends of the model."""
+        return self in (Schedule.ZBV, Schedule.DUALPIPE_V)
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether weight gradients are tasks of their own, which fill bubbles."""
+        return self in (Schedule.ZB1P, Schedule.ZB2P, Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V)
+
+    @property
+    def overlaps_steps(self) -> bool:
+        """Whether a rank begins its next step when it has ended this one: the optimizer's checks follow later."""
+        return self in (Schedule.ZB2P, Schedule.ZBV)
 
 
 class CpAlgo(IntEnum):
@@ -123,6 +144,7 @@ class Feature(IntFlag):
     TP_2D = 1 << 26
     CUDA_GRAPH = 1 << 27
     FINE_GRAIN_INTERLEAVE = 1 << 28  # MindSpore: a micro batch in two halves hides TP communication
+    DUALPIPEV_DW_DETACH = 1 << 29  # weight gradients apart in the cool-down too: a shorter bubble, more memory
 
 
 DEFAULT_FEATURES = (
@@ -162,6 +184,7 @@ class ParallelStrategy:
     cp_algo: CpAlgo = CpAlgo.NONE
     ulysses_degree: int = 1  # inside cp; cp for pure Ulysses, 1 for pure ring
     schedule: Schedule = Schedule.NONE
+    microbatch_group_size_per_vp_stage: int = 0  # interleaved: micro batches a chunk takes in turn (0: pp)
     zero_stage: int = 1  # 0: replicated optimizer, 1: distributed optimizer, 2: + gradients, 3: + weights
     optimizer_shard_size: int = 0  # ranks that share one optimizer state (0: all data-parallel ranks)
     dispatcher: Dispatcher = Dispatcher.NONE
@@ -198,6 +221,7 @@ class StrategyBatch:
     cp_algo: IntColumn
     ulysses_degree: IntColumn
     schedule: IntColumn
+    microbatch_group_size_per_vp_stage: IntColumn
     zero_stage: IntColumn
     optimizer_shard_size: IntColumn
     dispatcher: IntColumn
@@ -263,6 +287,12 @@ class StrategyBatch:
         """Whether each row has the feature."""
         found: NDArray[np.bool_] = (self.features & int(feature)) != 0
         return found
+
+    @property
+    def group_size(self) -> IntColumn:
+        """Micro batches that a chunk of the interleaved schedule takes in turn."""
+        given = self.microbatch_group_size_per_vp_stage
+        return np.where(given > 0, given, self.pp)
 
     def num_microbatches(self, global_batch_size: int) -> IntColumn:
         """Micro batches a replica runs in one step."""

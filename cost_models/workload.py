@@ -57,6 +57,7 @@ class ModelShape:
     qk_layernorm: bool = False
     attention_bias: bool = False
     learned_positions: bool = False
+    alibi: bool = False  # a bias on attention scores instead of positions
     mla: MlaShape | None = None
     moe: MoeShape | None = None
 
@@ -95,13 +96,15 @@ class Cluster:
     """``num_devices`` of one profile, ranks filled node by node.
 
     ``inter_node_bytes_per_s`` replaces the profile's outermost bandwidth where the site's
-    fabric is known; ``oversubscription`` divides it.
+    fabric is known; ``oversubscription`` divides it. ``time_factor`` multiplies the time of the devices and of all
+    communication (clocks, power caps, a slow fabric): what one measured run said of this cluster, or an assumption.
     """
 
     profile: HardwareProfile
     num_devices: int
     inter_node_bytes_per_s: float | None = None
     oversubscription: float = 1.0
+    time_factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,10 @@ class Software:
     (compiled: MindSpore, CUDA graphs). ``year`` is when it was released, where known (2024.5: July 2024).
     ``fp32_parameters``: 4-byte weights with cast copies (MindFormers' FP16 recipes).
     ``portable_attention``: FlashAttention-2, which leaves Hopper's and later matmul instructions unused.
+    ``legacy_layers``: transformer layers older than Megatron-Core's, which repeat grouped keys and values for every head.
+    ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
     ``target`` is whose legality rules apply (``any``: the physics alone).
+    ``time_factor`` multiplies the time of the devices alone: kernels older or fresher than those that were measured.
     """
 
     stack: str
@@ -120,7 +126,10 @@ class Software:
     year: float | None = None
     fp32_parameters: bool = False
     portable_attention: bool = False
+    legacy_layers: bool = False
+    plain_cross_entropy: bool = False
     target: str = "any"
+    time_factor: float = 1.0
 
 
 @dataclass(frozen=True)

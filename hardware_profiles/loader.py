@@ -354,7 +354,7 @@ def _shown(value: Document) -> str:
 
 
 def _number_hint(value: Document) -> str:
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE]\d+", value):
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", value):
         return " (YAML wants a dot and a signed exponent: 1.0e+12)"
     return ""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 from typing import Any, Literal
 from uuid import uuid4
@@ -15,10 +16,13 @@ import httpx
 DEFAULT_URL = "http://127.0.0.1:8765"
 FINISHED = ("completed", "failed", "cancelled")
 PAGE = 200
+WHOLE_LISTS = ("/v1/models", "/v1/hardware")  # in one page
 ATTEMPTS = 4
 FIRST_PAUSE_S = 0.25
 SILENCE_S = 60.0  # a stream that says nothing for this long is lost: the server sends something every 15 s
 MAX_LOST_STREAMS = 20  # in a row, about half a minute
+RUNS_A_REQUEST = 50  # of at most 64 KiB each, in a body of at most 4 MiB
+FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 JsonObject = dict[str, Any]
@@ -76,6 +80,23 @@ class Plan:
     def step_time_s(self) -> float:
         """Predicted duration of one training step. [s]"""
         return float(self.estimate["step_time_s"])
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Constants fitted to a server's stored runs. ``id`` goes into a job as ``software.calibration``.
+
+    ``errors`` are those before, left out and fitted; ``file`` is what ``--calibration`` takes; ``document`` is all of it.
+    """
+
+    id: str
+    hardware: str
+    stack: str
+    num_runs: int
+    errors: JsonObject
+    warnings: list[str]
+    file: JsonObject
+    document: JsonObject
 
 
 class Client:
@@ -176,6 +197,15 @@ class Client:
         """Launch arguments of a plan by framework."""
         return self._json("GET", f"/v1/studies/{study_id}/plans/{plan_id}/launch")
 
+    def timeline(self, study_id: str, plan_id: str) -> JsonObject:
+        """The plan's step played task by task: bars and memory of every pipeline rank as columns, idle time by rank."""
+        return self._json("GET", f"/v1/studies/{study_id}/plans/{plan_id}/timeline")
+
+    def trace(self, study_id: str, plan_id: str) -> str:
+        """The same as trace events: a file for Perfetto and MindStudio Insight."""
+        path = f"/v1/studies/{study_id}/plans/{plan_id}/timeline"
+        return self._request("GET", path, parameters={"format": "chrome"}).text
+
     def cancel(self, study_id: str) -> Study:
         """Stops a study; what it found is kept."""
         return _study(self._json("POST", f"/v1/studies/{study_id}:cancel"))
@@ -188,15 +218,61 @@ class Client:
         """Deletes a study that does not run, with everything it found."""
         self._request("DELETE", f"/v1/studies/{study_id}")
 
-    def estimate(self, job: Mapping[str, Any]) -> JsonObject:
-        """Time and memory of the job's ``strategy``: ``{job, assumptions, warnings, strategy, estimate}``."""
-        return self._json("POST", "/v1/estimates", job)
+    def estimate(self, job: Mapping[str, Any], *, simulate: bool = False) -> JsonObject:
+        """Time and memory of the job's ``strategy``: ``{job, assumptions, warnings, strategy, estimate}``.
 
-    def estimates(self, job: Mapping[str, Any], strategies: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
+        ``simulate`` plays the step task by task, and adds what that shows as ``simulation``.
+        """
+        return self._json("POST", "/v1/estimates", {**job, **({"simulate": True} if simulate else {})})
+
+    def estimates(
+        self, job: Mapping[str, Any], strategies: Sequence[Mapping[str, Any]], *, simulate: bool = False
+    ) -> list[JsonObject]:
         """One estimate a strategy (up to 10,000), in order; ``{refused, rule}`` for one that cannot run."""
         document = {**{key: value for key, value in job.items() if key != "strategy"}, "strategies": list(strategies)}
-        entries: list[JsonObject] = self._json("POST", "/v1/estimates", document)["estimates"]
+        entries: list[JsonObject] = self.estimate(document, simulate=simulate)["estimates"]
         return entries
+
+    def check(
+        self,
+        job: Mapping[str, Any],
+        *,
+        budget: Mapping[str, Any] | None = None,
+        baseline: Mapping[str, Any] | None = None,
+        pin: bool = False,
+    ) -> JsonObject:
+        """The job held against a budget, an earlier answer or both; ``status`` and ``exit_code`` as of ``meshplan check``."""
+        given = {"budget": budget, "baseline": baseline}
+        parts = {name: part for name, part in given.items() if part is not None}
+        return self._json("POST", "/v1/checks", {**job, **parts, "pin": pin})
+
+    def add_runs(self, records: Iterable[Mapping[str, Any]]) -> list[JsonObject]:
+        """Each measured run predicted beside what it measured, or ``refused`` with a sentence, in order.
+
+        Those that are not refused are stored, equal ones once, so that repeating it is safe.
+        """
+        rows: list[JsonObject] = []
+        waiting = iter(records)
+        while some := list(islice(waiting, RUNS_A_REQUEST)):
+            rows += self._json("POST", "/v1/runs", {"runs": some})["items"]
+        return rows
+
+    def runs(self) -> Iterator[JsonObject]:
+        """The stored runs, newest first; ``record`` is the run as it was given."""
+        return self._items("/v1/runs")
+
+    def calibrate(self, hardware: str, stack: str) -> Calibration:
+        """Fits the shipped constants to the newest stored runs of both; may take two minutes. The same runs give the same id."""
+        body = {"hardware": hardware, "stack": stack}
+        return _calibration(self._json("POST", "/v1/calibrations", body, timeout_s=max(self._timeout_s, FIT_TIMEOUT_S)))
+
+    def calibrations(self) -> Iterator[JsonObject]:
+        """Summaries of the stored calibrations, newest first."""
+        return self._items("/v1/calibrations")
+
+    def calibration(self, calibration_id: str) -> Calibration:
+        """One stored calibration."""
+        return _calibration(self._json("GET", f"/v1/calibrations/{calibration_id}"))
 
     def models(self) -> list[JsonObject]:
         """The model presets."""
@@ -216,7 +292,7 @@ class Client:
 
     def _items(self, path: str, query: Mapping[str, str | None] | None = None) -> Iterator[JsonObject]:
         parameters: dict[str, str | int] = {name: value for name, value in (query or {}).items() if value is not None}
-        if path.startswith("/v1/studies"):
+        if path not in WHOLE_LISTS:
             parameters["limit"] = PAGE
         while True:
             page = self._request("GET", path, parameters=parameters).json()
@@ -226,9 +302,15 @@ class Client:
             parameters["cursor"] = page["next_cursor"]
 
     def _json(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> JsonObject:
-        document: JsonObject = self._request(method, path, body, headers).json()
+        document: JsonObject = self._request(method, path, body, headers, timeout_s=timeout_s).json()
         return document
 
     def _request(
@@ -238,10 +320,13 @@ class Client:
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         parameters: Mapping[str, str | int] | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> httpx.Response:
+        timeout = self._timeout_s if timeout_s is None else timeout_s
         for attempt in range(ATTEMPTS):
             try:
-                response = self._http.request(method, path, json=body, headers=headers, params=parameters)
+                response = self._http.request(method, path, json=body, headers=headers, params=parameters, timeout=timeout)
                 if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or attempt == ATTEMPTS - 1:
                     return _checked(response)
             except httpx.TimeoutException as error:
@@ -292,3 +377,8 @@ def _study(document: JsonObject) -> Study:
 def _plan(document: JsonObject) -> Plan:
     named = {name: document[name] for name in ("rank", "plan_id", "strategy", "estimate", "explanation")}
     return Plan(**named, document=document)
+
+
+def _calibration(document: JsonObject) -> Calibration:
+    named = {name: document[name] for name in ("id", "hardware", "stack", "num_runs", "errors", "warnings")}
+    return Calibration(**named, file=document["calibration"], document=document)

@@ -25,6 +25,7 @@ from calibration.run_records import RunRecord, read_run_records  # noqa: E402
 from calibration.splits import Splits, splits_of  # noqa: E402
 from calibration.validation import predict, predicted_peak_bytes  # noqa: E402
 from cost_models.estimate import Estimate  # noqa: E402
+from cost_models.step import estimate as closed_form  # noqa: E402
 
 ABLATED_EVERY = {"ascend": 1, "gpu": 4}  # runs of an architecture: enough to compare mechanisms
 Mask = NDArray[np.bool_]
@@ -94,6 +95,17 @@ class FamilyAccuracy:
     def predictions(self) -> list[Estimate]:
         """Every readable record with the shipped constants."""
         return [predict(record, self.calibration.constants)[0] for record in self.records]
+
+    def both_fidelities(self, wanted: Callable[[RunRecord], bool]) -> tuple[Errors | None, Errors | None]:
+        """Errors with the shipped constants, in closed form and simulated."""
+        closed, simulated = [], []
+        for record, found in zip(self.records, self.predictions, strict=True):
+            measured_s = record.measured.step_time_s
+            if measured_s and record.is_latest and not record.suspect and wanted(record):
+                other = predict(record, self.calibration.constants, price=closed_form)[0]
+                closed.append(np.log(float(other.step_time_s[0]) / measured_s))
+                simulated.append(np.log(float(found.step_time_s[0]) / measured_s))
+        return Errors.of(np.array(closed)), Errors.of(np.array(simulated))
 
     @cached_property
     def inside(self) -> Mask:

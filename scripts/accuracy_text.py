@@ -37,10 +37,11 @@ By the kind of run, rows whose NPU bin is named or likely; then with those where
 
 - Dense models are near the scatter of republished runs. What is left is mostly software: MindSpore releases before mid-2024,
   and NPU bins that a source does not state.
-- Mixture-of-experts rows are few and miss the aim in both directions: all-gather dispatch with few tokens a rank is predicted
-  too fast, small experts too slow. A table of one model over dispatchers and expert degrees on one software release would
+- Mixture-of-experts rows are few: all-gather dispatch to many experts with few tokens each is predicted too fast, experts in a
+  loop under full recompute too slow. A table of one model over dispatchers and expert degrees on one software release would
   settle it.
-- Slices are tests of a few layers, where host time and small collectives decide.
+- Slices are tests of a few layers, where host time and small collectives decide; two of them run two-dimensional tensor
+  parallelism, three a pipeline of TP2, whose errors have opposite signs.
 
 ## GPUs
 
@@ -58,15 +59,25 @@ By generation, then by source. BF16, FP16 and FP32.
 8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their intervals are 1.5 times as wide.
 
 {untaught}
+## One framework predicts another
+
+{frameworks}
+## Both fidelities
+
+Constants are fitted at the fidelity of a search, `validate` and `estimate --simulate`: simulated. The closed form takes them
+over.
+
+{fidelities}
 ## Small clusters predict large ones
 
 {small}
 ## Intervals
 
-The nominal coverage is 80 %. A run is judged by the band that all other architectures give.
+The nominal coverage is 80 %. A run is judged by the band that all other architectures give
+([calibration.md](calibration.md#intervals) says how); *by architecture* weighs every model shape alike, as a new one meets them.
 
 {intervals}
-Coverage of MoE models on GPUs is low because two architectures hold most of those runs and disagree (above).
+A kind of few architectures is a rough figure: two hold most of the GPUs' MoE runs and disagree (above), two all of their slices.
 
 ## Memory
 
@@ -74,9 +85,9 @@ On the basis that the source states; `first iteration` is before Adam's moments 
 / 6 for the first peak, no more than one row in twenty under-estimated by more than 5 %.
 
 {memory}
-What stays after a step is arithmetic without a fitted constant. `device` peaks come from the zero-bubble schedules, which
-hold more activations than the 1F1B that prices them, and from BigScience's reports; `reserved` depends on how the allocator's
-pool grew.
+What stays after a step is arithmetic without a fitted constant; about a hundred MiB of small buffers are not counted. `device`
+peaks come from the zero-bubble schedules and from BigScience's reports by hand, on first and last nodes: one constant, how far
+the allocator's pool grows while memory is free, makes `device` and `reserved` come out a little high. It never decides what fits.
 
 ## Order of plans
 
@@ -84,8 +95,7 @@ Pairs that differ by 5 % or more in measured time, predicted in the right order;
 predicted best took than the measured best. Aim: 95 % of pairs, 2 % mean regret.
 
 {order}
-Zero-bubble schedules are priced as 1F1B, so their groups cannot come out right. The single-node sweeps of small models are
-decided by host jitter, which grows with tp.
+The single-node sweeps of small models are decided by host jitter, which grows with tp.
 
 ## Beside other tools
 
@@ -143,6 +153,9 @@ EXPLANATIONS = {
     "msllm-readme-qwen2-57b": "all-gather dispatcher with few tokens a rank",
     "msllm-readme-deepseek-v2-60b": "all-gather dispatcher with few tokens a rank",
     "msllm-readme-minicpm": "small experts: host time and all-to-all overlap more than is modelled",
+    "msllm-readme-deepseek-v2-lite": "experts in a loop under full recompute: their waits overlap more than is modelled",
+    "msllm-ci-baichuan2_13b": "a vocabulary of 125,696 over few layers; the same plan at full depth errs the other way",
+    "msllm-ci-mixtral_tp1_pp4": "a slice with half of its tokens dropped",
     "msllm-readme-mixtral-8x7b-8x8-s32768": "32,768 tokens on 64 NPUs; how uneven its routing was is not recorded",
     "msllm-ci-mixtral_mcore_tp4_cp2_ep2": "a slice that spends half of its time on the host",
     "mindformers-finetune_glm32k": "recompute of layers and of parts of others, read as layers alone",
@@ -154,7 +167,14 @@ EXPLANATIONS = {
     "msllm-readme-baichuan-13b": "nearly the same plan was published at 13.5 s with other software",
     "vtrain-single": "small model at TP8: host jitter grows with tp",
     "mpf-": "virtual stages and dropped tokens not stated; the other architecture decides the all-to-all",
-    "zerobubble": "zero-bubble schedule, priced as 1F1B",
+    "vtrain-multi-39.1b": "a sweep whose neighbouring plans differ by 15 % without a pattern",
+    "simumax-b200-llama3-70b-l12-tp8": "collectives of few MB a rank on NVLink 5",
+    "simumax-b200-llama3-70b-l12": "attention of 131,072 tokens on Blackwell: its kernels are newer than Hopper's",
+    "foundry-30b": "one sequence a device on eight devices: the allocator at its limit",
+    "foundry": "a run slower than its neighbours in the same table",
+    "bigscience-1b3-v100": "TP2 is twice as slow as TP1: the link between two V100 is not stated",
+    "megatron2020": "V100 of a DGX-2, possibly the model with more power than the profile",
+    "bigscience": "many small micro batches at TP8 cost more than is modelled",
 }
 
 NOT_COVERED = """## Not covered by any measured run
@@ -162,6 +182,6 @@ NOT_COVERED = """## Not covered by any measured run
 - Ascend: A3 and Atlas 950 supernodes, 910A, 910B4; more than 96 NPUs; overlap of expert traffic with compute. The published
   Pangu Ultra MoE results (4,096 and 6,144 NPUs) are a [case study](case-studies/pangu-ultra-moe.md), not fitted to.
 - GPUs: AMD beyond two rows in FP8; MoE models above 1,024 devices.
-- Zero-bubble and DualPipe schedules (priced as 1F1B), failures and stragglers, data loading, checkpoints.
+- DualPipe schedules, failures and stragglers, data loading, checkpoints.
 - Routing imbalance: published runs do not state it. An estimate takes the factor that you give.
 """

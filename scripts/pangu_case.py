@@ -1,4 +1,4 @@
-"""The published layout of Pangu Ultra MoE 718B, priced and ranked: the numbers of the case study."""
+"""The published layout of Pangu Ultra MoE 718B, priced and searched: the numbers of the case study."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app.job import parse_job
 from app.pricing import constants_for
 from cost_models.constants import CONSTANTS, Constants
 from cost_models.flops import model_flops_per_token
-from cost_models.step import estimate
-from cost_models.strategy import Feature, ParallelStrategy, StrategyBatch
+from cost_models.strategy import Feature, ParallelStrategy
 from cost_models.workload import ModelShape, Workload
-from search.lattice import LatticeSearch
+from scripts.case_prices import simulated
+from search.lattice import search
 from search.limits import limits_from_mapping
-from search.plan import estimates_to_mappings
-from search.ranking import RankedStrategy
+from search.plan import DeploymentPlan
+from search.result import SearchResult
 from search.space import search_space
 
 JOB: dict[str, Any] = {
@@ -26,14 +26,25 @@ JOB: dict[str, Any] = {
     "training": {"seq_length": 8192, "global_batch_size": 6144, "precision": "bf16"},
 }
 STRUCTURE = {"tp": 8, "pp": 16, "vpp": 2, "ep": 32}
+STACK = ("moe_comm_overlap",)  # Adaptive Pipe, on top of the hierarchical dispatcher
+DISPATCHERS = ("alltoall", "allgather", "two_level", "hierarchical")
 ON_ASCEND = ("alltoall", "allgather", "hierarchical")  # dispatchers that some published stack runs on Ascend
-NEARBY: dict[str, Any] = {  # the part of the lattice that is searched again for every variation of the job
+NEARBY: dict[str, Any] = {  # the part of the lattice that is searched for every variation of the job
     "tp": [4, 8],
     "pp": {"min": 4, "max": 32},
     "ep": [8, 16, 32, 64],
     "cp": 1,
     "micro_batch_size": [1, 2],
     "dispatcher": list(ON_ASCEND),
+}
+LOOPED: dict[str, Any] = {"schedule": ["interleaved-1f1b"]}  # the schedule of Pangu's stack, with and without merged pairs
+FIRST_SYSTEM: dict[str, Any] = {**LOOPED, "dispatcher": ["alltoall"], "moe_comm_overlap": False}
+WITHIN_STRUCTURE: dict[str, Any] = {
+    **{name: [value] for name, value in STRUCTURE.items()},
+    "cp": [1],
+    "micro_batch_size": [1, 2],
+    "dispatcher": list(ON_ASCEND),
+    "swap_attention": [False, True],
 }
 MODES = (
     "none",
@@ -51,11 +62,9 @@ SWAPS: dict[str, list[str]] = {
 }
 BATCHES = (3072, 6144, 12288)
 SEQUENCES = (4096, 8192)
-MANY = 100_000  # more structures than there are
 TOKENS_PER_S = {6144: 1.46e6, 4096: 0.61e6}
 MFU_FRACTION = {6144: 0.300, 4096: 0.189}
 LATER_MFU_FRACTION = 0.41
-HIDDEN_FRACTION = 0.98  # of expert communication, by the coverage of the later system
 STATED_PEAK_FLOPS_PER_S = 256e12  # per accelerator, by the report on Pangu Pro MoE
 
 
@@ -66,7 +75,9 @@ def workload_of(num_devices: int = 6144, seq_length: int = 8192, global_batch_si
     return parse_job({**JOB, "cluster": {**JOB["cluster"], "num_devices": num_devices}, "training": training}).workload
 
 
-def published(recompute: str, features: Sequence[str], *, micro_batch_size: int, dispatcher: str) -> ParallelStrategy:
+def published(
+    recompute: str, features: Sequence[str] = STACK, *, micro_batch_size: int = 2, dispatcher: str = "hierarchical"
+) -> ParallelStrategy:
     """The published structure under one choice of what was not published, read as a user's job is."""
     section = {**STRUCTURE, "micro_batch_size": micro_batch_size, "moe_dispatcher": dispatcher, "recompute": recompute}
     strategy = parse_job({**JOB, "strategy": section}).strategy
@@ -76,50 +87,44 @@ def published(recompute: str, features: Sequence[str], *, micro_batch_size: int,
     return strategy
 
 
-def priced(workload: Workload, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
-    """Estimates with their parts, in the same order."""
-    found = estimate(workload, StrategyBatch.of(strategies), constants_for(workload), breakdown=True)
-    return estimates_to_mappings(workload, found)
-
-
 @dataclass(frozen=True)
-class Ranking:
-    """The best of every structure that fits, best first, and how many strategies of the lattice were tried."""
+class Fitting:
+    """A strategy that fits, with its simulated estimate."""
 
-    plans: tuple[RankedStrategy, ...]
-    enumerated: int
-    legal: int
-    fits: int
+    strategy: ParallelStrategy
+    estimate: Mapping[str, Any]
 
     @property
-    def place(self) -> int | None:
-        """Index of the published structure, if it fits."""
-        wanted = {**STRUCTURE, "cp": 1}
-        for index, plan in enumerate(self.plans):
-            if all(getattr(plan.strategy, name) == value for name, value in wanted.items()):
-                return index
-        return None
-
-    @property
-    def published(self) -> RankedStrategy | None:
-        return None if self.place is None else self.plans[self.place]
+    def step_time_s(self) -> float:
+        return float(self.estimate["step_time_s"])
 
 
-def ranked(workload: Workload, constants: Constants, limits: Mapping[str, Any]) -> Ranking:
-    """Every legal strategy of the lattice within ``limits``, priced."""
+def published_fitting(workload: Workload, constants: Constants | None = None) -> list[Fitting]:
+    """The published layout, micro batch, dispatcher and overlap under every recompute and swap that fits, fastest first."""
+    plans = [published(mode, (*STACK, *swap)) for mode in MODES for swap in SWAPS.values()]
+    pairs = map(Fitting, plans, simulated(workload, plans, constants))
+    return sorted((pair for pair in pairs if pair.estimate["fits"]), key=lambda pair: pair.step_time_s)
+
+
+def searched(workload: Workload, limits: Mapping[str, Any], top: int = 5) -> SearchResult:
+    """The best plans within ``limits``, proved best at the simulated fidelity."""
     space = search_space(workload, limits_from_mapping(limits))
-    lattice = LatticeSearch(workload, space, constants, top=MANY)
-    while lattice.advance():
-        pass
-    state = lattice.state
-    return Ranking(state.leaderboard.plans(), state.enumerated, state.legal, state.fits_memory)
+    return search(workload, space, constants_for(workload), top=top)
 
 
-def published_fitting(workload: Workload) -> list[tuple[ParallelStrategy, dict[str, Any]]]:
-    """The published layout, micro batch and dispatcher under every recompute and swap setting that fits, fastest first."""
-    plans = [published(mode, swap, micro_batch_size=2, dispatcher="hierarchical") for mode in MODES for swap in SWAPS.values()]
-    pairs = [pair for pair in zip(plans, priced(workload, plans), strict=True) if pair[1]["fits"]]
-    return sorted(pairs, key=lambda pair: float(pair[1]["step_time_s"]))
+@cache
+def best_nearby(num_devices: int, seq_length: int, global_batch_size: int) -> DeploymentPlan:
+    """The best plan of the neighbourhood; on fewer devices under what the first system had."""
+    limits = NEARBY if num_devices == max(TOKENS_PER_S) else {**NEARBY, **FIRST_SYSTEM}
+    return searched(workload_of(num_devices, seq_length, global_batch_size), limits, top=1).plans[0]
+
+
+@cache
+def best_of_structure(num_devices: int, seq_length: int, global_batch_size: int) -> DeploymentPlan | None:
+    """The best setting of the published structure, under the same limits, if one fits."""
+    ours = LOOPED if num_devices == max(TOKENS_PER_S) else FIRST_SYSTEM
+    found = searched(workload_of(num_devices, seq_length, global_batch_size), {**WITHIN_STRUCTURE, **ours}, top=1)
+    return found.plans[0] if found.plans else None
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,12 @@ class WhatIf:
     name: str
     workload: Workload
     constants: Constants
-    limits: Mapping[str, Any]
+
+
+def parallel_streams(workload: Workload) -> Workload:
+    """The same cluster with its network's tiers at work at once."""
+    profile = replace(workload.cluster.profile, sequential_tiers=False)
+    return replace(workload, cluster=replace(workload.cluster, profile=profile))
 
 
 def what_ifs(workload: Workload) -> list[WhatIf]:
@@ -143,25 +153,26 @@ def what_ifs(workload: Workload) -> list[WhatIf]:
         "attention_backward_fraction": 1.3 / 1.5 * constants.attention_backward_fraction,
     }
     quiet_host = {"host_moe_sync_s": 0.0, "host_micro_batch_s": 0.0}
-    profile = workload.cluster.profile
-    streams = replace(workload, cluster=replace(workload.cluster, profile=replace(profile, sequential_tiers=False)))
+    unhindered = {"hidden_stretch_fraction": 0.0}
+    streams = parallel_streams(workload)
     balanced = replace(workload, training=replace(workload.training, expert_load_factor=1.0))
-    hidden = {"expert_comm_factor": (1.0 - HIDDEN_FRACTION) * constants.expert_comm_factor}
+    profile = workload.cluster.profile
     roomy_profile = replace(profile, usable_hbm_bytes=2.0 * profile.usable_hbm_bytes)
     roomy = replace(workload, cluster=replace(workload.cluster, profile=roomy_profile))
-    overlap = {"moe_comm_overlap": True}
-    every = {**fused, **operators, **quiet_host, **hidden}
+    every = constants.with_values({**fused, **operators, **quiet_host, **unhindered})
+    together = replace(balanced, cluster=streams.cluster)
+    roomy_together = replace(together, cluster=parallel_streams(roomy).cluster)
     return [
-        WhatIf("as estimated", workload, constants, {}),
-        WhatIf("expert communication behind the layer's own experts (`moe_comm_overlap`)", workload, constants, overlap),
-        WhatIf(f"{100 * HIDDEN_FRACTION:.0f} % of expert communication hidden", workload, constants.with_values(hidden), {}),
-        WhatIf("tiers in parallel streams", streams, constants, {}),
-        WhatIf("experts perfectly balanced", balanced, constants, {}),
-        WhatIf("cross-entropy as lean as on GPUs", workload, constants.with_values(fused), {}),
-        WhatIf("faster matmul and attention", workload, constants.with_values(operators), {}),
-        WhatIf("no host synchronisation", workload, constants.with_values(quiet_host), {}),
-        WhatIf("twice the device memory", roomy, constants, {}),
-        WhatIf("all of these but the memory", replace(balanced, cluster=streams.cluster), constants.with_values(every), {}),
+        WhatIf("as estimated", workload, constants),
+        WhatIf("tiers in parallel streams", streams, constants),
+        WhatIf("hidden communication slows no compute", workload, constants.with_values(unhindered)),
+        WhatIf("experts perfectly balanced", balanced, constants),
+        WhatIf("cross-entropy as lean as on GPUs", workload, constants.with_values(fused)),
+        WhatIf("faster matmul and attention", workload, constants.with_values(operators)),
+        WhatIf("no host synchronisation", workload, constants.with_values(quiet_host)),
+        WhatIf("twice the device memory", roomy, constants),
+        WhatIf("all of these but the memory", together, every),
+        WhatIf("all of these", roomy_together, every),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/accuracy.md, its plots and the README's line from the runs and the shipped calibrations, in two minutes."""
+"""Writes docs/accuracy.md, its plots, the dashboard's rows and the README's line from the runs and the shipped calibrations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from calibration.categories import CATEGORIES  # noqa: E402
+from calibration.groups import MODEL_KINDS, architecture, model_kind  # noqa: E402
 from calibration.run_records import RunRecord  # noqa: E402
-from calibration.splits import SMALL_DEVICES  # noqa: E402
 from calibration.validation import predict  # noqa: E402
+from cost_models.strategy import Schedule  # noqa: E402
 from scripts.accuracy_data import ABLATED_EVERY, Ablation, Errors, FamilyAccuracy, Mask  # noqa: E402
 from scripts.accuracy_plot import scatter_svg  # noqa: E402
+from scripts.accuracy_rows import write_rows  # noqa: E402
 from scripts.accuracy_text import AIMS, EXPLANATIONS, HEAD, NOT_COVERED, PEERS_HEAD, README_END, README_START  # noqa: E402
 
 PAGE, IMAGES, README = ROOT / "docs/accuracy.md", ROOT / "docs/images", ROOT / "README.md"
@@ -61,6 +63,12 @@ GPU_GROUPS: dict[str, Wanted] = {
     "Blackwell dense": of_generation("Blackwell", moe=False),
     "Hopper MoE": of_generation("Hopper", moe=True),
     "Blackwell MoE": of_generation("Blackwell", moe=True),
+}
+SCHEDULE_GROUPS: dict[str, Wanted] = {
+    "none": lambda r: r.strategy.pp == 1,
+    "1F1B": lambda r: r.strategy.schedule is Schedule.ONE_F_ONE_B,
+    "interleaved": lambda r: r.strategy.schedule is Schedule.INTERLEAVED,
+    "zero bubble": lambda r: r.strategy.schedule.splits_backward,
 }
 GPU_SOURCES: dict[str, Wanted] = {
     "vTrain, several nodes": of_source("vtrain-multi"),
@@ -150,20 +158,52 @@ def small_section(families: dict[str, FamilyAccuracy]) -> str:
             mask: Mask = large & family.chosen(lambda r, wanted=wanted: is_moe(r) == wanted)
             taught = Errors.of(splits.small[mask])
             if taught:
-                rows.append([f"{family.family}, {kind}", str(taught.count), cell(Errors.of(splits.fitted[mask])), cell(taught)])
-    return table((f"runs above {SMALL_DEVICES} devices", "runs", "fitted", "fitted to smaller ones alone"), rows)
+                name = f"{family.family}, {kind}, above {splits.small_devices}"
+                rows.append([name, str(taught.count), cell(Errors.of(splits.fitted[mask])), cell(taught)])
+    return table(("devices", "runs", "fitted", "fitted to smaller ones alone"), rows)
+
+
+def framework_section(families: dict[str, FamilyAccuracy]) -> str:
+    rows = []
+    for family in families.values():
+        splits = family.splits
+        for stack in sorted({r.workload.software.stack for r in family.used}):
+            mask = family.chosen(lambda r, stack=stack: r.workload.software.stack == stack)
+            left_out = Errors.of(splits.framework[mask])
+            assert left_out is not None
+            fitted = cell(Errors.of(splits.fitted[mask]))
+            rows.append([f"{family.family}, {stack}", str(left_out.count), fitted, cell(left_out), f"{100 * left_out.bias:+.1f}"])
+    return table(("software", "runs", "fitted", "fitted without any of its runs", "its bias"), rows)
+
+
+def fidelity_section(families: dict[str, FamilyAccuracy]) -> str:
+    rows = []
+    for family in families.values():
+        for name, wanted in SCHEDULE_GROUPS.items():
+            closed, simulated = family.both_fidelities(wanted)
+            if closed is not None:
+                rows.append([f"{family.family}, {name}", str(closed.count), cell(closed), cell(simulated)])
+    return table(("pipeline", "runs", "closed form", "simulated"), rows)
 
 
 def interval_section(families: dict[str, FamilyAccuracy]) -> str:
     rows = []
     for family in families.values():
-        shapes = {band.kind: band for band in family.calibration.bands}
-        for kind, wanted in (("all", lambda r: True), ("dense", lambda r: not is_moe(r)), ("MoE", is_moe)):
-            mask = family.chosen(wanted)
-            band = shapes["moe" if kind == "MoE" else kind]
+        bands = {band.kind: band for band in family.calibration.bands}
+        shapes = [architecture(r) for r in family.used]
+        for kind in ("all", *MODEL_KINDS):
+            mask = family.chosen(lambda r, kind=kind: kind in ("all", model_kind(r.workload)))
+            band = bands.get(kind)
+            if band is None or not mask.any():
+                continue
+            own = [shape for shape, chosen in zip(shapes, mask, strict=True) if chosen]
+            weights = [1.0 / own.count(shape) for shape in own]
+            shares = (family.inside[mask].mean(), np.average(family.inside[mask], weights=weights))
             width = f"{100 * np.expm1(min(band.low, 0.0)):+.0f} % to {100 * np.expm1(max(band.high, 0.0)):+.0f} %"
-            rows.append([f"{family.family}, {kind}", str(int(mask.sum())), f"{100 * family.inside[mask].mean():.0f} %", width])
-    return table(("", "runs", "inside the interval of the other architectures", "shipped interval"), rows)
+            counts = (str(len(own)), str(len(set(own))))
+            rows.append([f"{family.family}, {kind}", *counts, *(f"{100 * share:.0f} %" for share in shares), width])
+    header = ("", "runs", "architectures", "inside the interval of the others", "by architecture", "shipped interval")
+    return table(header, rows)
 
 
 def memory_section(families: dict[str, FamilyAccuracy]) -> str:
@@ -280,6 +320,8 @@ def page(families: dict[str, FamilyAccuracy]) -> str:
         gpu=errors_table(gpu, {**GPU_GROUPS, "all": lambda r: True}),
         sources=errors_table(gpu, GPU_SOURCES),
         untaught=table(("8 and 4 bits", "runs", "predicted with the BF16 constants"), untaught),
+        frameworks=framework_section(families),
+        fidelities=fidelity_section(families),
         small=small_section(families),
         intervals=interval_section(families),
         memory=memory_section(families),
@@ -326,6 +368,7 @@ def main() -> None:
             else groups
         )
         plot(family, shown, f"Predicted against measured step time, {family.family}")
+        write_rows(family)
     PAGE.write_text(page(families), encoding="utf-8")
     README.write_text(with_line(README.read_text(encoding="utf-8"), readme_line(families)), encoding="utf-8")
 

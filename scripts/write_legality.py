@@ -1,7 +1,8 @@
-"""Writes docs/legality.md from the rules themselves."""
+"""Writes docs/legality.md, and the dashboard's English words for the rules, from the rules themselves."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -41,5 +42,11 @@ def document() -> str:
     return head + "\n".join(rows) + "\n"
 
 
+def words() -> str:
+    """What the dashboard shows for each rule; zh/rules.json says the same in Chinese."""
+    return json.dumps({rule.name: rule.requirement for rule in RULES}, indent=2) + "\n"
+
+
 if __name__ == "__main__":
     (ROOT / "docs" / "legality.md").write_text(document(), encoding="utf-8")
+    (ROOT / "dashboard" / "src" / "locales" / "en" / "rules.json").write_text(words(), encoding="utf-8")

@@ -52,7 +52,7 @@ class Scope:
 
     tensor_parallel: bool
     context_parallel: bool
-    interleaved: bool
+    schedule: Schedule  # canonical
     data_parallel: bool  # some parameters, dense or expert, have replicas
     routed: bool  # tokens travel to their experts
 
@@ -69,13 +69,13 @@ def layers_per_chunk(model: ModelShape, pp: int, vpp: int) -> int:
 
 
 def scope_of(model: ModelShape, strategy: ParallelStrategy) -> Scope:
-    """The scope of a strategy; its ``dp`` must be set."""
+    """The scope of a strategy; its ``dp`` must be set, and its schedule canonical."""
     ranks = strategy.tp * strategy.cp * strategy.dp
     expert_ranks = strategy.ep * strategy.etp
     return Scope(
         tensor_parallel=strategy.tp > 1,
         context_parallel=strategy.cp > 1,
-        interleaved=strategy.vpp > 1,
+        schedule=strategy.schedule,
         data_parallel=strategy.dp * strategy.cp > 1 or (model.moe is not None and ranks // expert_ranks > 1),
         routed=model.moe is not None and expert_ranks > 1,
     )
@@ -88,8 +88,10 @@ def canonical_features(model: ModelShape, scope: Scope, dispatcher: Dispatcher, 
         idle |= TENSOR_PARALLEL_FEATURES
     if not scope.context_parallel:
         idle |= Feature.CP_SEND_RECV_OVERLAP
-    if not scope.interleaved:
-        idle |= Feature.OVERLAP_P2P  # Megatron overlaps sends and receives in the interleaved schedule only
+    if scope.schedule is not Schedule.INTERLEAVED:
+        idle |= Feature.OVERLAP_P2P  # Megatron has a switch in the interleaved schedule only
+    if scope.schedule is not Schedule.DUALPIPE_V:
+        idle |= Feature.DUALPIPEV_DW_DETACH
     if not scope.data_parallel:
         idle |= DATA_PARALLEL_FEATURES
     if zero_stage == 0:
@@ -113,11 +115,30 @@ def canonical_zero_stage(scope: Scope, zero_stage: int) -> int:
     return zero_stage if scope.data_parallel else 1
 
 
-def canonical_schedule(pp: int, vpp: int) -> Schedule:
-    """The one schedule that a pipeline of that shape runs in this release."""
+def schedules_of(pp: int, vpp: int) -> tuple[Schedule, ...]:
+    """The schedules that a pipeline of that shape can run, the usual one first."""
     if pp == 1:
-        return Schedule.NONE
-    return Schedule.ONE_F_ONE_B if vpp == 1 else Schedule.INTERLEAVED
+        return (Schedule.NONE,)
+    if vpp == 1:
+        return Schedule.ONE_F_ONE_B, Schedule.GPIPE, Schedule.ZB1P, Schedule.ZB2P, Schedule.DUALPIPE
+    return (Schedule.INTERLEAVED, Schedule.ZBV, Schedule.DUALPIPE_V) if vpp == 2 else (Schedule.INTERLEAVED,)
+
+
+def canonical_schedule(pp: int, vpp: int, schedule: Schedule = Schedule.NONE) -> Schedule:
+    """None, 1F1B and interleaved are one schedule at different vpp; another one stays, wherever there is a pipeline."""
+    if pp == 1 or schedule in (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED):
+        return schedules_of(pp, vpp)[0]
+    return schedule
+
+
+def group_size(strategy: ParallelStrategy) -> int:
+    """Micro batches that a chunk of the interleaved schedule takes in turn."""
+    return strategy.microbatch_group_size_per_vp_stage or strategy.pp
+
+
+def canonical_group_size(pp: int, schedule: Schedule, size: int) -> int:
+    """Micro batches that a chunk takes in turn, 0 for pp of them and where chunks take no turns."""
+    return 0 if schedule is not Schedule.INTERLEAVED or size == pp else size
 
 
 def canonical_cp(cp: int, algo: CpAlgo, ulysses_degree: int) -> tuple[CpAlgo, int]:
@@ -188,14 +209,18 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
     Degrees are never changed, so an illegal strategy stays illegal.
     """
     model, cluster = workload.model, workload.cluster
-    strategy = replace(strategy, dp=max(cluster.num_devices // (strategy.tp * strategy.pp * strategy.cp), 1))
+    strategy = replace(
+        strategy,
+        dp=max(cluster.num_devices // (strategy.tp * strategy.pp * strategy.cp), 1),
+        schedule=canonical_schedule(strategy.pp, strategy.vpp, strategy.schedule),
+    )
     scope = scope_of(model, strategy)
     zero_stage = canonical_zero_stage(scope, strategy.zero_stage)
     expert_ranks = strategy.ep * strategy.etp
     dispatcher = canonical_dispatcher(model, expert_ranks, expert_domain_devices(cluster), strategy.dispatcher)
     cp_algo, ulysses_degree = canonical_cp(strategy.cp, strategy.cp_algo, strategy.ulysses_degree)
     layout = strategy.layer_layout
-    if layout is not None and layout == default_layout(model, strategy.pp, strategy.vpp):
+    if layout is not None and layout == default_layout(model, strategy.pp, strategy.vpp, strategy.schedule):
         layout = None
     recompute, method, num_layers, modules = canonical_recompute(
         model,
@@ -213,7 +238,9 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
         sequence_parallel=strategy.sequence_parallel and scope.tensor_parallel,
         cp_algo=cp_algo,
         ulysses_degree=ulysses_degree,
-        schedule=canonical_schedule(strategy.pp, strategy.vpp),
+        microbatch_group_size_per_vp_stage=canonical_group_size(
+            strategy.pp, strategy.schedule, strategy.microbatch_group_size_per_vp_stage
+        ),
         zero_stage=zero_stage,
         dispatcher=dispatcher,
         recompute=recompute,

@@ -1,7 +1,7 @@
 """Streams the lattice in chunks, in one fixed order, and charges each illegal strategy to the first rule it breaks.
 
-Order: pp, vpp, tp, cp, ep, etp, micro batch size, then the options, each ascending. A chunk holds rows of one (pp, vpp)
-only, since the cost model vectorises over those. Rules that look at a layout alone (``LAYOUT_RULES``) are checked
+Order: pp, vpp, schedule, tp, cp, ep, etp, micro batch size, then the options, each ascending. A chunk holds rows of one
+pipeline only, since the cost model vectorises over those. Rules that look at a layout alone (``LAYOUT_RULES``) are checked
 once a layout, and the whole block of its options is charged by arithmetic: a space with few legal layouts costs little.
 """
 
@@ -10,22 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import product, takewhile
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.workload import Workload
-from search.canonical import canonical_schedule
 from search.legality import Rule, rules_degrees, rules_for, rules_pipeline
 from search.options import Layouts, OptionTable, OptionTables, option_classes
-from search.space import SearchSpace
+from search.space import Pipeline, SearchSpace
 
 CHUNK_ROWS = 1 << 16
 LAYOUTS_PER_SLICE = 1 << 15
 
-# They read degrees, micro batch size and derived dp only: all options of a layout share the verdict.
+# They read degrees, schedule, micro batch size and derived dp only: all options of a layout share the verdict.
 LAYOUT_RULES = frozenset(rule.name for rule in (*rules_degrees.LAYOUT_RULES, *rules_pipeline.LAYOUT_RULES))
 
 
@@ -80,18 +79,16 @@ def chunks(workload: Workload, space: SearchSpace, rejections: Rejections, chunk
     """
     rules = layout_rules(workload)
     tables = OptionTables(workload, space)
-    num_groups = len(space.pp) * len(space.vpp)
+    pipelines = space.pipelines()
     shape = (len(space.tp), len(space.cp), len(space.ep), len(space.etp), len(space.micro_batch_size))
     num_layouts = math.prod(shape)
-    for group, (pp, vpp) in enumerate(product(space.pp, space.vpp)):
-        if canonical_schedule(pp, vpp) not in space.schedule:
-            continue
+    for index, pipeline in enumerate(pipelines):
         for first in range(0, num_layouts, LAYOUTS_PER_SLICE):
             last = min(first + LAYOUTS_PER_SLICE, num_layouts)
-            layouts = _layouts(workload, space, pp, np.unravel_index(np.arange(first, last), shape))
-            block = _Slice(pp, vpp, tables.of(pp, vpp), layouts, option_classes(workload, space, layouts))
+            layouts = _layouts(workload, space, pipeline.pp, np.unravel_index(np.arange(first, last), shape))
+            block = _Slice(pipeline, tables.of(pipeline), layouts, option_classes(workload, space, layouts))
             num_rejected, block = block.without_illegal(workload, rules, rejections)
-            done = ((group + first / num_layouts) / num_groups, (group + last / num_layouts) / num_groups)
+            done = ((index + first / num_layouts) / len(pipelines), (index + last / num_layouts) / len(pipelines))
             yield from block.chunks(num_rejected, done, chunk_rows)
 
 
@@ -121,10 +118,9 @@ def _layouts(workload: Workload, space: SearchSpace, pp: int, digits: tuple[NDAr
 
 @dataclass(frozen=True)
 class _Slice:
-    """Some layouts of one (pp, vpp) with the class of each in every option table."""
+    """Some layouts of one pipeline with the class of each in every option table."""
 
-    pp: int
-    vpp: int
+    pipeline: Pipeline
     tables: tuple[OptionTable, ...]
     layouts: Layouts
     classes: tuple[IntColumn, ...]
@@ -140,7 +136,7 @@ class _Slice:
     def take(self, mask: NDArray[np.bool_]) -> _Slice:
         """The chosen layouts."""
         layouts = Layouts(**{name: column[mask] for name, column in vars(self.layouts).items()})
-        return _Slice(self.pp, self.vpp, self.tables, layouts, tuple(column[mask] for column in self.classes))
+        return _Slice(self.pipeline, self.tables, layouts, tuple(column[mask] for column in self.classes))
 
     def without_illegal(self, workload: Workload, rules: tuple[Rule, ...], rejections: Rejections) -> tuple[int, _Slice]:
         """How many strategies the layout rules reject, and the layouts that are left."""
@@ -178,9 +174,10 @@ class _Slice:
             values = table.values[variant_class, digit]
             columns |= {name: values[:, index] for index, name in enumerate(table.columns)}
         constant = {
-            "pp": self.pp,
-            "vpp": self.vpp,
-            "schedule": int(canonical_schedule(self.pp, self.vpp)),
+            "pp": self.pipeline.pp,
+            "vpp": self.pipeline.vpp,
+            "schedule": int(self.pipeline.schedule),
+            "microbatch_group_size_per_vp_stage": self.pipeline.group_size,
             "optimizer_shard_size": 0,
             "layout_index": -1,
             "recompute_plan_index": -1,

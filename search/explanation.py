@@ -12,7 +12,7 @@ from cost_models.constants import Constants
 from cost_models.estimate import Estimate
 from cost_models.strategy import CpAlgo, Feature, ParallelStrategy, StrategyBatch
 from cost_models.workload import Workload
-from search.canonical import canonical, layers_per_chunk
+from search.canonical import canonical, group_size, layers_per_chunk, schedules_of
 from search.legality import legal_mask
 from search.recompute_modes import RecomputeMode
 from search.space import SearchSpace
@@ -97,6 +97,10 @@ def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:
         before, after = getattr(one, name), getattr(other, name)
         if before != after:
             words.append(f"{name} {before} -> {after}")
+    if one.schedule != other.schedule:
+        words.append(f"schedule {one.schedule.label} -> {other.schedule.label}")
+    if one.microbatch_group_size_per_vp_stage != other.microbatch_group_size_per_vp_stage:
+        words.append(f"micro batches a chunk takes in turn {group_size(one)} -> {group_size(other)}")
     if (one.cp_algo, one.ulysses_degree) != (other.cp_algo, other.ulysses_degree):
         words.append(f"cp_algo {_cp_name(one)} -> {_cp_name(other)}")
     if one.dispatcher != other.dispatcher:
@@ -155,13 +159,24 @@ def neighbours(workload: Workload, space: SearchSpace, best: ParallelStrategy) -
     options += [replace(best, cp_algo=algo, ulysses_degree=best.cp) for algo in space.cp_algo if algo is not CpAlgo.HYBRID]
     options += [replace(best, sequence_parallel=on) for on in space.sequence_parallel]
     options += [replace(best, zero_stage=stage) for stage in space.zero_stage]
-    options += [replace(best, features=features) for features in space.features]
+    options += [replace(best, features=features) for features in space.features_with(best.schedule)]
+    options += [
+        replace(best, schedule=schedule, features=_nearest(best.features, space.features_with(schedule)))
+        for schedule in schedules_of(best.pp, best.vpp)
+        if schedule in space.schedule and schedule is not best.schedule
+    ]
+    options += [replace(best, microbatch_group_size_per_vp_stage=size) for size in space.microbatch_group_size_per_vp_stage]
     distinct = dict.fromkeys(canonical(workload, _with_cp_algo(option)) for option in options)
     candidates = [option for option in distinct if option != best]
     if not candidates:
         return []
     legal = legal_mask(workload, StrategyBatch.of(candidates))
     return [option for option, is_legal in zip(candidates, legal, strict=True) if is_legal]
+
+
+def _nearest(features: Feature, combinations: Sequence[Feature]) -> Feature:
+    """The combination of switches that differs in the fewest of them."""
+    return min(combinations, key=lambda combination: int(combination ^ features).bit_count())
 
 
 def _with_cp_algo(strategy: ParallelStrategy) -> ParallelStrategy:

@@ -1,7 +1,7 @@
-"""Exhaustive search: every legal strategy of the lattice is priced in closed form, and the best are kept.
+"""Exhaustive search: every legal strategy is priced in closed form, and those that may be the best are simulated.
 
-Nothing is sampled and nothing is held but one chunk and the leaderboard, so a space of any size runs in bounded
-memory; one too large for the time given is cut, and the result says so.
+Nothing is sampled and nothing is held but one chunk, the leaderboard and the finalists, so a space of any size runs in
+bounded memory; one too large for the time given is cut, and the result says so.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from cost_models.constants import Constants
+from cost_models.simulation.step_times import simulate as simulation
 from cost_models.step import estimate as closed_form
 from cost_models.strategy import ParallelStrategy, StrategyBatch
 from cost_models.workload import Workload
 from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, option_rules
 from search.explanation import Estimator
+from search.finalists import MAX_SIMULATIONS, simulated_rows
 from search.lattice_state import LatticeState
-from search.ranking import Leaderboard, Scored
+from search.ranking import Leaderboard, Scored, joined
 from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
 from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
@@ -31,7 +33,8 @@ class LatticeSearch:
 
     ``state`` continues a search of the same arguments where it was saved: the result is that of one run, but for timings.
     ``baseline`` is the strategy to beat (default: ``search.baseline``). ``clock`` returns seconds; without it timings are
-    zero. ``estimate`` prices a batch (as ``cost_models.step.estimate``).
+    zero. ``estimate`` prices a batch (as ``cost_models.step.estimate``), ``simulate`` one of finalists (as
+    ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
 
@@ -48,6 +51,8 @@ class LatticeSearch:
         baseline: ParallelStrategy | None = None,
         clock: Clock | None = None,
         estimate: Estimator = closed_form,
+        simulate: Estimator = simulation,
+        max_simulations: int = MAX_SIMULATIONS,
         state: LatticeState | None = None,
     ) -> None:
         check_objective(objective, top)
@@ -55,8 +60,10 @@ class LatticeSearch:
         self.constants = constants
         self.baseline = baseline
         self.state = state or LatticeState(Leaderboard(objective, top))
-        self._answers = Answers(workload, space, constants, estimate)
+        self._answers = Answers(workload, space, constants, simulate)
         self._estimate = estimate
+        self._simulate = simulate
+        self._max_simulations = max_simulations
         self._now: Clock = clock or (lambda: 0.0)
         self._started_s = self._now() - self.state.elapsed_s
         self._rules = option_rules(workload)
@@ -73,14 +80,18 @@ class LatticeSearch:
         yield from stream
 
     def advance(self) -> bool:
-        """Price one more chunk; ``False`` once there is none."""
+        """Price one more chunk, or simulate more finalists; ``False`` once there are none."""
         state, now = self.state, self._now
         begun_s = now()
         chunk = next(self._stream, None)
         state.enumerate_s += now() - begun_s
         if chunk is None:
+            state.is_enumerated = 1
+            finalists = state.finalists.next_batch(self._max_simulations - state.finalists.num_simulated)
+            if finalists is not None:
+                self._settle(finalists)
             state.elapsed_s = now() - self._started_s
-            return False
+            return finalists is not None
         begun_s = now()
         batch = charge_illegal(self.workload, chunk.batch, self._rules, state.rejections)
         state.legality_s += now() - begun_s
@@ -105,10 +116,38 @@ class LatticeSearch:
             state.leanest = (peak, batch.row(leanest))
         rows = np.flatnonzero(priced.fits)
         ordinal = state.legal + rows
-        state.leaderboard.add(Scored(batch.take(rows), priced.step_time_s[rows], priced.peak_memory_bytes[rows], ordinal))
+        scored = Scored(batch.take(rows), priced.step_time_s[rows], priced.peak_memory_bytes[rows], ordinal)
+        state.leaderboard.add(scored)
+        if self._proves_by_time:
+            state.finalists.consider(scored, priced.step_time_lower_bound_s[rows])
         state.legal, state.fits_memory = state.legal + len(batch), state.fits_memory + len(rows)
         state.price_s += priced_s - begun_s
         state.rank_s += now() - priced_s
+        # A good time early keeps the pool small.
+        promising = state.finalists.most_promising()
+        if promising is not None and state.finalists.num_simulated < self._max_simulations:
+            self._settle(promising)
+
+    @property
+    def _proves_by_time(self) -> bool:
+        """Whether the objective orders plans by step time; memory is the same in both fidelities."""
+        return self.state.leaderboard.objective != "memory_headroom"
+
+    def _settle(self, scored: Scored) -> None:
+        begun_s = self._now()
+        self.state.finalists.settle(simulated_rows(self.workload, scored, self.constants, self._simulate))
+        self.state.simulate_s += self._now() - begun_s
+
+    def _shown(self) -> Scored | None:
+        """The leaderboard's rows and all finalists, in simulated time. The state stays as it is: the search may go on."""
+        finalists, kept = self.state.finalists, self.state.leaderboard.kept
+        if kept is None:
+            return None
+        unseen = finalists.unseen(kept)
+        if not len(unseen):
+            return finalists.simulated
+        shown = simulated_rows(self.workload, unseen, self.constants, self._simulate)
+        return shown if finalists.simulated is None else joined(finalists.simulated, shown)
 
     @property
     def progress(self) -> Progress:
@@ -119,8 +158,9 @@ class LatticeSearch:
             state.enumerated,
             state.legal,
             state.fits_memory,
-            state.leaderboard.best_step_time_s,
+            state.finalists.best_s if state.finalists.num_simulated else state.leaderboard.best_step_time_s,
             state.elapsed_s,
+            simulated=state.finalists.num_simulated,
         )
 
     def checkpoint(self) -> dict[str, Any]:
@@ -133,32 +173,62 @@ class LatticeSearch:
         # An interrupt may come in the middle of a chunk, which then counts as far as it came.
         enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
         begun_s = self._now()
-        plans = self._answers.plans(state.leaderboard.plans())
+        shown = self._shown()
+        simulated_s = self._now()
+        final = Leaderboard(state.leaderboard.objective, state.leaderboard.top)
+        if shown is not None:
+            final.add(shown)
+        plans = self._answers.plans(final.plans())
+        num_simulated = 0 if shown is None else len(shown)
+        waiting = 0 if shown is None or state.finalists.pool is None else len(state.finalists.pool)
+        if shown is not None and waiting:
+            assert state.finalists.pool is not None
+            waiting -= int(np.isin(state.finalists.pool.ordinal, shown.ordinal).sum())
         comparison = self._answers.compared_with(self.baseline, plans[0] if plans else None)
         nearest = None if plans or stopped_by else self._answers.nearest(state.rejections, state.leanest)
-        explain_s = self._now() - begun_s
+        explain_s = self._now() - simulated_s
         return SearchResult(
-            counts=Counts(enumerated, state.legal, state.fits_memory, estimated=state.legal),
-            rejections=listed_rejections(self.workload, state.rejections),
-            proof=Proof(
-                exhaustive=stopped_by is None,
-                proved_best=stopped_by is None and bool(plans),
-                scope="lattice, closed form",
-                objective=state.leaderboard.objective,
-                optimality_gap_fraction=0.0 if stopped_by is None and plans else None,
-                stopped_by=stopped_by,
+            counts=Counts(
+                enumerated,
+                state.legal,
+                state.fits_memory,
+                estimated=state.legal,
+                pruned_by_bound=state.fits_memory - num_simulated - waiting,
+                simulated=num_simulated,
             ),
+            rejections=listed_rejections(self.workload, state.rejections),
+            proof=self._proof(stopped_by, any_plan=bool(plans)),
             timing=Timing(
                 enumerate_s=state.enumerate_s,
                 legality_s=state.legality_s,
                 price_s=state.price_s,
                 rank_s=state.rank_s,
                 explain_s=explain_s,
-                total_s=state.elapsed_s + explain_s,
+                total_s=state.elapsed_s + simulated_s - begun_s + explain_s,
+                simulate_s=state.simulate_s + simulated_s - begun_s,
             ),
             plans=plans,
             baseline=comparison,
             nearest=nearest,
+        )
+
+    def _proof(self, stopped_by: str | None, *, any_plan: bool) -> Proof:
+        finalists = self.state.finalists
+        enumerated = self.state.is_enumerated == 1
+        open_bound_s = finalists.open_bound_s if self._proves_by_time else float("inf")
+        closed = enumerated and any_plan and not np.isfinite(open_bound_s)
+        if stopped_by is None and enumerated and any_plan and not closed:
+            stopped_by = "max_simulations"
+        gap = None
+        if enumerated and any_plan:
+            gap = 0.0 if closed else (finalists.best_s - open_bound_s) / finalists.best_s
+        return Proof(
+            exhaustive=enumerated,
+            proved_best=closed,
+            scope="lattice, simulated",
+            objective=self.state.leaderboard.objective,
+            optimality_gap_fraction=gap,
+            stopped_by=None if closed else stopped_by,
         )
 
 
@@ -174,17 +244,28 @@ def search(
     time_limit_s: float | None = None,
     on_progress: ProgressCallback | None = None,
     estimate: Estimator = closed_form,
+    simulate: Estimator = simulation,
+    max_simulations: int = MAX_SIMULATIONS,
 ) -> SearchResult:
     """The best plans of the lattice that fit the device, with counts, reasons and proof.
 
     ``baseline`` is the strategy to beat (default: ``search.baseline``). ``clock`` returns seconds; without it timings
     are zero and a time limit is refused. ``on_progress`` is called after every chunk and stops the search by returning
     ``False``; so does ``KeyboardInterrupt``. A search that is stopped returns what it has, with ``proof.stopped_by``.
-    ``estimate`` prices a batch (as ``cost_models.step.estimate``). Raises ``SearchError`` for an unknown objective
-    or a bad limit.
+    ``estimate``, ``simulate`` and ``max_simulations``: as for ``LatticeSearch``. Raises ``SearchError`` for an unknown
+    objective or a bad limit.
     """
     check_time_limit(time_limit_s, clock)
     lattice = LatticeSearch(
-        workload, space, constants, objective=objective, top=top, baseline=baseline, clock=clock, estimate=estimate
+        workload,
+        space,
+        constants,
+        objective=objective,
+        top=top,
+        baseline=baseline,
+        clock=clock,
+        estimate=estimate,
+        simulate=simulate,
+        max_simulations=max_simulations,
     )
     return lattice.result(run_to_end(lattice, time_limit_s, on_progress))

@@ -11,11 +11,11 @@ import numpy as np
 from cost_models.strategy import COLUMNS, ParallelStrategy, StrategyBatch
 from search.enumeration import Rejections
 from search.errors import SearchError
+from search.finalists import Finalists
 from search.legality import RULES
-from search.ranking import Leaderboard, Scored
+from search.ranking import Leaderboard, scored_from_mapping, scored_to_mapping
 
-FORMAT = 1
-_BATCH_COLUMNS = (*COLUMNS, "layout_index", "recompute_plan_index")
+FORMAT = 2
 _RULES = {rule.name: rule for rule in RULES}
 
 
@@ -25,8 +25,10 @@ class LatticeState:
 
     leaderboard: Leaderboard
     rejections: Rejections = field(default_factory=Rejections)
+    finalists: Finalists = field(default_factory=Finalists)
     num_chunks: int = 0
     done_fraction: float = 0.0
+    is_enumerated: int = 0  # 1 once no chunk is left
     enumerated: int = 0
     legal: int = 0
     fits_memory: int = 0
@@ -35,6 +37,7 @@ class LatticeState:
     legality_s: float = 0.0
     price_s: float = 0.0
     rank_s: float = 0.0
+    simulate_s: float = 0.0
     elapsed_s: float = 0.0
 
     def to_mapping(self) -> dict[str, Any]:
@@ -48,7 +51,8 @@ class LatticeState:
                 [name, count, strategy_values(self.rejections.examples[name][1])]
                 for name, count in self.rejections.counts.items()
             ],
-            "leaderboard": None if kept is None else _scored_to_mapping(kept),
+            "leaderboard": None if kept is None else scored_to_mapping(kept),
+            "finalists": self.finalists.to_mapping(),
         }
 
     @classmethod
@@ -63,8 +67,9 @@ class LatticeState:
             leanest, kept = mapping["leanest"], mapping["leaderboard"]
             plain: dict[str, Any] = {name: kind(mapping[name]) for name, kind in _PLAIN.items()}
             return cls(
-                leaderboard=Leaderboard(objective, top, kept=None if kept is None else _scored_from_mapping(kept)),
+                leaderboard=Leaderboard(objective, top, kept=None if kept is None else scored_from_mapping(kept)),
                 rejections=rejections,
+                finalists=Finalists.from_mapping(mapping["finalists"]),
                 leanest=None if leanest is None else (float(leanest[0]), strategy_from_values(leanest[1])),
                 **plain,
             )
@@ -77,7 +82,7 @@ class LatticeState:
 _PLAIN: dict[str, type[int] | type[float]] = {
     f.name: float if f.name.endswith(("_s", "_fraction")) else int
     for f in fields(LatticeState)
-    if f.name not in ("leaderboard", "rejections", "leanest")
+    if f.name not in ("leaderboard", "rejections", "finalists", "leanest")
 }
 
 
@@ -91,22 +96,3 @@ def strategy_from_values(values: list[int]) -> ParallelStrategy:
     columns: dict[str, Any] = {name: np.array([value], dtype=np.int64) for name, value in zip(COLUMNS, values, strict=True)}
     none = np.array([-1], dtype=np.int64)
     return StrategyBatch(**columns, layout_index=none, recompute_plan_index=none).row(0)
-
-
-def _scored_to_mapping(scored: Scored) -> dict[str, Any]:
-    return {
-        "batch": {name: getattr(scored.batch, name).tolist() for name in _BATCH_COLUMNS},
-        "step_time_s": scored.step_time_s.tolist(),
-        "peak_memory_bytes": scored.peak_memory_bytes.tolist(),
-        "ordinal": scored.ordinal.tolist(),
-    }
-
-
-def _scored_from_mapping(mapping: Mapping[str, Any]) -> Scored:
-    columns: dict[str, Any] = {name: np.array(mapping["batch"][name], dtype=np.int64) for name in _BATCH_COLUMNS}
-    return Scored(
-        StrategyBatch(**columns),
-        np.array(mapping["step_time_s"], dtype=np.float64),
-        np.array(mapping["peak_memory_bytes"], dtype=np.float64),
-        np.array(mapping["ordinal"], dtype=np.int64),
-    )

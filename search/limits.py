@@ -17,7 +17,12 @@ MAX_SWITCHES = 12  # searched both ways: their combinations multiply
 
 DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")
 SWITCHES = {feature.name.lower(): feature for feature in Feature if feature.name}
-DIMENSIONS = (*DEGREES, "sequence_parallel", "cp_algo", "schedule", "dispatcher", "recompute", "zero_stage", *SWITCHES)
+GROUP_SIZE = "microbatch_group_size_per_vp_stage"
+DIMENSIONS = (
+    *DEGREES,
+    *("sequence_parallel", "cp_algo", "schedule", GROUP_SIZE, "dispatcher", "recompute", "zero_stage"),
+    *SWITCHES,
+)
 CP_ALGOS = {algo.label: algo for algo in CpAlgo if algo}
 SCHEDULES = {schedule.label: schedule for schedule in Schedule}
 DISPATCHERS = {dispatcher.label: dispatcher for dispatcher in Dispatcher if dispatcher}
@@ -53,6 +58,7 @@ class SearchLimits:
     sequence_parallel: tuple[bool, ...] | None = None
     cp_algo: tuple[CpAlgo, ...] | None = None
     schedule: tuple[Schedule, ...] | None = None
+    microbatch_group_size_per_vp_stage: tuple[int, ...] | None = None  # 0: pp
     dispatcher: tuple[Dispatcher, ...] | None = None
     recompute: tuple[RecomputeMode, ...] | None = None
     zero_stage: tuple[int, ...] | None = None
@@ -133,6 +139,10 @@ def _recompute(name: str, value: object) -> RecomputeMode:
     return recompute_mode(value)
 
 
+def _group_size(name: str, value: object) -> int:
+    return _integer(name, value, low=0)
+
+
 def _zero_stage(name: str, value: object) -> int:
     return _integer(name, value, low=0, high=3)
 
@@ -141,6 +151,7 @@ _CHOICES: dict[str, Callable[[str, object], Any]] = {
     "sequence_parallel": _switch,
     "cp_algo": _named(CP_ALGOS),
     "schedule": _named(SCHEDULES),
+    GROUP_SIZE: _group_size,
     "dispatcher": _named(DISPATCHERS),
     "recompute": _recompute,
     "zero_stage": _zero_stage,

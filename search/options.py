@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.strategy import CpAlgo, IntColumn
+from cost_models.strategy import CpAlgo, IntColumn, Schedule
 from cost_models.workload import Workload
 from search.canonical import (
     Scope,
@@ -25,14 +25,15 @@ from search.canonical import (
     expert_domain_devices,
     layers_per_chunk,
 )
-from search.space import SearchSpace
+from search.space import Pipeline, SearchSpace
 
 Variant = tuple[int, ...]
+_SCHEDULES_WITH_SWITCHES = (Schedule.INTERLEAVED, Schedule.DUALPIPE_V)  # all others share a table
 
 
 @dataclass(frozen=True)
 class Layouts:
-    """Layouts of one (pp, vpp) as columns ``[k]``."""
+    """Layouts of one pipeline as columns ``[k]``."""
 
     tp: IntColumn
     cp: IntColumn
@@ -71,29 +72,30 @@ class OptionTables:
         self._sequence_parallel = OptionTable.of(("sequence_parallel",), [[(0,)], [(int(on),) for on in space.sequence_parallel]])
         self._cp = OptionTable.of(("cp_algo", "ulysses_degree"), [_cp_variants(space, cp) for cp in space.cp])
         self._recompute: dict[int, OptionTable] = {}
-        self._switches: dict[bool, OptionTable] = {}
+        self._switches: dict[Schedule, OptionTable] = {}
 
-    def of(self, pp: int, vpp: int) -> tuple[OptionTable, ...]:
-        """The tables of one pipeline shape, in the order of ``option_classes``."""
-        longest_chunk = layers_per_chunk(self._workload.model, pp, vpp)
+    def of(self, pipeline: Pipeline) -> tuple[OptionTable, ...]:
+        """The tables of one pipeline, in the order of ``option_classes``."""
+        longest_chunk, schedule = layers_per_chunk(self._workload.model, pipeline.pp, pipeline.vpp), pipeline.schedule
         if longest_chunk not in self._recompute:
             self._recompute[longest_chunk] = OptionTable.of(
                 ("recompute", "recompute_method", "recompute_num_layers", "recompute_modules"),
                 [_recompute_variants(self._workload, self._space, longest_chunk)],
             )
-        interleaved = vpp > 1
-        if interleaved not in self._switches:
-            self._switches[interleaved] = self._switch_table(interleaved)
-        return self._sequence_parallel, self._cp, self._recompute[longest_chunk], self._switches[interleaved]
+        if schedule not in _SCHEDULES_WITH_SWITCHES:
+            schedule = Schedule.ONE_F_ONE_B
+        if schedule not in self._switches:
+            self._switches[schedule] = self._switch_table(schedule)
+        return self._sequence_parallel, self._cp, self._recompute[longest_chunk], self._switches[schedule]
 
-    def _switch_table(self, interleaved: bool) -> OptionTable:
+    def _switch_table(self, schedule: Schedule) -> OptionTable:
         has_experts = self._workload.model.moe is not None
         return OptionTable.of(
             ("dispatcher", "zero_stage", "features"),
             [
                 _switch_variants(self._workload, self._space, scope, expert_ranks)
                 for expert_ranks in _example_expert_ranks(self._workload)
-                for scope in _scopes(interleaved, routed=expert_ranks > 1 and has_experts)
+                for scope in _scopes(schedule, routed=expert_ranks > 1 and has_experts)
             ],
         )
 
@@ -120,13 +122,13 @@ def _example_expert_ranks(workload: Workload) -> tuple[int, int, int]:
     return 1, min(2, domain), domain + 1
 
 
-def _scopes(interleaved: bool, *, routed: bool) -> list[Scope]:
+def _scopes(schedule: Schedule, *, routed: bool) -> list[Scope]:
     """The eight scopes of one ``travel``, in the order of the last class of ``option_classes``."""
     return [
         Scope(
             tensor_parallel=bool(bits & 1),
             context_parallel=bool(bits & 2),
-            interleaved=interleaved,
+            schedule=schedule,
             data_parallel=bool(bits & 4),
             routed=routed,
         )
@@ -162,6 +164,6 @@ def _switch_variants(workload: Workload, space: SearchSpace, scope: Scope, exper
         stage = canonical_zero_stage(scope, asked)
         variants += [
             (int(dispatcher), stage, int(canonical_features(model, scope, dispatcher, stage, features)))
-            for features in space.features
+            for features in space.features_with(scope.schedule)
         ]
     return variants

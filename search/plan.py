@@ -15,9 +15,19 @@ import numpy as np
 from cost_models.estimate import Estimate, FloatColumn
 from cost_models.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.layout import default_layout
-from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
+from cost_models.strategy import (
+    CpAlgo,
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+)
 from cost_models.workload import TrainingJob, Workload
 from hardware_profiles.schema import HardwareProfile
+from search.canonical import group_size
 
 # What describes a profile or the training in words, and changes no price.
 PROSE = {HardwareProfile: ("title", "notes", "provenance", "status"), TrainingJob: ("expert_load_source",)}
@@ -56,7 +66,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
 
     ``layer_layout`` lists layers by chunk, then stage. ``noop_layers`` counts the slots that hold no layer.
     """
-    layout = strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp)
+    layout = strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
     slots = max(map(max, layout)) * strategy.pp * strategy.vpp
     batch, per_replica = workload.training.global_batch_size, strategy.micro_batch_size * strategy.dp
     plan = strategy.recompute_layers_per_stage
@@ -74,6 +84,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
         "micro_batch_size": strategy.micro_batch_size,
         "num_microbatches": batch // per_replica if per_replica and batch % per_replica == 0 else None,
         "schedule": strategy.schedule.label,
+        "microbatch_group_size_per_vp_stage": group_size(strategy) if strategy.schedule is Schedule.INTERLEAVED else None,
         "zero_stage": strategy.zero_stage,
         "distributed_optimizer": strategy.zero_stage >= 1,
         "optimizer_shard_size": strategy.optimizer_shard_size or None,
@@ -126,7 +137,7 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate, rows: slice = 
         "masked_s": _tables(estimate.breakdown.masked_s, rows),
         "memory_breakdown_bytes": _tables(estimate.breakdown.memory_bytes, rows),
         "bottleneck": (time_names[index] for index in longest),
-        "fidelity": repeat("closed_form"),
+        "fidelity": repeat(estimate.fidelity),
     }
     names = tuple(columns)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=False)]  # the constants never end

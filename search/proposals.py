@@ -7,13 +7,14 @@ dispatcher where no token travels. The values offered under one name never chang
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy
+from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Schedule
 from cost_models.workload import Workload
-from search.canonical import canonical, canonical_cp, canonical_recompute, canonical_schedule, layers_per_chunk
+from search.canonical import canonical, canonical_cp, canonical_recompute, layers_per_chunk
 from search.errors import SearchError
-from search.limits import DISPATCHERS, SWITCHES
+from search.limits import DISPATCHERS, GROUP_SIZE, SWITCHES
 from search.space import SearchSpace
 
 Value = bool | int | str
@@ -30,20 +31,17 @@ class Proposals:
     def __init__(self, workload: Workload, space: SearchSpace) -> None:
         self._workload = workload
         self._space = space
-        self._vpp = {deep: self._virtual_stages(2 if deep else 1) for deep in (False, True)}
-        self._pp = tuple(pp for pp in space.pp if self._vpp[pp > 1])
+        pipelines = space.pipelines()
+        self._pp = tuple(dict.fromkeys(pipeline.pp for pipeline in pipelines))
+        # Whatever pp is, a pipeline has the same virtual stages to choose from, and they the same schedules.
+        self._vpp = {deep: tuple(dict.fromkeys(p.vpp for p in pipelines if (p.pp > 1) == deep)) for deep in (False, True)}
+        self._schedules = {
+            vpp: {p.schedule.label: p.schedule for p in pipelines if p.vpp == vpp and p.pp > 1} for vpp in self._vpp[True]
+        }
         self._cp_variants = {cp: _cp_variants(space, cp) for cp in space.cp}
         self._cp = tuple(cp for cp in space.cp if self._cp_variants[cp])
         self._modes = {mode.name: mode for mode in space.recompute}
-        self._switches = {
-            name: feature
-            for name, feature in SWITCHES.items()
-            if len({bool(feature & combination) for combination in space.features}) > 1
-        }
-        self._always_on = Feature(0)
-        for feature in SWITCHES.values():
-            if all(feature & combination for combination in space.features):
-                self._always_on |= feature
+        self._switches = {schedule: _Switches.of(space.features_with(schedule)) for schedule in Schedule}
         if not self._pp or not self._cp:
             raise SearchError("search: the space is empty: its limits leave no strategy to try")
 
@@ -56,6 +54,8 @@ class Proposals:
         space, model = self._space, self._workload.model
         pp = pick("pp", self._pp)
         vpp = pick("vpp", self._vpp[True]) if pp > 1 else self._vpp[False][0]
+        schedule = self._schedules[vpp][pick(f"schedule.vpp{vpp}", tuple(self._schedules[vpp]))] if pp > 1 else Schedule.NONE
+        group_size = pick(GROUP_SIZE, space.microbatch_group_size_per_vp_stage) if schedule is Schedule.INTERLEAVED else 0
         tp = pick("tp", space.tp)
         cp = pick("cp", self._cp)
         cp_algo, ulysses_degree = self._cp_variants[cp][pick(f"cp_algo.cp{cp}", tuple(self._cp_variants[cp]))]
@@ -63,8 +63,8 @@ class Proposals:
         routed = model.moe is not None and ep * etp > 1
         dispatcher = pick("dispatcher", tuple(kind.label for kind in space.dispatcher)) if routed else Dispatcher.NONE.label
         mode = self._modes[pick("recompute", tuple(self._modes))]
-        features = self._always_on
-        for name, feature in self._switches.items():
+        features = self._switches[schedule].always_on
+        for name, feature in self._switches[schedule].both_ways.items():
             features |= feature if pick(name, (False, True)) else Feature(0)
         strategy = ParallelStrategy(
             tp=tp,
@@ -77,6 +77,8 @@ class Proposals:
             sequence_parallel=tp > 1 and pick("sequence_parallel", space.sequence_parallel),
             cp_algo=cp_algo,
             ulysses_degree=ulysses_degree,
+            schedule=schedule,
+            microbatch_group_size_per_vp_stage=group_size,
             zero_stage=pick("zero_stage", space.zero_stage),
             dispatcher=DISPATCHERS.get(dispatcher, Dispatcher.NONE),
             recompute=mode.granularity,
@@ -120,18 +122,38 @@ class Proposals:
                 self._workload.model, longest, mode.granularity, mode.method, mode.layers(longest), mode.modules
             )
         )
+        sizes = self._space.microbatch_group_size_per_vp_stage
+        group_size = strategy.microbatch_group_size_per_vp_stage
         return {
             **{name: getattr(strategy, name) for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")},
+            f"schedule.vpp{strategy.vpp}": strategy.schedule.label,
+            GROUP_SIZE: group_size if group_size in sizes else strategy.pp,  # 0 stands for pp
             f"cp_algo.cp{strategy.cp}": _cp_label(strategy.cp_algo, strategy.ulysses_degree),
             "sequence_parallel": strategy.sequence_parallel,
             "dispatcher": strategy.dispatcher.label,
             "zero_stage": strategy.zero_stage,
             "recompute": next(same_mode, ""),
-            **{name: bool(feature & strategy.features) for name, feature in self._switches.items()},
+            **{name: bool(feature & strategy.features) for name, feature in SWITCHES.items()},
         }
 
-    def _virtual_stages(self, pp: int) -> tuple[int, ...]:
-        return tuple(vpp for vpp in self._space.vpp if canonical_schedule(pp, vpp) in self._space.schedule)
+
+@dataclass(frozen=True)
+class _Switches:
+    """What the combinations of switches of a schedule have in common, and what takes both values, by name."""
+
+    always_on: Feature
+    both_ways: Mapping[str, Feature]
+
+    @classmethod
+    def of(cls, combinations: tuple[Feature, ...]) -> _Switches:
+        always_on, both_ways = Feature(0), {}
+        for name, feature in SWITCHES.items():
+            values = {bool(feature & combination) for combination in combinations}
+            if len(values) > 1:
+                both_ways[name] = feature
+            elif values == {True}:
+                always_on |= feature
+        return cls(always_on, both_ways)
 
 
 def _cp_variants(space: SearchSpace, cp: int) -> dict[str, tuple[CpAlgo, int]]:

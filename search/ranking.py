@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.strategy import IntColumn, ParallelStrategy, StrategyBatch, concatenate
+from cost_models.strategy import COLUMNS, IntColumn, ParallelStrategy, StrategyBatch, concatenate
 
 Floats = NDArray[np.float64]
 
 OBJECTIVES = ("step_time", "memory_headroom", "device_hours")
+_BATCH_COLUMNS = (*COLUMNS, "layout_index", "recompute_plan_index")
 STRUCTURE = ("tp", "pp", "cp", "ep", "vpp", "schedule")  # plans that share these are variants of one another
 
 
@@ -80,7 +83,7 @@ class Leaderboard:
         if not len(scored):
             return
         last = scored.take(np.array([int(np.argmax(scored.ordinal))]))
-        pool = scored if self._kept is None else _joined(self._kept, scored)
+        pool = scored if self._kept is None else joined(self._kept, scored)
         pool = pool.take(pool.ranked(self.objective))
         structure = _structures(pool.batch)
         place, structure_rank = _places(structure)
@@ -104,12 +107,34 @@ class Leaderboard:
         return tuple(plans)
 
 
-def _joined(first: Scored, second: Scored) -> Scored:
+def joined(first: Scored, second: Scored) -> Scored:
+    """The rows of both."""
     return Scored(
         concatenate([first.batch, second.batch]),
         np.concatenate([first.step_time_s, second.step_time_s]),
         np.concatenate([first.peak_memory_bytes, second.peak_memory_bytes]),
         np.concatenate([first.ordinal, second.ordinal]),
+    )
+
+
+def scored_to_mapping(scored: Scored) -> dict[str, Any]:
+    """The rows as JSON columns."""
+    return {
+        "batch": {name: getattr(scored.batch, name).tolist() for name in _BATCH_COLUMNS},
+        "step_time_s": scored.step_time_s.tolist(),
+        "peak_memory_bytes": scored.peak_memory_bytes.tolist(),
+        "ordinal": scored.ordinal.tolist(),
+    }
+
+
+def scored_from_mapping(mapping: Mapping[str, Any]) -> Scored:
+    """The rows that ``scored_to_mapping`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
+    columns: dict[str, Any] = {name: np.array(mapping["batch"][name], dtype=np.int64) for name in _BATCH_COLUMNS}
+    return Scored(
+        StrategyBatch(**columns),
+        np.array(mapping["step_time_s"], dtype=np.float64),
+        np.array(mapping["peak_memory_bytes"], dtype=np.float64),
+        np.array(mapping["ordinal"], dtype=np.int64),
     )
 
 

@@ -22,6 +22,7 @@ class Progress:
     best_step_time_s: float | None
     elapsed_s: float
     sampled: int | None = None  # trials of a sampler
+    simulated: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Proof:
     scope: str
     objective: str
     optimality_gap_fraction: float | None
-    stopped_by: str | None  # time_limit | interrupt
+    stopped_by: str | None  # time_limit | interrupt | max_simulations
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,12 @@ class Timing:
     rank_s: float
     explain_s: float
     total_s: float
+    simulate_s: float | None = None
 
     def to_mapping(self) -> dict[str, float | None]:
         """``estimate_s`` covers enumeration, legality and pricing."""
         return {
             "estimate_s": self.enumerate_s + self.legality_s + self.price_s,
-            "simulate_s": None,
             "refine_s": None,
             **asdict(self),
         }

@@ -9,20 +9,25 @@ Default grid (a range in the limits selects from it, a list replaces it):
 - ``etp``: powers of two up to a node that leave a shard at least 2,048 columns of an expert, 1 for dense models
 - ``micro_batch_size``: 1, 2, 4, 8; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1)
 - ``recompute``: none, modules, a quarter, a half and three quarters of the layers of each virtual stage, all layers
-- switches: ``swap_optimizer`` both ways, the features of ``DEFAULT_FEATURES`` on, all others off
+- ``schedule``: none, 1F1B or interleaved by the shape, and DualPipeV for experts on several ranks where the target has it;
+  an interleaved chunk takes pp micro batches in turn
+- switches: ``swap_optimizer`` both ways, the features of ``DEFAULT_FEATURES`` on, all others off; with DualPipeV
+  ``moe_comm_overlap`` on, which is what the schedule is for, and off what the target excludes beside it
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from cost_models.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, Schedule
 from cost_models.workload import ModelShape, Workload
-from search.canonical import expert_domain_devices
+from search.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, expert_domain_devices, schedules_of
 from search.errors import SearchError
-from search.limits import DEGREES, Degrees, Range, SearchLimits
+from search.legality.target import MINDSPEED, parse_target
+from search.limits import DEGREES, GROUP_SIZE, Degrees, Range, SearchLimits
 from search.recompute_modes import RecomputeMode, recompute_mode
 
 MAX_TENSOR_PARALLEL = 32
@@ -33,11 +38,22 @@ MIN_EXPERT_COLUMNS = 2048
 MICRO_BATCH_SIZES = (1, 2, 4, 8)
 
 
+class Pipeline(NamedTuple):
+    """What decides the order of tasks, but for the number of micro batches."""
+
+    pp: int
+    vpp: int
+    schedule: Schedule
+    group_size: int
+
+
 @dataclass(frozen=True)
 class SearchSpace:
-    """Sorted values of every dimension; ``dp`` is derived. ``features`` lists whole combinations of switches.
+    """Sorted values of every dimension; ``dp`` is derived.
 
-    The lattice is their product in canonical form (``search.canonical``).
+    ``features`` lists whole combinations of switches, ``dualpipev_features`` and ``interleaved_features`` those that are tried
+    with these schedules.
+    The lattice is the product of all dimensions in canonical form (``search.canonical``).
     """
 
     tp: tuple[int, ...]
@@ -50,10 +66,30 @@ class SearchSpace:
     sequence_parallel: tuple[bool, ...]
     cp_algo: tuple[CpAlgo, ...]
     schedule: tuple[Schedule, ...]
+    microbatch_group_size_per_vp_stage: tuple[int, ...]  # 0: pp
     dispatcher: tuple[Dispatcher, ...]
     recompute: tuple[RecomputeMode, ...]
     zero_stage: tuple[int, ...]
     features: tuple[Feature, ...]
+    dualpipev_features: tuple[Feature, ...]
+    interleaved_features: tuple[Feature, ...]
+
+    def features_with(self, schedule: Schedule) -> tuple[Feature, ...]:
+        """Combinations of switches that are tried with a schedule."""
+        special = {Schedule.DUALPIPE_V: self.dualpipev_features, Schedule.INTERLEAVED: self.interleaved_features}
+        return special.get(schedule, self.features)
+
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        """Every pipeline of the space once, in canonical form."""
+        return tuple(
+            dict.fromkeys(
+                Pipeline(pp, vpp, schedule, canonical_group_size(pp, schedule, size))
+                for pp, vpp in product(self.pp, self.vpp)
+                for schedule in schedules_of(pp, vpp)
+                if schedule in self.schedule
+                for size in self.microbatch_group_size_per_vp_stage
+            )
+        )
 
     def as_mapping(self) -> dict[str, list[int] | list[bool] | list[str]]:
         """The values by dimension, as plain JSON; switches that take both values under ``switches``."""
@@ -68,6 +104,7 @@ class SearchSpace:
             "sequence_parallel": list(self.sequence_parallel),
             "cp_algo": [algo.label for algo in self.cp_algo],
             "schedule": [schedule.label for schedule in self.schedule],
+            GROUP_SIZE: list(self.microbatch_group_size_per_vp_stage),
             "dispatcher": [dispatcher.label for dispatcher in self.dispatcher],
             "recompute": [mode.name for mode in self.recompute],
             "zero_stage": list(self.zero_stage),
@@ -83,18 +120,42 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
     """
     limits = limits or SearchLimits()
     model = workload.model
+    features = _feature_combinations(limits, {})
+    merged = _feature_combinations(limits, _with_dualpipev(workload))
     degrees = {name: _selected(name, getattr(limits, name), grid) for name, grid in _default_degrees(workload).items()}
     return SearchSpace(
         **degrees,
         # The first value of an option is what a user would expect, so that ties fall to it.
         sequence_parallel=limits.sequence_parallel or (True,),
         cp_algo=limits.cp_algo or (CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID),
-        schedule=limits.schedule or tuple(Schedule),
+        schedule=limits.schedule or _default_schedules(workload, degrees["ep"]),
+        microbatch_group_size_per_vp_stage=limits.microbatch_group_size_per_vp_stage or (0,),
         dispatcher=limits.dispatcher or _default_dispatchers(model),
         recompute=limits.recompute or _default_recompute(model),
         zero_stage=limits.zero_stage or (1,),
-        features=_feature_combinations(limits),
+        features=features,
+        dualpipev_features=merged,
+        interleaved_features=tuple(dict.fromkeys((*features, *(merged if _merges_pairs(workload, degrees["ep"]) else ())))),
     )
+
+
+def _default_schedules(workload: Workload, ep: tuple[int, ...]) -> tuple[Schedule, ...]:
+    usual = (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+    return (*usual, Schedule.DUALPIPE_V) if _merges_pairs(workload, ep) else usual
+
+
+def _merges_pairs(workload: Workload, ep: tuple[int, ...]) -> bool:
+    """Whether merging forwards and backwards could hide expert communication, and the target can."""
+    return workload.model.moe is not None and max(ep) > 1 and _target(workload) in ("any", MINDSPEED.name)
+
+
+def _with_dualpipev(workload: Workload) -> dict[Feature, tuple[bool, ...]]:
+    excluded = DATA_PARALLEL_FEATURES if _target(workload) == MINDSPEED.name else Feature(0)
+    return {Feature.MOE_COMM_OVERLAP: (True,), **{feature: (False,) for feature in excluded}}
+
+
+def _target(workload: Workload) -> str:
+    return parse_target(workload.software.target).name
 
 
 def _default_degrees(workload: Workload) -> dict[str, tuple[int, ...]]:
@@ -162,8 +223,8 @@ def _shared(combinations: Iterable[Feature]) -> Feature:
     return shared
 
 
-def _feature_combinations(limits: SearchLimits) -> tuple[Feature, ...]:
-    switches: dict[Feature, tuple[bool, ...]] = {Feature.SWAP_OPTIMIZER: (False, True), **limits.switches}
+def _feature_combinations(limits: SearchLimits, defaults: Mapping[Feature, tuple[bool, ...]]) -> tuple[Feature, ...]:
+    switches: dict[Feature, tuple[bool, ...]] = {Feature.SWAP_OPTIMIZER: (False, True), **defaults, **limits.switches}
     fixed = DEFAULT_FEATURES
     for feature in switches:
         fixed &= ~feature

@@ -7,23 +7,22 @@ from typing import Any
 
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, Schedule
 from search.errors import SearchError
-from search.limits import DEGREES, SWITCHES
+from search.limits import DEGREES, GROUP_SIZE, SWITCHES
 from search.recompute_modes import recompute_mode
 from search.space import SearchSpace
 
 _LABELLED = {"cp_algo": CpAlgo, "schedule": Schedule, "dispatcher": Dispatcher}
-_PLAIN = (*DEGREES, "sequence_parallel", "zero_stage")
+_PLAIN = (*DEGREES, "sequence_parallel", GROUP_SIZE, "zero_stage")
+_COMBINATIONS = ("features", "dualpipev_features", "interleaved_features")
 
 
 def space_to_mapping(space: SearchSpace) -> dict[str, Any]:
-    """Every value of every dimension; ``features`` holds each combination of switches as names joined by spaces."""
+    """Every value of every dimension; each combination of switches is names joined by spaces."""
     return {
         **{name: list(getattr(space, name)) for name in _PLAIN},
         **{name: [kind.label for kind in getattr(space, name)] for name in _LABELLED},
         "recompute": [mode.name for mode in space.recompute],
-        "features": [
-            " ".join(name for name, feature in SWITCHES.items() if feature & combination) for combination in space.features
-        ],
+        **{name: [_names(combination) for combination in getattr(space, name)] for name in _COMBINATIONS},
     }
 
 
@@ -31,16 +30,18 @@ def space_from_mapping(mapping: Mapping[str, Any]) -> SearchSpace:
     """The space that ``space_to_mapping`` wrote. Raises ``SearchError`` for anything else."""
     try:
         values: dict[str, Any] = {name: tuple(mapping[name]) for name in _PLAIN}
+        for name in _COMBINATIONS:
+            values[name] = tuple(_combination(names) for names in mapping[name])
         for name, enumeration in _LABELLED.items():
             by_label = {kind.label: kind for kind in enumeration}  # type: ignore[attr-defined]
             values[name] = tuple(by_label[label] for label in mapping[name])
-        return SearchSpace(
-            **values,
-            recompute=tuple(recompute_mode(name) for name in mapping["recompute"]),
-            features=tuple(_combination(names) for names in mapping["features"]),
-        )
+        return SearchSpace(**values, recompute=tuple(recompute_mode(name) for name in mapping["recompute"]))
     except (KeyError, TypeError, ValueError) as error:
         raise SearchError(f"space: not one that a search of this version can read ({error})") from None
+
+
+def _names(combination: Feature) -> str:
+    return " ".join(name for name, feature in SWITCHES.items() if feature & combination)
 
 
 def _combination(names: str) -> Feature:

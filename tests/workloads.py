@@ -26,6 +26,7 @@ NEUTRAL = {
     "vector_fraction": 1.0,
     "graph_vector_factor": 1.0,
     "wave_loss": 0.0,
+    "node_doubling_fraction": 0.0,
     "depth_half": 0.0,
     "kernel_s": 0.0,
     "host_kernel_s": 0.0,

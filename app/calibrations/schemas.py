@@ -34,6 +34,14 @@ class LearnedConstant(Document):
     learned_fraction: float = Field(description="how much of the spread the runs took away")
 
 
+class FactorDocument(Document):
+    """The one number that would explain the runs in place of fitted constants."""
+
+    value: float = Field(description="for `cluster.time_factor`: geometric median of what each run asks for")
+    num_runs: int
+    num_inside: int = Field(description="runs inside the interval of the shipped calibration without it")
+
+
 class ErrorsDocument(Document):
     median_abs_error_fraction: float
     mean_abs_error_fraction: float
@@ -60,13 +68,30 @@ class RefusedRow(Document):
     reason: str
 
 
-class CalibrationDocument(CalibrationSummary):
-    """A calibration with what it learned, and the file that ``--calibration`` takes."""
+class Learned(Document):
+    """What runs taught: constants, errors before and after, and what to beware of."""
 
+    hardware: str
+    stack: str
+    num_runs: int = Field(description="runs that taught something")
     constants: list[LearnedConstant]
     on_bound: list[str]
+    time_factor: FactorDocument | None = Field(default=None, description="null in a calibration of an earlier version")
     errors: ErrorsBeforeAndAfter
     rows: list[CalibrationRow]
     refused: list[RefusedRow]
     warnings: list[str]
+
+
+class CalibrateDocument(Learned):
+    """What ``meshplan calibrate --json`` prints."""
+
+    schema_version: Literal[1]
+    file: str = Field(description="the file that was written, for `--calibration`")
+    fingerprint: str
+
+
+class CalibrationDocument(CalibrationSummary, Learned):
+    """A calibration with what it learned, and the file that ``--calibration`` takes."""
+
     calibration: dict[str, Any] = Field(description="save it as a file for `--calibration`")

@@ -11,18 +11,21 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.calibrating import ASCEND_STACKS, GPU_STACKS
+from app.calibrating import ASCEND_STACKS, GPU_STACKS, check_applies
 from app.calibrations import repository
 from app.calibrations.schemas import CalibrationRequest, CalibrationSummary
 from app.errors import InputError, show, unknown_name
 from app.http.problems import ServiceError
+from app.job import Job
 from app.reports.calibration import learned
 from app.runs.repository import records_of
 from app.runs.service import readable_record
 from app.storage.clock import now_s
+from app.storage.session import Database
 from app.storage.tables import Calibration
 from calibration.calibrate import SiteOutcome, calibrate_site
-from calibration.files import calibration_text, family_of, shipped_calibration
+from calibration.files import Calibration as StoredConstants
+from calibration.files import CalibrationError, calibration_text, family_of, parse_calibration, shipped_calibration
 from calibration.run_records import RefusedRecord, RunRecord
 from hardware_profiles import catalogue
 from meshplan import __version__
@@ -30,6 +33,7 @@ from meshplan import __version__
 MAX_RUNS = 200
 MAX_RECORDS = 2_000  # read to find that many of one stack
 MAX_FIT_S = 120.0  # 200 runs converge in about a minute
+FIELD = "software.calibration"
 _ID = re.compile(r"[0-9a-f]{12}")
 _fitting = threading.Lock()  # a fit keeps a core busy: one at a time leaves the others to the rest of the server
 
@@ -113,6 +117,32 @@ def get_calibration(session: Session, calibration_id: str) -> dict[str, Any]:
     if found is None:
         raise ServiceError("not-found", f"There is no calibration {show(calibration_id)}.", parameter="calibration_id")
     return _document(found)
+
+
+def calibrations_of(session: Session, job: Job) -> tuple[StoredConstants, ...]:
+    """The stored calibration that the job names, which must be for its hardware and software; ``InputError`` where none is."""
+    name = job.calibration
+    if name is None:
+        return ()
+    found = repository.find(session, name) if _ID.fullmatch(name) else None
+    if found is None:
+        raise InputError(f"{FIELD}: {show(name)} is no stored calibration; GET /v1/calibrations lists those that are.")
+    try:
+        calibration = parse_calibration(json.dumps(found.constants), name)
+    except CalibrationError as error:
+        raise InputError(
+            f"{FIELD}: {str(error).rstrip('.')} (it is of version {found.version}); POST /v1/calibrations fits it anew."
+        ) from None
+    check_applies(calibration, job, name, FIELD)
+    return (calibration,)
+
+
+def stored_calibrations(database: Database, job: Job) -> tuple[StoredConstants, ...]:
+    """``calibrations_of`` in a transaction of its own, which most jobs do without."""
+    if job.calibration is None:
+        return ()
+    with database.read() as session:
+        return calibrations_of(session, job)
 
 
 def list_calibrations(session: Session, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:

@@ -6,19 +6,30 @@ from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Body, Header, Query, Response
 from pydantic_core import to_json
 
-from app.catalogue_api.schemas import HardwareDetails, HardwareSummary, ModelDetails, ModelSummary
+from app.catalogue_api.schemas import (
+    HardwareDetails,
+    HardwareSummary,
+    HuggingFaceConfig,
+    ImportedModel,
+    ModelDetails,
+    ModelSummary,
+)
 from app.errors import nearest, show
 from app.http import etag
+from app.http.bodies import DescribedBy, StrictRoute
 from app.http.paging import Listing
 from app.http.problems import ServiceError, described
 from app.models import catalogue as models
+from app.models.fields import ModelError
+from app.models.huggingface import model_from_config
 from app.reports import hardware as reports
 from hardware_profiles import catalogue as hardware
 
-router = APIRouter()
+router = APIRouter(route_class=StrictRoute)
+ModelName = Annotated[str, Query(max_length=200, description="what to call the model; default: its model_type")]
 IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
 
@@ -68,6 +79,21 @@ def get_model(name: str, if_none_match: IfNoneMatch = None) -> Response:
     if name not in models.names():
         raise _unknown("model preset", name, models.names())
     return _answer(lambda: _model(name), if_none_match)
+
+
+@router.post(
+    "/models:import",
+    tags=["catalogue"],
+    response_model=ImportedModel,
+    responses=described("invalid-input", "not-json", "too-large"),
+)
+def import_model(body: Annotated[dict[str, Any], DescribedBy(HuggingFaceConfig), Body()], name: ModelName = "") -> Response:
+    """Reads a Hugging Face `config.json`: the `model` part of a job, and its parameter counts."""
+    try:
+        model = model_from_config(body, name=name.strip())
+    except ModelError as error:
+        raise ServiceError("invalid-input", f"{error}.", pointer="#") from None
+    return Response(to_json(models.model_details(model)), media_type="application/json")
 
 
 @router.get("/hardware", tags=["catalogue"], response_model=Listing[HardwareSummary], responses={**described(), **NOT_MODIFIED})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from app.reports.schemas import Document
 
 
@@ -55,19 +57,33 @@ class Parameters(Document):
     mtp: int
 
 
-class ModelDetails(Document):
-    """A preset with the source of each number; ``model`` is what a job's ``model`` may hold in its place."""
+class ImportedModel(Document):
+    """``model`` is what a job's ``model`` holds."""
+
+    model: dict[str, Any]
+    num_parameters: Parameters
+
+
+class ModelDetails(ImportedModel):
+    """A preset with the source of each number; a job may also name it."""
 
     title: str
     source: ModelSource
     published: Published
     default_training: dict[str, Default]
-    model: dict[str, Any]
-    num_parameters: Parameters
+
+
+class HuggingFaceConfig(BaseModel):
+    """A model's ``config.json``, whole; fields that say nothing about its shape are ignored."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model_type: str = Field(max_length=200, description="architecture: llama, qwen2, deepseek_v3, ...")
 
 
 class Tier(Document):
     name: str
+    wiring: Literal["mesh", "switch", "fabric"]
     domain_devices: int | None
     bandwidth_bytes_per_s: float
     latency_s: float
@@ -98,6 +114,17 @@ class Stated(Document):
     note: str
 
 
+class MeasuredCollective(Document):
+    """Times of one collective over one group; ``message_bytes``: before an all-gather, after a reduce-scatter, else both."""
+
+    tier: str
+    op: str
+    group_size: int
+    message_bytes: list[float]
+    time_s: list[float]
+    source: str
+
+
 class HardwareDetails(HardwareSummary):
     achievable_matmul_flops_per_s: dict[str, float]
     vector_flops_per_s: float
@@ -110,4 +137,5 @@ class HardwareDetails(HardwareSummary):
     power_w: float | None
     price_usd: float | None
     notes: list[str]
+    collectives: list[MeasuredCollective]
     provenance: dict[str, Stated]

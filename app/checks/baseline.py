@@ -21,6 +21,7 @@ from hardware_profiles.writer import profile_document
 
 MAX_BYTES = 16 * 2**20  # of a file: a search document holds up to a thousand plans
 HASHES = ("version", "calibration", "hardware_profile")
+FILES = ("cluster.hardware", "software.calibration")  # fields that may name one
 MAX_DEPTH = 32
 LARGEST = 1e30
 MAX_CHANGES, MAX_PATH = 20, 100  # of the job, in a report; characters of a field's path
@@ -137,7 +138,12 @@ def repriced(baseline: Baseline, job: Job, own: Sequence[Calibration]) -> dict[s
     """The baseline's job priced with the profile and the calibration that price ``job``; ``InputError`` where it has no price."""
     old = _old_job(baseline, job)
     assert old.strategy is not None  # parse_baseline puts it there
-    return estimate_document(old, old.strategy, own)
+    return estimate_document(old, old.strategy, own, simulated=is_simulated(baseline), replayed=False)
+
+
+def is_simulated(baseline: Baseline) -> bool:
+    """Whether its numbers are those of a simulation, as those of a search are."""
+    return baseline.estimate.get("fidelity") == "simulated"
 
 
 def _old_job(baseline: Baseline, job: Job) -> Job:
@@ -160,10 +166,9 @@ def tool_changes(baseline: Baseline, now: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def job_changes(baseline: Baseline, job: Mapping[str, Any], strategy: Mapping[str, Any]) -> list[str]:
-    """Fields of the job that differ from the baseline's, up to ``MAX_CHANGES``; how it is searched is no part of its price."""
-    jobs = (baseline.job, {**job, "strategy": strategy})
-    before, after = ({key: value for key, value in each.items() if key not in ("search", "schema_version")} for each in jobs)
+def job_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Fields of two jobs that differ, up to ``MAX_CHANGES``; how a job is searched is no part of its price."""
+    before, after = ({key: value for key, value in job.items() if key not in ("search", "schema_version")} for job in (old, new))
     changes = list(_differences(before, after, ""))
     if len(changes) > MAX_CHANGES:
         changes = [*changes[:MAX_CHANGES], f"and {len(changes) - MAX_CHANGES} more"]
@@ -171,7 +176,7 @@ def job_changes(baseline: Baseline, job: Mapping[str, Any], strategy: Mapping[st
 
 
 def _same_file(before: object, after: object) -> bool:
-    """A site's profile lies in another folder on another machine; its numbers are compared by their hash."""
+    """A site's own files lie in another folder on another machine; their numbers are compared by their hash."""
     return isinstance(before, str) and isinstance(after, str) and PurePath(before).name == PurePath(after).name
 
 
@@ -179,5 +184,5 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in dict.fromkeys((*before, *after)):
             yield from _differences(before.get(name), after.get(name), f"{path}.{name}".lstrip("."))
-    elif before != after and not (path == "cluster.hardware" and _same_file(before, after)):
+    elif before != after and not (path in FILES and _same_file(before, after)):
         yield f"{path[:MAX_PATH]}: {show(before)} -> {show(after)}"

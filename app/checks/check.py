@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from app.checks.baseline import Baseline, pinned, tool_changes
+from app.checks.baseline import Baseline, is_simulated, pinned, tool_changes
 from app.checks.budget import Budget
 from app.checks.metrics import SLOWDOWN, measured
 from app.checks.outcome import EXIT_CODES, MEMORY, PLAN, STRATEGY, Item, bound_item, skipped, status_of
@@ -62,7 +62,9 @@ def check_job(
     if standing.status != "passed" or strategy is None:
         nothing = skipped(budget, with_regression=baseline is not None, why="there is no strategy to price")
         return Checked(_document(job, [standing, *nothing]))
-    priced = estimate_document(job, strategy, own)
+    # Numbers that are compared are of one fidelity: the baseline's, else that of a search.
+    simulated = baseline is None or is_simulated(baseline)
+    priced = estimate_document(job, strategy, own, simulated=simulated, replayed=False)
     items = [standing, _memory_item(priced["estimate"])]
     if budget.needs_search and found is None and priced["estimate"]["fits"]:
         found = _best_plan(job, own, on_progress)
@@ -137,7 +139,13 @@ def _budget_items(budget: Budget, priced: Mapping[str, Any], found: SearchResult
     assert found is not None
     is_cut = found.proof.stopped_by is not None
     if found.plans:
-        slowdown = estimate["step_time_s"] / found.plans[0].estimate["step_time_s"] - 1
+        # Both from the search, which simulates them: a closed form beside a simulation would be no comparison.
+        own = (
+            found.baseline.estimate
+            if found.baseline is not None and found.baseline.source == "given"
+            else found.plans[0].estimate
+        )
+        slowdown = own["step_time_s"] / found.plans[0].estimate["step_time_s"] - 1
         slowdown = 0.0 if abs(slowdown) < SAME_FRACTION else slowdown
         return items + [bound_item(SLOWDOWN, end, limit, slowdown, may_grow=is_cut) for end, limit in bounds]
     if not is_cut:

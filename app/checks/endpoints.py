@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Body, Request, Response
 from pydantic_core import to_json
 
 from app.checks.schemas import CheckDocument, CheckRequest
 from app.checks.service import check_request
 from app.http.bodies import DescribedBy, StrictRoute
 from app.http.problems import described
+from app.http.state import state_of
 
 router = APIRouter(prefix="/checks", tags=["checks"], route_class=StrictRoute)
 
 
 @router.post("", response_model=CheckDocument, responses=described("invalid-input", "not-json", "too-large"))
-def create_check(body: Annotated[dict[str, Any], DescribedBy(CheckRequest), Body()]) -> Response:
+def create_check(request: Request, body: Annotated[dict[str, Any], DescribedBy(CheckRequest), Body()]) -> Response:
     """Holds a job against a budget and a baseline, as `meshplan check` does; a broken budget is an answer. Nothing is stored."""
-    return Response(to_json(check_request(body)), media_type="application/json")
+    return Response(to_json(check_request(body, state_of(request).database)), media_type="application/json")

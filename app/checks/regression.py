@@ -38,6 +38,8 @@ def compared(
         if pin:
             raise InputError(f"pin (--pin): {baseline.name}: its job cannot be priced by this version ({error})") from None
         again, note = None, f"The baseline's job cannot be priced by this version: {error}"
+    # As this version reads it: a field that has come since, or another default, is the tool's change and not the job's.
+    old = baseline.job if again is None else {**again["job"], "strategy": again["strategy"]}
     movements = []
     for metric in dict.fromkeys((*ALWAYS_COMPARED, *needed, *wanted)):
         with nullcontext() if metric in (*ALWAYS_COMPARED, *needed) else suppress(InputError):
@@ -46,7 +48,7 @@ def compared(
         "name": baseline.name,
         "pinned": pin,
         "priced_with": {name: baseline.priced_with.get(name) for name in HASHES},
-        "job_changes": job_changes(baseline, priced["job"], priced["strategy"]),
+        "job_changes": job_changes(old, {**priced["job"], "strategy": priced["strategy"]}),
         "movements": movements,
         "note": note,
     }

@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from app.calibrations.service import stored_calibrations
 from app.checks.baseline import parse_baseline
 from app.checks.budget import Budget, parse_budget
 from app.checks.check import check_job, check_without_job
 from app.errors import InfeasibleStrategyError, InputError, show
 from app.http.jobs import parse_request
 from app.job import Job
+from app.storage.session import Database
 
 MAX_SEARCH_S = 10.0  # somebody waits for the answer; a longer search is a study
 
 
-def check_request(document: Mapping[str, Any]) -> dict[str, Any]:
+def check_request(document: Mapping[str, Any], database: Database) -> dict[str, Any]:
     """The answer to a request body; ``InputError`` where nothing can be checked."""
     own = ("budget", "baseline", "pin")
     budget, baseline, pin = (document.get(name) for name in own)
@@ -33,7 +35,8 @@ def check_request(document: Mapping[str, Any]) -> dict[str, Any]:
         job = parse_request({key: value for key, value in document.items() if key not in own})
     except InfeasibleStrategyError as error:
         return check_without_job(str(error), limits, with_regression=before is not None).document
-    return check_job(_with_time_limit(job), limits, baseline=before, pin=bool(pin)).document
+    calibrations = stored_calibrations(database, job)
+    return check_job(_with_time_limit(job), limits, baseline=before, pin=bool(pin), own=calibrations).document
 
 
 def _with_time_limit(job: Job) -> Job:

@@ -69,10 +69,10 @@ def _checked(model: str, budget: Path | None, baseline: Path | None, pin: bool, 
         text = read_text(baseline, MAX_BYTES)
         before = parse_baseline(parse_document(text, str(baseline), is_json=True), str(baseline))
     try:
-        job = load_job(model, {}, {})
+        job = load_job(model, options.sections(options.CALIBRATION_FIELD, {"calibration": calibration}), {})
     except InfeasibleStrategyError as error:
         return check_without_job(str(error), limits, with_regression=before is not None)
-    own = own_calibrations(calibration, job.workload)
+    own = own_calibrations(job)
     with search_progress() as on_progress:
         return check_job(job, limits, baseline=before, pin=pin, own=own, on_progress=on_progress)
 

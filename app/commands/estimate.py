@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,11 @@ from app.commands import options
 from app.commands.options import JOB_FIELDS
 from app.errors import InputError
 from app.exit_codes import DONE
+
+if TYPE_CHECKING:
+    from cost_models.constants import Constants
+    from cost_models.strategy import ParallelStrategy
+    from cost_models.workload import Workload
 
 _LAYOUT = "Strategy"
 Degree = Annotated[int | None, typer.Option(rich_help_panel=_LAYOUT)]
@@ -24,19 +30,10 @@ STRATEGY_FIELDS = {
 }  # fmt: skip
 
 
+@options.with_job_options
 def estimate(
     context: typer.Context,
     model: options.Model,
-    hardware: options.Hardware = None,
-    devices: options.Devices = None,
-    inter_node_bytes_per_s: options.InterNode = None,
-    seq_length: options.SeqLength = None,
-    global_batch_size: options.GlobalBatch = None,
-    precision: options.Precision = None,
-    train_tokens: options.TrainTokens = None,
-    expert_load_factor: options.ExpertLoad = None,
-    stack: options.Stack = None,
-    target: options.Target = None,
     tp: Degree = None,
     pp: Degree = None,
     vpp: Degree = None,
@@ -56,13 +53,16 @@ def estimate(
     features: Annotated[
         str | None, typer.Option(help="all switches that are on, comma-separated", rich_help_panel=_LAYOUT)
     ] = None,
-    calibration: options.Calibration = None,
+    simulate: Annotated[bool, typer.Option("--simulate", help="play the step task by task")] = False,
+    timeline: Annotated[
+        Path | None, typer.Option(help="trace of the simulated step, for Perfetto and MindStudio Insight; implies --simulate")
+    ] = None,
     as_json: options.Json = False,
 ) -> int:
     """Step time and memory of one strategy, to the last part."""
     from app.calibrating import own_calibrations
     from app.job import load_job
-    from app.pricing import estimate_document
+    from app.pricing import constants_for, estimate_document
     from app.reports import terminal
     from app.reports.estimate import print_estimate
 
@@ -73,9 +73,30 @@ def estimate(
     job = load_job(model, options.sections(fields, given), options.labels(fields, given))
     if job.strategy is None:
         raise InputError("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4.")
-    document = estimate_document(job, job.strategy, own_calibrations(calibration, job.workload))
+    own = own_calibrations(job)
+    document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None)
+    if timeline is not None:
+        _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
     if as_json:
         terminal.write_json(document)
     else:
         print_estimate(terminal.output(), document)
     return DONE
+
+
+def _save_timeline(path: Path, workload: Workload, strategy: ParallelStrategy, constants: Constants) -> None:
+    from app.reports.terminal import messages
+    from app.simulating import play
+    from app.timelines.trace import trace_text
+
+    try:
+        played = play(workload, strategy, constants)
+    except ValueError as error:
+        raise InputError(f"--timeline: {error}; give a smaller training.global_batch_size to see its shape.") from None
+    try:
+        path.write_text(trace_text(played), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"--timeline: {path} cannot be written ({getattr(error, 'strerror', None) or error}).") from None
+    messages().print(
+        f"{len(played.timeline.bars):,} bars in {path}; open it with ui.perfetto.dev or MindStudio Insight.", markup=False
+    )

@@ -2,51 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from app.errors import InputError, show
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="a preset's name, a config.json, or a job file (YAML or JSON)")]
-_JOB, _LAYOUT = "Job", "Layout"
-Hardware = Annotated[str | None, typer.Option("--hardware", help="profile name or file", rich_help_panel=_JOB)]
-Devices = Annotated[int | None, typer.Option("--devices", help="number of devices", rich_help_panel=_JOB)]
-InterNode = Annotated[
-    float | None,
-    typer.Option("--inter-node-bytes-per-s", help="one device's share of the network between nodes", rich_help_panel=_JOB),
-]
-SeqLength = Annotated[int | None, typer.Option("--seq-length", help="tokens of a sequence", rich_help_panel=_JOB)]
-GlobalBatch = Annotated[int | None, typer.Option("--global-batch-size", help="sequences in a step", rich_help_panel=_JOB)]
-Precision = Annotated[str | None, typer.Option("--precision", help="bf16, fp16, fp8, ...", rich_help_panel=_JOB)]
-TrainTokens = Annotated[float | None, typer.Option("--train-tokens", help="token budget, for days", rich_help_panel=_JOB)]
-ExpertLoad = Annotated[
-    float | None, typer.Option("--expert-load-factor", help="fullest expert rank over the mean", rich_help_panel=_JOB)
-]
-Stack = Annotated[str | None, typer.Option("--stack", help="framework whose efficiency applies", rich_help_panel=_JOB)]
-Target = Annotated[
-    str | None, typer.Option("--target", help="framework that must be able to run the plan (default any)", rich_help_panel=_JOB)
-]
 Calibration = Annotated[
     Path | None, typer.Option("--calibration", help="file that `meshplan calibrate` wrote, in place of the shipped constants")
 ]
+CALIBRATION_FIELD = {"calibration": ("software", "calibration")}
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
 
-# Parameter name -> (section, field) of the job.
-JOB_FIELDS = {
-    "hardware": ("cluster", "hardware"),
-    "devices": ("cluster", "num_devices"),
-    "inter_node_bytes_per_s": ("cluster", "inter_node_bytes_per_s"),
-    "seq_length": ("training", "seq_length"),
-    "global_batch_size": ("training", "global_batch_size"),
-    "precision": ("training", "precision"),
-    "train_tokens": ("training", "train_tokens"),
-    "expert_load_factor": ("training", "expert_load_factor"),
-    "stack": ("software", "stack"),
-    "target": ("software", "target"),
+
+def _job_option(kind: Any, section: str, field: str, text: str) -> tuple[Any, tuple[str, str]]:
+    return Annotated[kind, typer.Option(help=text, rich_help_panel="Job")], (section, field)
+
+
+_TEXT, _COUNT, _NUMBER = str | None, int | None, float | None
+# Parameter -> what typer makes of it, and (section, field) of the job: the flags of every command that takes a job apart.
+_JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
+    "hardware": _job_option(_TEXT, "cluster", "hardware", "profile name or file"),
+    "devices": _job_option(_COUNT, "cluster", "num_devices", "number of devices"),
+    "inter_node_bytes_per_s": _job_option(
+        _NUMBER, "cluster", "inter_node_bytes_per_s", "one device's share of the network between nodes"
+    ),
+    "seq_length": _job_option(_COUNT, "training", "seq_length", "tokens of a sequence"),
+    "global_batch_size": _job_option(_COUNT, "training", "global_batch_size", "sequences in a step"),
+    "precision": _job_option(_TEXT, "training", "precision", "bf16, fp16, fp8, ..."),
+    "train_tokens": _job_option(_NUMBER, "training", "train_tokens", "token budget, for days"),
+    "expert_load_factor": _job_option(_NUMBER, "training", "expert_load_factor", "fullest expert rank over the mean"),
+    "stack": _job_option(_TEXT, "software", "stack", "framework whose efficiency applies"),
+    "target": _job_option(_TEXT, "software", "target", "framework that must be able to run the plan (default any)"),
+    "cluster_time_factor": _job_option(_NUMBER, "cluster", "time_factor", "multiplies device and communication time (default 1)"),
+    "software_time_factor": _job_option(_NUMBER, "software", "time_factor", "multiplies device time (default 1)"),
+    "calibration": (Calibration, CALIBRATION_FIELD["calibration"]),
 }
+JOB_FIELDS = {name: field for name, (_, field) in _JOB_OPTIONS.items()}
+
+
+def with_job_options(command: Callable[..., int]) -> Callable[..., int]:
+    """The command with the flags of a job behind its model; their values are in the context's parameters."""
+    hints = get_type_hints(command, include_extras=True)
+    own = [parameter.replace(annotation=hints[name]) for name, parameter in signature(command).parameters.items()]
+    shared = [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=option)
+        for name, (option, _) in _JOB_OPTIONS.items()
+    ]
+    behind = 1 + [parameter.name for parameter in own].index("model")
+    parameters = [*own[:behind], *shared, *own[behind:]]
+
+    @wraps(command)
+    def run(**given: Any) -> int:
+        return command(**{name: value for name, value in given.items() if name not in _JOB_OPTIONS})
+
+    # What typer reads.
+    run.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def flag(parameter: str) -> str:
@@ -68,7 +86,7 @@ def sections(fields: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) ->
     found: dict[str, dict[str, Any]] = {}
     for name, (section, field) in fields.items():
         if given.get(name) is not None:
-            found.setdefault(section, {})[field] = given[name]
+            found.setdefault(section, {})[field] = str(given[name]) if isinstance(given[name], Path) else given[name]
     return found
 
 

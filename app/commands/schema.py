@@ -8,13 +8,14 @@ import typer
 
 from app.exit_codes import DONE
 
-NAMES = ("job", "search", "estimate", "validate", "budget", "check")
+NAMES = ("job", "search", "estimate", "validate", "budget", "check", "calibrate")
 
 
 def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]) -> int:
     """Prints the JSON Schema of a job, of a budget, or of what a command prints as JSON."""
     from pydantic import BaseModel
 
+    from app.calibrations.schemas import CalibrateDocument
     from app.checks.budget import BudgetDocument
     from app.checks.schemas import CheckDocument
     from app.errors import unknown_name
@@ -28,6 +29,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "validate": schemas.ValidationDocument,
         "budget": BudgetDocument,
         "check": CheckDocument,
+        "calibrate": CalibrateDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")

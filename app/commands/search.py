@@ -17,30 +17,21 @@ _LIMITS = "Limits: one value, a list (1,2,4) or a range (2..8)"
 Limit = Annotated[str | None, typer.Option(rich_help_panel=_LIMITS, metavar="VALUES")]
 
 LIMITS = (
-    "tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size", "sequence_parallel", "cp_algo", "schedule", "moe_dispatcher",
-    "recompute", "zero_stage",
+    "tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size", "sequence_parallel", "cp_algo", "schedule",
+    "microbatch_group_size_per_vp_stage", "moe_dispatcher", "recompute", "zero_stage",
 )  # fmt: skip
 SETTINGS = ("objective", "top", "time_limit_s", "sampler", "max_trials", "seed")
 SEARCH_FIELDS = {**{name: ("search", name) for name in (*SETTINGS, *LIMITS)}, "devices_at_most": ("cluster", "num_devices")}
 
 
+@options.with_job_options
 def search(
     context: typer.Context,
     model: options.Model,
-    hardware: options.Hardware = None,
-    devices: options.Devices = None,
     devices_at_most: Annotated[
         int | None,
         typer.Option(help="in place of --devices: the largest count up to this that can be filled", rich_help_panel="Job"),
     ] = None,
-    inter_node_bytes_per_s: options.InterNode = None,
-    seq_length: options.SeqLength = None,
-    global_batch_size: options.GlobalBatch = None,
-    precision: options.Precision = None,
-    train_tokens: options.TrainTokens = None,
-    expert_load_factor: options.ExpertLoad = None,
-    stack: options.Stack = None,
-    target: options.Target = None,
     objective: Annotated[str | None, typer.Option(help="step_time (default), memory_headroom or device_hours")] = None,
     top: Annotated[int | None, typer.Option(help="plans to report (default 20)")] = None,
     time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds; a search that is cut exits 5")] = None,
@@ -59,6 +50,7 @@ def search(
     sequence_parallel: Limit = None,
     cp_algo: Limit = None,
     schedule: Limit = None,
+    microbatch_group_size_per_vp_stage: Limit = None,
     moe_dispatcher: Annotated[
         str | None, typer.Option("--moe-dispatcher", "--dispatcher", rich_help_panel=_LIMITS, metavar="VALUES")
     ] = None,
@@ -72,7 +64,6 @@ def search(
     ] = None,
     save_dir: Annotated[Path | None, typer.Option(help="folder for the report, the job and the launch arguments")] = None,
     server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
-    calibration: options.Calibration = None,
     as_json: options.Json = False,
 ) -> int:
     """Scores every legal layout of the job and ranks the best."""
@@ -83,8 +74,6 @@ def search(
         sections.setdefault("search", {})[name] = values
     if save_dir is not None and save_dir.exists() and not save_dir.is_dir():
         raise InputError(f"--save-dir: {save_dir} is a file; give a folder.")
-    if server is not None and calibration is not None:
-        raise InputError("--calibration: given beside --server; a server prices with its own calibrations.")
 
     from app.calibrating import own_calibrations
     from app.job import load_job
@@ -99,7 +88,7 @@ def search(
     job = load_job(model, sections, {**labels, "search.time_limit_s": "--time-limit"} if time_limit_s is not None else labels)
     if devices_at_most is not None:
         job = with_filled_devices(job)
-    own = own_calibrations(calibration, job.workload)
+    own = own_calibrations(job) if server is None else ()
     with search_progress() as on_progress:
         if server is None:
             document = search_document(job, on_progress, own=own)

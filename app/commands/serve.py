@@ -1,4 +1,4 @@
-"""``meshplan serve``: the REST API with its workers."""
+"""``meshplan serve``: the dashboard and the REST API with its workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def serve(
         bool, typer.Option("--require-keys", help="ask for API keys on loopback too, as behind a proxy")
     ] = False,
 ) -> int:
-    """Serves the REST API: studies are stored, run by workers, and go on after a restart."""
+    """Serves the dashboard and the REST API: studies are stored, run by workers, and go on after a restart."""
     if not 0 <= port <= MAX_PORT:
         raise InputError(f"--port: {port} is not allowed; give an integer from 0 to {MAX_PORT:,}.")
 
@@ -71,7 +71,8 @@ def _url(host: str, port: int) -> str:
 def _greeting(url: str, database: str, workers: int, keys_required: bool) -> str:
     key = ' -H "Authorization: Bearer $MESHPLAN_API_KEY"' if keys_required else ""
     lines = [
-        f"meshplan serves {url} ({database}, {workers} {'worker' if workers == 1 else 'workers'}); documentation at {url}/docs",
+        f"meshplan serves {url} ({database}, {workers} {'worker' if workers == 1 else 'workers'}): "
+        f"open it in a browser for the dashboard; the API is documented at {url}/docs",
         *(["Callers need an API key: `meshplan keys create NAME` prints one."] if keys_required else []),
         "Try:",
         f"  curl {url}/v1/studies{key} -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Body, Request, Response
 from pydantic_core import to_json
 
 from app.estimates.schemas import EstimateRequest, EstimatesDocument
 from app.estimates.service import estimates
 from app.http.bodies import DescribedBy, StrictRoute
 from app.http.problems import described
+from app.http.state import state_of
 from app.reports.schemas import EstimateDocument
 
 router = APIRouter(prefix="/estimates", tags=["estimates"], route_class=StrictRoute)
@@ -21,7 +22,7 @@ router = APIRouter(prefix="/estimates", tags=["estimates"], route_class=StrictRo
     response_model=EstimateDocument | EstimatesDocument,
     responses=described("invalid-input", "not-json", "too-large"),
 )
-def create_estimates(body: Annotated[dict[str, Any], DescribedBy(EstimateRequest), Body()]) -> Response:
+def create_estimates(request: Request, body: Annotated[dict[str, Any], DescribedBy(EstimateRequest), Body()]) -> Response:
     """Prices one strategy (`strategy`) or up to 10,000 (`strategies`) of a job; nothing is stored."""
     # The service built the document: checking 10,000 estimates against their own schema would cost more than pricing them.
-    return Response(to_json(estimates(body)), media_type="application/json")
+    return Response(to_json(estimates(body, state_of(request).database)), media_type="application/json")

@@ -18,6 +18,7 @@ class EstimateRequest(JobDocument):
     strategies: Annotated[list[StrategySection], Field(min_length=1, max_length=MAX_STRATEGIES)] | None = Field(
         default=None, description="in place of strategy; answered in the same order"
     )
+    simulate: bool = Field(default=False, description="plays each step task by task in place of the closed form")
 
 
 class RefusedStrategy(Document):

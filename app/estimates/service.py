@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from app.calibrations.service import stored_calibrations
 from app.checking import check
 from app.errors import InputError, show
 from app.estimates.schemas import MAX_STRATEGIES
@@ -14,7 +15,10 @@ from app.http.jobs import parse_request
 from app.job import SCHEMA_VERSION, Job
 from app.job_fields import StrategySection
 from app.job_strategy import strategy_from_section
-from app.pricing import estimate_document, fill_intervals, priced
+from app.pricing import calibration_sentence, estimate_document, fill_intervals, priced
+from app.simulating import check_cost
+from app.storage.session import Database
+from calibration.files import Calibration
 from cost_models.strategy import ParallelStrategy, StrategyBatch
 from search.legality import RULES, first_violation
 from search.plan import estimates_to_mappings
@@ -26,22 +30,25 @@ MAX_SQUARED_STAGES = MAX_PIPELINES * 128**2
 MAX_STAGES = MAX_STRATEGIES * 128
 
 
-def estimates(document: Mapping[str, Any]) -> dict[str, Any]:
+def estimates(document: Mapping[str, Any], database: Database) -> dict[str, Any]:
     """The answer to a request body; ``InputError`` where it cannot be priced."""
-    given = document.get("strategies")
-    job = parse_request({key: value for key, value in document.items() if key != "strategies"})
+    given, simulated = document.get("strategies"), document.get("simulate", False)
+    if not isinstance(simulated, bool):
+        raise InputError(f"simulate: {show(simulated)} is not allowed; give true or false.")
+    job = parse_request({key: value for key, value in document.items() if key not in ("strategies", "simulate")})
+    own = stored_calibrations(database, job)
     if given is None:
         if job.strategy is None:
             raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
-        return estimate_document(job, job.strategy)
+        return estimate_document(job, job.strategy, own, simulated=simulated)
     if job.strategy is not None:
         raise InputError("strategies: given beside strategy; give one of the two.")
     return {
         "schema_version": SCHEMA_VERSION,
         "job": job.document,
-        "assumptions": list(job.assumptions),
+        "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
         "warnings": list(job.warnings),
-        "estimates": _entries(job, _sections(given)),
+        "estimates": _entries(job, own, _sections(given), simulated=simulated),
     }
 
 
@@ -72,7 +79,9 @@ def _pipeline(section: StrategySection) -> tuple[int, int, str]:
     return section.pp, section.vpp, "" if layers == (None, None, None, None) else repr(layers)
 
 
-def _entries(job: Job, sections: Sequence[StrategySection]) -> list[dict[str, Any]]:
+def _entries(
+    job: Job, own: Sequence[Calibration], sections: Sequence[StrategySection], *, simulated: bool
+) -> list[dict[str, Any]]:
     """An estimate or a refusal a section, in order."""
     entries: dict[int, dict[str, Any]] = {}
     strategies: dict[int, ParallelStrategy] = {}
@@ -90,6 +99,9 @@ def _entries(job: Job, sections: Sequence[StrategySection]) -> list[dict[str, An
             entries[index] = {"refused": f"{rule.sentence(job.workload, strategies[index]).rstrip('.')}.", "rule": rule.name}
         legal = np.flatnonzero(broken < 0)
         if len(legal):
-            numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, priced(job.workload, batch.take(legal))))
+            if simulated:
+                check_cost(job.workload, (strategies[int(row)] for row in rows[legal]), "strategies")
+            found = priced(job.workload, batch.take(legal), own, simulated=simulated)
+            numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, found), own)
             entries.update(zip(rows[legal].tolist(), numbers, strict=True))
     return [entries[index] for index in range(len(sections))]

@@ -29,6 +29,10 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
 }
+# The dashboard's components carry their styles with them.
+_DASHBOARD_POLICY = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; frame-ancestors 'none'; form-action 'self'"
+)
 # The pages of the API's documentation start themselves with a script in the page, and draw with inline styles.
 _PAGE_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
@@ -120,6 +124,7 @@ def _add_headers(headers: MutableHeaders, scope: Scope) -> None:
         headers.setdefault(name, value)
     if scope["path"].startswith(_PAGES):
         headers["Content-Security-Policy"] = _PAGE_POLICY
-    elif scope["path"].startswith(f"{API}/"):
-        headers.setdefault("Cache-Control", "no-cache")
+    elif not scope["path"].startswith(f"{API}/"):  # by the path: a 304 says no content type, and its policy replaces the page's
+        headers["Content-Security-Policy"] = _DASHBOARD_POLICY
+    headers.setdefault("Cache-Control", "no-cache")  # the dashboard's files keep their names from version to version
     headers["X-Request-ID"] = scope["request_id"]

@@ -14,7 +14,8 @@ from app.reports.quantities import percent
 from app.reports.terminal import plain_table
 from calibration.calibrate import SiteOutcome
 from calibration.files import FittedConstant
-from calibration.intervals import QUANTILES_FROM
+from calibration.intervals import NOMINAL_COVERAGE, QUANTILES_FROM
+from calibration.time_factor import SiteFactor
 
 LEARNED_FROM = 0.05  # less of a spread gone than this counts as nothing learned
 
@@ -31,6 +32,7 @@ def learned(outcome: SiteOutcome) -> dict[str, Any]:
         "num_runs": len(outcome.fitted.observations),
         "constants": [{**asdict(entry), "learned_fraction": learned_fraction(entry)} for entry in free(outcome)],
         "on_bound": list(outcome.fitted.at_bound),
+        "time_factor": asdict(outcome.factor),
         "errors": {
             "left_out_by": outcome.left_out_by,
             "before": _errors(outcome.base_log_errors),
@@ -55,6 +57,15 @@ def free(outcome: SiteOutcome) -> list[FittedConstant]:
 def learned_fraction(entry: FittedConstant) -> float:
     """How much of a constant's spread the runs took away."""
     return max(0.0, 1.0 - entry.log_spread / entry.prior_log_spread)
+
+
+def factor_sentence(factor: SiteFactor) -> str:
+    found = f"cluster.time_factor = {factor.value:.3f} is the one number that would explain these runs in place of the constants"
+    if factor.num_inside >= NOMINAL_COVERAGE * factor.num_runs:
+        return (
+            f"{found}, but they lie inside the intervals of the shipped calibration: it says no more than the model's own error."
+        )
+    return f"{found}: --cluster-time-factor {factor.value:.3f}."
 
 
 def warnings(outcome: SiteOutcome) -> list[str]:
@@ -104,6 +115,7 @@ def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
         errors.add_row(title, *(percent(shown[f"{key}_fraction"]) for key in ("median_abs_error", "mean_abs_error", "bias")))
     console.print()
     console.print(errors)
+    console.print(f"\n{factor_sentence(outcome.factor)}", markup=False)
     for sentence in warnings(outcome):
         console.print(f"Warning: {sentence}", markup=False, style="yellow")
     console.print(f"\nWritten to {path} ({calibration.fingerprint}); use it with --calibration {path}", markup=False)

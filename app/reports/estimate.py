@@ -11,15 +11,21 @@ from rich.table import Table
 from rich.text import Text
 
 from app.reports.quantities import column_seconds, count, days, gibibytes, percent, seconds
+from app.reports.simulation import print_simulation
 from app.reports.terminal import plain_table
 
 SECONDS_PER_DAY = 86_400
+_USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp says which
 
 
 def strategy_text(strategy: Mapping[str, Any]) -> str:
     """A strategy on one line: the degrees above one, the micro batch, then the options that are not usual."""
     degrees = [f"{name.upper()}{strategy[name]}" for name in ("tp", "pp", "vpp", "cp", "ep", "etp") if strategy[name] > 1]
     parts = [*degrees, f"DP{strategy['dp']}", f"MBS{strategy['micro_batch_size']}"]
+    if strategy["schedule"] not in _USUAL_SCHEDULES:
+        parts.append(str(strategy["schedule"]))
+    if strategy.get("microbatch_group_size_per_vp_stage") not in (None, strategy["pp"]):  # baselines of old do not state it
+        parts.append(f"groups of {strategy['microbatch_group_size_per_vp_stage']}")
     if strategy["cp"] > 1:
         parts.append(str(strategy["cp_algo"]))
     if strategy["tp"] > 1 and not strategy["sequence_parallel"]:
@@ -80,6 +86,8 @@ def print_estimate(console: Console, document: Mapping[str, Any]) -> None:
     console.print(_time_table(estimate))
     console.print()
     console.print(_memory_table(estimate))
+    if "simulation" in document:
+        print_simulation(console, document)
 
 
 def _headline(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> str:

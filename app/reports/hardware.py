@@ -33,6 +33,7 @@ def summary(profile: HardwareProfile) -> dict[str, Any]:
         "tiers": [
             {
                 "name": tier.name,
+                "wiring": str(tier.wiring),
                 "domain_devices": tier.domain_devices,
                 "bandwidth_bytes_per_s": tier.bandwidth_bytes_per_s,
                 "latency_s": tier.latency_s,
@@ -58,6 +59,7 @@ def details(profile: HardwareProfile) -> dict[str, Any]:
         "power_w": profile.power_w,
         "price_usd": profile.price_usd,
         "notes": list(profile.notes),
+        "collectives": [{"tier": tier.name, **asdict(curve)} for tier in profile.tiers for curve in tier.curves],
         "provenance": provenance,
     }
 

@@ -35,13 +35,18 @@ def save_report(folder: Path, document: Mapping[str, Any]) -> None:
 
 def _save_plan(folder: Path, plan: Mapping[str, Any], job: Mapping[str, Any]) -> None:
     stem = f"plan-{plan['rank']}"
-    _write(folder / f"{stem}.job.yaml", _yaml({**job, "strategy": plan["strategy"]}))
+    _write(folder / f"{stem}.job.yaml", plan_job_text(plan, job))
     cluster = job["cluster"]
     start = Start(f"Plan {plan['rank']} ({plan['plan_id']})", cluster["num_devices"], _devices_per_node(cluster["hardware"]))
     for framework, launch in plan["launch"].items():
         if launch is not None and launch["arguments"] is not None:
             suffix, text = launch_file(framework, launch, start)
             _write(folder / f"{stem}.{framework}.{suffix}", text)
+
+
+def plan_job_text(plan: Mapping[str, Any], job: Mapping[str, Any]) -> str:
+    """The job with the plan's strategy, as YAML."""
+    return _yaml({**job, "strategy": plan["strategy"]})
 
 
 def _devices_per_node(hardware: str) -> int:

@@ -35,6 +35,7 @@ class StrategyDocument(Document):
     micro_batch_size: int
     num_microbatches: int | None
     schedule: str
+    microbatch_group_size_per_vp_stage: int | None
     zero_stage: int
     distributed_optimizer: bool
     optimizer_shard_size: int | None
@@ -93,12 +94,37 @@ class PricedWith(Document):
     hardware_profile: str
 
 
+class SimulatedCommunication(Document):
+    """Communication of one kind on the critical rank, in one step."""
+
+    exposed_s: float
+    masked_s: float
+
+
+class SimulatedRank(Document):
+    """One pipeline rank."""
+
+    rank: int
+    bubble_s: float = Field(description="idle time in the step")
+    peak_memory_bytes: float = Field(description="device, as in the estimate, whose worst rank counts")
+    peak_at_s: float | None = Field(description="when its allocations peak first; null for a step of more than 100,000 tasks")
+
+
+class Simulation(Document):
+    """What playing the step task by task shows beside the numbers of the estimate."""
+
+    closed_form_step_time_s: float
+    communication: dict[str, SimulatedCommunication] = Field(description="by the names of time_breakdown_s and masked_s")
+    ranks: list[SimulatedRank] = Field(description="by pipeline rank")
+
+
 class EstimateDocument(Answer):
     """What ``meshplan estimate --json`` prints."""
 
     priced_with: PricedWith
     strategy: StrategyDocument
     estimate: EstimateNumbers
+    simulation: Simulation | None = Field(default=None, description="where the step was simulated; left out otherwise")
 
 
 class Counts(Document):

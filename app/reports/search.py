@@ -62,9 +62,10 @@ def _headline(best: Document, document: Document) -> str:
 def _counts(document: Document) -> str:
     counts, timing, proof = document["counts"], document["timing"], document["proof"]
     seen = "enumerated" if counts["sampled"] is None else f"seen in {counts['sampled']:,} trials"
+    simulated = "" if counts["simulated"] is None else f"{counts['simulated']:,} simulated, "
     text = (
         f"{counts['enumerated']:,} strategies {seen}, {counts['legal']:,} legal and scored, {counts['fits_memory']:,} fit, "
-        f"in {timing['total_s']:.1f} s"
+        f"{simulated}in {timing['total_s']:.1f} s"
     )
     if proof["stopped_by"]:
         return f"{text}; cut by {proof['stopped_by'].replace('_', ' ')}, so better plans may exist"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic_core import to_json
 
 from app.http.bodies import DescribedBy, StrictRoute
@@ -14,6 +14,7 @@ from app.http.state import state_of
 from app.runs import service
 from app.runs.schemas import RunsDocument, RunsRequest, StoredRun
 
+Predicted = Annotated[bool, Query(description="with the prediction of each by this version's shipped calibration")]
 router = APIRouter(prefix="/runs", tags=["runs"], route_class=StrictRoute)
 
 
@@ -29,8 +30,10 @@ def add_runs(request: Request, body: Annotated[dict[str, Any], DescribedBy(RunsR
 
 
 @router.get("", response_model=Listing[StoredRun], responses=described("invalid-input"))
-def list_runs(request: Request, after: Position, limit: Limit = 50) -> Response:
+def list_runs(request: Request, after: Position, limit: Limit = 50, predicted: Predicted = False) -> Response:
     """Stored runs, newest first, as they were given."""
     with state_of(request).database.read() as session:
         items, next_after = service.list_runs(session, after, limit)
+    if predicted:
+        items = [{**item, "prediction": service.prediction_of(item["record"])} for item in items]
     return Response(to_json({"items": items, "next_cursor": encoded(next_after)}), media_type="application/json")

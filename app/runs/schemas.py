@@ -44,3 +44,4 @@ class StoredRun(Document):
     record_sha256: str = Field(description="of the record as JSON with sorted keys and no spaces")
     created_at_s: float
     record: dict[str, Any]
+    prediction: RunItem | None = Field(description="null unless `predicted=true`")

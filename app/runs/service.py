@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,22 @@ def _stored(run: MeasuredRun) -> dict[str, Any]:
         "record_sha256": run.record_sha256,
         "created_at_s": run.created_at_s,
         "record": run.record,
+        "prediction": None,
     }
+
+
+def prediction_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored record as this version predicts it."""
+    return _prediction_of(_canonical(record))
+
+
+@lru_cache(maxsize=4 * MAX_RUNS)
+def _prediction_of(text: str) -> dict[str, Any]:
+    return _given(1, json.loads(text)).item
+
+
+def _canonical(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _given(number: int, run: object) -> GivenRun:
@@ -105,7 +121,7 @@ def _given(number: int, run: object) -> GivenRun:
             RefusedRecord(record.id, number, f"The record is nested deeper than {MAX_DEPTH} levels.", record.category), run
         )
     try:
-        text = json.dumps(run, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = _canonical(run)
     except ValueError:
         reason = "The record holds a number beyond 1e308."
         return _refused(RefusedRecord(record.id, number, reason, record.category), run)

@@ -15,6 +15,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import to_json
 from sqlalchemy.exc import IntegrityError
 
+from app.calibrations.service import calibrations_of
 from app.errors import show
 from app.http import etag, idempotency
 from app.http.bodies import DescribedBy, StrictRoute
@@ -26,12 +27,13 @@ from app.http.state import ServerState, state_of
 from app.job_fields import JobDocument
 from app.reports.schemas import Plan, Rejection
 from app.studies import service
-from app.studies.schemas import FinishedStudyDocument, PlanLaunch, State, StudyDocument, StudySummary, Trial
+from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, State, StudyDocument, Trial
 
 MAX_WAIT_S = 60
+MAX_RANKED = 1000  # as many as a study stores
 POLL_S = 0.5
 FINISHED = ("completed", "failed", "cancelled")
-_IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
+IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])")
 _MAX_SEQUENCE = 2**53
 
@@ -43,15 +45,15 @@ router = APIRouter(prefix="/studies", tags=["studies"], route_class=StrictRoute)
 
 
 def _study_id(request: Request, study_id: Annotated[str, Path(description="a study's id")]) -> str:
-    if not _IDENTIFIER.fullmatch(study_id):
-        raise _not_found("study", study_id)
+    if not IDENTIFIER.fullmatch(study_id):
+        raise not_found("study", study_id)
     return study_id
 
 
 StudyId = Annotated[str, Depends(_study_id)]
 
 
-def _not_found(what: str, name: str) -> ServiceError:
+def not_found(what: str, name: str) -> ServiceError:
     return ServiceError("not-found", f"There is no {what} {show(name)}.", parameter=f"{what}_id")
 
 
@@ -112,7 +114,7 @@ def _created(state: ServerState, caller: str, body: dict[str, Any], key: str | N
     job = parse_request(body)
     try:
         with state.database.write() as session:
-            study = service.create_study(session, job)
+            study = service.create_study(session, job, calibrations_of(session, job))
             location, document = f"/v1/studies/{study.id}", _document(study)
             if key:
                 idempotency.remember(session, caller, key, digest, study.id, location, document)
@@ -152,7 +154,7 @@ def _finished_now(state: ServerState, study_id: str) -> bytes | None:
         return to_json({**_document(study), "plans": plans})
 
 
-@router.get("", response_model=Listing[StudySummary], responses=described("invalid-input"))
+@router.get("", response_model=Listing[ListedStudy], responses=described("invalid-input"))
 def list_studies(
     request: Request,
     after: Position,
@@ -207,14 +209,17 @@ def list_plans(request: Request, study_id: StudyId, after: Position, limit: Limi
     return _page(page.items, page.next_after)
 
 
-@router.get("/{study_id}/plans/{plan_id}/launch", response_model=PlanLaunch, responses=Found)
-def get_plan_launch(request: Request, study_id: StudyId, plan_id: str) -> Response:
-    """The arguments that start a plan, by framework."""
-    if not _IDENTIFIER.fullmatch(plan_id):
-        raise _not_found("plan", plan_id)
+@router.get("/{study_id}/ranking", response_model=Listing[RankedPlan], responses=described("not-found", "invalid-input"))
+def list_ranking(
+    request: Request,
+    study_id: StudyId,
+    after: Position,
+    limit: Annotated[int, Query(ge=1, le=MAX_RANKED, description="items a page")] = 200,
+) -> Response:
+    """Ranked plans with what many of them are compared by, best first; `/plans` has all about each."""
     with state_of(request).database.read() as session:
-        plan = service.get_plan(session, study_id, plan_id)
-    return Response(to_json({name: plan[name] for name in PlanLaunch.model_fields}), media_type="application/json")
+        page = service.list_ranking(session, study_id, after=after, limit=limit)
+    return _page(page.items, page.next_after)
 
 
 @router.get("/{study_id}/trials", response_model=Listing[Trial], responses=described("not-found", "invalid-input"))

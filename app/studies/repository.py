@@ -44,6 +44,23 @@ def list_studies(session: Session, after: int | None, limit: int, filters: Seque
     return session.scalars(query if after is None else query.where(Study.number < after)).all()
 
 
+def best_plans(session: Session, study_ids: Sequence[str], estimate_fields: Sequence[str]) -> dict[str, Row]:
+    """Of each study that has plans, its first one: id, and the named numbers of its estimate."""
+    numbers = [Plan.document["estimate", name].as_float().label(name) for name in estimate_fields]
+    query = select(Plan.study_id, Plan.plan_id, *numbers).where(Plan.study_id.in_(study_ids), Plan.rank == 1)
+    return {
+        row["study_id"]: {name: row[name] for name in ("plan_id", *estimate_fields)} for row in session.execute(query).mappings()
+    }
+
+
+def proofs(session: Session, study_ids: Sequence[str]) -> dict[str, bool | None]:
+    """Whether each study's answer is proved best; None without a result."""
+    proved = Study.result["proof", "proved_best"].as_boolean()
+    return {
+        study_id: is_proved for study_id, is_proved in session.execute(select(Study.id, proved).where(Study.id.in_(study_ids)))
+    }
+
+
 def count_by_state(session: Session) -> dict[str, int]:
     counted = session.execute(select(Study.state, func.count()).group_by(Study.state))
     return {state: number for state, number in counted}

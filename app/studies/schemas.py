@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.reports.schemas import Baseline, Counts, Document, LaunchDocument, Plan, Proof, StrategyDocument, Timing
+from app.reports.schemas import Baseline, Counts, Document, Plan, Proof, StrategyDocument, Timing
 
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 
@@ -30,6 +30,65 @@ class StudySummary(Document):
     progress: dict[str, Any] | None
 
 
+class BestPlan(Document):
+    """A study's first plan, on one line."""
+
+    plan_id: str
+    step_time_s: float
+    step_time_low_s: float | None
+    step_time_high_s: float | None
+    tokens_per_s: float
+    mfu_fraction: float | None
+    peak_memory_bytes: float
+    headroom_bytes: float
+
+
+class ListedStudy(StudySummary):
+    """A study in a list, with its best plan; null until it has finished, and without a feasible plan."""
+
+    best: BestPlan | None
+    proved_best: bool | None = Field(description="null until it has finished")
+
+
+class RankedEstimate(Document):
+    """What many plans are compared by; the names are those of an estimate."""
+
+    step_time_s: float
+    step_time_lower_bound_s: float
+    step_time_low_s: float | None
+    step_time_high_s: float | None
+    tokens_per_s: float
+    tokens_per_s_per_device: float
+    mfu_fraction: float | None
+    peak_memory_bytes: float
+    memory_limit_bytes: float
+    headroom_bytes: float
+    fits: bool
+    time_breakdown_s: dict[str, float]
+    bottleneck: str
+    fidelity: Literal["closed_form", "simulated"]
+
+
+class RankedVariant(Document):
+    """A variant of a plan, without its strategy."""
+
+    plan_id: str
+    change: str
+    step_time_s: float
+    peak_memory_bytes: float
+
+
+class RankedPlan(Document):
+    """A plan in a ranking: a fifth of the whole one, without launch arguments and explanation."""
+
+    rank: int
+    plan_id: str
+    strategy: StrategyDocument
+    estimate: RankedEstimate
+    launchable_on: list[str]
+    variants: list[RankedVariant]
+
+
 class StudyResult(Document):
     """What a search found, apart from its plans and rejections, which have pages of their own."""
 
@@ -51,7 +110,7 @@ class StudyDocument(StudySummary):
     space: dict[str, Any]
     hardware_profile: dict[str, Any]
     calibration: dict[str, Any]
-    result: dict[str, Any] | None = Field(description="counts, proof, timing, baseline, nearest; null until it has finished")
+    result: StudyResult | None = Field(description="null until it has finished")
 
 
 class FinishedStudyDocument(StudyDocument):
@@ -73,11 +132,3 @@ class Trial(Document):
     best_value: float | None
     duplicate_of: int | None
     source: Literal["baseline", "sampled"]
-
-
-class PlanLaunch(Document):
-    """How to start a plan on each framework that takes it."""
-
-    plan_id: str
-    launchable_on: list[str]
-    launch: dict[str, LaunchDocument | None]

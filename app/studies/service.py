@@ -11,12 +11,16 @@ from sqlalchemy.orm import Session
 
 from app.errors import InputError
 from app.job import Job
+from app.pricing import calibration_sentence
 from app.storage.clock import now_s
 from app.storage.tables import IdempotencyRecord, Study
 from app.studies import repository
 from app.studies.resume import calibration_to_mapping
+from app.studies.schemas import RankedEstimate, RankedVariant
 from app.studies.views import (
+    BestPlan,
     EventView,
+    ListedStudy,
     Page,
     PlanNotFound,
     StudyChanged,
@@ -34,6 +38,7 @@ from search.stored_space import space_to_mapping
 
 __all__ = [
     "EventView",
+    "ListedStudy",
     "Page",
     "PlanNotFound",
     "StudyChanged",
@@ -51,6 +56,7 @@ __all__ = [
     "get_state",
     "get_study",
     "list_plans",
+    "list_ranking",
     "list_rejections",
     "list_studies",
     "list_trials",
@@ -64,6 +70,7 @@ RESUMABLE = ("cancelled", "failed")
 _TRIAL_FIELDS = (
     "number", "source", "strategy", "outcome", "rule", "step_time_s", "peak_memory_bytes", "value", "best_value", "duplicate_of",
 )  # fmt: skip
+_BEST_FIELDS = tuple(field.name for field in fields(BestPlan) if field.name != "plan_id")
 _RENAMED = {"model": "model_name", "etag_version": "row_version"}
 
 Item = TypeVar("Item")
@@ -86,7 +93,7 @@ def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) ->
         sampler=settings.sampler,
         seed=settings.seed,
         job=job.document,
-        assumptions=list(job.assumptions),
+        assumptions=[*job.assumptions, *map(calibration_sentence, own)],
         warnings=list(job.warnings),
         hardware_profile=profile_document(workload.cluster.profile),
         space=space_to_mapping(space),
@@ -128,13 +135,23 @@ def list_studies(
     state: str | None = None,
     model: str | None = None,
     hardware: str | None = None,
-) -> Page[StudySummary]:
-    """Newest first."""
+) -> Page[ListedStudy]:
+    """Newest first, each with its first plan on one line."""
     wanted = ((Study.state, state), (Study.model_name, model), (Study.hardware, hardware))
     filters = [column == value for column, value in wanted if value is not None]
     studies = repository.list_studies(session, after, limit + 1, filters)
     next_after = studies[limit - 1].number if len(studies) > limit else None
-    return Page(tuple(_view(study, StudySummary) for study in studies[:limit]), next_after)
+    ids = [study.id for study in studies[:limit]]
+    best, proofs = repository.best_plans(session, ids, _BEST_FIELDS), repository.proofs(session, ids)
+    listed = (
+        ListedStudy(
+            **vars(_view(study, StudySummary)),
+            best=BestPlan(**best[study.id]) if study.id in best else None,
+            proved_best=proofs.get(study.id),
+        )
+        for study in studies[:limit]
+    )
+    return Page(tuple(listed), next_after)
 
 
 def count_by_state(session: Session) -> dict[str, int]:
@@ -181,6 +198,20 @@ def list_plans(session: Session, study_id: str, *, after: int | None = None, lim
     _check_exists(session, study_id)
     plans = repository.list_plans(session, study_id, after, limit + 1)
     return _page([plan.document for plan in plans], [plan.rank for plan in plans], limit)
+
+
+def list_ranking(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[dict[str, Any]]:
+    """The plans with what many of them are compared by, best first."""
+    page = list_plans(session, study_id, after=after, limit=limit)
+    return Page(tuple(_ranked(plan) for plan in page.items), page.next_after)
+
+
+def _ranked(plan: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **{name: plan[name] for name in ("rank", "plan_id", "strategy", "launchable_on")},
+        "estimate": {name: plan["estimate"][name] for name in RankedEstimate.model_fields},
+        "variants": [{name: variant[name] for name in RankedVariant.model_fields} for variant in plan["variants"]],
+    }
 
 
 def get_plan(session: Session, study_id: str, plan_id: str) -> dict[str, Any]:

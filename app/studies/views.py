@@ -44,6 +44,26 @@ class StudySummary:
 
 
 @dataclass(frozen=True)
+class BestPlan:
+    """A study's first plan, on one line."""
+
+    plan_id: str
+    step_time_s: float
+    step_time_low_s: float | None
+    step_time_high_s: float | None
+    tokens_per_s: float
+    mfu_fraction: float | None
+    peak_memory_bytes: float
+    headroom_bytes: float
+
+
+@dataclass(frozen=True)
+class ListedStudy(StudySummary):
+    best: BestPlan | None
+    proved_best: bool | None  # None without a result
+
+
+@dataclass(frozen=True)
 class StudyView(StudySummary):
     job: dict[str, Any]
     assumptions: list[str]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cost_models.strategy import Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
+from cost_models.strategy import Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, Schedule
 from cost_models.workload import ModelShape, Workload
 from search.launch.release import Release
 
@@ -105,8 +105,11 @@ def degree_flags(strategy: ParallelStrategy) -> Flags:
     if strategy.sequence_parallel:
         flags += ["--sequence-parallel"]
     flags += flag("pipeline-model-parallel-size", strategy.pp)
-    if strategy.vpp > 1 and Feature.OVERLAP_P2P not in strategy.features:
-        flags += ["--no-overlap-p2p-communication"]
+    if strategy.schedule is Schedule.INTERLEAVED:
+        if Feature.OVERLAP_P2P not in strategy.features:
+            flags += ["--no-overlap-p2p-communication"]
+        if strategy.microbatch_group_size_per_vp_stage:
+            flags += flag("microbatch-group-size-per-virtual-pipeline-stage", strategy.microbatch_group_size_per_vp_stage)
     return flags + flag("context-parallel-size", strategy.cp)
 
 

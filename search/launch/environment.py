@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cost_models.strategy import ParallelStrategy
+from cost_models.strategy import Feature, ParallelStrategy
 from cost_models.workload import Workload
 
 MIB = 2**20
@@ -13,6 +13,7 @@ PURPOSES = {
     "TASK_QUEUE_ENABLE": "operators are prepared and dispatched on two threads; the plan's host time counts on it",
     "CPU_AFFINITY_CONF": "every process stays on the cores next to its NPU; the plan's host time counts on it",
     "PYTORCH_NPU_ALLOC_CONF": "segments that grow, against fragmentation",
+    "ENABLE_LAZY_INLINE_NO_PIPELINE": "one graph for all layers, which swap needs where no pipeline makes one",
 }
 
 
@@ -34,9 +35,10 @@ def torch_npu(workload: Workload) -> dict[str, str]:
     }
 
 
-def mindspore(workload: Workload) -> dict[str, str]:
-    """Variables of MindFormers on MindSpore [cann, HCCL_BUFFSIZE]."""
-    return hccl(workload)
+def mindspore(workload: Workload, s: ParallelStrategy) -> dict[str, str]:
+    """Variables of MindFormers on MindSpore [cann, HCCL_BUFFSIZE; mindformers-1.5, fine_grained_activations_swap.md]."""
+    inlined = {"ENABLE_LAZY_INLINE_NO_PIPELINE": "1"} if Feature.SWAP_ATTENTION in s.features and s.pp == 1 else {}
+    return {**hccl(workload), **inlined}
 
 
 def hccl(workload: Workload) -> dict[str, str]:

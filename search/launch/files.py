@@ -206,12 +206,12 @@ def _yaml_lines(release: Release, document: Document, path: list[str]) -> list[s
     indent = "  " * len(path)
     for key, value in document.items():
         here = [*path, key]
-        if isinstance(value, dict):
+        title = release.group_of(".".join(here))
+        if isinstance(value, dict) and title is None:
             if not path:
                 lines += ["", f"# {SECTIONS[key]}"]
             lines += [f"{indent}{key}:", *_yaml_lines(release, value, here)]
             continue
-        title = release.group_of(".".join(here))
         if title is not None and title != group and path[:2] == ["model", "model_config"]:
             lines.append(f"{indent}# {title}")
             group = title

@@ -63,7 +63,7 @@ def _precision(workload: Workload) -> Flags:
 def _pipeline(workload: Workload, s: ParallelStrategy) -> Flags:
     if s.pp == 1:
         return []
-    layout = s.layer_layout or default_layout(workload.model, s.pp, s.vpp)
+    layout = s.layer_layout or default_layout(workload.model, s.pp, s.vpp, s.schedule)
     ranks = [sum(row[i] for row in layout) for i in range(s.pp)]
     if len(set(ranks)) == 1:
         return flag("num-layers-per-virtual-pipeline-stage", ranks[0] // s.vpp) if s.vpp > 1 else []

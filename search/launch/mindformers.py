@@ -10,21 +10,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
+from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.workload import Workload
-from search.launch import environment, nearest
+from search.launch import environment, mindformers_cells, nearest
 from search.launch.arguments import LaunchArguments
 from search.legality.rule import layout_of, num_microbatches
 
 CP_ALGOS = {CpAlgo.RING: "colossalai_cp", CpAlgo.ULYSSES: "ulysses_cp", CpAlgo.HYBRID: "hybrid_cp"}
 DISPATCHERS = {Dispatcher.HIERARCHICAL: "alltoall_deredundency"}
-# Cells and operators that select_recompute finds by name [mindformers-1.8, training_graph/transformer/utils.py].
-PATTERNS = {
-    RecomputeModule.LAYERNORM: (r".*\.norm",),
-    RecomputeModule.MLP_ACT: (r"mlp\.mul", r"mlp\.activation_func\.silu"),
-    RecomputeModule.MLP: ("mlp",),
-}
-SWAPPED = {"op_name": r".*\.flash_attention", "backward_prefetch": 1, "layers": True}
+SCHEDULERS = {Schedule.GPIPE: "gpipe", Schedule.ZBV: "zero_bubble_v"}  # else 1f1b, interleaved by pipeline_interleave
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 Options = dict[str, Any]
 
@@ -34,7 +28,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     s, replaced = nearest.mindformers(workload, planned)
     options = {
         **_parallelism(workload, s),
-        **_model(workload),
+        **_model(workload, s),
         **_experts(workload, s),
         **_kernels(workload, s),
         **_recompute(workload, s),
@@ -43,7 +37,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     }
     written = tuple(f"{name}={json.dumps(value)}" for name, value in options.items())
     notes = replaced + _notes(workload, s)
-    return LaunchArguments(written, environment.mindspore(workload), notes)
+    return LaunchArguments(written, environment.mindspore(workload, s), notes)
 
 
 def _under(section: str, options: Mapping[str, Any]) -> Options:
@@ -76,7 +70,8 @@ def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
         {"offset": offset if s.vpp > 1 else offset[0], "pp_interleave_num": s.vpp},
     )
     if s.pp > 1:
-        options |= _under("parallel.pipeline_config", {"pipeline_interleave": s.vpp > 1, "pipeline_scheduler": "1f1b"})
+        scheduler = SCHEDULERS.get(s.schedule, "1f1b")
+        options |= _under("parallel.pipeline_config", {"pipeline_interleave": s.vpp > 1, "pipeline_scheduler": scheduler})
     return options
 
 
@@ -84,7 +79,7 @@ def _halves(s: ParallelStrategy) -> int:
     return 2 if Feature.FINE_GRAIN_INTERLEAVE in s.features else 1
 
 
-def _model(workload: Workload) -> Options:
+def _model(workload: Workload, s: ParallelStrategy) -> Options:
     model, mla = workload.model, workload.model.mla
     options: Options = {
         "num_hidden_layers": model.num_layers,
@@ -97,8 +92,8 @@ def _model(workload: Workload) -> Options:
         "seq_length": workload.training.seq_length,
         "max_position_embeddings": workload.training.seq_length,
         "position_embedding_type": "learned_absolute" if model.learned_positions else "rope",
-        "normalization": "RMSNorm" if model.gated_linear_unit else "LayerNorm",
-        "hidden_act": "silu" if model.gated_linear_unit else "gelu",
+        "normalization": mindformers_cells.normalization(model),
+        "hidden_act": mindformers_cells.hidden_act(model, s.features),
         "gated_linear_unit": model.gated_linear_unit,
         "add_bias_linear": not model.gated_linear_unit and model.moe is None,
         "attention_bias": model.attention_bias,
@@ -165,19 +160,33 @@ def _kernels(workload: Workload, s: ParallelStrategy) -> Options:
 
 
 def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
-    """Layers by stage, or by virtual stage where the list has a row for each [mindformers-1.5, Offset_Recompute.md]."""
-    layers: bool | list[int] | list[list[int]] = False
-    if s.recompute is Recompute.FULL:
-        if s.recompute_layers_per_stage is not None:
-            layers = list(s.recompute_layers_per_stage)
-        elif s.recompute_method is RecomputeMethod.UNIFORM:
-            layers = True
-        else:
-            layout = layout_of(workload, s)
-            counts = [[min(s.recompute_num_layers, present) for present in row] for row in layout]
-            layers = counts if s.vpp > 1 else counts[0]
-    patterns = [pattern for module, names in PATTERNS.items() if module in s.recompute_modules for pattern in names]
-    return _under("recompute_config", {"recompute": layers, "select_recompute": patterns or False})
+    """Layers by stage, or by virtual stage where the list has a row for each [mindformers-1.5, Offset_Recompute.md].
+
+    Beside swap the same list holds the numbers of layers instead [mindformers-1.8, training_graph/transformer/utils.py].
+    """
+    patterns = mindformers_cells.recompute_patterns(workload.model, s)
+    return _under(
+        "recompute_config",
+        {"recompute": _recomputed_layers(workload, s), "select_recompute": dict.fromkeys(patterns, True) or False},
+    )
+
+
+def _recomputed_layers(workload: Workload, s: ParallelStrategy) -> bool | list[int] | list[list[int]]:
+    if s.recompute is not Recompute.FULL:
+        return False
+    if s.recompute_layers_per_stage is None and s.recompute_method is RecomputeMethod.UNIFORM:
+        return True
+    plan, layout = s.recompute_layers_per_stage, layout_of(workload, s)
+    swap = Feature.SWAP_ATTENTION in s.features
+    if plan is not None and not swap:
+        return list(plan)
+    if plan is None:
+        counts = [[min(s.recompute_num_layers, present) for present in row] for row in layout]
+    else:
+        counts = mindformers_cells.spread(plan, layout)
+    if swap:
+        return mindformers_cells.numbers_of_layers(counts, layout)
+    return counts if s.vpp > 1 else counts[0]
 
 
 def _optimizer(s: ParallelStrategy) -> Options:
@@ -190,7 +199,7 @@ def _optimizer(s: ParallelStrategy) -> Options:
     if Feature.SWAP_OPTIMIZER in s.features:
         options["optimizer.swap"] = True
     if Feature.SWAP_ATTENTION in s.features:
-        options |= {"swap_config.swap": True, "swap_config.op_swap": [SWAPPED]}
+        options |= {"swap_config.swap": True, "swap_config.op_swap": [mindformers_cells.SWAPPED]}
     return options
 
 
@@ -207,6 +216,7 @@ def _run(workload: Workload, s: ParallelStrategy) -> Options:
         "context.mode": 0,
         "context.device_target": "Ascend",
         "context.max_device_memory": f"{_pool_gib(workload)}GB",
+        **({"context.memory_optimize_level": "O0"} if Feature.SWAP_ATTENTION in s.features else {}),
     }
 
 
@@ -225,8 +235,6 @@ def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
     ]
     if s.cp > 1 and s.cp_algo is not CpAlgo.ULYSSES:
         notes.append("MindFormers' colossalai_cp gathers keys and values over cp, where the plan passes them round a ring.")
-    if Feature.SWAP_ATTENTION in s.features:
-        notes.append("swap_config.op_swap goes by names of operators: check them against the model's.")
-    if s.recompute is not Recompute.NONE and s.recompute_modules:
-        notes.append("select_recompute goes by names of cells: check them against the model's.")
+    if Feature.SWAP_ATTENTION in s.features and workload.model.moe is not None:
+        notes.append("MindFormers documents swap for dense models; with experts, try it on a few layers first.")
     return tuple(notes)

@@ -5,7 +5,7 @@ Sources: [mindspeed-llm, features_manager; mindspeed, features_manager].
 
 from __future__ import annotations
 
-from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeModule
+from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeModule, Schedule
 from cost_models.workload import Workload
 from search.launch import environment, nearest
 from search.launch.arguments import (
@@ -66,7 +66,10 @@ def _layers(workload: Workload, s: ParallelStrategy) -> Flags:
     noops = noop_positions(layout)
     if noops:
         flags += flag("noop-layers", ",".join(map(str, noops)))
-    if s.vpp > 1:
+    if s.schedule is Schedule.DUALPIPE_V:
+        flags += flag("schedules-method", "dualpipev")
+        flags += switches(s.features, {Feature.DUALPIPEV_DW_DETACH: "dualpipev-dw-detach"})
+    elif s.vpp > 1:
         flags += flag("num-layers-per-virtual-pipeline-stage", slots)
     return flags
 

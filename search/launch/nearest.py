@@ -7,7 +7,6 @@ framework changes in nothing but switches that the framework sets by itself (``I
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from cost_models.layout import layer_layout
 from cost_models.strategy import (
@@ -19,19 +18,19 @@ from cost_models.strategy import (
     Recompute,
     RecomputeMethod,
     RecomputeModule,
-    StrategyBatch,
+    Schedule,
 )
 from cost_models.workload import Workload
-from search.canonical import canonical_schedule, expert_domain_devices
+from search.canonical import DATA_PARALLEL_FEATURES, canonical_schedule, expert_domain_devices
+from search.launch import mindformers_cells
 from search.launch.arguments import has_replicas
+from search.launch.draft import Draft, breaks
 from search.legality import rules_megatron, rules_mindformers, rules_mindspeed
-from search.legality.rule import effective_features, layout_of
+from search.legality.rule import layout_of
 
-DATA_PARALLEL = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
-FUSIONS = (Feature.MC2, Feature.COC, Feature.TP_COMM_OVERLAP, Feature.TP_2D)
 # Switches that a framework sets or clears without being asked: they may differ in a plan that it runs.
 IMPLIED = {
-    "megatron-lm": Feature.FUSED_NORM | Feature.FUSED_ROPE | DATA_PARALLEL,
+    "megatron-lm": Feature.FUSED_NORM | Feature.FUSED_ROPE | DATA_PARALLEL_FEATURES,
     "mindspeed-llm": (
         Feature.FUSED_NORM
         | Feature.FLASH_ATTENTION
@@ -41,113 +40,14 @@ IMPLIED = {
         | Feature.MOE_TP_EXTEND_EP
         | Feature.CP_SEND_RECV_OVERLAP
     ),
-    "mindformers": DATA_PARALLEL | Feature.OVERLAP_P2P,
+    "mindformers": DATA_PARALLEL_FEATURES | Feature.OVERLAP_P2P,
 }
-
-
-class Draft:
-    """A strategy under change, and one sentence for each change."""
-
-    def __init__(self, workload: Workload, strategy: ParallelStrategy) -> None:
-        self.workload = workload
-        features = effective_features(workload, strategy)
-        if not has_replicas(workload, strategy):
-            features &= ~DATA_PARALLEL
-        if strategy.zero_stage == 0:
-            features &= ~Feature.OVERLAP_PARAM_GATHER
-        if strategy.vpp == 1:
-            features &= ~Feature.OVERLAP_P2P
-        if not workload.model.gated_linear_unit:
-            features &= ~Feature.FUSED_SWIGLU
-        if workload.model.learned_positions:
-            features &= ~Feature.FUSED_ROPE
-        self.strategy = replace(strategy, features=features)
-        self.sentences: list[str] = []
-
-    @property
-    def features(self) -> Feature:
-        """The features that are on and act on something."""
-        return self.strategy.features
-
-    @property
-    def routed(self) -> bool:
-        """Whether tokens travel to their experts."""
-        return self.workload.model.moe is not None and self.strategy.ep * self.strategy.etp > 1
-
-    def set(self, setting: str, planned: object, written: object, why: str, **changes: Any) -> None:
-        """Replace fields; the sentence says what was planned and what is written."""
-        self.strategy = replace(self.strategy, **changes)
-        self.sentences.append(f"Not as planned: {setting} {planned} is written as {written}: {why}.")
-
-    def drop(self, features: Feature, why: str) -> None:
-        """Switch features off that are on."""
-        gone = features & self.features
-        if gone:
-            self.strategy = replace(self.strategy, features=self.features & ~gone)
-            self.sentences.append(f"Not as planned: {_names(gone)} is left out: {why}.")
-
-    def add(self, features: Feature, why: str) -> None:
-        """Switch features on that are off."""
-        new = features & ~self.features
-        if new:
-            self.strategy = replace(self.strategy, features=self.features | new)
-            self.sentences.append(f"{_names(new)} comes with it: {why}.")
-
-    def drop_modules(self, modules: RecomputeModule, why: str) -> None:
-        """Recompute fewer modules; a selective recompute of none is none."""
-        gone = modules & self.strategy.recompute_modules
-        if gone:
-            left = self.strategy.recompute_modules & ~gone
-            kind = Recompute.NONE if self.strategy.recompute is Recompute.SELECTIVE and not left else self.strategy.recompute
-            self.strategy = replace(self.strategy, recompute=kind, recompute_modules=left)
-            self.sentences.append(
-                f"Not as planned: recompute of {_names(gone)} is left out, which takes more memory than planned: {why}."
-            )
-
-    def sequence_parallel_for_experts(self, framework: str) -> None:
-        """Experts next to tensor parallelism need sequence parallelism."""
-        s = self.strategy
-        if s.tp == 1 and s.sequence_parallel:
-            self.strategy = replace(s, sequence_parallel=False)
-        elif (
-            self.workload.model.moe is not None
-            and s.tp > 1
-            and not s.sequence_parallel
-            and (s.ep > 1 or framework == "MindFormers")
-        ):
-            self.set("sequence_parallel", "off", "on", f"{framework} needs it for experts next to tp", sequence_parallel=True)
-
-    def one_fusion(self) -> None:
-        """Of the operators that replace the same collectives, the first."""
-        wanted = [fusion for fusion in FUSIONS if fusion in self.features]
-        for fusion in wanted[1:]:
-            self.drop(fusion, f"{_names(wanted[0])} replaces the same collectives")
-
-    def dispatcher(self, *offered: Dispatcher, framework: str) -> None:
-        """The plain all-to-all in place of a dispatcher that the framework lacks."""
-        given = self.strategy.dispatcher
-        if self.workload.model.moe is None:
-            self.strategy = replace(self.strategy, dispatcher=Dispatcher.NONE)
-        elif not self.routed or given is Dispatcher.NONE:
-            self.strategy = replace(self.strategy, dispatcher=Dispatcher.ALLTOALL)
-        elif given not in offered:
-            why = f"{framework} has no such dispatch over ep {self.strategy.ep} here"
-            self.set("moe_dispatcher", given.label, "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
-
-    def zero_stage(self, highest: int, why: str) -> None:
-        """At most a ZeRO stage."""
-        if self.strategy.zero_stage > highest:
-            self.set("zero_stage", self.strategy.zero_stage, highest, why, zero_stage=highest)
-
-    def finish(self) -> tuple[ParallelStrategy, tuple[str, ...]]:
-        """The strategy with a schedule that fits it, and the sentences."""
-        s = replace(self.strategy, schedule=canonical_schedule(self.strategy.pp, self.strategy.vpp))
-        return s, tuple(self.sentences)
 
 
 def megatron(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
     """What Megatron-LM core 0.12 can be told, and a sentence for each replaced setting."""
     draft = Draft(workload, strategy)
+    draft.schedule(rules_megatron.SCHEDULES, "Megatron-LM 0.12")
     precision, moe = workload.training.precision, workload.model.moe
     draft.drop(draft.features & ~rules_megatron.OFFERED, "Megatron-LM 0.12 has no such switch")
     draft.strategy = replace(draft.strategy, features=draft.features | Feature.FUSED_NORM)  # Transformer Engine always fuses them
@@ -175,14 +75,14 @@ def megatron(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelSt
         size = draft.strategy.optimizer_shard_size
         draft.set("optimizer_shard_size", size, "all data-parallel ranks", "it belongs to zero_stage 1", optimizer_shard_size=0)
     if draft.strategy.zero_stage >= 2:  # fully sharded data parallelism overlaps by itself
-        overlaps = DATA_PARALLEL if draft.strategy.zero_stage == 3 else Feature.OVERLAP_GRAD_REDUCE
+        overlaps = DATA_PARALLEL_FEATURES if draft.strategy.zero_stage == 3 else Feature.OVERLAP_GRAD_REDUCE
         draft.strategy = replace(
             draft.strategy, features=draft.features | (overlaps if has_replicas(workload, s) else Feature(0))
         )
     _megatron_recompute(draft)
     _megatron_layout(draft)
     s = draft.strategy
-    if s.vpp > 1 and s.pp == 2 and Feature.OVERLAP_P2P not in s.features:
+    if s.schedule is Schedule.INTERLEAVED and s.pp == 2 and Feature.OVERLAP_P2P not in s.features:
         draft.add(Feature.OVERLAP_P2P, "virtual stages over pp 2 need it")
     if s.recompute is not Recompute.NONE:
         draft.drop(Feature.CUDA_GRAPH, "it excludes recompute")
@@ -246,7 +146,8 @@ def _megatron_layout(draft: Draft) -> None:
         return
     if vpp != s.vpp:
         why = f"{model.num_layers} layers cannot be cut into equal chunks on pp {s.pp}"
-        draft.set("vpp", s.vpp, vpp, why, vpp=vpp, features=draft.features & ~Feature.OVERLAP_P2P)
+        flat = {"schedule": canonical_schedule(s.pp, vpp), "microbatch_group_size_per_vp_stage": 0}
+        draft.set("vpp", s.vpp, vpp, why, vpp=vpp, features=draft.features & ~Feature.OVERLAP_P2P, **flat)
     default = layer_layout(model.num_layers, s.pp, vpp)
     draft.set(
         "layer_layout",
@@ -283,6 +184,7 @@ def even_inside(num_layers: int, pp: int, vpp: int) -> LayerLayout | None:
 def mindspeed(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
     """What MindSpeed-LLM can be told, and a sentence for each replaced setting."""
     draft = Draft(workload, strategy)
+    draft.schedule(rules_mindspeed.SCHEDULES, "MindSpeed-LLM")
     model, moe = workload.model, workload.model.moe
     draft.drop(draft.features & ~rules_mindspeed.OFFERED, "MindSpeed-LLM has no such switch")
     draft.sequence_parallel_for_experts("MindSpeed-LLM")
@@ -301,7 +203,7 @@ def mindspeed(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelS
         draft.drop(Feature.MC2, "it needs sequence parallelism and a model without experts")
     if moe is not None:
         draft.drop(Feature.COC, "it excludes experts")
-    if _breaks(draft, rules_mindspeed.TP_2D):
+    if draft.breaks(rules_mindspeed.TP_2D):
         draft.drop(Feature.TP_2D, "it needs an even tp, and excludes sequence parallelism, fused_norm, experts and hybrid cp")
     if not model.gated_linear_unit:  # the fused kernel is that of RMSNorm
         draft.strategy = replace(draft.strategy, features=draft.features & ~Feature.FUSED_NORM)
@@ -313,34 +215,45 @@ def mindspeed(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelS
         draft.drop(Feature.SWAP_OPTIMIZER, "it swaps the distributed optimizer")
     if Feature.SWAP_OPTIMIZER in draft.features:
         draft.drop(Feature.REUSE_FP32_PARAM, "it excludes swap_optimizer")
+    _dualpipev(draft)
     _optimizer(draft)
     _mindspeed_experts(draft)
     _mindspeed_recompute(draft)
     return draft.finish()
 
 
-def _breaks(draft: Draft, rule: Any) -> bool:
-    return bool(rule.violates(draft.workload, StrategyBatch.of([draft.strategy]))[0])
+def _dualpipev(draft: Draft) -> None:
+    """DualPipeV with what it comes with, and without what it excludes; another schedule where that cannot be."""
+    s = draft.strategy
+    if s.schedule is not Schedule.DUALPIPE_V:
+        return
+    excluded = DATA_PARALLEL_FEATURES | rules_mindspeed.FB_EXCLUDED
+    merged = replace(s, features=(s.features | Feature.MOE_COMM_OVERLAP) & ~excluded)
+    if any(breaks(draft.workload, merged, rule) for rule in (rules_mindspeed.DUALPIPEV, rules_mindspeed.FB_OVERLAP)):
+        draft.usual_schedule("it needs cp 1, embeddings that are not tied, ep above 1, etp 1, alltoall and moe_grouped_gemm")
+        return
+    draft.drop(excluded, "dualpipev excludes it")
+    draft.add(Feature.MOE_COMM_OVERLAP, "dualpipev merges forwards and backwards")
 
 
 def _mindspeed_experts(draft: Draft) -> None:
     moe = draft.workload.model.moe
     if moe is None:
         return
-    if _breaks(draft, rules_mindspeed.CAPACITY):
+    if draft.breaks(rules_mindspeed.CAPACITY):
         why = "a capacity factor excludes allgather"
         draft.set("moe_dispatcher", "allgather", "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
-    if _breaks(draft, rules_mindspeed.TP_EXTEND_EP) or draft.strategy.tp == 1:
+    if draft.breaks(rules_mindspeed.TP_EXTEND_EP) or draft.strategy.tp == 1:
         draft.drop(Feature.MOE_TP_EXTEND_EP, "it needs ep a multiple of tp, etp 1, alltoall, moe_grouped_gemm, no capacity")
-    if _breaks(draft, rules_mindspeed.ALLGATHER_OVERLAP):
+    if draft.breaks(rules_mindspeed.ALLGATHER_OVERLAP):
         draft.drop(Feature.MOE_ALLGATHER_OVERLAP_COMM, "it needs the allgather dispatcher and moe_grouped_gemm")
-    if _breaks(draft, rules_mindspeed.ALLTOALL_OVERLAP):
+    if draft.breaks(rules_mindspeed.ALLTOALL_OVERLAP):
         draft.drop(Feature.MOE_ALLTOALL_OVERLAP_COMM, "it needs the alltoall dispatcher and moe_grouped_gemm")
-    if _breaks(draft, rules_mindspeed.FB_OVERLAP) or _breaks(draft, rules_mindspeed.FB_NOOP):
+    if draft.breaks(rules_mindspeed.FB_OVERLAP) or draft.breaks(rules_mindspeed.FB_NOOP):
         draft.drop(Feature.MOE_COMM_OVERLAP, "this schedule, these switches or this layout exclude it")
-    if _breaks(draft, rules_megatron.SHARED_EXPERT_OVERLAP):
+    if draft.breaks(rules_megatron.SHARED_EXPERT_OVERLAP):
         draft.drop(Feature.MOE_SHARED_EXPERT_OVERLAP, "it needs shared experts and the alltoall dispatcher")
-    if _breaks(draft, rules_mindspeed.ZERO_MEMORY) or not draft.routed:
+    if draft.breaks(rules_mindspeed.ZERO_MEMORY) or not draft.routed:
         draft.drop(Feature.MOE_ZERO_MEMORY, "it needs moe_alltoall_overlap_comm or moe_comm_overlap, and no full recompute")
     features = draft.features
     extends = Feature.MOE_TP_EXTEND_EP in features
@@ -377,11 +290,14 @@ def _mindspeed_recompute(draft: Draft) -> None:
     draft.drop_modules(s.recompute_modules & rules_mindspeed.BY_LAYER, "MindSpeed-LLM takes one granularity")
     plan = s.recompute_layers_per_stage
     if plan is not None:
-        layers = max(max(plan), 1)
-        if len(set(plan)) > 1 or s.recompute_method is RecomputeMethod.UNIFORM:
+        by_rank = s.schedule is Schedule.INTERLEAVED
+        by_chunk = s.vpp > 1 and not by_rank
+        layers = max(-(-max(plan) // (s.vpp if by_chunk else 1)), 1)
+        if len(set(plan)) > 1 or s.recompute_method is RecomputeMethod.UNIFORM or by_chunk:
             why = "MindSpeed-LLM takes one number for all ranks"
-            draft.set("recompute layers_per_stage", list(plan), f"{layers} layers of every rank", why)
-        by_rank = s.vpp > 1
+            draft.set(
+                "recompute layers_per_stage", list(plan), f"{layers} layers of every {'chunk' if by_chunk else 'rank'}", why
+            )
         draft.strategy = replace(
             draft.strategy,
             recompute_method=RecomputeMethod.BLOCK,
@@ -397,6 +313,11 @@ def _mindspeed_recompute(draft: Draft) -> None:
 def mindformers(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
     """What MindFormers 1.8 can be told, and a sentence for each replaced setting."""
     draft = Draft(workload, strategy)
+    draft.schedule(rules_mindformers.SCHEDULES, "MindFormers")
+    size = draft.strategy.microbatch_group_size_per_vp_stage
+    if size:
+        why = f"in MindFormers a chunk takes pp {strategy.pp} micro batches in turn"
+        draft.set("microbatch_group_size_per_vp_stage", size, strategy.pp, why, microbatch_group_size_per_vp_stage=0)
     moe = workload.model.moe
     draft.drop(draft.features & ~rules_mindformers.OFFERED, "MindFormers has no such switch")
     if not workload.software.fp32_parameters:
@@ -416,9 +337,9 @@ def mindformers(workload: Workload, strategy: ParallelStrategy) -> tuple[Paralle
             Feature.FINE_GRAIN_INTERLEAVE, f"it cuts a micro batch in two halves, and micro_batch_size is {s.micro_batch_size}"
         )
     # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
-    implied = Feature.OVERLAP_P2P if s.vpp > 1 else Feature(0)
+    implied = Feature.OVERLAP_P2P if s.schedule is Schedule.INTERLEAVED else Feature(0)
     if has_replicas(workload, s):
-        implied |= DATA_PARALLEL if s.zero_stage else Feature.OVERLAP_GRAD_REDUCE
+        implied |= DATA_PARALLEL_FEATURES if s.zero_stage else Feature.OVERLAP_GRAD_REDUCE
     draft.strategy = replace(draft.strategy, features=draft.features | implied)
     _mindformers_recompute(draft)
     return draft.finish()
@@ -428,18 +349,29 @@ def _mindformers_recompute(draft: Draft) -> None:
     s = draft.strategy
     if s.recompute is not Recompute.FULL:
         _by_module(draft)
-        unnamed = draft.strategy.recompute_modules & ~_selectable(draft.workload)
-        draft.drop_modules(unnamed, "MindFormers' select_recompute has no name for it")
+    unnamed = draft.strategy.recompute_modules & ~rules_mindformers.selectable(draft.workload.model)
+    draft.drop_modules(unnamed, "MindFormers' select_recompute has no name for it")
+    if s.recompute is not Recompute.FULL:
         return
-    draft.drop_modules(s.recompute_modules & ~_selectable(draft.workload), "MindFormers' select_recompute has no name for it")
     plan = s.recompute_layers_per_stage
-    if plan is not None:
-        even = s.vpp == 1 and len(set(plan)) == 1
+    if plan is not None and s.schedule is Schedule.ZBV:
+        layers = max(-(-max(plan) // s.vpp), 1)
+        draft.set(
+            "recompute layers_per_stage",
+            list(plan),
+            f"{layers} layers of every virtual stage",
+            "with zero_bubble_v a number for each stage is not known to mean its two chunks",
+            recompute_layers_per_stage=None,
+            recompute_method=RecomputeMethod.BLOCK,
+            recompute_num_layers=layers,
+        )
+    elif plan is not None:
+        block = _block_of_plan(draft)
         draft.strategy = replace(
             draft.strategy,
             recompute_method=RecomputeMethod.BLOCK,
-            recompute_num_layers=max(plan),
-            recompute_layers_per_stage=None if even else plan,
+            recompute_num_layers=max(plan) if block is None else block,
+            recompute_layers_per_stage=plan if block is None else None,
         )
     elif s.recompute_method is not RecomputeMethod.BLOCK or s.recompute_num_layers < 1:
         if s.recompute_num_layers > 1:
@@ -448,9 +380,12 @@ def _mindformers_recompute(draft: Draft) -> None:
         draft.strategy = replace(draft.strategy, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
 
 
-def _selectable(workload: Workload) -> RecomputeModule:
-    return rules_mindformers.BY_NAME if workload.model.moe is None else RecomputeModule.LAYERNORM
-
-
-def _names(flags: Feature | RecomputeModule) -> str:
-    return " and ".join(str(flag.name).lower() for flag in type(flags) if flag in flags)
+def _block_of_plan(draft: Draft) -> int | None:
+    """One number that says the same as a number for each stage, where the file cannot tell them apart."""
+    s = draft.strategy
+    plan = s.recompute_layers_per_stage
+    assert plan is not None
+    if Feature.SWAP_ATTENTION in s.features:
+        layout = layout_of(draft.workload, s)
+        return mindformers_cells.block_size(mindformers_cells.spread(plan, layout), layout)
+    return plan[0] if s.vpp == 1 and len(set(plan)) == 1 else None

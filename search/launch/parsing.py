@@ -120,7 +120,7 @@ def _flat(document: Mapping[str, Any], path: str = "", depth: int = 0) -> dict[s
     flat: dict[str, Any] = {}
     for key, value in document.items():
         name = f"{path}{key}"
-        if isinstance(value, Mapping) and depth < MAX_DEPTH:
+        if isinstance(value, Mapping) and name not in _KNOWN and depth < MAX_DEPTH:
             flat |= _flat(value, f"{name}.", depth + 1)
         else:
             flat[name] = value

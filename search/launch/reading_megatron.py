@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cost_models.layout import layer_layout
+from cost_models.layout import layer_layout, lean_tail_layout
 from cost_models.strategy import (
     CpAlgo,
     Dispatcher,
@@ -15,8 +15,9 @@ from cost_models.strategy import (
     Recompute,
     RecomputeMethod,
     RecomputeModule,
+    Schedule,
 )
-from search.canonical import canonical_schedule
+from search.canonical import canonical_group_size, canonical_schedule
 from search.launch import megatron, mindspeed
 from search.launch.release import Given, Release, values_of
 from search.launch.shell import LaunchFileError
@@ -51,6 +52,7 @@ _MINDSPEED_SWITCHES = {
     Feature.MOE_ALLGATHER_OVERLAP_COMM: "moe-allgather-overlap-comm",
     Feature.MOE_COMM_OVERLAP: "moe-fb-overlap",
     Feature.MOE_TP_EXTEND_EP: "moe-tp-extend-ep",
+    Feature.DUALPIPEV_DW_DETACH: "dualpipev-dw-detach",
 }
 _DISPATCHERS = {
     "allgather": Dispatcher.ALLGATHER,
@@ -117,7 +119,8 @@ class Reading:
             sequence_parallel=self._on("sequence-parallel") and self.tp > 1,
             cp_algo=algo,
             ulysses_degree=ulysses,
-            schedule=canonical_schedule(self.pp, vpp),
+            schedule=self._schedule(vpp),
+            microbatch_group_size_per_vp_stage=self._group_size(vpp),
             zero_stage=zero_stage,
             optimizer_shard_size=shard,
             dispatcher=self.dispatcher() if self._number("num-experts") else Dispatcher.NONE,
@@ -130,20 +133,35 @@ class Reading:
             layer_layout=layout,
         )
 
+    @property
+    def _folded(self) -> bool:
+        """Whether the two chunks of every rank make a V: there is no argument for their number."""
+        return self._ascend and self.pp > 1 and self._value("schedules-method") == "dualpipev"
+
+    def _schedule(self, vpp: int) -> Schedule:
+        return Schedule.DUALPIPE_V if self._folded else canonical_schedule(self.pp, vpp)
+
+    def _group_size(self, vpp: int) -> int:
+        size = self._number("microbatch-group-size-per-virtual-pipeline-stage", low=1) or 0
+        return canonical_group_size(self.pp, self._schedule(vpp), size)
+
     def _layout(self) -> tuple[int, LayerLayout | None]:
         """Virtual stages of a rank, and the layers of each where they differ from the default."""
         total = self._number("num-layers")
         chunk = self._number("num-layers-per-virtual-pipeline-stage", low=1)
         vpp = self._number("num-virtual-stages-per-pipeline-rank", low=1) or 1
         if total is None or total > MAX_LAYERS:
-            return vpp, None
+            return 2 if self._folded else vpp, None
         if chunk is not None and self.pp > 1:
             vpp = max(total // self.pp // chunk, 1)
+        if self._folded:
+            vpp = 2
         if vpp * self.pp > total:
             raise LaunchFileError(f"launch file: pp {self.pp} x {vpp} virtual stages do not fit num-layers {total}")
         counts = self._counts(total, vpp)
         layout = tuple(tuple(counts[c * self.pp : (c + 1) * self.pp]) for c in range(vpp))
-        return vpp, None if layout == layer_layout(sum(counts), self.pp, vpp) else layout
+        default = (lean_tail_layout if self._folded else layer_layout)(sum(counts), self.pp, vpp)
+        return vpp, None if layout == default else layout
 
     def _counts(self, total: int, vpp: int) -> list[int]:
         """Layers of each virtual stage, in the order of the model."""
@@ -236,7 +254,7 @@ class Reading:
         features = Feature(0)
         for feature, name in named.items():
             features |= feature if self._on(name) else Feature(0)
-        if vpp > 1 and not self._on("no-overlap-p2p-communication"):
+        if self._schedule(vpp) is Schedule.INTERLEAVED and not self._on("no-overlap-p2p-communication"):
             features |= Feature.OVERLAP_P2P
         if self._ascend:
             return features | self._ascend_features()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cost_models.layout import layer_layout
+from cost_models.layout import layer_layout, lean_tail_layout
 from cost_models.strategy import (
     CpAlgo,
     Dispatcher,
@@ -16,9 +16,10 @@ from cost_models.strategy import (
     Recompute,
     RecomputeMethod,
     RecomputeModule,
+    Schedule,
 )
 from search.canonical import canonical_schedule
-from search.launch import mindformers
+from search.launch import mindformers, mindformers_cells
 from search.launch.releases import RELEASES
 from search.launch.shell import LaunchFileError
 
@@ -53,7 +54,9 @@ _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def written(value: Any) -> tuple[str, ...]:
-    """A value of the YAML as the table's checks take it."""
+    """A value of the YAML as the table's checks take it; of a mapping, its keys."""
+    if isinstance(value, Mapping):
+        return tuple(map(str, value)) or ("",)
     if isinstance(value, list):
         flat = [item for entry in value for item in (entry if isinstance(entry, list) else [entry])]
         return tuple(item if isinstance(item, str) else json.dumps(item) for item in flat) or ("",)
@@ -112,7 +115,7 @@ class Reading:
             sequence_parallel=bool(self._value("parallel_config.use_seq_parallel")) and self.tp > 1,
             cp_algo=algo,
             ulysses_degree=ulysses,
-            schedule=canonical_schedule(self.pp, vpp),
+            schedule=self._schedule(vpp),
             zero_stage=self._zero_stage(),
             optimizer_shard_size=max(self._shard_size(), 0),
             dispatcher=self._dispatcher() if has_experts else Dispatcher.NONE,
@@ -124,6 +127,11 @@ class Reading:
             recompute_layers_per_stage=plan,
             layer_layout=self._layout(vpp),
         )
+
+    def _schedule(self, vpp: int) -> Schedule:
+        names = {name: schedule for schedule, name in mindformers.SCHEDULERS.items()}
+        written = self._value("parallel.pipeline_config.pipeline_scheduler")
+        return canonical_schedule(self.pp, vpp, names.get(written, Schedule.NONE))
 
     def _context_parallel(self) -> tuple[CpAlgo, int]:
         if self.cp == 1:
@@ -161,15 +169,26 @@ class Reading:
         if not fits or sum(flat) + each * len(flat) != total or min(flat) + each < 0:
             raise LaunchFileError(f"launch file: offset {str(offset)[:80]} does not place {total} layers on pp {self.pp} x {vpp}")
         layout = tuple(tuple(each + item for item in row) for row in rows)
-        return None if layout == layer_layout(total, self.pp, vpp) else layout
+        return None if layout == self._even_layout(total, vpp) else layout
+
+    def _even_layout(self, total: int, vpp: int) -> LayerLayout:
+        return (lean_tail_layout if self._schedule(vpp).is_vee else layer_layout)(total, self.pp, vpp)
+
+    def _whole_layout(self, vpp: int) -> LayerLayout:
+        given = self._layout(vpp)
+        if given is not None:
+            return given
+        total = self._number("model.model_config.num_hidden_layers") or 0
+        if total < self.pp * vpp:
+            raise LaunchFileError(f"launch file: num_hidden_layers {total} is less than pp {self.pp} x {vpp}; give the layers")
+        return self._even_layout(total, vpp)
 
     def _recompute(self, vpp: int) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
         value = self._value("recompute_config.recompute")
         patterns = self._value("recompute_config.select_recompute")
         modules = RecomputeModule(0)
-        for module, names in mindformers.PATTERNS.items():
-            if isinstance(patterns, list) and set(names) <= set(map(str, patterns)):
-                modules |= module
+        if isinstance(patterns, bool | list | Mapping):
+            modules = mindformers_cells.modules_of(patterns if isinstance(patterns, bool) else map(str, patterns))
         if value is True:
             return Recompute.FULL, RecomputeMethod.UNIFORM, 1, modules, None
         if isinstance(value, list) and value:
@@ -177,6 +196,13 @@ class Reading:
             counts = [count for row in rows for count in row]
             if not all(isinstance(count, int) and 0 <= count <= MAX_NUMBER for count in counts):
                 raise LaunchFileError(f"launch file: recompute {str(value)[:80]} is no list of numbers of layers")
+            if self._value("swap_config.swap") is True and not isinstance(value[0], list):
+                layout = self._whole_layout(vpp)
+                placed = mindformers_cells.counts_of(counts, layout)
+                block = mindformers_cells.block_size(placed, layout)
+                if block is not None:
+                    return Recompute.FULL, RecomputeMethod.BLOCK, block, modules, None
+                counts = [sum(stage) for stage in zip(*placed, strict=True)]
             if isinstance(value[0], list) or (vpp == 1 and len(set(counts)) == 1):
                 return Recompute.FULL, RecomputeMethod.BLOCK, max(counts), modules, None
             return Recompute.FULL, RecomputeMethod.BLOCK, max(counts), modules, tuple(counts)
@@ -186,7 +212,7 @@ class Reading:
     def _features(self, vpp: int, halves: int) -> Feature:
         features = Feature.OVERLAP_GRAD_REDUCE  # the compiled graph overlaps by itself
         features |= Feature.OVERLAP_PARAM_GATHER if self._zero_stage() else Feature(0)
-        features |= Feature.OVERLAP_P2P if vpp > 1 else Feature(0)
+        features |= Feature.OVERLAP_P2P if self._schedule(vpp) is Schedule.INTERLEAVED else Feature(0)
         features |= Feature.FINE_GRAIN_INTERLEAVE if halves > 1 else Feature(0)
         for feature, name in _SWITCHES.items():
             features |= feature if self._value(name) is True else Feature(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.layout import default_layout
-from cost_models.strategy import Feature, LayerLayout, ParallelStrategy, StrategyBatch
+from cost_models.strategy import Feature, LayerLayout, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.workload import ModelShape, Workload
 from search.canonical import EXPERT_PARALLEL_FEATURES, MOE_FEATURES, TENSOR_PARALLEL_FEATURES
 
@@ -23,8 +23,8 @@ class Rule:
 
     ``violates`` returns ``[n]``, True where a row is illegal; it never raises on a row that other rules forbid.
     ``sentence`` says with numbers why one such strategy is illegal. ``targets`` holds ``any`` for physics, which
-    binds every target, else the names of the frameworks that impose the rule. ``layout_only``: it reads degrees and the
-    micro batch size alone, so one verdict holds for all options of a layout (such rules of physics come first).
+    binds every target, else the names of the frameworks that impose the rule. ``layout_only``: it reads degrees, the schedule
+    and the micro batch size alone, so one verdict holds for all options of a layout (such rules of physics come first).
     """
 
     name: str
@@ -53,6 +53,24 @@ def num_microbatches(workload: Workload, strategy: ParallelStrategy) -> int:
     return workload.training.global_batch_size // (strategy.micro_batch_size * strategy.dp)
 
 
+def either(names: Sequence[str]) -> str:
+    """The names as a choice, for a sentence."""
+    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
+
+
+def schedule_rule(name: str, targets: frozenset[str], source: str, framework: str, offered: tuple[Schedule, ...]) -> Rule:
+    """A framework runs only the schedules of ``offered``, beside none."""
+    choices = either([schedule.label for schedule in offered])
+    return Rule(
+        name,
+        targets,
+        source,
+        f"a pipeline runs {choices}",
+        lambda w, b: (b.pp > 1) & ~np.isin(b.schedule, (Schedule.NONE, *offered)),
+        lambda w, s: f"{framework} has no schedule {s.schedule.label}: {choices} over pp {s.pp}",
+    )
+
+
 def nearest_divisors(total: int, degree: int) -> str:
     """The divisors of ``total`` on either side of ``degree``, for the end of a sentence."""
     below = next(d for d in range(min(degree, total), 0, -1) if total % d == 0)
@@ -79,6 +97,8 @@ def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Ma
         mask = mask | (batch.has(feature & EXPERT_PARALLEL_FEATURES) & (batch.ep * batch.etp > 1))
     if feature & Feature.CP_SEND_RECV_OVERLAP:
         mask = mask | (batch.has(Feature.CP_SEND_RECV_OVERLAP) & (batch.cp > 1))
+    if feature & Feature.DUALPIPEV_DW_DETACH:
+        mask = mask | (batch.has(Feature.DUALPIPEV_DW_DETACH) & (batch.schedule == Schedule.DUALPIPE_V) & (batch.pp > 1))
     return mask
 
 
@@ -92,7 +112,7 @@ def effective_features(workload: Workload, strategy: ParallelStrategy) -> Featur
     return effective
 
 
-SCOPED_FEATURES = TENSOR_PARALLEL_FEATURES | EXPERT_PARALLEL_FEATURES | Feature.CP_SEND_RECV_OVERLAP
+SCOPED_FEATURES = TENSOR_PARALLEL_FEATURES | EXPERT_PARALLEL_FEATURES | Feature.CP_SEND_RECV_OVERLAP | Feature.DUALPIPEV_DW_DETACH
 
 
 def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
@@ -105,7 +125,7 @@ def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
 
 def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
     """Layers of each virtual stage, ``[chunk][stage]``, given or default."""
-    return strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp)
+    return strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
 
 
 def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, ModelShape], bool]) -> Mask:
@@ -121,17 +141,19 @@ def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[
         mask[given] = refused[batch.layout_index[given]]
     default = ~given & (batch.pp * batch.vpp <= model.num_layers)
     span = model.num_layers + 1
-    key = np.where(default, batch.pp * span + batch.vpp, 0)
-    present = np.zeros(span * span, dtype=np.bool_)
+    vee = np.isin(batch.schedule, [schedule for schedule in Schedule if schedule.is_vee])
+    key = np.where(default, (batch.pp * span + batch.vpp) * 2 + vee, 0)
+    present = np.zeros(2 * span * span, dtype=np.bool_)
     present[key] = True
-    table = np.zeros(span * span, dtype=np.bool_)
+    table = np.zeros(2 * span * span, dtype=np.bool_)
     for code in np.flatnonzero(present):
         if code:
-            pp, vpp = divmod(int(code), span)
-            table[code] = forbids(_default_layout(model, pp, vpp), model)
+            pp, vpp = divmod(int(code) // 2, span)
+            schedule = Schedule.DUALPIPE_V if code % 2 else Schedule.NONE
+            table[code] = forbids(_default_layout(model, pp, vpp, schedule), model)
     return mask | table[key]
 
 
 @lru_cache(maxsize=4096)
-def _default_layout(model: ModelShape, pp: int, vpp: int) -> LayerLayout:
-    return default_layout(model, pp, vpp)
+def _default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule) -> LayerLayout:
+    return default_layout(model, pp, vpp, schedule)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.strategy import Dispatcher, Feature, LayerLayout, ParallelStrategy, Recompute, RecomputeModule, StrategyBatch
+from cost_models.strategy import (
+    Dispatcher,
+    Feature,
+    LayerLayout,
+    ParallelStrategy,
+    Recompute,
+    RecomputeModule,
+    Schedule,
+    StrategyBatch,
+)
 from cost_models.workload import ModelShape, Workload
 from search.canonical import expert_domain_devices
 from search.legality.rule import (
@@ -18,6 +27,7 @@ from search.legality.rule import (
     layout_of,
     layout_violates,
     none_of,
+    schedule_rule,
 )
 from search.legality.rules_memory import module_names
 
@@ -62,6 +72,22 @@ def offered_rule(name: str, targets: frozenset[str], source: str, framework: str
     )
 
 
+def _has_empty_chunk(layout: LayerLayout, _model: ModelShape) -> bool:
+    return min(map(min, layout)) == 0
+
+
+def chunks_rule(name: str, targets: frozenset[str], source: str, requirement: str) -> Rule:
+    """A framework whose virtual stages all hold a layer."""
+    return Rule(
+        name,
+        targets,
+        source,
+        requirement,
+        lambda w, b: layout_violates(w, b, _has_empty_chunk),
+        lambda w, s: f"the layer_layout leaves a virtual stage with 0 layers (largest: {max(map(max, layout_of(w, s)))})",
+    )
+
+
 PRECISION = Rule(
     "megatron_precision",
     MEGATRON_ONLY,
@@ -81,6 +107,9 @@ SANDWICH_NORM = Rule(
 )
 
 FEATURES = offered_rule("megatron_features", MEGATRON_ONLY, "[megatron-0.12, arguments.py]", "Megatron-LM 0.12", OFFERED)
+
+SCHEDULES = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+SCHEDULE = schedule_rule("megatron_schedule", MEGATRON_ONLY, "[megatron-0.12, schedules.py]", "Megatron-LM 0.12", SCHEDULES)
 
 QUERY_GROUPS = Rule(
     "megatron_query_groups",
@@ -316,6 +345,7 @@ RULES = (
     PRECISION,
     SANDWICH_NORM,
     FEATURES,
+    SCHEDULE,
     QUERY_GROUPS,
     SEQUENCE_PARALLEL_FOR_EXPERTS,
     EXPERTS_IN_FP16,

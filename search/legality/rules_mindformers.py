@@ -8,16 +8,24 @@ from __future__ import annotations
 from cost_models.strategy import (
     Dispatcher,
     Feature,
-    LayerLayout,
     ParallelStrategy,
     Recompute,
     RecomputeMethod,
     RecomputeModule,
+    Schedule,
     StrategyBatch,
 )
 from cost_models.workload import ModelShape, Workload
-from search.legality.rule import MINDFORMERS_ONLY, Mask, Rule, has_effect, layout_of, layout_violates, none_of
-from search.legality.rules_megatron import every_row, offered_rule
+from search.legality.rule import (
+    MINDFORMERS_ONLY,
+    Mask,
+    Rule,
+    has_effect,
+    none_of,
+    num_microbatches,
+    schedule_rule,
+)
+from search.legality.rules_megatron import chunks_rule, every_row, offered_rule
 from search.legality.rules_memory import module_names
 
 OFFERED = (
@@ -67,6 +75,39 @@ MTP = Rule(
 
 FEATURES = offered_rule("mindformers_features", MINDFORMERS_ONLY, "[mindformers-1.8, config_args.py]", "MindFormers", OFFERED)
 
+SCHEDULES = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE, Schedule.ZBV)
+SCHEDULE = schedule_rule(
+    "mindformers_schedule", MINDFORMERS_ONLY, "[mindformers-1.8, Parallel configuration]", "MindFormers", SCHEDULES
+)
+
+ZBV = Rule(
+    "mindformers_zbv",
+    MINDFORMERS_ONLY,
+    "[mindspore, pipeline_transformer.cc; mindformers-1.8, training_graph/transformer/utils.py]",
+    "zbv (zero_bubble_v) takes at least 2 pp micro batches, and recompute by virtual stage, not layers_per_stage",
+    lambda w, b: (
+        (b.schedule == Schedule.ZBV)
+        & (b.pp > 1)
+        & ((b.num_microbatches(w.training.global_batch_size) < 2 * b.pp) | (b.recompute_plan_index >= 0))
+    ),
+    lambda w, s: (
+        f"zbv over pp {s.pp} takes at least {2 * s.pp} micro batches in MindSpore (there are {num_microbatches(w, s)}), and no "
+        "recompute layers_per_stage"
+    ),
+)
+
+GROUP_SIZE = Rule(
+    "mindformers_group_size",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, Parallel configuration]",
+    "an interleaved chunk takes pp micro batches in turn",
+    lambda w, b: (b.microbatch_group_size_per_vp_stage != 0) & (b.microbatch_group_size_per_vp_stage != b.pp),
+    lambda w, s: (
+        f"microbatch_group_size_per_vp_stage {s.microbatch_group_size_per_vp_stage}: MindFormers has no such setting, and an "
+        f"interleaved chunk takes pp {s.pp} micro batches in turn"
+    ),
+)
+
 SWAP_OPTIMIZER = Rule(
     "mindformers_swap_optimizer",
     MINDFORMERS_ONLY,
@@ -98,17 +139,11 @@ ZERO_STAGE = Rule(
 )
 
 
-def _empty_chunk(layout: LayerLayout, _model: ModelShape) -> bool:
-    return min(map(min, layout)) == 0
-
-
-CHUNKS = Rule(
+CHUNKS = chunks_rule(
     "mindformers_chunks",
     MINDFORMERS_ONLY,
     "[mindformers-1.8, training_graph/transformer/utils.py]",
     "every virtual stage holds a layer: the graph is cut by the stage number of each layer",
-    lambda w, b: layout_violates(w, b, _empty_chunk),
-    lambda w, s: f"the layer_layout leaves a virtual stage with 0 layers (largest: {max(map(max, layout_of(w, s)))})",
 )
 
 SEQUENCE_PARALLEL_FOR_EXPERTS = Rule(
@@ -151,7 +186,7 @@ DISPATCHER = Rule(
 BY_NAME = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLP
 
 
-def _selectable(model: ModelShape) -> RecomputeModule:
+def selectable(model: ModelShape) -> RecomputeModule:
     """Modules whose cells have names that ``select_recompute`` can match, alike in all layers.
 
     Routed experts run inside one operator (Morph), whose parts have none.
@@ -164,10 +199,10 @@ SELECT_RECOMPUTE = Rule(
     MINDFORMERS_ONLY,
     "[mindformers-1.8, training_graph/transformer/utils.py; mindformers-1.8, training_graph/transformer/moe/ffn.py]",
     "recompute by module takes layernorm, and in models without experts mlp_act and mlp",
-    lambda w, b: (b.recompute_modules & ~int(_selectable(w.model))) != 0,
+    lambda w, b: (b.recompute_modules & ~int(selectable(w.model))) != 0,
     lambda w, s: (
-        f"recompute of {module_names(s.recompute_modules & ~_selectable(w.model))} in {w.model.name}: select_recompute goes by "
-        f"the names of cells, which are known for {module_names(_selectable(w.model))} alone"
+        f"recompute of {module_names(s.recompute_modules & ~selectable(w.model))} in {w.model.name}: select_recompute goes by "
+        f"the names of cells, which are known for {module_names(selectable(w.model))} alone"
     ),
 )
 
@@ -200,6 +235,9 @@ RULES = (
     SANDWICH_NORM,
     MTP,
     FEATURES,
+    SCHEDULE,
+    ZBV,
+    GROUP_SIZE,
     SWAP_OPTIMIZER,
     FINE_GRAIN_INTERLEAVE,
     ZERO_STAGE,

@@ -16,8 +16,18 @@ from cost_models.strategy import (
     StrategyBatch,
 )
 from cost_models.workload import ModelShape, Workload
-from search.legality.rule import MINDSPEED_ONLY, Mask, Rule, has_effect, has_replicas, layout_of, layout_violates, none_of
-from search.legality.rules_megatron import every_row, offered_rule
+from search.legality.rule import (
+    MINDSPEED_ONLY,
+    Mask,
+    Rule,
+    has_effect,
+    has_replicas,
+    layout_of,
+    layout_violates,
+    none_of,
+    schedule_rule,
+)
+from search.legality.rules_megatron import chunks_rule, every_row, offered_rule
 from search.legality.rules_memory import module_names
 
 OFFERED = (
@@ -46,6 +56,7 @@ OFFERED = (
     | Feature.MOE_ZERO_MEMORY
     | Feature.CP_SEND_RECV_OVERLAP
     | Feature.TP_2D
+    | Feature.DUALPIPEV_DW_DETACH
 )
 
 PRECISION = Rule(
@@ -58,6 +69,11 @@ PRECISION = Rule(
 )
 
 FEATURES = offered_rule("mindspeed_features", MINDSPEED_ONLY, "[mindspeed, features_manager]", "MindSpeed-LLM", OFFERED)
+
+SCHEDULES = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.DUALPIPE_V)
+SCHEDULE = schedule_rule(
+    "mindspeed_schedule", MINDSPEED_ONLY, "[mindspeed, features_manager/pipeline_parallel]", "MindSpeed-LLM", SCHEDULES
+)
 
 MOE_FREQUENCY = Rule(
     "mindspeed_moe_frequency",
@@ -84,17 +100,8 @@ ZERO_STAGE = Rule(
 )
 
 
-def _chunk_without_layer(layout: LayerLayout, _model: ModelShape) -> bool:
-    return min(map(min, layout)) == 0
-
-
-CHUNKS = Rule(
-    "mindspeed_chunks",
-    MINDSPEED_ONLY,
-    "[mindspeed, noop_layers.py]",
-    "no virtual stage consists of no-op layers alone",
-    lambda w, b: layout_violates(w, b, _chunk_without_layer),
-    lambda w, s: f"the layer_layout leaves a virtual stage with 0 layers (largest: {max(map(max, layout_of(w, s)))})",
+CHUNKS = chunks_rule(
+    "mindspeed_chunks", MINDSPEED_ONLY, "[mindspeed, noop_layers.py]", "no virtual stage consists of no-op layers alone"
 )
 
 
@@ -270,8 +277,9 @@ FB_OVERLAP = Rule(
     "mindspeed_fb_overlap",
     MINDSPEED_ONLY,
     "[mindspeed, fb_overlap.py]",
-    "moe_comm_overlap (moe-fb-overlap) needs ep above 1, etp 1, alltoall and moe_grouped_gemm, runs without a pipeline or with "
-    "virtual stages, and excludes overlap_grad_reduce, moe_alltoall_overlap_comm, swap_attention and moe_tp_extend_ep",
+    "moe_comm_overlap (moe-fb-overlap) needs ep above 1, etp 1, alltoall and moe_grouped_gemm, runs without a pipeline, with "
+    "virtual stages or with dualpipev, and excludes overlap_grad_reduce, moe_alltoall_overlap_comm, swap_attention and "
+    "moe_tp_extend_ep",
     lambda w, b: (
         has_effect(w, b, Feature.MOE_COMM_OVERLAP)
         & (
@@ -286,8 +294,25 @@ FB_OVERLAP = Rule(
     ),
     lambda w, s: (
         f"moe_comm_overlap with ep {s.ep}, etp {s.etp}, moe_dispatcher {s.dispatcher.label} and schedule {s.schedule.label}: "
-        "it needs ep above 1, etp 1, alltoall, moe_grouped_gemm, no pipeline or virtual stages, and excludes "
+        "it needs ep above 1, etp 1, alltoall, moe_grouped_gemm, no pipeline, virtual stages or dualpipev, and excludes "
         "overlap_grad_reduce, moe_alltoall_overlap_comm, swap_attention and moe_tp_extend_ep"
+    ),
+)
+
+
+DUALPIPEV = Rule(
+    "mindspeed_dualpipev",
+    MINDSPEED_ONLY,
+    "[mindspeed, dualpipev_feature.py; mindspeed-llm, arguments.py]",
+    "dualpipev comes with moe_comm_overlap, cp 1 and embeddings that are not tied",
+    lambda w, b: (
+        (b.schedule == Schedule.DUALPIPE_V)
+        & (b.pp > 1)
+        & ((b.cp > 1) | w.model.tied_embeddings | ~has_effect(w, b, Feature.MOE_COMM_OVERLAP))
+    ),
+    lambda w, s: (
+        f"dualpipev with cp {s.cp} and ep {s.ep}: it comes with moe_comm_overlap over ep above 1, cp 1 and embeddings that are "
+        f"not tied (those of {w.model.name} are{'' if w.model.tied_embeddings else ' not'})"
     ),
 )
 
@@ -301,9 +326,11 @@ FB_NOOP = Rule(
     "mindspeed_fb_noop",
     MINDSPEED_ONLY,
     "[mindspeed, noop_layers; fb_overlap.py]",
-    "with moe_comm_overlap and virtual stages, no-op layers sit in the last chunk only",
+    "with moe_comm_overlap and interleaved virtual stages, no-op layers sit in the last chunk only",
     lambda w, b: (
-        (b.vpp > 1) & has_effect(w, b, Feature.MOE_COMM_OVERLAP) & layout_violates(w, b, _noop_before_last_chunk)
+        (b.schedule == Schedule.INTERLEAVED)
+        & has_effect(w, b, Feature.MOE_COMM_OVERLAP)
+        & layout_violates(w, b, _noop_before_last_chunk)
         if w.model.moe is not None and b.has(Feature.MOE_COMM_OVERLAP).any()
         else none_of(b)
     ),
@@ -355,7 +382,11 @@ def _uneven_plan(workload: Workload, batch: StrategyBatch) -> Mask:
     if not given.any():
         return given
     uneven = np.array([len(set(plan)) > 1 for plan in batch.recompute_plans], dtype=np.bool_)
-    mask: Mask = given & (uneven[batch.recompute_plan_index] | (batch.recompute_method == RecomputeMethod.UNIFORM))
+    mask: Mask = given & (
+        uneven[batch.recompute_plan_index]
+        | (batch.recompute_method == RecomputeMethod.UNIFORM)
+        | (batch.schedule == Schedule.DUALPIPE_V)
+    )
     return mask
 
 
@@ -363,12 +394,12 @@ RECOMPUTE_PLAN = Rule(
     "mindspeed_recompute_plan",
     MINDSPEED_ONLY,
     "[mindspeed, enable_recompute_layers_per_pp_rank.py]",
-    "recompute layers_per_stage is the same number for every pipeline rank, by method block",
+    "recompute layers_per_stage is the same number for every pipeline rank, by method block, and not with dualpipev",
     _uneven_plan,
     lambda w, s: (
         f"recompute layers_per_stage goes from {min(s.recompute_layers_per_stage or (0,))} to "
-        f"{max(s.recompute_layers_per_stage or (0,))} with method {s.recompute_method.label}: "
-        "MindSpeed-LLM takes one number for all pipeline ranks, with method block"
+        f"{max(s.recompute_layers_per_stage or (0,))} with method {s.recompute_method.label} and schedule {s.schedule.label}: "
+        "MindSpeed-LLM takes one number for all pipeline ranks, with method block, and for each chunk with dualpipev"
     ),
 )
 
@@ -384,6 +415,7 @@ SWAP_OPTIMIZER = Rule(
 RULES = (
     PRECISION,
     FEATURES,
+    SCHEDULE,
     MOE_FREQUENCY,
     ZERO_STAGE,
     CHUNKS,
@@ -397,6 +429,7 @@ RULES = (
     ALLGATHER_OVERLAP,
     ALLTOALL_OVERLAP,
     FB_OVERLAP,
+    DUALPIPEV,
     FB_NOOP,
     ZERO_MEMORY,
     RECOMPUTE_MIX,

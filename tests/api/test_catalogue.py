@@ -1,16 +1,19 @@
 """``/v1/models`` and ``/v1/hardware``."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from app.catalogue_api.schemas import HardwareDetails, HardwareSummary, ModelDetails, ModelSummary
+from app.catalogue_api.schemas import HardwareDetails, HardwareSummary, ImportedModel, ModelDetails, ModelSummary
 from app.models import catalogue as models
 from hardware_profiles import catalogue as hardware
 
 Refused = Callable[..., dict[str, Any]]
+CONFIG = json.loads((Path(__file__).parents[1] / "fixtures/huggingface/deepseek-v3.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -55,3 +58,28 @@ def test_what_the_client_has_is_not_sent_again(api: TestClient, path: str) -> No
     assert again.content == b""
     assert again.headers["etag"] == tag
     assert api.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_a_config_becomes_the_model_part_of_a_job(api: TestClient, job: dict[str, Any]) -> None:
+    answer = api.post("/v1/models:import?name=ours", json=CONFIG)
+    assert answer.status_code == 200
+    imported = ImportedModel.model_validate(answer.json())
+    preset = api.get("/v1/models/deepseek-v3").json()
+    assert imported.model == {**preset["model"], "name": "ours"}
+    assert imported.num_parameters.total == preset["num_parameters"]["total"]
+    assert api.post("/v1/studies", json={**job, "model": imported.model, "search": {}}).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, "model_type"),
+        ({"model_type": "llamma"}, "llama"),
+        ({**CONFIG, "hidden_size": 0}, "hidden_size"),
+        ({**CONFIG, "num_hidden_layers": 10**12}, "num_hidden_layers"),
+    ],
+)
+def test_a_config_that_describes_no_model_is_refused(
+    api: TestClient, refused: Refused, config: dict[str, Any], said: str
+) -> None:
+    assert said in refused(api.post("/v1/models:import", json=config), 422, "invalid-input")["detail"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from app import simulating
 from app.estimates import service
 from app.job import parse_job
 from app.pricing import estimate_document
@@ -131,3 +132,64 @@ def test_ten_thousand_strategies_are_one_request(api: TestClient, job: dict[str,
     assert len(entries) == 10_000
     assert entries[4] == entries[9_996]  # both micro_batch_size 1
     assert entries[0]["step_time_s"] != entries[1]["step_time_s"]
+
+
+PIPELINED: dict[str, Any] = {"pp": 4, "layer_layout": [7, 9, 9, 7]}
+
+
+def test_a_simulated_step_is_told_beside_the_closed_form(api: TestClient, job: dict[str, Any]) -> None:
+    closed, simulated = (
+        api.post("/v1/estimates", json={**job, "strategy": PIPELINED, "simulate": simulate}).json() for simulate in (False, True)
+    )
+    EstimateDocument.model_validate(simulated)
+    assert "simulation" not in closed
+    assert (closed["estimate"]["fidelity"], simulated["estimate"]["fidelity"]) == ("closed_form", "simulated")
+    estimate, simulation = simulated["estimate"], simulated["simulation"]
+    assert set(estimate) == set(closed["estimate"])
+    assert simulation["closed_form_step_time_s"] == closed["estimate"]["step_time_s"] != estimate["step_time_s"]
+    assert estimate["step_time_lower_bound_s"] <= estimate["step_time_s"] * (1 + 1e-12)
+    assert sum(estimate["time_breakdown_s"].values()) == pytest.approx(estimate["step_time_s"], rel=1e-9)
+    assert estimate["step_time_low_s"] < estimate["step_time_s"] < estimate["step_time_high_s"]
+    ranks = simulation["ranks"]
+    assert [rank["rank"] for rank in ranks] == [0, 1, 2, 3]
+    assert max(rank["peak_memory_bytes"] for rank in ranks) == estimate["peak_memory_bytes"]
+    assert min(rank["bubble_s"] for rank in ranks) == pytest.approx(estimate["time_breakdown_s"]["pipeline_bubble"])
+    assert all(0 < rank["peak_at_s"] < estimate["step_time_s"] for rank in ranks)
+    sends = simulation["communication"]["pipeline_p2p"]
+    assert sends == {"exposed_s": estimate["time_breakdown_s"]["pipeline_p2p"], "masked_s": estimate["masked_s"]["pipeline_p2p"]}
+
+
+def test_a_list_is_simulated_as_one_by_one(api: TestClient, job: dict[str, Any]) -> None:
+    strategies = [*STRATEGIES, PIPELINED, {"tp": 3}]
+    entries = api.post("/v1/estimates", json={**job, "strategies": strategies, "simulate": True}).json()["estimates"]
+    assert "refused" in entries.pop()
+    for strategy, entry in zip(strategies, entries, strict=False):
+        alone = api.post("/v1/estimates", json={**job, "strategy": strategy, "simulate": True}).json()["estimate"]
+        assert entry["step_time_s"] == pytest.approx(alone["step_time_s"], rel=1e-12)
+        assert entry["fidelity"] == "simulated"
+
+
+def test_what_simulating_may_cost_is_bounded(
+    api: TestClient, refused: Refused, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulating, "MAX_SIMULATED_TASKS", 300)
+    # 4 ranks x 1 chunk x 32 micro batches of dp 2, a forward and a backward each: 256 tasks; 2 ranks x 16 of dp 4: 64.
+    assert api.post("/v1/estimates", json={**job, "strategies": [{"pp": 4}] * 5, "simulate": True}).status_code == 200
+    body = {**job, "strategies": [{"pp": 4}, {"pp": 2}], "simulate": True}
+    problem = refused(api.post("/v1/estimates", json=body), 422, "invalid-input")
+    assert problem["pointer"] == "#/strategies"
+    assert "320 tasks" in problem["detail"]
+    assert "more than the 300" in problem["detail"]
+    assert (
+        refused(api.post("/v1/estimates", json={**job, "strategy": {}, "simulate": 1}), 422, "invalid-input")["pointer"]
+        == "#/simulate"
+    )
+
+
+def test_of_a_step_too_long_to_replay_only_the_moments_are_missing(
+    api: TestClient, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulating, "MAX_TASKS", 255)
+    ranks = api.post("/v1/estimates", json={**job, "strategy": {"pp": 4}, "simulate": True}).json()["simulation"]["ranks"]
+    assert [rank["peak_at_s"] for rank in ranks] == [None] * 4
+    assert all(rank["peak_memory_bytes"] > 0 for rank in ranks)

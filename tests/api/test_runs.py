@@ -118,3 +118,12 @@ def test_a_body_that_is_no_list_of_runs_is_refused(api: TestClient, refused: Ref
 
 def test_bodies_are_bounded(api: TestClient, refused: Refused) -> None:
     refused(api.post("/v1/runs", json={"runs": ["x" * (4 * 2**20)]}), 413, "too-large")
+
+
+def test_stored_runs_are_listed_with_what_is_predicted_now(api: TestClient, records: list[dict[str, Any]]) -> None:
+    items = api.post("/v1/runs", json={"runs": records}).json()["items"]
+    listed = api.get("/v1/runs?predicted=true").json()["items"]
+    for item in listed:
+        StoredRun.model_validate(item)
+    assert [item["prediction"] for item in listed] == items[::-1]
+    assert [item["prediction"] for item in api.get("/v1/runs").json()["items"]] == [None] * len(records)

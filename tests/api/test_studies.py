@@ -13,7 +13,7 @@ from app.http.paging import MAX_LIMIT
 from app.main import create_app
 from app.reports.schemas import Plan, Rejection
 from app.storage.session import Database
-from app.studies.schemas import FinishedStudyDocument, StudyDocument, StudyResult, StudySummary, Trial
+from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, StudyDocument, Trial
 from tests.api.conftest import LOCAL
 from tests.databases import KINDS
 
@@ -46,6 +46,20 @@ def test_a_job_becomes_a_queued_study_that_embeds_everything(api: TestClient, jo
     assert api.get(response.headers["location"]).json() == response.json()
 
 
+def test_a_list_shows_the_best_plan_of_each_study_that_has_one(api: TestClient, job: dict[str, Any], finish: Finish) -> None:
+    finished, waiting = created(api, job)["id"], created(api, job)["id"]
+    finish(finished)
+    newest, oldest = (ListedStudy.model_validate(item) for item in api.get("/v1/studies").json()["items"])
+    assert (newest.id, newest.best, newest.proved_best) == (waiting, None, None)
+    plan = api.get(f"/v1/studies/{finished}/plans?limit=1").json()["items"][0]
+    assert oldest.best is not None
+    assert oldest.best.model_dump() == {
+        "plan_id": plan["plan_id"],
+        **{name: plan["estimate"][name] for name in oldest.best.model_dump() if name != "plan_id"},
+    }
+    assert oldest.proved_best is api.get(f"/v1/studies/{finished}").json()["result"]["proof"]["proved_best"] is True
+
+
 def test_lists_are_newest_first_filtered_and_paged_without_loss(api: TestClient, job: dict[str, Any]) -> None:
     ids = [created(api, job)["id"] for _ in range(5)]
     other = created(api, {**job, "model": "llama-2-13b"})["id"]
@@ -53,7 +67,7 @@ def test_lists_are_newest_first_filtered_and_paged_without_loss(api: TestClient,
     seen, cursor = [], ""
     for _ in range(10):
         page = api.get(f"/v1/studies?limit=2{cursor}").json()
-        seen += [StudySummary.model_validate(item).id for item in page["items"]]
+        seen += [ListedStudy.model_validate(item).id for item in page["items"]]
         if page["next_cursor"] is None:
             break
         cursor = f"&cursor={page['next_cursor']}"
@@ -90,6 +104,8 @@ def test_a_bad_query_is_422_and_names_the_parameter(api: TestClient, refused: Re
         ("POST", ":cancel"),
         ("POST", ":resume"),
         ("GET", "/plans"),
+        ("GET", "/plans/0123456789ab"),
+        ("GET", "/ranking"),
         ("GET", "/plans/0123456789ab/launch"),
         ("GET", "/trials"),
         ("GET", "/rejections"),
@@ -104,6 +120,7 @@ def test_an_unknown_study_is_404(api: TestClient, refused: Refused, method: str,
 def test_an_unknown_plan_is_404(api: TestClient, refused: Refused, job: dict[str, Any]) -> None:
     study = created(api, job)["id"]
     for plan_id in ("0123456789ab", "%00", "x" * 100):
+        refused(api.get(f"/v1/studies/{study}/plans/{plan_id}"), 404, "not-found")
         refused(api.get(f"/v1/studies/{study}/plans/{plan_id}/launch"), 404, "not-found")
 
 
@@ -212,7 +229,8 @@ def test_a_finished_study_has_plans_rejections_and_a_result(api: TestClient, job
     finish(study)
     document = StudyDocument.model_validate(api.get(f"/v1/studies/{study}").json())
     assert document.state == "completed"
-    result = StudyResult.model_validate(document.result)
+    result = document.result
+    assert result is not None
     plans = [Plan.model_validate(item) for item in pages(api, f"/v1/studies/{study}/plans")]
     assert [plan.rank for plan in plans] == list(range(1, len(plans) + 1))
     rejections = [Rejection.model_validate(item) for item in pages(api, f"/v1/studies/{study}/rejections")]
@@ -222,6 +240,23 @@ def test_a_finished_study_has_plans_rejections_and_a_result(api: TestClient, job
     launch = api.get(f"/v1/studies/{study}/plans/{plans[0].plan_id}/launch").json()
     assert launch["plan_id"] == plans[0].plan_id
     assert launch["launchable_on"] == plans[0].launchable_on
+
+
+def test_a_ranking_is_the_plans_with_fewer_fields(api: TestClient, refused: Refused, job: dict[str, Any], finish: Finish) -> None:
+    study = created(api, job)["id"]
+    assert api.get(f"/v1/studies/{study}/ranking").json() == {"items": [], "next_cursor": None}
+    finish(study)
+    plans = api.get(f"/v1/studies/{study}/plans").json()["items"]
+    ranking = api.get(f"/v1/studies/{study}/ranking?limit=1000").json()["items"]
+    assert ranking == pages(api, f"/v1/studies/{study}/ranking")
+    for plan, ranked in zip(plans, ranking, strict=True):
+        RankedPlan.model_validate(ranked)
+        assert ranked["strategy"] == plan["strategy"]
+        assert ranked["estimate"].items() <= plan["estimate"].items()
+        assert all(few.items() < whole.items() for few, whole in zip(ranked["variants"], plan["variants"], strict=True))
+    assert any(ranked["variants"] for ranked in ranking)
+    assert len(str(ranking)) < len(str(plans)) / 3
+    refused(api.get(f"/v1/studies/{study}/ranking?limit=1001"), 422, "invalid-input")
 
 
 def pages(api: TestClient, path: str) -> list[dict[str, Any]]:

@@ -154,7 +154,7 @@ def test_a_saved_plan_is_estimated_as_it_was_ranked(tmp_path: Path) -> None:
     assert {"report.txt", "report.json", "job.yaml", "plan-1.job.yaml", "plan-2.job.yaml"} <= names
     assert any(re.fullmatch(r"plan-1\.[a-z-]+\.sh", name) for name in names)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    again = documents(meshplan("estimate", tmp_path / "out" / "plan-1.job.yaml", "--json"))
+    again = documents(meshplan("estimate", tmp_path / "out" / "plan-1.job.yaml", "--simulate", "--json"))
     assert again["estimate"] == report["plans"][0]["estimate"]
     assert again["strategy"] == report["plans"][0]["strategy"]
     script = next(path for path in (tmp_path / "out").glob("plan-1.*.sh"))
@@ -188,6 +188,40 @@ def test_estimate_from_flags_and_what_does_not_fit_is_an_answer() -> None:
     assert document["estimate"]["headroom_bytes"] < 0
     assert documents(lean)["estimate"]["peak_memory_bytes"] < document["estimate"]["peak_memory_bytes"]
     assert "DOES NOT FIT" in meshplan(*flags, "--global-batch-size", "16", "--tp", "1").stdout
+
+
+SIMULATED = (
+    "estimate", "llama-2-13b", "--hardware", "atlas-900-a2-podc", "--devices", "8", "--seq-length", "4096",
+    "--global-batch-size", "32", "--pp", "4", "--recompute", "block:1",
+)  # fmt: skip
+
+
+def test_a_simulated_estimate_and_its_timeline(tmp_path: Path) -> None:
+    trace = tmp_path / "trace_view.json"
+    run = meshplan(*SIMULATED, "--timeline", trace, "--json")
+    assert run.returncode == 0, run.stderr
+    assert str(trace) in run.stderr
+    document = documents(run)
+    agrees_with_schema(document, "estimate")
+    assert document["estimate"]["fidelity"] == "simulated"
+    assert document == documents(meshplan(*SIMULATED, "--simulate", "--json"))
+    closed = documents(meshplan(*SIMULATED, "--json"))["estimate"]
+    assert document["simulation"]["closed_form_step_time_s"] == closed["step_time_s"]
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+    end_us = max(event["ts"] + event["dur"] for event in events)
+    assert math.isclose(end_us, document["estimate"]["step_time_s"] * 1e6, rel_tol=1e-9)
+    assert {event["pid"] for event in events} == {0, 1, 2, 3}
+    shown = meshplan(*SIMULATED, "--simulate", COLUMNS="80").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    for part in ("closed form", "simulated", "lower bound", "masked share", "pipeline rank", "peak at"):
+        assert part in shown
+
+
+def test_a_timeline_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    refused(meshplan(*SIMULATED, "--timeline", tmp_path / "missing" / "trace.json"), "--timeline: ")
+    # 4 ranks x 100,000 / dp 2 micro batches, a forward and a backward each
+    many = meshplan(*SIMULATED, "--global-batch-size", "100000", "--timeline", tmp_path / "trace.json")
+    refused(many, "pp 4 x vpp 1 x 50,000 micro batches are 400,000 tasks, more than the 100,000 of a timeline")
 
 
 def test_validate(tmp_path: Path) -> None:

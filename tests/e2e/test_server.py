@@ -17,6 +17,7 @@ import pytest
 from app.job import parse_job
 from app.searching import search_document
 from meshplan import Client, MeshplanError
+from tests.api.run_records import HARDWARE, STACK, usable_records
 from tests.servers import ROOT, Server, running_server
 
 SMALL: dict[str, Any] = {
@@ -84,14 +85,48 @@ def test_the_first_request_that_serve_prints_works(server: Server) -> None:
     assert document["plans"][0]["rank"] == 1
 
 
+def python_examples(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/rest.md"])
 def test_the_documented_use_of_the_client_works(server: Server, page: str) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    example = python_examples(page)[0]
     assert "http://127.0.0.1:8765" in example
     program = example.replace("http://127.0.0.1:8765", server.url)
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     assert re.search(r"\d+ \d+ \d+\.\d+\n$", run.stdout), run.stdout  # tp, pp and a step time
+
+
+def test_the_documented_way_from_runs_to_a_price_works(server: Server, client: Client, tmp_path: Path) -> None:
+    lines = [json.dumps(record) for record in usable_records(2)]
+    (tmp_path / "runs.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    program = python_examples("docs/rest.md")[1].replace("http://127.0.0.1:8765", server.url)
+    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert run.returncode == 0, run.stderr
+    refused, errors, step_time_s = run.stdout.splitlines()
+    assert refused == "0 refused"
+    assert float(errors.split()[0]) >= 0
+    assert float(step_time_s) > 0
+    assert [stored["record"] for stored in client.runs()] == usable_records(2)[::-1]
+    (summary,) = client.calibrations()
+    found = client.calibration(summary["id"])
+    assert (found.hardware, found.stack, found.num_runs) == (HARDWARE, STACK, 2)
+    assert found.file["hardware"] == HARDWARE
+    job = {**SMALL, "strategy": {"tp": 8}}
+    assert client.check(job, budget={"step_time_s": {"max": 1000}})["status"] == "passed"
+    with pytest.raises(MeshplanError, match="no stored calibration") as refusal:
+        client.submit({**SMALL, "software": {"calibration": "0123456789ab"}})
+    assert refusal.value.pointer == "#/software/calibration"
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({**SMALL, "cluster": {"hardware": HARDWARE, "num_devices": 8}}), encoding="utf-8")
+    command = [sys.executable, "-m", "meshplan", "search", str(path), "--json", "--server", server.url, "--calibration", found.id]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr
+    priced = json.loads(run.stdout)
+    assert priced["priced_with"]["calibration"] == found.id
+    assert any(found.id in sentence for sentence in priced["assumptions"])
 
 
 def test_a_waiting_request_ends_with_the_result_or_in_time(server: Server) -> None:

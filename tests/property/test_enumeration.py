@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -21,11 +22,12 @@ from cost_models.strategy import (
     StrategyBatch,
 )
 from cost_models.workload import Workload
-from search.canonical import canonical, layers_per_chunk
+from search.canonical import canonical, layers_per_chunk, schedules_of
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.legality import RULES, first_violation, legal_mask
+from search.proposals import Choose, Proposals, Value
 from search.recompute_modes import recompute_mode
-from search.space import SearchSpace
+from search.space import Pipeline, SearchSpace
 from tests.search_workloads import DENSE, MOE, workload
 
 MODES = [
@@ -64,11 +66,14 @@ SPACES = st.builds(
     micro_batch_size=degrees([2, 3], 1),
     sequence_parallel=some([True, False], 2),
     cp_algo=some([CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID], 3),
-    schedule=some(list(Schedule), 3),
+    schedule=some(list(Schedule), 4),
+    microbatch_group_size_per_vp_stage=some([0, 2, 4, 6, 100], 2),
     dispatcher=some([Dispatcher.ALLTOALL, Dispatcher.ALLGATHER, Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL], 2),
     recompute=some(MODES, 3),
     zero_stage=some([0, 1, 3], 2),
     features=some(FEATURES, 3),
+    dualpipev_features=some([*FEATURES, Feature.MOE_COMM_OVERLAP, Feature.DUALPIPEV_DW_DETACH], 2),
+    interleaved_features=some([*FEATURES, Feature.MOE_COMM_OVERLAP], 2),
 )
 WORKLOADS = st.builds(
     workload,
@@ -92,8 +97,16 @@ def product_of(job: Workload, space: SearchSpace) -> list[ParallelStrategy]:
             for degree in (range(2, cp) if algo is CpAlgo.HYBRID and cp > 1 else [1])
             if cp % degree == 0
         ]
-        options = product(space.sequence_parallel, attention, space.recompute, space.dispatcher, space.zero_stage, space.features)
-        for sequence_parallel, (cp_algo, ulysses_degree), mode, dispatcher, zero_stage, features in options:
+        pipelines = [
+            (schedule, group_size, features)
+            for schedule in schedules_of(pp, vpp)
+            if schedule in space.schedule
+            for group_size in space.microbatch_group_size_per_vp_stage
+            for features in space.features_with(schedule)
+        ]
+        options = product(space.sequence_parallel, attention, space.recompute, space.dispatcher, space.zero_stage, pipelines)
+        for sequence_parallel, (cp_algo, ulysses_degree), mode, dispatcher, zero_stage, pipeline in options:
+            schedule, group_size, features = pipeline
             strategy = ParallelStrategy(
                 tp=tp,
                 pp=pp,
@@ -105,6 +118,8 @@ def product_of(job: Workload, space: SearchSpace) -> list[ParallelStrategy]:
                 sequence_parallel=sequence_parallel,
                 cp_algo=cp_algo,
                 ulysses_degree=ulysses_degree,
+                schedule=schedule,
+                microbatch_group_size_per_vp_stage=group_size,
                 zero_stage=zero_stage,
                 dispatcher=dispatcher,
                 recompute=mode.granularity,
@@ -113,9 +128,7 @@ def product_of(job: Workload, space: SearchSpace) -> list[ParallelStrategy]:
                 recompute_modules=mode.modules,
                 features=features,
             )
-            chosen = canonical(job, strategy)
-            if chosen.schedule in space.schedule:
-                found[chosen] = None
+            found[canonical(job, strategy)] = None
     return list(found)
 
 
@@ -152,6 +165,24 @@ def test_what_is_emitted_is_its_own_canonical_form(job: Workload, space: SearchS
         assert canonical(job, strategy) == strategy
 
 
+@settings(max_examples=30)
+@given(WORKLOADS, SPACES)
+def test_a_sampler_can_propose_every_strategy_of_the_lattice(job: Workload, space: SearchSpace) -> None:
+    legal = streamed(job, space, 65536)[0]
+    if not legal:
+        return
+    proposals = Proposals(job, space)
+    for strategy in legal[:: max(len(legal) // 50, 1)]:
+        # Combinations of switches are listed whole in a space; a sampler chooses each on its own.
+        parameters = proposals.parameters(strategy)
+        assert parameters is not None
+        assert proposals.strategy(_answering(parameters)) == strategy
+
+
+def _answering(parameters: Mapping[str, Value]) -> Choose:
+    return lambda name, _: parameters[name]
+
+
 @settings(max_examples=20)
 @given(WORKLOADS, SPACES)
 def test_an_example_breaks_the_rule_that_it_stands_for(job: Workload, space: SearchSpace) -> None:
@@ -168,7 +199,14 @@ def test_order_does_not_depend_on_the_size_of_chunks(job: Workload, space: Searc
     small, large = streamed(job, space, 11), streamed(job, space, 65536)
     assert small[0] == large[0]
     assert small[1].counts == large[1].counts
-    keys = [(s.pp, s.vpp, s.tp, s.cp, s.ep, s.etp, s.micro_batch_size) for s in large[0]]
+    place = {pipeline: index for index, pipeline in enumerate(space.pipelines())}
+    keys = [
+        (
+            place[Pipeline(s.pp, s.vpp, s.schedule, s.microbatch_group_size_per_vp_stage)],
+            *(s.tp, s.cp, s.ep, s.etp, s.micro_batch_size),
+        )
+        for s in large[0]
+    ]
     assert np.all(keys == sorted(keys))
 
 

@@ -15,17 +15,24 @@ Errors = NDArray[np.float64]
 
 # Absolute errors [%] over all ranks of all rows, median and mean. After a step only weights, gradients and optimizer
 # states stay: arithmetic without a constant.
-AFTER_STEP_LIMITS = (2.0, 4.0)
-FIRST_PEAK_LIMITS = (3.0, 7.0)
+AFTER_STEP_LIMITS = (0.7, 2.0)
+FIRST_PEAK_LIMITS = (1.0, 5.5)
 # Median absolute error [%] by basis of the published peak.
 PEAK_LIMITS = {
-    ("ascend", "allocated_first_iteration"): 5.5,
-    ("gpu", "allocated"): 2.0,
-    ("gpu", "device"): 16.0,
-    ("gpu", "reserved"): 18.0,
+    ("ascend", "allocated_first_iteration"): 1.5,
+    ("gpu", "allocated"): 0.5,
+    ("gpu", "device"): 10.0,
+    ("gpu", "reserved"): 7.0,
+}
+# Share of them that is under-estimated by more than 5 % [%]: the unsafe side. Device memory holds what nobody counts.
+UNDERESTIMATED_LIMITS = {
+    ("ascend", "allocated_first_iteration"): 5.0,
+    ("gpu", "allocated"): 5.0,
+    ("gpu", "device"): 20.0,
+    ("gpu", "reserved"): 5.0,
 }
 # Share of the runs that took place and are predicted not to fit [%], by hardware family.
-REFUTED_LIMITS = {"ascend": 6.0, "gpu": 9.0}
+REFUTED_LIMITS = {"ascend": 2.0, "gpu": 4.5}
 
 
 def by_rank(per_stage: NDArray[np.float64] | None, num_ranks: int, pp: int) -> NDArray[np.float64]:
@@ -65,6 +72,7 @@ def test_first_iteration_peaks_are_met_by_rank(rank_errors: dict[str, Errors]) -
     median, mean = FIRST_PEAK_LIMITS
     assert np.median(errors) <= median
     assert np.mean(errors) <= mean
+    assert 100 * np.mean(rank_errors["peaks"] < -0.05) <= UNDERESTIMATED_LIMITS["ascend", "allocated_first_iteration"]
 
 
 def test_peaks_are_met_on_their_own_basis(
@@ -74,12 +82,13 @@ def test_peaks_are_met_on_their_own_basis(
         if of_family != family:
             continue
         errors = [
-            abs(row.memory_error_fraction)
+            row.memory_error_fraction
             for record, row in zip(records, report.rows, strict=True)
-            if record.measured.peak_memory_basis == basis and row.memory_error_fraction is not None
+            if record.measured.peak_memory_basis == basis and row.memory_error_fraction is not None and not record.suspect
         ]
         assert len(errors) >= 10, basis
-        assert 100 * np.median(errors) <= limit, basis
+        assert 100 * np.median(np.abs(errors)) <= limit, basis
+        assert 100 * np.mean(np.array(errors) < -0.05) <= UNDERESTIMATED_LIMITS[of_family, basis], basis
 
 
 def test_what_ran_is_predicted_to_fit(

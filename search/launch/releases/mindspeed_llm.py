@@ -199,6 +199,8 @@ EXCLUSIONS = (
     Exclusion(("schedules-method=dualpipev", "num-layers-per-virtual-pipeline-stage"), "[mindspeed, dualpipev_feature.py]"),
     Exclusion(("schedules-method=dualpipev", "context-parallel-size>1"), "[mindspeed, dualpipev_feature.py]"),
     Exclusion(("schedules-method=dualpipev", "overlap-grad-reduce"), "[mindspeed, dualpipev_feature.py]"),
+    Exclusion(("schedules-method=dualpipev", "swap-attention"), "[mindspeed, dualpipev_feature.py]"),
+    Exclusion(("schedules-method=dualpipev", "tp-2d"), "[mindspeed, dualpipev_feature.py]"),
     Exclusion(("num-layer-list", "num-layers-per-virtual-pipeline-stage"), "[mindspeed-llm, num_layer_list.py]"),
 )
 
@@ -247,6 +249,8 @@ REQUIREMENTS = (
     Requirement(("multi-latent-attention",), ("qk-pos-emb-head-dim",), "[mindspeed-llm, mla_feature.py]"),
     Requirement(("multi-latent-attention",), ("v-head-dim",), "[mindspeed-llm, mla_feature.py]"),
     Requirement(("schedules-method=dualpipev",), ("moe-fb-overlap",), LLM),
+    Requirement(("schedules-method=dualpipev",), ("untie-embeddings-and-output-weights",), "[mindspeed, dualpipev_feature.py]"),
+    Requirement(("schedules-method=dualpipev",), ("pipeline-model-parallel-size>1",), "[mindspeed, dualpipev_feature.py]"),
 )
 
 # Names of the same switch in releases since 2023 (AscendSpeed, ModelLink) that published scripts still carry.

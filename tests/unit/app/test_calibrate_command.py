@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.calibrations.schemas import CalibrateDocument
 from app.cli import main
 from app.exit_codes import BAD_INPUT, DONE
 
@@ -50,6 +51,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 
 def test_it_reports_what_was_learned(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = answer(capsys, "calibrate", runs, *SITE, "--output", tmp_path / "own.json")
+    CalibrateDocument.model_validate(document)
     assert document["num_runs"] == 6
     assert len(document["rows"]) == 6
     (refused,) = document["refused"]
@@ -59,6 +61,9 @@ def test_it_reports_what_was_learned(runs: Path, tmp_path: Path, capsys: pytest.
     assert learned["matmul_fraction"] > 0.05
     assert all(0.0 <= fraction < 1.0 for fraction in learned.values())
     assert any("cannot narrow the intervals" in sentence for sentence in document["warnings"])
+    factor = document["time_factor"]
+    assert factor["num_runs"] == 6
+    assert factor["value"] != 1.0
     assert (tmp_path / "own.json").is_file()
 
 
@@ -67,7 +72,23 @@ def test_it_prints_tables(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     captured = capsys.readouterr()
     for part in ("6 runs of mindspeed-llm", "refused ", "matmul_fraction", "left out", "shipped calibration", "--calibration"):
         assert part in captured.out
+    assert "cluster.time_factor = " in captured.out
     assert "fit step 1" in captured.err
+
+
+def test_a_run_of_a_slow_cluster_gives_the_factor_that_explains_it(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = json.loads(runs.read_text("utf-8").splitlines()[0])
+    row["measured"] = {"step_time_s": 3.0 * answer(capsys, "validate", runs)["rows"][0]["predicted_step_time_s"]}
+    slow = tmp_path / "slow.jsonl"
+    slow.write_text(json.dumps(row), encoding="utf-8")
+    arguments = ("calibrate", slow, *SITE, "--output", tmp_path / "own.json")
+    factor = answer(capsys, *arguments)["time_factor"]
+    assert factor["num_inside"] == 0
+    assert factor["value"] >= 2.999  # host time is not multiplied
+    assert main([*map(str, arguments)]) == DONE
+    assert f"--cluster-time-factor {factor['value']:.3f}." in capsys.readouterr().out
 
 
 def test_an_estimate_takes_the_file_and_names_it(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,6 +98,21 @@ def test_an_estimate_takes_the_file_and_names_it(written: Path, capsys: pytest.C
     assert any(sentence.startswith("software.calibration = ") for sentence in own["assumptions"])
     assert own["estimate"]["evidence"]["num_runs"] == shipped["estimate"]["evidence"]["num_runs"] + 6
     assert own["estimate"]["step_time_low_s"] < own["estimate"]["step_time_s"] < own["estimate"]["step_time_high_s"]
+
+
+def test_a_job_file_names_the_calibration_that_lies_beside_it(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = json.loads(json.dumps(answer(capsys, "estimate", *JOB)["job"]))
+    job["software"]["calibration"] = written.name
+    path = written.parent / "job.json"
+    path.write_text(json.dumps(job), encoding="utf-8")
+    found, flagged = answer(capsys, "estimate", path), answer(capsys, "estimate", *JOB, "--calibration", written)
+    assert found["estimate"] == flagged["estimate"]
+    assert found["job"] == flagged["job"]
+    assert found["job"]["software"]["calibration"] == str(written)
+    assert found["priced_with"]["calibration"] in next(s for s in found["assumptions"] if s.startswith("software.calibration"))
+    job["software"]["calibration"] = "0123456789ab"
+    path.write_text(json.dumps(job), encoding="utf-8")
+    assert "'0123456789ab' is no file here" in refusal(capsys, "estimate", path)
 
 
 def test_a_search_and_a_validation_take_the_file(written: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +149,7 @@ def test_bad_input_is_one_sentence(arguments: tuple[str | Path, ...], part: str,
 def test_a_broken_calibration_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = tmp_path / "own.json"
     broken.write_text("{}", encoding="utf-8")
-    assert "--calibration: " in refusal(capsys, "estimate", *JOB, "--calibration", broken)
+    assert "software.calibration (--calibration): " in refusal(capsys, "estimate", *JOB, "--calibration", broken)
     assert "cannot be read" in refusal(capsys, "validate", RUNS, "--calibration", tmp_path / "none.json")
 
 

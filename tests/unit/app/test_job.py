@@ -132,9 +132,40 @@ def test_layouts_by_stage_by_offset_and_by_noops_agree() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"pp": 4, "schedule": "gpipe"}, Schedule.GPIPE),
+        ({"pp": 4, "schedule": "zb1p"}, Schedule.ZB1P),
+        ({"pp": 4, "schedule": "zb2p"}, Schedule.ZB2P),
+        ({"pp": 4, "schedule": "dualpipe"}, Schedule.DUALPIPE),
+        ({"pp": 4, "vpp": 2, "schedule": "zbv"}, Schedule.ZBV),
+        ({"pp": 4, "vpp": 2, "schedule": "dualpipev"}, Schedule.DUALPIPE_V),
+        ({"pp": 4, "vpp": 2}, Schedule.INTERLEAVED),
+    ],
+)
+def test_a_schedule_is_read_and_echoed(given: dict[str, Any], expected: Schedule) -> None:
+    job = parse_job(with_part(DENSE, strategy=given))
+    assert job.strategy is not None
+    assert job.strategy.schedule is expected
+    assert job.document["strategy"]["schedule"] == expected.label
+
+
+@pytest.mark.parametrize(("given", "held", "echoed"), [(None, 0, 4), (4, 0, 4), (8, 8, 8)])
+def test_the_group_of_micro_batches_is_pp_unless_given(given: int | None, held: int, echoed: int) -> None:
+    part = {"pp": 4, "vpp": 2} | ({} if given is None else {"microbatch_group_size_per_vp_stage": given})
+    job = parse_job(with_part(DENSE, strategy=part))
+    assert job.strategy is not None
+    assert job.strategy.microbatch_group_size_per_vp_stage == held
+    assert job.document["strategy"]["microbatch_group_size_per_vp_stage"] == echoed
+
+
+@pytest.mark.parametrize(
     ("job", "strategy"),
     [
         (DENSE, {"tp": 8}),
+        (DENSE, {"pp": 4, "vpp": 2, "schedule": "dualpipev", "features": ["dualpipev_dw_detach"]}),
+        (DENSE, {"pp": 4, "vpp": 2, "microbatch_group_size_per_vp_stage": 6}),
+        (DENSE, {"pp": 4, "schedule": "zb2p"}),
         (DENSE, {"tp": 2, "pp": 4, "vpp": 2, "recompute": "block:1", "sequence_parallel": False}),
         (DENSE, {"cp": 4, "cp_algo": "hybrid", "ulysses_degree": 2, "zero_stage": 3, "optimizer_shard_size": 8}),
         (DENSE, {"pp": 4, "layer_layout": [7, 9, 9, 7], "recompute": {"granularity": "full", "layers_per_stage": [1, 2, 3, 4]}}),
@@ -208,6 +239,31 @@ def test_the_resolved_job_parses_to_the_same_job(job: dict[str, Any], strategy: 
         (
             with_part(DENSE, strategy={"pp": 2, "schedule": "interleaved-1f1b"}),
             "strategy.schedule: 'interleaved-1f1b' is given, but pp 2",
+        ),
+        (
+            with_part(DENSE, strategy={"pp": 4, "schedule": "zbv"}),
+            "strategy.vpp: 1 is given, but schedule 'zbv' folds the model into 2 chunks a rank; give vpp 2.",
+        ),
+        (
+            with_part(DENSE, strategy={"pp": 4, "vpp": 4, "schedule": "dualpipev"}),
+            "strategy.vpp: 4 is given, but schedule 'dualpipev' folds the model into 2 chunks a rank; give vpp 2.",
+        ),
+        (
+            with_part(DENSE, strategy={"pp": 4, "vpp": 2, "schedule": "zb1p"}),
+            "strategy.schedule: 'zb1p' is given, but pp 4 with vpp 2 runs 'interleaved-1f1b', 'zbv' or 'dualpipev'.",
+        ),
+        (
+            with_part(DENSE, strategy={"schedule": "dualpipe"}),
+            "strategy.schedule: 'dualpipe' is given, but pp 1 with vpp 1 runs 'none'.",
+        ),
+        (
+            with_part(DENSE, strategy={"pp": 4, "microbatch_group_size_per_vp_stage": 8}),
+            "strategy.microbatch_group_size_per_vp_stage: 8 is given, but only the chunks of 'interleaved-1f1b' take turns, "
+            "and the schedule is '1f1b'; leave it out.",
+        ),
+        (
+            with_part(DENSE, strategy={"pp": 4, "vpp": 2, "microbatch_group_size_per_vp_stage": 0}),
+            "strategy.microbatch_group_size_per_vp_stage: 0 is not allowed",
         ),
         (with_part(DENSE, strategy={"zero_stage": 0, "distributed_optimizer": True}), "strategy.zero_stage: 0 contradicts"),
         (
@@ -301,3 +357,40 @@ def test_spares_respect_the_limits_of_the_search() -> None:
     alone = {"tp": 1, "cp": 1, "pp": 1, "vpp": 1}
     job = with_filled_devices(parse_job(with_part(DENSE, cluster={"num_devices": 48}, search=alone)))
     assert job.workload.cluster.num_devices == 32
+
+
+def test_time_factors_reach_the_model_and_are_said_aloud() -> None:
+    plain = parse_job(DENSE)
+    assert (plain.workload.cluster.time_factor, plain.workload.software.time_factor) == (1.0, 1.0)
+    assert not any("time_factor" in line for line in plain.assumptions)
+    job = parse_job(with_part(DENSE, cluster={"time_factor": 1.25}, software={"time_factor": 0.9}))
+    assert (job.workload.cluster.time_factor, job.workload.software.time_factor) == (1.25, 0.9)
+    assert [line.split(" (")[0] for line in job.assumptions if "time_factor" in line] == [
+        "cluster.time_factor = 1.25",
+        "software.time_factor = 0.9",
+    ]
+    assert parse_job(job.document).document == job.document
+
+
+@pytest.mark.parametrize("part", ["cluster", "software"])
+@pytest.mark.parametrize("factor", [0.19, 5.01, 0, -1, True, "1.2", float("nan")])
+def test_time_factors_have_bounds(part: str, factor: object) -> None:
+    message = refusal(with_part(DENSE, **{part: {"time_factor": factor}}))
+    assert message.startswith(f"{part}.time_factor: ")
+    assert "0.2 to 5" in message
+
+
+@pytest.mark.parametrize(
+    ("software", "warned"),
+    [
+        ({"target": "mindformers"}, True),  # the stack is mindspeed-llm by default
+        ({"stack": "mindspeed-llm", "target": "mindformers@1.8"}, True),
+        ({"stack": "mindformers", "target": "mindformers@1.8"}, False),
+        ({"stack": "mindformers", "target": "any"}, False),
+        ({"target": "mindspeed-llm"}, False),
+    ],
+)
+def test_a_price_and_rules_of_two_frameworks_are_warned_of(software: dict[str, str], warned: bool) -> None:
+    warnings = parse_job(with_part(DENSE, software=software)).warnings
+    sentence = "software.stack is mindspeed-llm and software.target is mindformers: times are of the one, rules of the other"
+    assert any(line.startswith(sentence) for line in warnings) == warned

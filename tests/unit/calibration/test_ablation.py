@@ -8,7 +8,7 @@ from calibration.ablation import SWITCHED_OFF, held_log_errors, thinned
 from calibration.fitting import Fitted, Observation, fit, left_out_log_errors, observation_of
 from calibration.run_records import RunRecord
 from cost_models.constants import CONSTANTS, prior_constants
-from cost_models.step import estimate
+from cost_models.simulation.step_times import simulate
 from cost_models.strategy import StrategyBatch
 
 PRIORS = prior_constants("ascend")
@@ -25,7 +25,7 @@ def fitted(read: Callable[..., RunRecord]) -> Fitted:
             batch = {"training.global_batch_size": 16, "strategy.num_microbatches": 16 // layout["strategy.dp"]}
             features = ["flash_attention", "overlap_grad_reduce"]
             record = read({**layout, **batch, "model.num_layers": layers, "strategy.features": features})
-            step_time_s = float(estimate(record.workload, StrategyBatch.of([record.strategy]), TRUTH).step_time_s[0])
+            step_time_s = float(simulate(record.workload, StrategyBatch.of([record.strategy]), TRUTH).step_time_s[0])
             found.append(observation_of(replace(record, measured=replace(record.measured, step_time_s=step_time_s)), PRIORS))
     weak = {"matmul_fraction": 3.0, "dp_exposed_fraction": 3.0}
     observations = [o for o in found if isinstance(o, Observation)]

@@ -48,7 +48,7 @@ def test_shipped_constants_lie_within_their_bounds_and_say_what_made_them(family
         assert entry.value == rounded(entry.value)
     assert calibration.command == "make calibration"
     assert calibration.num_runs == sum(c.num_runs for c in calibration.coverage)
-    assert {b.kind for b in calibration.bands} == {"all", "dense", "moe", "long"}
+    assert {b.kind for b in calibration.bands} == {"all", "dense", "moe", "long", "slice"}
     assert all(b.low < 0.0 < b.high for b in calibration.bands)
 
 

@@ -10,7 +10,7 @@ from calibration.fitting import ERROR_SCALE, Observation, fit, left_out_log_erro
 from calibration.groups import architecture
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants, prior_constants
-from cost_models.step import estimate
+from cost_models.simulation.step_times import simulate
 from cost_models.strategy import StrategyBatch
 
 Read = Callable[..., RunRecord]
@@ -34,7 +34,7 @@ def observations(read: Read, truth: Constants) -> list[Observation]:
     found = []
     for change in changes:
         record = read(change)
-        step_time_s = float(estimate(record.workload, StrategyBatch.of([record.strategy]), truth).step_time_s[0])
+        step_time_s = float(simulate(record.workload, StrategyBatch.of([record.strategy]), truth).step_time_s[0])
         found.append(observation_of(replace(record, measured=replace(record.measured, step_time_s=step_time_s)), PRIORS))
     assert all(isinstance(o, Observation) for o in found)
     return [o for o in found if isinstance(o, Observation)]
@@ -138,3 +138,9 @@ def test_unclear_hardware_counts_half(read: Read) -> None:
     assert isinstance(unclear, Observation)
     assert isinstance(named, Observation)
     assert unclear.weight == 0.5 * named.weight
+
+
+def test_runs_priced_together_err_as_each_alone(read: Read) -> None:
+    found = [*observations(read, PLANTED), *observations(read, PLANTED)]
+    together = linearised(found, PRIORS, NAMES, np.log([getattr(PRIORS, name) for name in NAMES])).log_errors
+    assert together == pytest.approx([o.log_error(PRIORS) for o in found], rel=1e-12)

@@ -50,6 +50,14 @@ def test_selective_modules(read: Read, modules: list[str] | None, expected: Reco
     assert bool(record.warnings) == warns
 
 
+def test_every_second_matmul_frees_what_a_third_of_the_layers_would(read: Read) -> None:
+    record = read({"strategy.recompute": {"granularity": "selective", "modules": ["op-level SAC (every second matmul saved)"]}})
+    strategy = record.strategy
+    assert (strategy.recompute, strategy.recompute_method, strategy.recompute_num_layers) == (FULL, BLOCK, 3)  # of 8 a stage
+    assert strategy.recompute_modules == RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
+    assert record.warnings[0].startswith("strategy.recompute.modules: ")
+
+
 @pytest.mark.parametrize(
     ("raw", "granularity", "modules"),
     [

@@ -89,6 +89,9 @@ def test_parameters_kept_in_fp32(read: Read, framework: str, precision: str, fla
     ("changes", "flash"),
     [
         ({"software.framework": "NeMo / Megatron-Core"}, True),
+        ({"software.framework": "NeMo Megatron", "software.version": "23.x"}, False),
+        ({"software.framework": "NeMo Megatron", "software.version": "23.x", "training.precision": "fp8"}, True),
+        ({"software.framework": "NeMo 2.0 / Megatron-Core", "software.version": "NeMo 24.12"}, True),
         ({"software.framework": "Megatron-DeepSpeed"}, False),
         ({"software.framework": "Megatron-DeepSpeed", "software.raw_flags": ["use-flash-attn"]}, True),
         ({"software.framework": "Megatron-LM", "software.version": "2021-04"}, False),
@@ -124,3 +127,50 @@ def test_fsdp_prefetches(read: Read) -> None:
 def test_cuda_graphs(read: Read, value: object, listed: bool, uses: bool) -> None:
     changes = {**GPU, "software.cuda_graph": value, "strategy.features": ["cuda_graph"] if listed else []}
     assert (Feature.CUDA_GRAPH in read(changes).strategy.features) is uses
+
+
+@pytest.mark.parametrize(
+    ("changes", "legacy"),
+    [
+        ({}, False),  # no flags recorded
+        ({"software.raw_flags": ["use-flash-attn"]}, True),
+        ({"software.raw_flags": ["use-flash-attn", "use-mcore-models"]}, False),
+        ({"software.raw_flags": ["use-flash-attn"], "software.framework": "Megatron-LM"}, False),
+    ],
+)
+def test_mindspeed_without_core_models_has_older_layers(read: Read, changes: dict[str, Any], legacy: bool) -> None:
+    record = read({"software.framework": "MindSpeed-LLM", "software.raw_flags": [], **changes})
+    assert record.workload.software.legacy_layers is legacy
+
+
+@pytest.mark.parametrize(
+    ("changes", "plain"),
+    [
+        ({"software.framework": "Megatron-LM"}, False),
+        ({"software.framework": "Megatron-DeepSpeed"}, True),
+        ({"software.framework": "llm-foundry / Composer"}, False),
+        ({"software.framework": "torchtitan", "software.version": "2024-12", "software.raw_flags": ["torch.compile"]}, True),
+        ({"software.framework": "torchtitan", "software.version": "2025-06", "software.raw_flags": []}, True),
+        ({"software.framework": "torchtitan", "software.version": "2025-06", "software.raw_flags": ["torch.compile"]}, False),
+    ],
+)
+def test_losses_that_keep_full_precision_logits(read: Read, changes: dict[str, Any], plain: bool) -> None:
+    assert read({**GPU, **changes}).workload.software.plain_cross_entropy is plain
+
+
+def test_a_position_bias_is_read_from_the_flags(read: Read) -> None:
+    assert read({"software.raw_flags": ["square-alibi-mask"]}).workload.model.alibi
+    assert not read({"software.raw_flags": ["use-flash-attn"]}).workload.model.alibi
+
+
+@pytest.mark.parametrize(
+    ("changes", "fused"),
+    [
+        ({"software.framework": "Megatron-Bridge / Megatron-Core", "software.version": "NeMo container 25.11"}, True),
+        ({"software.framework": "NeMo 2.0 / Megatron-Core", "software.version": "NeMo 24.12"}, False),
+        ({"software.framework": "Megatron-LM", "software.version": "0.12"}, False),
+    ],
+)
+def test_fused_permutation_on_gpus_is_what_recipes_set(read: Read, changes: dict[str, Any], fused: bool) -> None:
+    record = read({**GPU, "software.raw_flags": [], "strategy.features": [], **changes})
+    assert (Feature.MOE_PERMUTE_FUSION in record.strategy.features) is fused

@@ -31,8 +31,16 @@ def test_degrees_that_no_data_parallel_degree_completes_are_refused(refuse: Refu
         ("1f1b or interleaved", None, (Schedule.INTERLEAVED, 2), True),  # 8 layers a stage: 2 divides them first
         ("interleaved-1f1b", None, (Schedule.INTERLEAVED, 2), True),
         ("1f1b", 2, (Schedule.INTERLEAVED, 2), True),
-        ("zb-1p", 1, (Schedule.ONE_F_ONE_B, 1), True),
-        ("zb-v", 2, (Schedule.ONE_F_ONE_B, 1), True),
+        ("gpipe", 1, (Schedule.GPIPE, 1), False),
+        ("zb-1p", 1, (Schedule.ZB1P, 1), False),
+        ("zb-2p", 1, (Schedule.ZB2P, 1), False),
+        ("zb-2p*", 1, (Schedule.ZB2P, 1), False),
+        ("zb1p", 2, (Schedule.ZB1P, 1), True),
+        ("zb-v", 2, (Schedule.ZBV, 2), False),
+        ("zbv", None, (Schedule.ZBV, 2), False),
+        ("DualPipe", 1, (Schedule.DUALPIPE, 1), False),
+        ("dualpipev", 1, (Schedule.DUALPIPE_V, 2), False),  # MindSpeed's scripts give no virtual stages with it
+        ("dualpipev", 4, (Schedule.DUALPIPE_V, 2), True),
         ("spiral", 1, (Schedule.ONE_F_ONE_B, 1), True),
     ],
 )
@@ -141,6 +149,7 @@ def test_experts_need_ranks_and_ranks_need_experts(read: Read, refuse: Refuse, m
     [
         ({"strategy.distributed_optimizer": True}, (1, 0)),
         ({"strategy.distributed_optimizer": None}, (0, 0)),
+        ({"strategy.distributed_optimizer": None, "software.framework": "Megatron-DeepSpeed"}, (1, 0)),  # its launch scripts
         ({"strategy.zero_stage": 2}, (2, 0)),
         ({"strategy.fsdp_shard_size": 2}, (3, 2)),
         ({"strategy.fsdp_shard_size": 64}, (3, 2)),  # no more than the replicas there are
@@ -194,6 +203,12 @@ def test_interleaving_overlaps_its_sends_by_default(read: Read) -> None:
 )
 def test_layer_layouts_in_every_notation(read: Read, changes: dict[str, Any], layout: object) -> None:
     assert read(changes).strategy.layer_layout == layout
+
+
+def test_a_recipe_with_mtp_leaves_the_last_stage_lean(read: Read) -> None:
+    mtp = {"model.num_layers": 30, "strategy.pp": 4, "strategy.tp": 1}
+    assert read({**mtp, "model.mtp_num_layers": 1}).strategy.layer_layout == ((8, 8, 8, 6),)
+    assert read({**mtp, "model.mtp_num_layers": 0}).strategy.layer_layout != ((8, 8, 8, 6),)
 
 
 def test_repeated_groups_of_a_pipeline_layout(read: Read) -> None:

@@ -9,7 +9,7 @@ from calibration import recompute_recipe
 from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
 from calibration.validation import ValidationRow, predict, predicted_peak_bytes, summarise, validate
 from cost_models.constants import Constants, prior_constants
-from cost_models.step import estimate
+from cost_models.simulation.step_times import simulate
 from cost_models.strategy import Recompute, RecomputeMethod, StrategyBatch
 from cost_models.workload import Workload
 
@@ -41,7 +41,7 @@ def error_row(error: float | None, memory_error: float | None = None, **changes:
 
 def test_a_prediction_is_the_estimate_of_the_record(read: Read) -> None:
     record = read({"measured.peak_memory_bytes": 20e9, "measured.peak_memory_basis": "allocated"})
-    found = estimate(record.workload, StrategyBatch.of([record.strategy]), prior_constants("ascend"))
+    found = simulate(record.workload, StrategyBatch.of([record.strategy]), prior_constants("ascend"))
     (row,) = validate([record], priors).rows
     assert row.predicted_step_time_s == found.step_time_s[0]
     assert row.error_fraction == pytest.approx(found.step_time_s[0] / 10.0 - 1.0)
@@ -116,7 +116,7 @@ def test_silence_about_recompute_is_settled_by_memory(
     read: Read, monkeypatch: pytest.MonkeyPatch, peaks_over_hbm: list[float], chosen: tuple[Recompute, int]
 ) -> None:
     record = read(UNSTATED)
-    real = estimate(record.workload, StrategyBatch.of([record.strategy]), prior_constants("ascend"))
+    real = simulate(record.workload, StrategyBatch.of([record.strategy]), prior_constants("ascend"))
     peaks = np.array(peaks_over_hbm) * record.workload.cluster.profile.hbm_bytes
     answers = iter([replace(real, peak_memory_bytes=peaks[:1]), replace(real, peak_memory_bytes=peaks[1:])])
     monkeypatch.setattr(recompute_recipe, "estimate", lambda *_: next(answers))
@@ -136,7 +136,7 @@ def test_a_run_that_could_not_fit_is_predicted_with_the_least_recompute_that_doe
     (row,) = validate([record], priors).rows
     assert row.warnings == (sentence,)
     fewer = replace(strategy, recompute_num_layers=strategy.recompute_num_layers - 1)
-    peaks = estimate(record.workload, StrategyBatch.of([strategy, fewer]), prior_constants("ascend")).peak_memory_bytes
+    peaks = simulate(record.workload, StrategyBatch.of([strategy, fewer]), prior_constants("ascend")).peak_memory_bytes
     assert peaks[0] <= 1.2 * record.workload.cluster.profile.hbm_bytes < peaks[1]
 
 

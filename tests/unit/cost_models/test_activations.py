@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from app.models.catalogue import model_preset
-from cost_models.activations import LayerActivations, attention_bytes_per_token, layer_activations
+from cost_models.activations import LayerActivations, attention_bytes_per_token, expert_copies, layer_activations
 from cost_models.expert_rows import expert_rows, routed_copies
 from cost_models.layer_keys import LayerKeys
-from cost_models.strategy import DEFAULT_FEATURES, Feature, RecomputeModule
+from cost_models.strategy import DEFAULT_FEATURES, Dispatcher, Feature, RecomputeModule
 from cost_models.workload import ModelShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked
@@ -85,8 +85,9 @@ def test_classes_of_a_gated_layer() -> None:
     assert parts(workload(GROUPED), keys(tp=2, sequence_parallel=True)) == {
         "residual": 4 * 1024 * N / 2,
         "norm_output": 4 * 1024 * N / 2,
-        # q 8 heads, k and v 2 groups each, output 8 heads, inputs of the rotary kernel, 2 B; statistics 64 B a head
-        "attention": N / 2 * (2 * 128 * (8 + 2 * 2) + 2 * 128 * 8 + 2 * 128 * (8 + 2) + 64 * 8),
+        # q 8 heads, k and v 2 groups each, output 8 heads, 2 B; statistics 64 B a head; the projection that the rotary kernel
+        # views; sines and cosines of 128 channels for queries and for keys, not shared by tp
+        "attention": N / 2 * (2 * 128 * (8 + 2 * 2) + 2 * 128 * 8 + 2 * 128 * (8 + 2 * 2) + 64 * 8) + N * 4 * 2 * 128,
         "mlp": 6 * 4096 * N / 2,
     }
 
@@ -108,15 +109,75 @@ def test_key_and_value_heads_repeat_where_ranks_outnumber_them() -> None:
     plain = DEFAULT_FEATURES & ~Feature.FUSED_ROPE
     assert float(attention_bytes_per_token(job, keys(tp=4, features=plain))[0][0]) == (2 * 128 * (8 + 2 * 4 + 8) + 64 * 8) / 4
     ulysses = attention_bytes_per_token(job, keys(tp=2, cp=4, ulysses_degree=4, features=plain))[0][0]
-    assert float(ulysses) == (2 * 128 * (8 + 2 * 8 + 8) + 64 * 8) / 2
+    assert float(ulysses) == (2 * 128 * (8 + 2 * 8 + 2 * 8) + 64 * 8) / 2  # outputs before and after the exchange
+    old = replace(job, software=replace(job.software, legacy_layers=True))
+    repeated = attention_bytes_per_token(old, keys(tp=1, features=plain))[0][0]
+    assert float(repeated) == 2 * 128 * (8 + 2 * 8 + 8) + 64 * 8
 
 
-def test_the_fused_rotary_kernel_keeps_its_inputs() -> None:
+def test_the_fused_rotary_kernel_keeps_the_projection_and_its_tables() -> None:
     fused, plain = keys(tp=2), keys(tp=2, features=DEFAULT_FEATURES & ~Feature.FUSED_ROPE)
     job = workload(GROUPED)
-    assert total(job, fused) - total(job, plain) == N * 2 * 128 * (8 + 2) / 2
-    learned = workload(replace(GROUPED, learned_positions=True))
-    assert total(learned, fused) == total(learned, plain)
+    assert total(job, fused) - total(job, plain) == N * (2 * 128 * (8 + 2 * 2) / 2 + 4 * 2 * 128)
+    # The tables serve all samples of a micro batch.
+    four = (
+        keys(tp=2, micro_batch_size=4, features=features)
+        for features in (DEFAULT_FEATURES, DEFAULT_FEATURES & ~Feature.FUSED_ROPE)
+    )
+    assert total(job, next(four)) - total(job, next(four)) == 4 * N * 2 * 128 * (8 + 2 * 2) / 2 + N * 4 * 2 * 128
+    for other in (replace(GROUPED, learned_positions=True), replace(GROUPED, alibi=True)):
+        assert total(workload(other), fused) == total(workload(other), plain)
+
+
+def test_every_layer_keeps_a_position_bias_of_its_own() -> None:
+    biased = parts(workload(replace(DENSE, alibi=True)), keys(tp=2, micro_batch_size=3))
+    assert biased["attention_scores"] == 2 * 3 * (8 / 2) * 2048**2
+    plain = keys(tp=2, features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION)
+    whole = parts(workload(replace(DENSE, alibi=True)), plain)
+    assert whole["attention_scores"] == 5 * (8 / 2) * 2048**2  # scores are kept themselves
+
+
+def test_scores_have_gradients_where_attention_is_not_fused() -> None:
+    job = workload(cluster=gpu())
+    plain = keys(features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION)
+    again = keys(features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION, recompute_modules=RecomputeModule.CORE_ATTN)
+    fused, kept, dropped = (float(layer_activations(job, key, moe=False).transient_bytes[0]) for key in (keys(), plain, again))
+    attention = N * (2 * 128 * (3 * 8 + 8) + 4 * 8) / 2  # gradients of half of what attention keeps
+    assert fused == 4 * 4096 * N  # of gate and up projection, the wider here
+    assert kept == attention + 4 * 8 * N * 2048
+    assert dropped == kept + 5 * 8 * N * 2048  # scores are back while the layer runs
+
+
+def test_transformer_engine_keeps_inputs_of_linear_layers_in_eight_bits() -> None:
+    wide, narrow = (parts(workload(SPARSE, cluster=gpu(), precision=p), keys(ep=4), moe=True) for p in ("bf16", "fp8"))
+    assert narrow["norm_output"] == wide["norm_output"] / 2
+    assert narrow["routed_experts"] == 2 * N * (1 * 1024 + 5 * 512)
+    assert narrow["residual"] == wide["residual"]
+    assert narrow["attention"] == wide["attention"]
+    on_ascend = parts(workload(SPARSE, precision="fp8"), keys(ep=4), moe=True)
+    assert on_ascend["routed_experts"] == wide["routed_experts"]
+
+
+@pytest.mark.parametrize(
+    ("feature", "dispatcher", "kept", "copies"),
+    [
+        (Feature(0), Dispatcher.ALLTOALL, 0.0, 6.0),  # sent, received and sorted: 2 h each of 2 N rows
+        (Feature.MOE_ALLTOALL_OVERLAP_COMM, Dispatcher.ALLTOALL, 2.0, 12.0),  # the experts' outputs; two exchanges at once
+        (Feature.MOE_COMM_OVERLAP, Dispatcher.ALLTOALL, 0.0, 12.0),  # a forward's and a backward's
+        (Feature(0), Dispatcher.ALLGATHER, 0.0, 8.0),  # 4 N gathered rows in place of 2 N sent
+        (Feature.MOE_ALLGATHER_OVERLAP_COMM, Dispatcher.ALLGATHER, 0.0, 12.0),  # and their gradient
+        (Feature.MOE_ALLTOALL_OVERLAP_COMM, Dispatcher.ALLGATHER, 0.0, 8.0),  # no effect
+    ],
+)
+def test_overlapped_exchanges_hold_more(feature: Feature, dispatcher: Dispatcher, kept: float, copies: float) -> None:
+    job, rows = workload(SPARSE), 2 * N
+    key = keys(ep=4, dispatcher=dispatcher, features=DEFAULT_FEATURES | feature)
+    layer, plain = layer_activations(job, key, moe=True), layer_activations(job, keys(ep=4), moe=True)
+    assert float(layer.saved_bytes[0] - plain.saved_bytes[0]) == kept * 1024 * rows
+    assert float(expert_copies(job, key, SPARSE.moe)[0]) == copies * 1024 * rows
+    assert float(layer.transient_bytes[0] - plain.transient_bytes[0]) == float(
+        expert_copies(job, key, SPARSE.moe)[0] - expert_copies(job, keys(ep=4), SPARSE.moe)[0]
+    )
 
 
 def test_statistics_follow_the_kernel() -> None:

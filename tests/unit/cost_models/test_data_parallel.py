@@ -6,6 +6,7 @@ import pytest
 from cost_models.data_parallel import (
     GradientExchange,
     accumulation_s,
+    exchange_beyond_compute_s,
     exposed_exchange_s,
     gradient_exchange,
     optimizer_s,
@@ -68,17 +69,10 @@ def left(
     reduce: list[float], gather: list[float], *, fraction: float = 0.3, reductions: int = 1, slack: float = 0.0, **columns: object
 ) -> tuple[float, float]:
     """Backward 2 s, forward 1 s on every stage; the second stage has ``slack`` before it."""
-    stages = [[0.0], [slack]]
-    columns_ = GradientExchange(np.array([[r] for r in reduce]), np.array([[g] for g in gather]), np.array([reductions]))
-    exposed, masked = exposed_exchange_s(
-        batch(**columns),
-        columns_,
-        np.array([[1.0], [1.0]]),
-        np.array([[2.0], [2.0]]),
-        np.array(stages),
-        np.array(stages),
-        fraction,
-    )
+    slacks = np.array([[0.0], [slack]])
+    whole = GradientExchange(np.array([[r] for r in reduce]), np.array([[g] for g in gather]), np.array([reductions]))
+    beyond = exchange_beyond_compute_s(batch(**columns), whole, np.array([[1.0], [1.0]]), np.array([[2.0], [2.0]]), fraction)
+    exposed, masked = exposed_exchange_s(whole, *beyond, slacks, slacks)
     return float(exposed[0]), float(masked[0])
 
 

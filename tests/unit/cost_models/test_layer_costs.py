@@ -8,6 +8,7 @@ from cost_models.layer_comm import expert_comm, tensor_parallel_comm
 from cost_models.layer_costs import LayerCosts, layer_costs
 from cost_models.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, RecomputeModule
 from cost_models.workload import ModelShape, Workload
+from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE, constants, device, keys, network, workload
 
 N = 2048.0
@@ -39,6 +40,11 @@ def test_forward_parts_of_a_dense_layer() -> None:
             "vector": N * (8 * 1024 + 6 * 4096 + 4 * 16 * 128 + 12 * 1024 + 4 * 24 * 128) / HBM,
         }
     )
+
+
+def test_a_position_bias_skips_no_block_on_ascend() -> None:
+    plain, biased = cost(), cost(replace(DENSE, alibi=True))
+    assert float(biased.forward["attention"][0]) == pytest.approx(2.0 * float(plain.forward["attention"][0]))
 
 
 def test_backward_is_twice_the_matmuls_and_five_halves_of_the_attention() -> None:
@@ -122,6 +128,15 @@ def test_ring_hops_hide_behind_the_attention_of_a_block() -> None:
     assert float(hidden.forward["cp_comm"][0]) == pytest.approx(3 * 0.25 * 2 * 32768 * 2 * 8 * 128 / 18.3e9)
 
 
+def test_one_expert_a_rank_runs_plain_matmuls() -> None:
+    def experts_s(factor: float, ep: int) -> float:
+        return float(cost(SPARSE, moe=True, values={"expert_matmul_factor": factor}, ep=ep).forward["matmul"][0])
+
+    assert SPARSE.moe is not None
+    assert experts_s(1.5, SPARSE.moe.num_experts) == experts_s(1.0, SPARSE.moe.num_experts)
+    assert experts_s(1.5, SPARSE.moe.num_experts // 2) > experts_s(1.0, SPARSE.moe.num_experts // 2)
+
+
 def test_expert_communication_hides_only_where_a_switch_says_so() -> None:
     job = workload(SPARSE)
     columns = {"ep": 8, "dispatcher": Dispatcher.ALLTOALL}
@@ -143,6 +158,8 @@ def test_a_layer_waits_for_the_host_that_dispatches_it() -> None:
     assert float(layer.backward_s[0]) == pytest.approx(36e-3)
     unfused = cost(values={"host_kernel_s": 1e-3}, features=Feature.FLASH_ATTENTION)
     assert float(unfused.forward_s[0]) == pytest.approx(30e-3)
+    together = cost(values={"host_kernel_s": 1e-3}, tp=8, sequence_parallel=True)
+    assert float(together.forward_s[0]) == worked("host-dispatch")
     captured = cost(values={"host_kernel_s": 1e-3}, features=DEFAULT_FEATURES | Feature.CUDA_GRAPH)
     assert float(captured.forward["host"][0]) == 0.0
 
@@ -150,6 +167,8 @@ def test_a_layer_waits_for_the_host_that_dispatches_it() -> None:
 def test_dropless_experts_wait_for_their_counts() -> None:
     values = {"host_moe_sync_s": 3e-3}
     assert float(cost(SPARSE, moe=True, values=values, ep=8).forward["host"][0]) == pytest.approx(3e-3)
+    looped = cost(SPARSE, moe=True, values=values, ep=8, features=DEFAULT_FEATURES & ~Feature.MOE_GROUPED_GEMM)
+    assert float(looped.forward["host"][0]) == worked("expert-waits") == float(looped.backward["host"][0])
     assert float(cost(SPARSE, moe=False, values=values, ep=8).forward["host"][0]) == 0.0
     assert SPARSE.moe is not None
     capped = replace(SPARSE, moe=replace(SPARSE.moe, capacity_factor=1.25))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cost_models.layout import default_layout, distinct_stages, layer_layout, stage_table
 from cost_models.stages import stages_of
+from cost_models.strategy import Schedule
 from tests.workloads import DENSE, SPARSE
 
 
@@ -98,3 +99,10 @@ def test_a_recompute_plan_needs_an_entry_for_each_rank() -> None:
 def test_a_model_of_one_kind_has_no_moe_layers() -> None:
     assert stage_table(DENSE, 4, 2).moe.sum() == 0
     assert stage_table(replace(SPARSE, num_layers=2), 2, 1).moe.sum() == 0
+
+
+def test_a_v_leaves_the_slots_beside_its_head_empty() -> None:
+    # 61 layers in 16 chunks of 4: the three that are missing are the model's last, on the first rank [mindspeed-llm].
+    model = replace(DENSE, num_layers=61)
+    assert default_layout(model, 8, 2, Schedule.DUALPIPE_V) == ((4,) * 8, (4,) * 7 + (1,))
+    assert default_layout(model, 8, 2) != default_layout(model, 8, 2, Schedule.DUALPIPE_V)

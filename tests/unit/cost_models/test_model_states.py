@@ -77,6 +77,22 @@ def test_full_precision_parameters_need_no_master_copy() -> None:
     assert total(states(job, dp=8)) == pytest.approx(P * (4 + 12 / 8))
 
 
+def test_fsdp_casts_its_shards_and_keeps_no_others() -> None:
+    job = workload()
+    fsdp = replace(job, software=replace(job.software, stack="fsdp"))
+    assert total(states(fsdp, dp=8, zero_stage=3)) == pytest.approx(16 * P / 8)
+    assert total(states(job, dp=8, zero_stage=3)) == pytest.approx(18 * P / 8)
+    assert total(states(fsdp, dp=8, zero_stage=2)) == pytest.approx(P * (4 + 12 / 8))
+
+
+def test_deepspeed_accumulates_short_gradients_in_full_precision_beside_them() -> None:
+    job = workload()
+    deepspeed = replace(job, software=replace(job.software, stack="megatron-deepspeed"))
+    assert total(states(deepspeed, dp=8)) == pytest.approx(P * (2 + 6 + 12 / 8))
+    half = replace(deepspeed, training=replace(deepspeed.training, precision="fp16"))
+    assert total(states(half, dp=8)) == pytest.approx(P * (2 + 2 + 12 / 8))
+
+
 def test_experts_are_sharded_over_their_own_replicas() -> None:
     # tp 2 x dp 32 = 64 ranks hold 16 experts' groups: 4 replicas of each expert
     both = states(dense=0.0, experts=P, tp=2, dp=32, ep=16)

@@ -124,6 +124,7 @@ def test_a_minimal_profile_in_si_units() -> None:
         ("hbm_bytes.value", True, "hbm_bytes.value is True, it must be a number"),
         ("hbm_bytes.value", "64", "hbm_bytes.value is '64', it must be a number"),
         ("hbm_bytes.value", "6e10", "it must be a number (YAML wants a dot and a signed exponent: 1.0e+12)"),
+        ("hbm_bytes.value", "6e+10", "it must be a number (YAML wants a dot and a signed exponent: 1.0e+12)"),
         ("hbm_bytes.value", [64], "hbm_bytes.value is a list, it must be a number"),
         ("num_matmul_cores.value", 20.5, "num_matmul_cores.value is 20.5, it must be a whole number"),
         ("num_matmul_cores.value", 10**9, "num_matmul_cores.value is 1e+09 1, allowed: 1 to 65536 1"),

@@ -177,6 +177,46 @@ def test_a_list_of_strategies_takes_the_place_of_the_strategy() -> None:
     assert json.loads(requests[0].content) == {"model": "x", "strategies": [{"tp": 8}]}
 
 
+def test_runs_are_sent_in_requests_that_a_server_takes() -> None:
+    def stored(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"items": [{"id": run["id"]} for run in json.loads(request.content)["runs"]]})
+
+    client, requests = client_of(stored)
+    rows = client.add_runs({"id": f"run-{number}"} for number in range(120))
+    assert [row["id"] for row in rows] == [f"run-{number}" for number in range(120)]
+    assert [len(json.loads(request.content)["runs"]) for request in requests] == [50, 50, 20]
+    assert client.add_runs([]) == []
+    assert len(requests) == 3
+
+
+def test_a_fit_may_take_longer_than_other_requests() -> None:
+    document = {"id": "0123456789ab", "hardware": "h", "stack": "s", "num_runs": 2, "errors": {}, "warnings": ["w"]}
+    client, requests = client_of(answering({**document, "calibration": {"family": "ascend"}}, 201))
+    found = client.calibrate("h", "s")
+    assert (found.id, found.num_runs, found.warnings, found.file) == ("0123456789ab", 2, ["w"], {"family": "ascend"})
+    assert json.loads(requests[0].content) == {"hardware": "h", "stack": "s"}
+    assert requests[0].extensions["timeout"]["read"] > 120
+    client.calibration(found.id)
+    assert requests[1].extensions["timeout"]["read"] == 60
+    assert requests[1].url.path == "/v1/calibrations/0123456789ab"
+
+
+def test_lists_of_runs_and_calibrations_are_read_to_their_end() -> None:
+    pages = [answering({"items": [{"n": 1}], "next_cursor": "c"}), answering({"items": [{"n": 2}], "next_cursor": None})]
+    for path in ("runs", "calibrations"):
+        client, requests = client_of(*pages)
+        assert [item["n"] for item in getattr(client, path)()] == [1, 2]
+        assert [request.url.path for request in requests] == [f"/v1/{path}"] * 2
+        assert requests[0].url.params["limit"] == "200"
+        assert requests[1].url.params["cursor"] == "c"
+
+
+def test_a_check_sends_what_it_was_given() -> None:
+    client, requests = client_of(answering({"status": "passed"}))
+    assert client.check({"model": "x"}, budget={"fits": {"min": 1}})["status"] == "passed"
+    assert json.loads(requests[0].content) == {"model": "x", "budget": {"fits": {"min": 1}}, "pin": False}
+
+
 def test_the_client_loads_none_of_the_server_s_packages() -> None:
     code = (
         "import sys; from meshplan import Client; Client().close();"

@@ -64,6 +64,44 @@ def test_a_schedule_that_is_not_asked_for_is_no_part_of_the_space() -> None:
     assert counted(job, search_space(job, limits)) == (2, 2, {})
 
 
+def test_every_schedule_is_a_strategy_of_its_own() -> None:
+    # pp 4 over 16 devices: dp 4, so that 64 samples are 16 micro batches. vpp 1 runs 1F1B, GPipe, ZB-1p, ZB-2p and DualPipe,
+    # vpp 2 interleaved, ZB-V and DualPipeV, vpp 3 interleaved alone: 9 pipelines, with swap off and on. 8 or more micro
+    # batches fill them all; 12 layers make 4 x 3 = 12 virtual stages.
+    job = workload(num_devices=16, global_batch_size=64)
+    limits = narrow(pp=(4,), vpp=(1, 2, 3), schedule=tuple(Schedule))
+    assert counted(job, search_space(job, limits)) == (18, 18, {})
+
+
+def test_too_few_micro_batches_do_not_fill_a_schedule() -> None:
+    # pp 4, dp 4: 24 samples are 6 micro batches. They fill 1F1B, GPipe and ZB-1p (4); ZB-2p, ZB-V and DualPipeV want 7,
+    # DualPipe 8; 6 are no multiple of pp 4 either, and leave 2, fewer than pp. Each twice, with swap off and on.
+    job = workload(num_devices=16, global_batch_size=24)
+    limits = narrow(pp=(4,), vpp=(1, 2), schedule=tuple(Schedule))
+    expected = (16, 6, {"schedule_fill": 8, "interleaved_microbatches": 2})
+    assert counted(job, search_space(job, limits)) == expected
+
+
+def test_dualpipe_splits_ranks_and_micro_batches_in_two() -> None:
+    # pp 3 over 12 devices: 12 micro batches, but an odd pipeline. pp 4 over 12: dp 3 and 27 samples are 9 micro batches.
+    dualpipe = narrow(pp=(3, 4), schedule=(Schedule.DUALPIPE,))
+    for samples, broken in ((48, {"dualpipe_halves": 2}), (27, {"global_batch": 2, "dualpipe_halves": 2})):
+        job = workload(num_devices=12, global_batch_size=samples)
+        assert counted(job, search_space(job, dualpipe))[2] == broken
+
+
+def test_groups_of_micro_batches_go_from_pp_to_all() -> None:
+    # 16 micro batches over pp 4 with vpp 2, swap off and on: groups of 4 (pp itself, the same as 0), 6 (leaves 4), 8 and 16
+    # run; 2 is below pp, 32 above the number, and groups of 5 or 7 leave 1 or 2.
+    job = workload(num_devices=16, global_batch_size=64)
+    limits = narrow(pp=(4,), vpp=(2,), microbatch_group_size_per_vp_stage=(0, 2, 4, 5, 6, 7, 8, 16, 32))
+    assert counted(job, search_space(job, limits)) == (
+        16,
+        8,
+        {"interleaved_group": 4, "interleaved_microbatches": 4},
+    )
+
+
 def test_no_variant_of_an_option_means_no_strategy() -> None:
     job = workload(num_devices=16, seq_length=32768)
     assert counted(job, search_space(job, narrow(cp=(2,), cp_algo=(CpAlgo.HYBRID,)))) == (0, 0, {})

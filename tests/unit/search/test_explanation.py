@@ -15,11 +15,13 @@ from cost_models.strategy import (
     Recompute,
     RecomputeMethod,
     RecomputeModule,
+    Schedule,
     StrategyBatch,
 )
 from search.canonical import canonical
 from search.explanation import GIB, best_change, bound_by, changes, compared, neighbours, one_change
 from search.legality import legal_mask
+from search.limits import SearchLimits
 from search.space import search_space
 from tests.search_workloads import DENSE, MOE, workload
 
@@ -79,6 +81,13 @@ def test_changes_name_every_dimension_that_differs() -> None:
     assert changes(one, one) == ""
 
 
+def test_changes_name_the_schedule_and_the_group_of_micro_batches() -> None:
+    one = ParallelStrategy(pp=4, vpp=2, schedule=Schedule.INTERLEAVED)
+    grouped = replace(one, microbatch_group_size_per_vp_stage=8)
+    assert changes(one, grouped) == "micro batches a chunk takes in turn 4 -> 8"
+    assert changes(one, replace(one, schedule=Schedule.DUALPIPE_V)) == "schedule interleaved-1f1b -> dualpipev"
+
+
 def best(**given: object) -> ParallelStrategy:
     return canonical(workload(MOE, num_devices=32), ParallelStrategy(**given))  # type: ignore[arg-type]
 
@@ -99,6 +108,24 @@ def test_neighbours_are_legal_canonical_and_one_step_away() -> None:
     assert {option.pp for option in found} == {1, 2, 4}
     assert {option.ep for option in found} == {4, 8, 16}
     assert any(Feature.SWAP_OPTIMIZER in option.features for option in found)
+
+
+def test_another_schedule_is_a_neighbour_with_the_switches_that_belong_to_it() -> None:
+    job = workload(MOE, num_devices=32)
+    plan = best(tp=2, pp=2, vpp=2, ep=8, sequence_parallel=True, dispatcher=Dispatcher.ALLTOALL, features=DEFAULT_FEATURES)
+    found = [option for option in neighbours(job, search_space(job), plan) if option.schedule is Schedule.DUALPIPE_V]
+    assert found == [
+        replace(
+            plan,
+            schedule=Schedule.DUALPIPE_V,
+            features=(plan.features | Feature.MOE_COMM_OVERLAP) & ~Feature.OVERLAP_P2P,
+        )
+    ]
+    listed = search_space(
+        job, SearchLimits(schedule=(Schedule.INTERLEAVED, Schedule.ZBV), microbatch_group_size_per_vp_stage=(0, 4))
+    )
+    others = {(o.schedule, o.microbatch_group_size_per_vp_stage) for o in neighbours(job, listed, plan)}
+    assert {(Schedule.ZBV, 0), (Schedule.INTERLEAVED, 4)} <= others
 
 
 def test_what_one_change_would_gain_is_priced_and_sorted() -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from cost_models.constants import prior_constants
 from cost_models.estimate import Estimate
+from cost_models.simulation.step_times import simulate
 from cost_models.step import estimate
-from cost_models.strategy import CpAlgo, Feature, ParallelStrategy, StrategyBatch
+from cost_models.strategy import CpAlgo, Feature, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.workload import Workload
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.errors import SearchError
@@ -40,9 +41,9 @@ def run(job: Workload, limits: SearchLimits | None = None, **options: Any) -> Se
     return search(job, search_space(job, limits), CONSTANTS, **options)
 
 
-def everything(job: Workload) -> list[ParallelStrategy]:
+def everything(job: Workload, limits: SearchLimits | None = None) -> list[ParallelStrategy]:
     rows = []
-    for chunk in chunks(job, search_space(job), Rejections()):
+    for chunk in chunks(job, search_space(job, limits), Rejections()):
         legal = charge_illegal(job, chunk.batch, option_rules(job), Rejections())
         rows += [legal.row(index) for index in range(len(legal))]
     return rows
@@ -52,7 +53,7 @@ def test_the_first_plan_is_the_fastest_that_fits_of_all_priced_at_once() -> None
     job = workload(DENSE, num_devices=8)
     result = run(job)
     strategies = everything(job)
-    priced = estimate(job, StrategyBatch.of(strategies), CONSTANTS)
+    priced = simulate(job, StrategyBatch.of(strategies), CONSTANTS)
     fitting = np.flatnonzero(priced.fits)
     assert result.counts.legal == result.counts.estimated == len(strategies)
     assert result.counts.fits_memory == len(fitting)
@@ -60,6 +61,39 @@ def test_the_first_plan_is_the_fastest_that_fits_of_all_priced_at_once() -> None
     assert result.proof.exhaustive
     assert result.proof.proved_best
     assert result.proof.optimality_gap_fraction == 0.0
+
+
+@pytest.mark.parametrize(
+    ("model", "limits"), [(DENSE, None), (MOE, SMALL), (MOE, replace(SMALL, schedule=tuple(Schedule), tp=(4,)))]
+)
+def test_the_proof_holds_against_simulating_everything(model: Any, limits: SearchLimits | None) -> None:
+    job = workload(model, num_devices=16, global_batch_size=128)
+    result = run(job, limits, top=3)
+    strategies = everything(job, limits)
+    simulated = simulate(job, StrategyBatch.of(strategies), CONSTANTS)
+    best_s = simulated.step_time_s[simulated.fits].min()
+    assert result.proof.proved_best
+    assert result.plans[0].estimate["step_time_s"] == pytest.approx(best_s, rel=1e-12)
+    counts = result.counts
+    assert counts.simulated is not None
+    assert 0 < counts.simulated < counts.fits_memory
+    assert counts.pruned_by_bound == counts.fits_memory - counts.simulated
+
+
+def test_a_proof_that_is_cut_reports_the_bound_it_dropped() -> None:
+    job = workload(MOE, num_devices=16)
+    ended_early = run(job, SMALL, top=1, max_simulations=1)
+    proved = run(job, SMALL, top=1)
+    assert proved.counts.simulated is not None
+    assert proved.counts.simulated > 5  # one would not do
+    assert not ended_early.proof.proved_best
+    assert ended_early.proof.exhaustive  # everything was enumerated and bounded
+    assert ended_early.proof.stopped_by == "max_simulations"
+    gap = ended_early.proof.optimality_gap_fraction
+    assert gap is not None
+    best_s, found_s = (result.plans[0].estimate["step_time_s"] for result in (proved, ended_early))
+    assert 0 < gap < 1
+    assert best_s >= found_s * (1 - gap) * (1 - 1e-12)
 
 
 def test_counts_add_up_and_rejections_carry_their_numbers() -> None:
@@ -78,7 +112,8 @@ def test_plans_are_ranked_distinct_and_priced_as_if_alone() -> None:
     structures = {tuple(plan.strategy[name] for name in ("tp", "pp", "cp", "ep", "vpp", "schedule")) for plan in result.plans}
     assert len(structures) == 5
     for plan in result.plans:
-        alone = estimate(job, StrategyBatch.of([plan.parallel]), CONSTANTS)
+        alone = simulate(job, StrategyBatch.of([plan.parallel]), CONSTANTS)
+        assert plan.estimate["fidelity"] == "simulated"
         assert plan.estimate["step_time_s"] == pytest.approx(alone.step_time_s[0], rel=1e-12)
         for variant in plan.variants:
             assert variant["step_time_s"] >= plan.estimate["step_time_s"]
@@ -160,7 +195,8 @@ def test_phases_add_up_to_the_scan() -> None:
     timing = run(workload(DENSE, num_devices=8), clock=ticking(0.5)).timing
     document = timing.to_mapping()
     assert document["estimate_s"] == timing.enumerate_s + timing.legality_s + timing.price_s
-    assert document["simulate_s"] is None
+    assert document["simulate_s"] is not None
+    assert document["simulate_s"] > 0
     assert 0 < timing.enumerate_s + timing.legality_s + timing.price_s + timing.rank_s <= timing.total_s - timing.explain_s
 
 

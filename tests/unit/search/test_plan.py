@@ -53,6 +53,7 @@ def test_a_strategy_under_the_names_of_the_run_records() -> None:
         "micro_batch_size": 1,
         "num_microbatches": 16,
         "schedule": "interleaved-1f1b",
+        "microbatch_group_size_per_vp_stage": 2,
         "zero_stage": 1,
         "distributed_optimizer": True,
         "optimizer_shard_size": None,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from cost_models.strategy import (
     RecomputeModule,
     Schedule,
 )
+from cost_models.workload import ModelShape
 from search.canonical import canonical
 from search.errors import SearchError
 from search.limits import Range, SearchLimits, limits_from_mapping
@@ -41,6 +43,51 @@ def test_default_grid_of_a_moe_model() -> None:
         "full",
     ]
     assert space.features == (DEFAULT_FEATURES, DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER)
+
+
+USUAL = (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "limits", "expected"),
+    [
+        (DENSE, "any", {}, USUAL),
+        (MOE, "any", {}, (*USUAL, Schedule.DUALPIPE_V)),
+        (MOE, "mindspeed-llm@master", {}, (*USUAL, Schedule.DUALPIPE_V)),
+        (MOE, "megatron-lm@0.12", {}, USUAL),
+        (MOE, "mindformers@1.8", {}, USUAL),
+        (MOE, "any", {"ep": (1,)}, USUAL),
+        (MOE, "any", {"schedule": (Schedule.ZBV,)}, (Schedule.ZBV,)),
+    ],
+)
+def test_schedules_that_are_tried_by_default(
+    model: ModelShape, target: str, limits: dict[str, Any], expected: tuple[Schedule, ...]
+) -> None:
+    assert search_space(workload(model, num_devices=32, target=target), SearchLimits(**limits)).schedule == expected
+
+
+def test_dualpipev_is_tried_with_the_switches_that_go_with_it() -> None:
+    overlapped = DEFAULT_FEATURES | Feature.MOE_COMM_OVERLAP
+    quiet = overlapped & ~Feature.OVERLAP_GRAD_REDUCE & ~Feature.OVERLAP_PARAM_GATHER
+    for target, expected in (("any", overlapped), ("mindspeed-llm", quiet)):
+        space = search_space(workload(MOE, target=target))
+        assert space.features_with(Schedule.DUALPIPE_V) == (expected, expected | Feature.SWAP_OPTIMIZER)
+        plain = (DEFAULT_FEATURES, DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER)
+        assert space.features_with(Schedule.INTERLEAVED) == (*plain, expected, expected | Feature.SWAP_OPTIMIZER)
+        assert space.features_with(Schedule.ONE_F_ONE_B) == plain
+    asked = SearchLimits(switches={Feature.MOE_COMM_OVERLAP: (False,), Feature.SWAP_OPTIMIZER: (False,)})
+    assert search_space(workload(MOE), asked).features_with(Schedule.DUALPIPE_V) == (DEFAULT_FEATURES,)
+
+
+def test_pipelines_of_a_space_are_listed_once_each() -> None:
+    limits = SearchLimits(pp=(1, 2, 4), vpp=(1, 2, 3), schedule=tuple(Schedule), microbatch_group_size_per_vp_stage=(0, 2, 4))
+    pipelines = search_space(workload(MOE), limits).pipelines()
+    assert len(set(pipelines)) == len(pipelines)
+    # pp 1 has no schedule. Else vpp 1 runs five, vpp 2 two V-shaped ones, and interleaved in groups: of pp, which is one of
+    # those given, and of the other; at vpp 3 interleaved alone.
+    assert [sum(p.pp == pp for p in pipelines) for pp in (1, 2, 4)] == [3, 5 + 2 + 2 + 2, 5 + 2 + 2 + 2]
+    assert {p.group_size for p in pipelines if p.pp == 2 and p.schedule is Schedule.INTERLEAVED} == {0, 4}
+    assert {p.group_size for p in pipelines if p.schedule is not Schedule.INTERLEAVED} == {0}
 
 
 def test_a_dense_model_has_no_expert_dimensions() -> None:
@@ -90,6 +137,7 @@ def test_limits_are_read_from_a_job() -> None:
             "cp_algo": "ring",
             "moe_dispatcher": ["alltoall", "two_level"],
             "schedule": "interleaved-1f1b",
+            "microbatch_group_size_per_vp_stage": [0, 8],
             "recompute": ["full", "block:50%"],
             "zero_stage": [0, 1],
             "sequence_parallel": [True, False],
@@ -103,6 +151,7 @@ def test_limits_are_read_from_a_job() -> None:
         cp_algo=(CpAlgo.RING,),
         dispatcher=(Dispatcher.ALLTOALL, Dispatcher.TWO_LEVEL),
         schedule=(Schedule.INTERLEAVED,),
+        microbatch_group_size_per_vp_stage=(0, 8),
         recompute=(recompute_mode("full"), recompute_mode("block:50%")),
         zero_stage=(0, 1),
         sequence_parallel=(True, False),
@@ -125,6 +174,8 @@ def test_limits_are_read_from_a_job() -> None:
         ({"tp": {"max": 10**7}}, "search.tp.max: 10000000 is not an integer from 1 to 1000000"),
         ({"cp_algo": "rings"}, "search.cp_algo: 'rings' is not one of ring, ulysses, hybrid (did you mean 'ring'?)"),
         ({"schedule": 3}, "search.schedule: 3 is not one of none, 1f1b, interleaved-1f1b"),
+        ({"schedule": "zb-v"}, "search.schedule: 'zb-v' is not one of none, 1f1b"),
+        ({"microbatch_group_size_per_vp_stage": -1}, "search.microbatch_group_size_per_vp_stage: -1 is not an integer from 0 to"),
         ({"recompute": "block:0"}, "recompute: 'block:0' is not a recompute mode"),
         ({"recompute": "block:101%"}, "is not a recompute mode"),
         ({"recompute": "full:50%"}, "is not a recompute mode"),
@@ -174,6 +225,18 @@ FULL_BLOCK = {"recompute": Recompute.FULL, "recompute_method": RecomputeMethod.B
         ({"pp": 2}, {"schedule": Schedule.ONE_F_ONE_B}),
         ({"pp": 2, "vpp": 3}, {"schedule": Schedule.INTERLEAVED}),
         ({"schedule": Schedule.ONE_F_ONE_B}, {"schedule": Schedule.NONE}),  # pp 1
+        ({"pp": 2, "schedule": Schedule.ZB1P}, {"schedule": Schedule.ZB1P}),
+        ({"pp": 2, "vpp": 2, "schedule": Schedule.DUALPIPE_V}, {"schedule": Schedule.DUALPIPE_V}),
+        ({"schedule": Schedule.DUALPIPE}, {"schedule": Schedule.NONE}),  # pp 1
+        ({"pp": 2, "schedule": Schedule.ZBV}, {"schedule": Schedule.ZBV}),  # needs vpp 2: left to the legality rules
+        ({"pp": 2, "vpp": 2, "microbatch_group_size_per_vp_stage": 2}, {"microbatch_group_size_per_vp_stage": 0}),  # pp
+        ({"pp": 2, "vpp": 2, "microbatch_group_size_per_vp_stage": 4}, {"microbatch_group_size_per_vp_stage": 4}),
+        ({"pp": 2, "microbatch_group_size_per_vp_stage": 4}, {"microbatch_group_size_per_vp_stage": 0}),  # no turns
+        ({"pp": 2, "vpp": 2, "features": Feature.DUALPIPEV_DW_DETACH}, {"features": Feature(0)}),
+        (
+            {"pp": 2, "vpp": 2, "schedule": Schedule.DUALPIPE_V, "features": Feature.DUALPIPEV_DW_DETACH | Feature.OVERLAP_P2P},
+            {"features": Feature.DUALPIPEV_DW_DETACH},
+        ),
         ({"dispatcher": Dispatcher.ALLGATHER}, {"dispatcher": Dispatcher.ALLTOALL}),  # ep etp = 1: nothing to dispatch
         ({"ep": 8, "dispatcher": Dispatcher.TWO_LEVEL}, {"dispatcher": Dispatcher.ALLTOALL}),  # 8 ranks are one node
         ({"ep": 16, "dispatcher": Dispatcher.TWO_LEVEL}, {"dispatcher": Dispatcher.TWO_LEVEL}),

@@ -18,6 +18,14 @@ from tests.search_workloads import DENSE, MOE, workload
         (DENSE, {}),
         (MOE, {}),
         (MOE, {"tp": {"max": 4}, "mc2": [True, False], "swap_optimizer": [True, False], "recompute": ["block:30%", "full:2"]}),
+        (
+            MOE,
+            {
+                "schedule": ["zbv", "dualpipev"],
+                "microbatch_group_size_per_vp_stage": [0, 8],
+                "dualpipev_dw_detach": [True, False],
+            },
+        ),
         (MOE, {"cp_algo": "hybrid", "zero_stage": [0, 3], "schedule": ["1f1b"], "sequence_parallel": [False, True]}),
     ],
 )

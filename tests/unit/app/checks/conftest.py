@@ -17,5 +17,5 @@ def job() -> Job:
 @pytest.fixture(scope="session")
 def estimate(job: Job) -> dict[str, Any]:
     assert job.strategy is not None
-    numbers: dict[str, Any] = estimate_document(job, job.strategy)["estimate"]
+    numbers: dict[str, Any] = estimate_document(job, job.strategy, simulated=True)["estimate"]
     return numbers

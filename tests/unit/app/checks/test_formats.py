@@ -14,7 +14,7 @@ from lxml import etree
 
 from app.checks.budget import parse_budget
 from app.checks.check import check_job
-from app.checks.formats import FORMATS
+from app.checks.formats import FORMATS, sarif
 from app.checks.formats.places import Place, Places
 from app.checks.metrics import SLOWDOWN
 from app.checks.outcome import EXIT_CODES
@@ -39,17 +39,38 @@ def documents() -> dict[str, dict[str, Any]]:
     }
 
 
+@cache
+def junit_schema() -> Any:
+    return etree.XMLSchema(etree.parse(SCHEMAS / "junit-10.xsd"))
+
+
+FORMATS_OF_JSON_SCHEMA = jsonschema.FormatChecker()
+
+
+@FORMATS_OF_JSON_SCHEMA.checks("uri")
+@FORMATS_OF_JSON_SCHEMA.checks("uri-reference")
+def is_uri_reference(value: object) -> bool:
+    """Only characters of RFC 3986, and escapes whole; jsonschema leaves these formats to packages of their own."""
+    return re.fullmatch(r"([\w\-.~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*", str(value), flags=re.ASCII) is not None
+
+
+@cache
+def sarif_schema() -> jsonschema.Draft4Validator:
+    schema = json.loads((SCHEMAS / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))
+    assert schema["id"] == sarif.SCHEMA  # the reports name the very file that they are held against
+    jsonschema.Draft4Validator.check_schema(schema)
+    return jsonschema.Draft4Validator(schema, format_checker=FORMATS_OF_JSON_SCHEMA)
+
+
 def valid_junit(text: str) -> Any:
     root = etree.fromstring(text.encode())
-    schema = etree.XMLSchema(etree.parse(SCHEMAS / "junit.xsd"))
-    assert schema.validate(root), schema.error_log
+    assert junit_schema().validate(root), junit_schema().error_log
     return root
 
 
 def valid_sarif(text: str) -> Any:
     document = json.loads(text)
-    schema = json.loads((SCHEMAS / "sarif.schema.json").read_text(encoding="utf-8"))
-    jsonschema.validate(document, schema, format_checker=jsonschema.FormatChecker())
+    sarif_schema().validate(document)
     return document["runs"][0]
 
 
@@ -80,6 +101,18 @@ def test_every_status_gives_valid_reports(status: str) -> None:
         text = FORMATS[name](document, Places())
         assert all(check["id"] in text for check in checks)
         assert "\x1b" not in text
+
+
+def test_the_schemas_refuse_what_is_not_of_their_format() -> None:
+    document = documents()["broken"]
+    report = json.loads(FORMATS["sarif"](document, Places()))
+    report["runs"][0]["results"][0]["level"] = "fatal"
+    assert not sarif_schema().is_valid(report)
+    assert not is_uri_reference("a budget.yaml")
+    junit = FORMATS["junit"](document, Places())
+    assert not junit_schema().validate(
+        etree.fromstring(junit.replace("<testcase ", "<case ").replace("</testcase>", "</case>").encode())
+    )
 
 
 @given(st.text(max_size=200), st.text(max_size=50))

@@ -73,6 +73,14 @@ def test_a_change_of_the_job_is_the_job_s(job: Job) -> None:
     assert "strategy.recompute.granularity: 'none' -> 'full'" in document["baseline"]["job_changes"]
 
 
+def test_a_field_that_the_baseline_s_version_did_not_know_is_no_change_of_the_job(job: Job) -> None:
+    older = stored(job)
+    del older["job"]["software"]["execution"], older["strategy"]["zero_stage"]
+    document = check_job(job, TOLERANT, baseline=parse_baseline(older, "plan.json")).document
+    assert document["baseline"]["job_changes"] == []
+    assert movement(document)["job_fraction"] == 0.0
+
+
 def test_a_change_of_the_calibration_is_the_tool_s(job: Job) -> None:
     baseline = baseline_of(job, (other_calibration(job),))
     document = check_job(job, TOLERANT, baseline=baseline).document
@@ -130,7 +138,7 @@ def test_answers_of_estimate_and_search_are_baselines(job: Job) -> None:
     for document in (estimate_document(job, job.strategy), search_document(job)):
         baseline = parse_baseline(json.loads(json.dumps(document)), "answer.json")
         found = check_job(job, parse_budget({"step_time_s": {"max": 99}}), baseline=baseline, pin=True).document
-        assert movement(found)["tool_fraction"] == 0.0
+        assert movement(found)["tool_fraction"] == pytest.approx(0.0, abs=1e-12)
     assert movement(found)["job_fraction"] > 0  # the search's best plan is faster than the job's
 
 

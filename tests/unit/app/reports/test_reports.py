@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.reports.estimate import recompute_text
+from app.reports.estimate import recompute_text, strategy_text
+from cost_models.strategy import ParallelStrategy, Schedule
+from search.plan import strategy_to_mapping
 from search.recompute_modes import recompute_mode
+from tests.search_workloads import workload
 
 RUNS = Path(__file__).parents[4] / "calibration" / "runs" / "ascend.jsonl"
 SEARCH = ("search", "llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "8", "--tp", "1,2", "--top", "3")
@@ -30,6 +33,23 @@ def test_reports_keep_to_the_width_and_end_lines_in_no_spaces(
 def test_a_search_says_the_interval_of_its_best_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(list(SEARCH)) == 0
     assert "80 % interval" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("schedule", "vpp", "group_size", "expected"),
+    [
+        (Schedule.INTERLEAVED, 2, 0, "PP4 VPP2 DP4 MBS1"),
+        (Schedule.INTERLEAVED, 2, 8, "PP4 VPP2 DP4 MBS1 groups of 8"),
+        (Schedule.DUALPIPE_V, 2, 0, "PP4 VPP2 DP4 MBS1 dualpipev"),
+        (Schedule.ONE_F_ONE_B, 1, 0, "PP4 DP4 MBS1"),
+        (Schedule.ZB1P, 1, 0, "PP4 DP4 MBS1 zb1p"),
+    ],
+)
+def test_a_strategy_names_a_schedule_that_its_degrees_do_not_tell(
+    schedule: Schedule, vpp: int, group_size: int, expected: str
+) -> None:
+    strategy = ParallelStrategy(pp=4, dp=4, vpp=vpp, schedule=schedule, microbatch_group_size_per_vp_stage=group_size)
+    assert strategy_text(strategy_to_mapping(workload(num_devices=16), strategy)) == expected
 
 
 @pytest.mark.parametrize("name", ["full", "full:2", "block:3", "layernorm+mlp_act"])

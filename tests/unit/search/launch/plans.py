@@ -21,6 +21,10 @@ MODES = (
 )
 BARE = DEFAULT_FEATURES & ~(Feature.FUSED_ROPE | Feature.FUSED_SWIGLU | Feature.OVERLAP_P2P | Feature.MOE_PERMUTE_FUSION)
 QUIET = DEFAULT_FEATURES & ~(Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER)
+MERGED = tuple(
+    QUIET | Feature.MOE_COMM_OVERLAP | others
+    for others in (Feature(0), Feature.DUALPIPEV_DW_DETACH, Feature.MOE_ZERO_MEMORY | Feature.SWAP_OPTIMIZER)
+)
 SWITCHES = {
     "megatron-lm": (
         DEFAULT_FEATURES,
@@ -83,10 +87,13 @@ def legal_plans(framework: str, model: str) -> tuple[ParallelStrategy, ...]:
         sequence_parallel=(False, True),
         cp_algo=(CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID),
         schedule=tuple(Schedule),
+        microbatch_group_size_per_vp_stage=(0, 8),
         dispatcher=(Dispatcher.ALLGATHER, Dispatcher.ALLTOALL, Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL),
         recompute=tuple(recompute_mode(name) for name in MODES),
         zero_stage=(0, 1, 2, 3),
         features=SWITCHES[framework],
+        dualpipev_features=MERGED if framework == "mindspeed-llm" else SWITCHES[framework],
+        interleaved_features=SWITCHES[framework],
     )
     made = workload(framework, model)
     plans: list[ParallelStrategy] = []

@@ -157,3 +157,39 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         return
     assert sentence.startswith("launch file: ")
     assert "\n" not in sentence
+
+
+def test_dualpipev_folds_the_layers_of_the_deepseek_v3_script_over_two_chunks_a_rank() -> None:
+    # [mindspeed-llm, pretrain_deepseek3_671b_4k_A3_ptd.sh]: 64 layers with three no-op ones at the end, over pp 8: 4 a chunk, and
+    # the last chunk, which rank 0 holds beside the first, has one layer.
+    written = "--num-layers 64 --noop-layers 61,62,63 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 8"
+    written += " --schedules-method dualpipev --dualpipev-dw-detach --moe-fb-overlap --moe-grouped-gemm --num-experts 256"
+    written += " --moe-token-dispatcher-type alltoall --expert-model-parallel-size 32 --expert-tensor-parallel-size 1"
+    written += " --sequence-parallel --untie-embeddings-and-output-weights --bf16 --moe-router-topk 8 --disable-bias-linear"
+    read = parse_arguments(written.split(), framework="mindspeed-llm", num_devices=512)
+    assert read.problems == ()
+    strategy = read.strategy
+    assert (strategy.schedule, strategy.vpp) == (Schedule.DUALPIPE_V, 2)
+    assert strategy.layer_layout is None  # the V's default is the script's: four layers a chunk, one beside the head
+    assert Feature.DUALPIPEV_DW_DETACH | Feature.MOE_COMM_OVERLAP in strategy.features
+    assert Feature.OVERLAP_P2P not in strategy.features
+    refused = parse_arguments(
+        [*written.split(), "--num-layers-per-virtual-pipeline-stage", "4"], framework="mindspeed-llm", num_devices=512
+    )
+    assert any("num-layers-per-virtual-pipeline-stage" in problem for problem in refused.problems)
+
+
+def test_a_group_of_micro_batches_is_read_where_chunks_take_turns() -> None:
+    written = [
+        "--num-layers",
+        "8",
+        "--pipeline-model-parallel-size",
+        "2",
+        "--microbatch-group-size-per-virtual-pipeline-stage",
+        "4",
+    ]
+    for framework in ("megatron-lm", "mindspeed-llm"):
+        flat = parse_arguments(written, framework=framework, num_devices=2).strategy
+        turns = parse_arguments([*written, "--num-layers-per-virtual-pipeline-stage", "2"], framework=framework, num_devices=2)
+        assert flat.microbatch_group_size_per_vp_stage == 0
+        assert turns.strategy.microbatch_group_size_per_vp_stage == 4

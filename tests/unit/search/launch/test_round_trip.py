@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
+from cost_models.strategy import (
+    CpAlgo,
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+)
 from cost_models.workload import Workload
 from search.canonical import canonical, canonical_schedule
 from search.launch import EXPORTERS, launch_block, nearest
@@ -28,13 +37,19 @@ ANY_PLAN = st.builds(
     cp_algo=st.sampled_from([CpAlgo.RING, CpAlgo.ULYSSES]), zero_stage=st.integers(0, 3),
     recompute=st.sampled_from(Recompute), recompute_method=st.sampled_from(RecomputeMethod),
     recompute_num_layers=st.integers(0, 3), recompute_modules=st.integers(0, 63).map(RecomputeModule),
-    features=st.integers(0, 2**29 - 1).map(Feature),
+    features=st.integers(0, 2**30 - 1).map(Feature), schedule=st.sampled_from(Schedule),
+    microbatch_group_size_per_vp_stage=st.sampled_from([0, 2, 8]),
 )  # fmt: skip
 
 
 def says_the_same(made: Workload, read: ParallelStrategy, meant: ParallelStrategy) -> None:
     ours, theirs = canonical(made, meant), canonical(made, read)
     assert {f.name: getattr(theirs, f.name) for f in fields(ours)} == {f.name: getattr(ours, f.name) for f in fields(ours)}
+
+
+def made_for_it(model: str) -> bool:
+    """Whether DualPipeV of MindSpeed takes the model: it merges passes of routed experts, under embeddings that are not tied."""
+    return MODELS[model].moe is not None and not MODELS[model].tied_embeddings
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -44,6 +59,15 @@ def test_every_framework_has_plans_to_try(framework: str, model: str) -> None:
     assert len(plans) > 500
     assert len({plan.recompute for plan in plans}) == 3
     assert len({plan.features for plan in plans}) > 5
+    if framework == "megatron-lm" and MODELS[model].num_layers % 2:  # its chunks are equal
+        return
+    schedules = {plan.schedule for plan in plans}
+    more = {
+        "mindformers": {Schedule.GPIPE, Schedule.ZBV},
+        "mindspeed-llm": {Schedule.DUALPIPE_V} if made_for_it(model) else set(),
+    }
+    assert schedules == {Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED} | more.get(framework, set())
+    assert {plan.microbatch_group_size_per_vp_stage for plan in plans} == ({0} if framework == "mindformers" else {0, 8})
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -104,6 +128,67 @@ def test_layers_of_recompute_by_stage_come_back(framework: str, plan_by_stage: t
     else:
         assert read.recompute_layers_per_stage == plan_by_stage
     assert read == NEAREST[framework](made, plan)[0]
+
+
+@pytest.mark.parametrize(
+    ("framework", "planned", "written", "sentence"),
+    [
+        (
+            "megatron-lm",
+            (2, Schedule.DUALPIPE_V, 0),
+            (2, Schedule.INTERLEAVED, 0),
+            "schedule dualpipev is written as interleaved-1f1b",
+        ),
+        ("megatron-lm", (1, Schedule.ZB2P, 0), (1, Schedule.ONE_F_ONE_B, 0), "schedule zb2p is written as 1f1b"),
+        ("mindspeed-llm", (2, Schedule.ZBV, 0), (2, Schedule.INTERLEAVED, 0), "MindSpeed-LLM has no such schedule"),
+        ("mindspeed-llm", (1, Schedule.DUALPIPE, 0), (1, Schedule.ONE_F_ONE_B, 0), "schedule dualpipe is written as 1f1b"),
+        ("mindspeed-llm", (2, Schedule.DUALPIPE_V, 0), (2, Schedule.DUALPIPE_V, 0), "moe_comm_overlap comes with it"),
+        ("mindformers", (2, Schedule.ZBV, 0), (2, Schedule.ZBV, 0), None),
+        ("mindformers", (1, Schedule.GPIPE, 0), (1, Schedule.GPIPE, 0), None),
+        ("mindformers", (2, Schedule.INTERLEAVED, 8), (2, Schedule.INTERLEAVED, 0), "group_size_per_vp_stage 8 is written as 4"),
+    ],
+)
+def test_a_schedule_that_a_framework_lacks_is_written_as_the_nearest(
+    framework: str,
+    planned: tuple[int, Schedule, int],
+    written: tuple[int, Schedule, int],
+    sentence: str | None,
+) -> None:
+    made = workload(framework, "mixture")
+    vpp, schedule, size = planned
+    plan = ParallelStrategy(
+        tp=2, pp=4, dp=4, ep=8, vpp=vpp, schedule=schedule, microbatch_group_size_per_vp_stage=size, sequence_parallel=True,
+        dispatcher=Dispatcher.ALLTOALL,
+    )  # fmt: skip
+    nearest_plan, sentences = NEAREST[framework](made, plan)
+    assert (nearest_plan.vpp, nearest_plan.schedule, nearest_plan.microbatch_group_size_per_vp_stage) == written
+    assert any(sentence in line for line in sentences) if sentence else not any("schedule" in line for line in sentences)
+
+
+def test_a_fold_over_too_few_micro_batches_for_virtual_stages_is_written_as_one_chunk() -> None:
+    # 256 samples over dp 4 in micro batches of 6 are 10, no multiple of pp 4: 1F1B, and a block of 2 x 3 layers of the rank.
+    made = workload("megatron-lm", "dense")
+    plan = ParallelStrategy(
+        tp=2, pp=4, dp=4, vpp=2, micro_batch_size=6, schedule=Schedule.ZBV, recompute=Recompute.FULL,
+        recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=3,
+    )  # fmt: skip
+    written, sentences = nearest.megatron(made, plan)
+    assert (written.vpp, written.schedule, written.recompute_num_layers) == (1, Schedule.ONE_F_ONE_B, 6)
+    assert "schedule zbv is written as 1f1b with vpp 1" in sentences[0]
+
+
+def test_dualpipev_of_mindspeed_is_written_without_virtual_stages() -> None:
+    made = workload("mindspeed-llm", "mixture")
+    plan = next(
+        plan
+        for plan in legal_plans("mindspeed-llm", "mixture")
+        if plan.schedule is Schedule.DUALPIPE_V and Feature.DUALPIPEV_DW_DETACH in plan.features
+    )
+    arguments = EXPORT["mindspeed-llm"](made, plan).arguments
+    written = " ".join(arguments)
+    assert "--schedules-method dualpipev --dualpipev-dw-detach" in written
+    assert "--moe-fb-overlap" in arguments
+    assert not any("virtual" in argument or "overlap-p2p" in argument for argument in arguments)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

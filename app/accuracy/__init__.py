@@ -1,0 +1,1 @@
+"""How far predictions are from published runs, and what the shipped constants rest on."""

@@ -1,0 +1,1 @@
+"""Plans of a study over REST, one at a time."""

@@ -1,0 +1,48 @@
+"""``/v1/studies/{study_id}/plans/{plan_id}``: one plan, how to launch it, and what stands behind it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from pydantic_core import to_json
+
+from app.http.bodies import StrictRoute
+from app.http.problems import described
+from app.http.state import state_of
+from app.plans import service
+from app.plans.schemas import PlanAnalysis, PlanLaunch
+from app.reports.schemas import Plan
+from app.studies import service as studies
+from app.studies.endpoints import IDENTIFIER, StudyId, not_found
+
+router = APIRouter(prefix="/studies/{study_id}/plans/{plan_id}", tags=["studies"], route_class=StrictRoute)
+
+
+def _plan_id(request: Request, plan_id: Annotated[str, Path(description="a plan's id")]) -> str:
+    if not IDENTIFIER.fullmatch(plan_id):
+        raise not_found("plan", plan_id)
+    return plan_id
+
+
+PlanId = Annotated[str, Depends(_plan_id)]
+
+
+@router.get("", response_model=Plan, responses=described("not-found"))
+def get_plan(request: Request, study_id: StudyId, plan_id: PlanId) -> Response:
+    """One ranked plan."""
+    with state_of(request).database.read() as session:
+        plan = studies.get_plan(session, study_id, plan_id)
+    return Response(to_json(plan), media_type="application/json")
+
+
+@router.get("/launch", response_model=PlanLaunch, responses=described("not-found"))
+def get_plan_launch(request: Request, study_id: StudyId, plan_id: PlanId) -> Response:
+    """The arguments that start a plan, by framework, and the launch files that hold them."""
+    return Response(to_json(service.launch(state_of(request).database, study_id, plan_id)), media_type="application/json")
+
+
+@router.get("/analysis", response_model=PlanAnalysis, responses=described("not-found", "conflict"))
+def get_plan_analysis(request: Request, study_id: StudyId, plan_id: PlanId) -> Response:
+    """What stands behind a plan: pipeline ranks, traffic by network tier, what one change would do, sensitivity."""
+    return Response(to_json(service.analysis(state_of(request).database, study_id, plan_id)), media_type="application/json")

@@ -1,0 +1,88 @@
+"""A stored plan as it was priced: its study's workload, space and constants, and its strategy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.checking import check
+from app.errors import InputError
+from app.job import SCHEMA_VERSION, parse_job
+from app.job_fields import StrategySection
+from app.job_strategy import strategy_from_section
+from app.reports.saved import USUAL_DEVICES_PER_NODE, plan_job_text
+from app.storage.session import Database
+from app.studies import service
+from app.studies.resume import constants_from
+from cost_models.constants import Constants
+from cost_models.simulation.step_times import simulate
+from cost_models.step import estimate
+from cost_models.strategy import ParallelStrategy
+from cost_models.workload import Workload, WorkloadError
+from hardware_profiles.loader import parse_profile
+from hardware_profiles.schema import ProfileError
+from meshplan import __version__
+from search.errors import SearchError
+from search.launch.files import Start, launch_file
+from search.plan_analysis import plan_analysis
+from search.space import SearchSpace
+from search.stored_space import space_from_mapping
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    document: dict[str, Any]
+    workload: Workload
+    space: SearchSpace
+    constants: Constants
+    strategy: ParallelStrategy
+
+
+def stored_plan(database: Database, study_id: str, plan_id: str) -> StoredPlan:
+    """``StudyNotFound``, ``PlanNotFound``, and ``StudyConflict`` where this version cannot read what another has stored."""
+    with database.read() as session:
+        document = service.get_plan(session, study_id, plan_id)
+        study = service.get_study(session, study_id)
+    try:
+        profile = parse_profile(study.hardware_profile, f"study {study_id}")
+        workload = parse_job(study.job, profile=profile).workload
+        section = check(StrategySection, document["strategy"], "strategy")
+        return StoredPlan(
+            document=document,
+            workload=workload,
+            space=space_from_mapping(study.space),
+            constants=constants_from(study.calibration),
+            strategy=strategy_from_section(section, workload),
+        )
+    except (InputError, SearchError, ProfileError, WorkloadError) as error:
+        raise service.StudyConflict(
+            f"The plan was stored by version {study.version}, and {__version__} cannot price it again: {str(error).rstrip('.')}."
+        ) from None
+
+
+def launch(database: Database, study_id: str, plan_id: str) -> dict[str, Any]:
+    """The plan's launch arguments, and the files that hold them."""
+    with database.read() as session:
+        plan = service.get_plan(session, study_id, plan_id)
+        study = service.get_study(session, study_id)
+    try:
+        per_node = parse_profile(study.hardware_profile, f"study {study_id}").devices_per_node
+    except ProfileError:
+        per_node = USUAL_DEVICES_PER_NODE
+    start = Start(f"Plan {plan['rank']} ({plan_id})", study.num_devices, per_node)
+    files = [{"framework": None, "name": f"plan-{plan['rank']}.job.yaml", "text": plan_job_text(plan, study.job)}]
+    for framework, entry in plan["launch"].items():
+        if entry is not None and entry["arguments"] is not None:
+            suffix, text = launch_file(framework, entry, start)
+            files.append({"framework": framework, "name": f"plan-{plan['rank']}.{framework}.{suffix}", "text": text})
+    return {**{name: plan[name] for name in ("plan_id", "launchable_on", "launch")}, "files": files}
+
+
+def analysis(database: Database, study_id: str, plan_id: str) -> dict[str, Any]:
+    plan = stored_plan(database, study_id, plan_id)
+    price = simulate if plan.document["estimate"]["fidelity"] == "simulated" else estimate
+    with np.errstate(all="ignore"):  # neighbours of an extreme job may have no finite price
+        found = plan_analysis(plan.workload, plan.space, plan.strategy, plan.constants, price)
+    return {"schema_version": SCHEMA_VERSION, "plan_id": plan_id, "version": __version__, **found}

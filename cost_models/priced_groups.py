@@ -1,0 +1,231 @@
+"""Strategies priced in groups that share a pipeline: all that composing a step needs, in closed form or task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.activations import LayerActivations, layer_activations
+from cost_models.collectives import send_recv_s
+from cost_models.compute import ELEMENT_BYTES, Device
+from cost_models.constants import Constants
+from cost_models.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
+from cost_models.edge_costs import EdgeCosts, edge_costs
+from cost_models.layer_comm import network_of
+from cost_models.layer_costs import LayerCosts, layer_costs
+from cost_models.layer_keys import Floats, distinct_rows, layer_keys
+from cost_models.model_states import ModelStates, StageParameters, model_states, stage_parameters
+from cost_models.network import Network
+from cost_models.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
+from cost_models.stages import Stages, stages_of
+from cost_models.strategy import Feature, IntColumn, Schedule, StrategyBatch
+from cost_models.workload import Workload
+
+Costs = TypeVar("Costs")
+
+
+@dataclass(frozen=True)
+class PricedKeys:
+    """What is priced once per layer key ``[k]``, or gathered per strategy ``[n]``."""
+
+    dense: LayerCosts
+    dense_activations: LayerActivations
+    edges: EdgeCosts
+    moe: LayerCosts | None
+    moe_activations: LayerActivations | None
+
+
+def _taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
+    """The same structure with every array in it indexed; tables of parts are left out unless asked for."""
+    if isinstance(value, np.ndarray):
+        return value[..., index]  # type: ignore[return-value]
+    if isinstance(value, dict):
+        return {name: _taken(item, index, tables=tables) for name, item in value.items() if tables}  # type: ignore[return-value]
+    if isinstance(value, tuple):
+        return tuple(_taken(item, index, tables=tables) for item in value)  # type: ignore[return-value]
+    if value is None:
+        return value
+    return type(value)(**{f.name: _taken(getattr(value, f.name), index, tables=tables) for f in fields(value)})  # type: ignore[arg-type]
+
+
+def _price_keys(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[PricedKeys, IntColumn]:
+    keys, index = layer_keys(batch)
+    has_moe = workload.model.moe is not None
+    priced = PricedKeys(
+        dense=layer_costs(workload, keys, device, network, moe=False),
+        dense_activations=layer_activations(workload, keys, moe=False),
+        edges=edge_costs(workload, keys, device, network),
+        moe=layer_costs(workload, keys, device, network, moe=True) if has_moe else None,
+        moe_activations=layer_activations(workload, keys, moe=True) if has_moe else None,
+    )
+    return priced, index
+
+
+def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
+    """Pipeline sends of one micro batch on one rank: 2 v hops of 2 n h / t bytes, before anything hides them. ``[n]``
+
+    Both directions of DualPipe send. The tensor-parallel ranks each send their slice.
+    """
+    tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
+    moved = ELEMENT_BYTES * tokens * workload.model.hidden_size / batch.tp
+    chunks = np.where(batch.schedule == int(Schedule.DUALPIPE), 2, batch.vpp)
+    hops: Floats = 2.0 * chunks * send_recv_s(moved, batch.pp, batch.tp * batch.cp * batch.dp, network)
+    return hops
+
+
+def _send_recv_s(workload: Workload, batch: StrategyBatch, network: Network, constants: Constants) -> tuple[Floats, Floats]:
+    """Exposed and masked part of the pipeline sends. ``[n]``
+
+    Without interleaving Megatron waits for every hop; with it, hops hide behind other chunks [megatron-0.12, schedules.py].
+    Schedules that split the backward send in the background [zero-bubble-code; dualpipe].
+    """
+    hops = pipeline_sends_s(workload, batch, network)
+    splitting = np.isin(batch.schedule, [schedule for schedule in Schedule if schedule.splits_backward])
+    overlapped = splitting | ((batch.vpp > 1) & batch.has(Feature.OVERLAP_P2P))
+    exposed = hops * np.where(overlapped, constants.p2p_exposed_fraction, 1.0)
+    return exposed, hops - exposed
+
+
+@dataclass(frozen=True)
+class ShardedModel:
+    """What the parameters on each rank cost, whatever runs over them: ``[stage, n]``, the optimizer ``[n]``."""
+
+    parameters: StageParameters
+    states: ModelStates
+    exchange: GradientExchange
+    accumulation_s: Floats
+    optimizer_s: Floats
+
+
+SHARDING_FEATURES = int(
+    Feature.REPLICATED_EMBEDDING
+    | Feature.REUSE_FP32_PARAM
+    | Feature.SWAP_OPTIMIZER
+    | Feature.GRAD_REDUCE_IN_BF16
+    | Feature.MOE_GROUPED_GEMM
+)
+
+
+def _sharded_model(
+    workload: Workload, batch: StrategyBatch, stages: Stages, layers: LayerCounts, device: Device, network: Network
+) -> ShardedModel:
+    """Priced once per distinct sharding, like layers per key, and gathered."""
+    columns = [batch.tp, batch.dp, batch.cp, batch.ep, batch.etp, batch.zero_stage, batch.optimizer_shard_size]
+    micro_batches = np.where(batch.zero_stage == 2, batch.micro_batch_size, 0)  # ZeRO-2 scatters once a micro batch
+    first, index = distinct_rows([*columns, micro_batches, batch.features & SHARDING_FEATURES])
+    few = batch.take(first)
+    parameters = stage_parameters(workload, few, layers.dense, layers.moe, stages.is_first, stages.is_last)
+    none = np.zeros_like(layers.dense)
+    edge_only = stage_parameters(workload, few, none, none, stages.is_first, stages.is_last)
+    priced = ShardedModel(
+        parameters=parameters,
+        states=model_states(workload, few, parameters),
+        exchange=gradient_exchange(workload, few, parameters, edge_only, network),
+        accumulation_s=accumulation_s(workload, few, parameters, device),
+        optimizer_s=optimizer_s(workload, few, parameters, device),
+    )
+    return _taken(priced, index, tables=True)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Strategies that share a pipeline, with all that composing a step in either fidelity needs; ``[kind, n]`` or ``[n]``."""
+
+    batch: StrategyBatch
+    stages: Stages
+    num_microbatches: Floats
+    layers: LayerCounts
+    chunk_counts: list[LayerCounts]
+    priced: PricedKeys
+    sharded: ShardedModel
+    p2p_s: Floats
+    p2p_masked_s: Floats
+    host_micro_batch_s: Floats
+
+    @cached_property
+    def rank(self) -> PassTimes:
+        """Of whole ranks, with sends and gradient accumulation, which count with the backward."""
+        return self._times(self.layers, self.p2p_s + self.sharded.accumulation_s)
+
+    def chunk(self, index: int) -> PassTimes:
+        """Layers and edges of one chunk."""
+        return self._times(self.chunk_counts[index], 0.0)
+
+    def _times(self, counts: LayerCounts, extra_s: Floats | float) -> PassTimes:
+        return PassTimes(counts, self.stages, self.priced.dense, self.priced.moe, self.priced.edges, extra_s)
+
+
+def merges_pairs(workload: Workload, batch: StrategyBatch) -> NDArray[np.bool_]:
+    """Whether forwards and backwards of the steady state run merged: a switch where tokens travel to experts. ``[n]``"""
+    return batch.has(Feature.MOE_COMM_OVERLAP) & (batch.ep * batch.etp > 1) & (workload.model.moe is not None)
+
+
+def _price_group(
+    workload: Workload,
+    batch: StrategyBatch,
+    priced: PricedKeys,
+    device: Device,
+    network: Network,
+    constants: Constants,
+    *,
+    merge: bool,
+) -> Group:
+    """Prices the parts of strategies that share ``GROUP_COLUMNS``; ``merge`` puts equal ranks together."""
+    model = workload.model
+    layout, plan = int(batch.layout_index[0]), int(batch.recompute_plan_index[0])
+    stages = stages_of(
+        model,
+        int(batch.pp[0]),
+        int(batch.vpp[0]),
+        batch.layouts[layout] if layout >= 0 else None,
+        batch.recompute_plans[plan] if plan >= 0 else None,
+        schedule=Schedule(int(batch.schedule[0])),
+        merge_pairs=bool(merges_pairs(workload, batch)[0]),
+        detach_weight_gradients=bool(batch.has(Feature.DUALPIPEV_DW_DETACH)[0]),
+        merge=merge,
+    )
+    counts = chunk_counts(stages, batch)
+    layers = rank_counts(counts)
+    p2p, p2p_masked = _send_recv_s(workload, batch, network, constants)
+    eager = workload.software.execution == "eager"
+    return Group(
+        batch=batch,
+        stages=stages,
+        num_microbatches=batch.num_microbatches(workload.training.global_batch_size).astype(np.float64),
+        layers=layers,
+        chunk_counts=counts,
+        priced=priced,
+        sharded=_sharded_model(workload, batch, stages, layers, device, network),
+        p2p_s=p2p,
+        p2p_masked_s=p2p_masked,
+        host_micro_batch_s=constants.host_micro_batch_s * np.where(eager & ~batch.has(Feature.CUDA_GRAPH), 1.0, 0.0),
+    )
+
+
+def priced_groups(
+    workload: Workload, batch: StrategyBatch, constants: Constants, *, merge: bool, tables: bool
+) -> Iterator[tuple[IntColumn, Group]]:
+    """Groups of the batch with the rows of each; ``tables`` keeps the parts of layer costs for a breakdown.
+
+    Raises ``ValueError`` for an empty batch, a layout that does not hold the model, or a precision without a peak.
+    """
+    if len(batch) == 0:
+        raise ValueError("no strategy to estimate")
+    device, network = Device.of(workload, constants), network_of(workload, constants)
+    priced, key_of = _price_keys(workload, batch, device, network)
+    merged, detached = merges_pairs(workload, batch), batch.has(Feature.DUALPIPEV_DW_DETACH)
+    pipeline = [batch.pp, batch.vpp, batch.schedule, merged.astype(np.int64), detached.astype(np.int64)]
+    columns = [*pipeline, batch.layout_index, batch.recompute_plan_index]
+    first, group_of = distinct_rows(columns)
+    order = np.argsort(group_of, kind="stable")
+    bounds = np.searchsorted(group_of[order], np.arange(len(first) + 1))
+    for start, end in pairwise(bounds):
+        rows = order[start:end]
+        gathered = _taken(priced, key_of[rows], tables=tables)
+        yield rows, _price_group(workload, batch.take(rows), gathered, device, network, constants, merge=merge)

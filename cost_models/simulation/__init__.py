@@ -1,0 +1,1 @@
+"""The pipeline task by task: the second fidelity, over the same layer costs."""

@@ -1,0 +1,136 @@
+"""Evaluates a compiled pipeline: all candidates in lockstep as columns, or one on plain floats with every task's times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.simulation.program import Program
+from cost_models.simulation.steady import steady_of
+
+Floats = NDArray[np.float64]
+
+RING_BYTES = 2**20  # end times of one block of candidates stay in the processor's cache
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Seconds, for ``n`` candidates of one program.
+
+    ``tasks`` ``[class, n]`` in the order of ``Program.classes``; ``hop_s`` ``[n]`` is the time between the end of a task
+    and its output's arrival on another rank; ``start_s`` ``[rank, n]`` is when a rank can begin. ``micro_batch_factor``
+    ``[micro batch, n]`` stretches every pass of a micro batch (packed sequences, imbalance); ``None``: all alike.
+    A merged pair goes by its forward's micro batch.
+    """
+
+    tasks: Floats
+    hop_s: Floats
+    start_s: Floats
+    micro_batch_factor: Floats | None = None
+
+    def take(self, columns: slice) -> Durations:
+        """The chosen candidates."""
+        factor = self.micro_batch_factor
+        return Durations(
+            self.tasks[:, columns],
+            self.hop_s[columns],
+            self.start_s[:, columns],
+            None if factor is None else factor[:, columns],
+        )
+
+
+@dataclass(frozen=True)
+class Ends:
+    """``rank_s`` ``[rank, n]`` is when each rank has ended its last task.
+
+    ``growth_s`` ``[n]`` is what another period of micro batches adds to all of them, ``nan`` for candidates that have not reached
+    their steady state.
+    """
+
+    rank_s: Floats
+    growth_s: Floats
+
+
+# Two moments that differ by the same time everywhere, to this precision, differ by it.
+STEADY_PRECISION = 1e-13
+
+
+def ends_s(program: Program, durations: Durations) -> Ends:
+    """When the ranks end. One or two candidates run on plain floats, with equal results."""
+    n = durations.tasks.shape[1]
+    if n <= 2:
+        columns = [np.array(task_times_s(program, durations, column)[1]) for column in range(n)]
+        times = np.stack(columns, axis=1)
+        last = times[list(program.last_positions)]
+        steady = steady_of(program.shape)
+        if steady is None:
+            return Ends(last, np.full(n, np.nan))
+        return Ends(last, _growth_s(times[steady.first.positions], times[steady.second.positions]))
+    block = max(int(RING_BYTES / (8 * program.num_rows)), 64)
+    blocks = [_block(program, durations.take(slice(at, at + block))) for at in range(0, n, block)]
+    return Ends(np.concatenate([one.rank_s for one in blocks], axis=1), np.concatenate([one.growth_s for one in blocks]))
+
+
+def _growth_s(first: Floats, second: Floats) -> Floats:
+    growth = second - first
+    same = (np.abs(growth - growth[0]) <= STEADY_PRECISION * second).all(axis=0)
+    result: Floats = np.where(same, growth[0], np.nan)
+    return result
+
+
+def _block(program: Program, durations: Durations) -> Ends:
+    tasks = np.ascontiguousarray(durations.tasks)
+    n, pp = tasks.shape[1], program.shape.pp
+    ends = np.zeros((program.num_rows, n))
+    ends[1 : 1 + pp] = durations.start_s
+    hops = np.stack([np.zeros(n), durations.hop_s]) if durations.hop_s.any() else None
+    widest = max(len(front.task_class) for front in program.wavefronts)
+    start, other, extra = np.empty((widest, n)), np.empty((widest, n)), np.empty((widest, n))
+    steady = steady_of(program.shape)
+    first = second = ends[:0]
+    for number, front in enumerate(program.wavefronts):
+        width = len(front.task_class)
+        begin, waited, added = start[:width], other[:width], extra[:width]
+        np.take(ends, front.previous, axis=0, out=begin, mode="clip")
+        np.take(ends, front.first, axis=0, out=waited, mode="clip")
+        if hops is not None:
+            waited += np.take(hops, front.first_hop, axis=0, out=added, mode="clip")
+        np.maximum(begin, waited, out=begin)
+        if front.second is not None:
+            assert front.second_hop is not None
+            np.take(ends, front.second, axis=0, out=waited, mode="clip")
+            if hops is not None:
+                waited += np.take(hops, front.second_hop, axis=0, out=added, mode="clip")
+            np.maximum(begin, waited, out=begin)
+        np.take(tasks, front.task_class, axis=0, out=waited, mode="clip")
+        if durations.micro_batch_factor is not None:
+            waited *= durations.micro_batch_factor[front.micro_batch]
+        np.add(begin, waited, out=ends[front.out])
+        if steady is not None and number == steady.first.front:
+            first = ends[steady.first.rows]
+        if steady is not None and number == steady.second.front:
+            second = ends[steady.second.rows]
+    return Ends(ends[program.last_rows], np.full(n, np.nan) if steady is None else _growth_s(first, second))
+
+
+def task_times_s(program: Program, durations: Durations, column: int) -> tuple[list[float], list[float]]:
+    """Start and end of every task of one candidate, in the order of ``Program.steps``."""
+    tasks, hop_s = durations.tasks[:, column].tolist(), float(durations.hop_s[column])
+    ranks = durations.start_s[:, column].tolist()
+    factor = None if durations.micro_batch_factor is None else durations.micro_batch_factor[:, column].tolist()
+    starts: list[float] = []
+    ends: list[float] = []
+    for rank, task, task_class, previous, inputs in program.steps:
+        start = ends[previous] if previous >= 0 else ranks[rank]
+        for source, crosses in inputs:
+            arrival = ends[source] + hop_s if crosses else ends[source]
+            if arrival > start:
+                start = arrival
+        duration = tasks[task_class]
+        if factor is not None:
+            duration *= factor[program.shape.micro_batch_of_step(task)]
+        starts.append(start)
+        ends.append(start + duration)
+    return starts, ends

@@ -1,0 +1,118 @@
+"""Memory over the time of a step, from the same tasks as its time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.held_layers import kept_layers
+from cost_models.layer_keys import Floats
+from cost_models.memory import (
+    gathered_bytes,
+    held_activations,
+    logits_bytes,
+    module_buffers,
+    optimizer_transient_bytes,
+    saved_bytes,
+)
+from cost_models.simulation.replay import Replay, replay
+from cost_models.simulation.tasks import Pass
+from cost_models.strategy import ParallelStrategy
+from cost_models.workload import Workload
+
+FORWARDS = (Pass.FORWARD, Pass.PAIR)
+BACKWARDS = (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR)
+RELEASES = (Pass.BACKWARD, Pass.WEIGHT_GRADIENT, Pass.PAIR)
+
+
+class MemoryCurve(NamedTuple):
+    """What one rank has allocated: ``allocated_bytes[i]`` from ``times_s[i]`` to the next."""
+
+    times_s: list[float]
+    allocated_bytes: list[float]
+
+
+class _RankMemory:
+    """Bytes of one rank: what is there, what each chunk keeps a micro batch, and what its tasks need while they run."""
+
+    def __init__(self, rank: int, kept: list[Floats], head: list[bool], working: dict[str, float], states: float) -> None:
+        self._kept = [float(column[rank, 0]) for column in kept]
+        self._head = head
+        self._working = working
+        self._level = states
+        self.curve = MemoryCurve([0.0], [states])
+        self._may_drop = False  # whether the last entry is a task's end, which the next task's start may replace
+
+    def _add(self, time_s: float, level: float) -> None:
+        if self._may_drop and self.curve.times_s[-1] == time_s:
+            self.curve.times_s.pop()
+            self.curve.allocated_bytes.pop()
+        self.curve.times_s.append(time_s)
+        self.curve.allocated_bytes.append(level)
+        self._may_drop = False
+
+    def run(self, kind: Pass, chunk: int, backward_chunk: int, start_s: float, end_s: float) -> None:
+        """One task: a forward allocates as it starts, what ends the use of its activations frees as it ends."""
+        if kind in FORWARDS:
+            self._level += self._kept[chunk]
+        working = self._working["transient"] + (self._working["expanded"] if kind in BACKWARDS else 0.0)
+        if self._head[chunk] or self._head[backward_chunk]:
+            working = max(working, self._working["logits"])
+        self._add(start_s, self._level + working)
+        if kind in RELEASES:
+            self._level -= self._kept[backward_chunk]
+        self._add(end_s, self._level)
+        self._may_drop = True
+
+    def optimize(self, start_s: float, end_s: float, during: float, after: float) -> None:
+        """The optimizer, when all activations are gone."""
+        self._add(start_s, during)
+        self._add(end_s, after)
+
+
+def memory_curves(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> list[MemoryCurve]:
+    """Allocated bytes of every rank over one step, ``[rank]``. Raises ``ValueError`` as ``simulate`` does."""
+    return replayed_memory_curves(workload, replay(workload, strategy, constants))
+
+
+def replayed_memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
+    """As ``memory_curves``, of a step that was replayed; times are those of its tasks.
+
+    What is held is what ``cost_models.memory`` counts, whose ``allocated`` no curve exceeds: a micro batch keeps activations
+    from its forward's start to the end of its backward, of its weight gradient where that runs apart. Layers are expanded
+    again while a backward runs; the loss holds its logits while a task of the head's chunk does, beside no layer's buffers.
+    """
+    group, shape = played.group, played.program.shape
+    stages, batch, sharded, priced = group.stages, group.batch, group.sharded, group.priced
+    dense, moe = priced.dense_activations, priced.moe_activations
+    held = held_activations(stages, batch, group.num_microbatches, dense, moe)
+    kept = [saved_bytes(each, dense, moe) + each.inputs * dense.input_bytes for each in kept_layers(stages, batch)]
+    gathered = gathered_bytes(workload, batch, sharded.parameters)
+    columns = {"transient": held.transient + gathered, "expanded": held.expanded, "logits": logits_bytes(workload, batch)}
+    parts = {name: np.broadcast_to(column, (shape.pp, 1))[:, 0].tolist() for name, column in columns.items()}
+    states = (sharded.states.total + module_buffers(workload, batch, stages, dense))[:, 0].tolist()
+    ranks = [
+        _RankMemory(
+            rank,
+            kept,
+            (stages.has_head[rank] > 0).tolist(),
+            {name: column[rank] for name, column in parts.items()},
+            states[rank],
+        )
+        for rank in range(shape.pp)
+    ]
+    ends_s = [0.0] * shape.pp
+    for step, start_s, end_s in zip(played.program.steps, played.starts_s, played.ends_s, strict=True):
+        kind, chunk = step.task.kind, step.task.chunk
+        ranks[step.rank].run(kind, chunk, step.task.backward_chunk if kind is Pass.PAIR else chunk, start_s, end_s)
+        ends_s[step.rank] = end_s
+    reduced_s = [end_s + reduce_s for end_s, reduce_s in zip(ends_s, played.reduce_s.tolist(), strict=True)]
+    transient = optimizer_transient_bytes(sharded.parameters, sharded.states)[:, 0].tolist()
+    copies = sharded.states.gradient_copies[:, 0].tolist()
+    for rank, memory in enumerate(ranks):
+        begin_s = reduced_s[rank] if shape.schedule.overlaps_steps else max(reduced_s)
+        end_s = begin_s + float(sharded.optimizer_s[0])
+        memory.optimize(begin_s, end_s, states[rank] + transient[rank], states[rank] + copies[rank])
+    return [memory.curve for memory in ranks]

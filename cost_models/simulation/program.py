@@ -1,0 +1,237 @@
+"""A pipeline's tasks with their dependencies, compiled once per shape: whole wavefronts for columns, a list for one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.simulation.orders import rank_orders
+from cost_models.simulation.tasks import Pass, PipelineShape, Place, Task, next_places, previous_place
+
+Rows = NDArray[np.int64]
+
+
+class TaskClass(NamedTuple):
+    """Tasks that take equally long whatever the micro batch: one row of a table of durations."""
+
+    kind: Pass
+    rank: int
+    chunk: int
+    backward_chunk: int = -1
+
+
+class Step(NamedTuple):
+    """One task for the evaluation of a single row: positions of what it waits for in the list, -1 for nothing."""
+
+    rank: int
+    task: Task
+    task_class: int
+    previous: int  # on the same rank; -1: the rank's own start
+    inputs: tuple[tuple[int, bool], ...]  # (position, whether it comes from another rank)
+
+
+class Wavefront(NamedTuple):
+    """Tasks of different ranks that wait for none of each other; all arrays hold one entry a task.
+
+    ``previous``, ``first`` and ``second`` are rows of the ring of end times, ``out`` the block of rows that the wavefront
+    fills; the ``*_hop`` are 1 where the input crosses to another rank. ``second`` is ``None`` where no task has two inputs.
+    """
+
+    task_class: Rows
+    micro_batch: Rows
+    previous: Rows
+    first: Rows
+    first_hop: Rows
+    second: Rows | None
+    second_hop: Rows | None
+    out: slice
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything that evaluating a pipeline needs but the durations.
+
+    The ring holds ``num_rows`` rows: row 0 is time zero, rows 1 to ``pp`` the ranks' starts, the others end times that are
+    still needed. ``last_rows`` are those of each rank's last task.
+    """
+
+    shape: PipelineShape
+    classes: tuple[TaskClass, ...]
+    class_counts: Rows  # how often each class runs
+    steps: tuple[Step, ...]
+    fronts: tuple[int, ...]  # wavefront of each step
+    rows: tuple[int, ...]  # row of each step
+    wavefronts: tuple[Wavefront, ...]
+    num_rows: int
+    last_rows: Rows  # [rank]
+    last_positions: tuple[int, ...]  # [rank], in ``steps``
+
+
+def _task_class(rank: int, task: Task) -> TaskClass:
+    return TaskClass(task.kind, rank, task.chunk, task.backward_chunk)
+
+
+class _Needs:
+    """Which earlier task each task waits for."""
+
+    def __init__(self, shape: PipelineShape) -> None:
+        self._previous = {
+            (rank, chunk): previous_place(shape, rank, chunk) for rank in range(shape.pp) for chunk in range(shape.num_chunks)
+        }
+        self._next = next_places(shape)
+
+    def inputs(self, rank: int, task: Task) -> list[tuple[bool, Place, int]]:
+        """(whether it is a backward, where, micro batch) of what must have ended."""
+        found: list[tuple[bool, Place, int]] = []
+        if task.kind in (Pass.FORWARD, Pass.PAIR):
+            before = self._previous[rank, task.chunk]
+            if before is not None:
+                found.append((False, before, task.micro_batch))
+        if task.kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR):
+            chunk, micro_batch = task.chunk, task.micro_batch
+            if task.kind is Pass.PAIR:
+                chunk, micro_batch = task.backward_chunk, task.backward_micro_batch
+            after = self._next.get((rank, chunk))
+            found.append((False, (rank, chunk), micro_batch) if after is None else (True, after, micro_batch))
+        return found
+
+
+def _in_dependency_order(shape: PipelineShape) -> tuple[Step, ...]:
+    """All tasks of all ranks, each after what it waits for. Raises ``ValueError`` if the ranks wait for each other."""
+    orders, needs = rank_orders(shape), _Needs(shape)
+    ended: dict[tuple[bool, Place, int], int] = {}  # position of the task that yields an output
+    classes: dict[TaskClass, int] = {}
+    steps: list[Step] = []
+    last = [-1] * shape.pp
+    upcoming = [0] * shape.pp
+    blocked: dict[tuple[bool, Place, int], int] = {}  # rank that waits for an output
+    runnable = list(range(shape.pp))
+    while runnable:
+        rank = runnable.pop()
+        order = orders[rank]
+        while upcoming[rank] < len(order):
+            task = order[upcoming[rank]]
+            inputs = needs.inputs(rank, task)
+            missing = next((need for need in inputs if need not in ended), None)
+            if missing is not None:
+                blocked[missing] = rank
+                break
+            found = tuple((ended[need], need[1][0] != rank) for need in inputs)
+            task_class = classes.setdefault(_task_class(rank, task), len(classes))
+            steps.append(Step(rank, task, task_class, last[rank], found))
+            position = last[rank] = len(steps) - 1
+            upcoming[rank] += 1
+            if task.kind in (Pass.FORWARD, Pass.PAIR):
+                output = (False, (rank, task.chunk), task.micro_batch)
+                ended[output] = position
+                if output in blocked:
+                    runnable.append(blocked.pop(output))
+            if task.kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR):
+                pair = task.kind is Pass.PAIR
+                chunk, micro_batch = (task[3], task[4]) if pair else (task.chunk, task.micro_batch)
+                output = (True, (rank, chunk), micro_batch)
+                ended[output] = position
+                if output in blocked:
+                    runnable.append(blocked.pop(output))
+    if any(upcoming[rank] < len(orders[rank]) for rank in range(shape.pp)):
+        raise ValueError(f"{shape.schedule.label}: the ranks wait for each other with {shape}")
+    return tuple(steps)
+
+
+def _depths(steps: tuple[Step, ...]) -> list[int]:
+    """Length of the longest chain of tasks before each."""
+    depth = [0] * len(steps)
+    for position, step in enumerate(steps):
+        waits = [step.previous, *(source for source, _ in step.inputs)]
+        depth[position] = 1 + max((depth[source] for source in waits if source >= 0), default=-1)
+    return depth
+
+
+def _wavefronts(shape: PipelineShape, steps: tuple[Step, ...], depth: list[int]) -> tuple[tuple[Wavefront, ...], int, list[int]]:
+    """Tasks of one depth together, and every task's row in a ring that is as long as anything is needed."""
+    fronts: list[list[int]] = [[] for _ in range(max(depth) + 1)]
+    for position, level in enumerate(depth):
+        fronts[level].append(position)
+    line = [0] * len(steps)  # place in an endless ring
+    lasts = {step.rank: position for position, step in enumerate(steps)}
+    begin, reach = 0, 1
+    for front in fronts:
+        for offset, position in enumerate(front):
+            line[position] = begin + offset
+        oldest = min(
+            (
+                line[s]
+                for position in front
+                for s in (steps[position].previous, *(i for i, _ in steps[position].inputs))
+                if s >= 0
+            ),
+            default=begin,
+        )
+        begin += len(front)
+        reach = max(reach, begin - oldest)
+    reach = max(reach, begin - min(line[position] for position in lasts.values()))
+    widest = max(map(len, fronts))
+    size = reach + widest  # blocks do not wrap: a block that would starts again at the ring's beginning
+    fixed = 1 + shape.pp
+    rows, at = [0] * len(steps), 0
+    compiled = []
+    for front in fronts:
+        if at + len(front) > size:
+            at = 0
+        for offset, position in enumerate(front):
+            rows[position] = fixed + at + offset
+        compiled.append(_wavefront(shape, steps, front, rows, fixed + at))
+        at += len(front)
+    return tuple(compiled), fixed + size, rows
+
+
+def _wavefront(shape: PipelineShape, steps: tuple[Step, ...], front: list[int], rows: list[int], first_row: int) -> Wavefront:
+    chosen = [steps[position] for position in front]
+
+    def column(values: list[int]) -> Rows:
+        return np.array(values, dtype=np.int64)
+
+    def source(step: Step, index: int) -> tuple[int, int]:
+        return (rows[step.inputs[index][0]], int(step.inputs[index][1])) if len(step.inputs) > index else (0, 0)
+
+    first, second = [source(step, 0) for step in chosen], [source(step, 1) for step in chosen]
+    two = any(len(step.inputs) > 1 for step in chosen)
+    return Wavefront(
+        task_class=column([step.task_class for step in chosen]),
+        micro_batch=column([shape.micro_batch_of_step(step.task) for step in chosen]),
+        previous=column([rows[step.previous] if step.previous >= 0 else 1 + step.rank for step in chosen]),
+        first=column([row for row, _ in first]),
+        first_hop=column([hop for _, hop in first]),
+        second=column([row for row, _ in second]) if two else None,
+        second_hop=column([hop for _, hop in second]) if two else None,
+        out=slice(first_row, first_row + len(chosen)),
+    )
+
+
+@lru_cache(maxsize=128)
+def compiled(shape: PipelineShape) -> Program:
+    """The program of a pipeline. Raises ``ValueError`` for a shape whose ranks would wait for each other for ever."""
+    steps = _in_dependency_order(shape)
+    depth = _depths(steps)
+    wavefronts, num_rows, rows = _wavefronts(shape, steps, depth)
+    classes: dict[TaskClass, int] = {}
+    for step in steps:
+        classes.setdefault(_task_class(step.rank, step.task), step.task_class)
+    counts = np.bincount([step.task_class for step in steps], minlength=len(classes))
+    lasts = {step.rank: position for position, step in enumerate(steps)}
+    return Program(
+        shape=shape,
+        classes=tuple(classes),
+        class_counts=counts,
+        steps=steps,
+        fronts=tuple(depth),
+        rows=tuple(rows),
+        wavefronts=wavefronts,
+        num_rows=num_rows,
+        last_rows=np.array([rows[lasts[rank]] for rank in range(shape.pp)]),
+        last_positions=tuple(lasts[rank] for rank in range(shape.pp)),
+    )

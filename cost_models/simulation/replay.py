@@ -1,0 +1,42 @@
+"""One strategy's step with the start and the end of every task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cost_models.constants import Constants
+from cost_models.layer_keys import Floats
+from cost_models.priced_groups import Group, priced_groups
+from cost_models.simulation.lockstep import Durations, task_times_s
+from cost_models.simulation.program import Program, compiled
+from cost_models.simulation.step_times import GroupTasks, exchange_left_s, pipeline_shapes
+from cost_models.strategy import ParallelStrategy, StrategyBatch
+from cost_models.workload import Workload
+
+
+@dataclass(frozen=True)
+class Replay:
+    """``starts_s`` and ``ends_s`` are those of ``program.steps``; the step's time zero is when its first rank could begin.
+
+    ``group`` holds the one strategy, ``[rank, 1]``; ``reduce_s`` and ``gather_s`` ``[rank]`` are what each rank's gradient
+    reduction takes after its last task, and its gathering of weights before its first.
+    """
+
+    program: Program
+    starts_s: list[float]
+    ends_s: list[float]
+    group: Group
+    tasks: GroupTasks
+    reduce_s: Floats
+    gather_s: Floats
+
+
+def replay(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> Replay:
+    """The tasks of a step as ``simulate`` composes it. Raises ``ValueError`` as ``simulate`` does."""
+    _, group = next(priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True))
+    _, shape = next(pipeline_shapes(group))
+    program, tasks = compiled(shape), GroupTasks(group)
+    reduce_s, gather_s = exchange_left_s(group, constants)
+    durations, _ = tasks.of(program)
+    starts_s, ends_s = task_times_s(program, Durations(durations, tasks.hop_s, gather_s), 0)
+    return Replay(program, starts_s, ends_s, group, tasks, reduce_s[:, 0], gather_s[:, 0])

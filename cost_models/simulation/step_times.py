@@ -1,0 +1,233 @@
+"""Composes steps task by task: every candidate of one pipeline in lockstep, over the layer costs of the closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.constants import Constants
+from cost_models.data_parallel import exchange_beyond_compute_s
+from cost_models.estimate import Estimate
+from cost_models.layer_keys import Floats, distinct_rows
+from cost_models.priced_groups import Group, priced_groups
+from cost_models.simulation.lockstep import Durations, ends_s
+from cost_models.simulation.program import Program, TaskClass, compiled
+from cost_models.simulation.steady import steady_of
+from cost_models.simulation.tasks import Pass, PipelineShape, Place, next_places, previous_place
+from cost_models.step import StepTime, at_kind, estimate_group, scattered
+from cost_models.strategy import IntColumn, Schedule, StrategyBatch
+from cost_models.workload import Workload
+
+
+def pipeline_shapes(group: Group) -> Iterator[tuple[IntColumn, PipelineShape]]:
+    """The distinct pipelines of a group, with the columns of each."""
+    stages = group.stages
+    group_size = group.batch.group_size * (stages.schedule is Schedule.INTERLEAVED)
+    first, index = distinct_rows([group.num_microbatches.astype(np.int64), group_size])
+    for number, row in enumerate(first):
+        shape = PipelineShape(
+            schedule=stages.schedule,
+            pp=stages.pp,
+            vpp=stages.vpp,
+            num_microbatches=int(group.num_microbatches[row]),
+            group_size=int(group_size[row]),
+            merge_pairs=stages.merge_pairs,
+            detach_weight_gradients=stages.detach_weight_gradients,
+        )
+        yield np.flatnonzero(index == number), shape
+
+
+class GroupTasks:
+    """How long the tasks of a group's candidates take; the group's kinds of rank are its ranks, one by one.
+
+    A send that is not overlapped keeps its sender; what the overlap hides delays the receiver alone. Gradients accumulate
+    with the weight gradients. A merged pair saves what both of its chunks could hide.
+    """
+
+    def __init__(self, group: Group) -> None:
+        stages = group.stages
+        self._chunks = [group.chunk(index) for index in range(stages.num_chunks)]
+        self.send_s = group.p2p_s / (2.0 * stages.num_chunks)
+        self.hop_s = group.p2p_masked_s / (2.0 * stages.num_chunks)
+        self._accumulation_s = group.sharded.accumulation_s / stages.num_chunks
+        self._host_s = group.host_micro_batch_s / stages.vpp
+
+    def of(self, program: Program) -> tuple[Floats, IntColumn]:
+        """Durations of the program's task classes, ``[class, n]``, and the messages that each sends, ``[class]``."""
+        following = next_places(program.shape)
+        sends = [self.num_sends(program.shape, following, task_class) for task_class in program.classes]
+        durations = [self._duration_s(c, count) for c, count in zip(program.classes, sends, strict=True)]
+        return np.stack(durations), np.array(sends, dtype=np.int64)
+
+    def first_forward_s(self, rank: int) -> Floats:
+        """A forward of a rank's first chunk, ``[n]``, its send included."""
+        return self._duration_s(TaskClass(Pass.FORWARD, rank, 0), 1)
+
+    @staticmethod
+    def num_sends(shape: PipelineShape, following: dict[Place, Place], task_class: TaskClass) -> int:
+        """Messages to other ranks that a task ends with."""
+        kind, rank, chunk, backward_chunk = task_class
+        places: list[Place | None] = []
+        if kind in (Pass.FORWARD, Pass.PAIR):
+            places.append(following.get((rank, chunk)))
+        if kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR):
+            places.append(previous_place(shape, rank, backward_chunk if kind is Pass.PAIR else chunk))
+        return sum(place is not None and place[0] != rank for place in places)
+
+    def saving_s(self, task_class: TaskClass) -> Floats:
+        """What a merged pair hides of the expert communication, ``[n]``; zero for all other tasks."""
+        kind, rank, chunk, backward_chunk = task_class
+        if kind is not Pass.PAIR:
+            return np.zeros_like(self.send_s)
+        saving: Floats = np.minimum(self._chunks[chunk].pair_saving[rank], self._chunks[backward_chunk].pair_saving[rank])
+        return saving
+
+    def _duration_s(self, task_class: TaskClass, num_sends: int) -> Floats:
+        kind, rank, chunk, backward_chunk = task_class
+        forward, backward = self._chunks[chunk], self._chunks[backward_chunk if kind is Pass.PAIR else chunk]
+        seconds: Floats = num_sends * self.send_s
+        if kind in (Pass.FORWARD, Pass.PAIR):
+            seconds = seconds + forward.forward[rank] + self._host_s
+        if kind in (Pass.BACKWARD, Pass.PAIR):
+            seconds = seconds + backward.backward[rank] + self._accumulation_s[rank] - self.saving_s(task_class)
+        if kind is Pass.INPUT_GRADIENT:
+            seconds = seconds + backward.backward[rank] - backward.weight_gradient[rank]
+        if kind is Pass.WEIGHT_GRADIENT:
+            seconds = seconds + backward.weight_gradient[rank] + self._accumulation_s[rank]
+        return seconds
+
+
+def exchange_left_s(group: Group, constants: Constants) -> tuple[Floats, Floats]:
+    """What passes do not hide of each rank's reduction of gradients and gathering of weights, ``[rank, n]`` each."""
+    left = exchange_beyond_compute_s(
+        group.batch, group.sharded.exchange, group.rank.forward, group.rank.backward, constants.dp_exposed_fraction
+    )
+    reduce_s, gather_s = (np.broadcast_to(column, (group.stages.pp, len(group.batch))) for column in left)
+    return reduce_s, gather_s
+
+
+@dataclass(frozen=True)
+class Played:
+    """What playing a pipeline gives, ``[rank, n]``: ends, busy seconds, seconds saved by merged pairs, messages sent."""
+
+    ends_s: Floats
+    busy_s: Floats
+    saving_s: Floats
+    sends: Floats
+
+    @staticmethod
+    def empty(num_ranks: int, n: int) -> Played:
+        """Room for ``n`` candidates."""
+        return Played(*(np.empty((num_ranks, n)) for _ in range(4)))
+
+    def put(self, columns: IntColumn, other: Played) -> None:
+        """Writes the columns of ``other``."""
+        for name, table in vars(self).items():
+            table[:, columns] = getattr(other, name)
+
+
+def _played(
+    shape: PipelineShape, num_microbatches: int, tasks: GroupTasks, columns: IntColumn, start_s: Floats
+) -> tuple[Played, NDArray[np.bool_]]:
+    """Plays ``shape`` and adds periods up to ``num_microbatches``, with whether each candidate repeats from there on."""
+    program = compiled(shape)
+    durations, num_sends = tasks.of(program)
+    seconds = durations[:, columns]
+    ends = ends_s(program, Durations(seconds, tasks.hop_s[columns], start_s[:, columns]))
+    periods = (num_microbatches - shape.num_microbatches) // shape.period
+    counts = program.class_counts
+    if periods:
+        repeats = ~np.isnan(ends.growth_s)
+        last = ends.rank_s + periods * np.where(repeats, ends.growth_s, 0.0)
+        steady = steady_of(shape)
+        counts = counts + periods * (0 if steady is None else steady.class_counts)
+    else:
+        repeats, last = np.ones(len(columns), dtype=np.bool_), ends.rank_s
+    busy, saving, sends = (np.zeros_like(last) for _ in range(3))
+    for task_class, count, sent, each in zip(program.classes, counts, num_sends, seconds, strict=True):
+        busy[task_class.rank] += count * each
+        sends[task_class.rank] += count * sent
+        saving[task_class.rank] += count * tasks.saving_s(task_class)[columns]
+    return Played(last, busy, saving, sends), repeats
+
+
+def played_to_the_end(shape: PipelineShape, tasks: GroupTasks, start_s: Floats, columns: IntColumn) -> Played:
+    """Plays all micro batches of the chosen candidates, or as many as it takes until a period repeats the one before.
+
+    Each candidate goes on until its own tasks repeat, so that it costs what it would alone.
+    """
+    total, period = shape.num_microbatches, shape.period
+    whole = Played.empty(shape.pp, len(columns))
+    left = np.arange(len(columns))
+    length = 4 * period + total % period
+    while len(left):
+        if 2 * length >= total or shape.schedule is Schedule.GPIPE:  # whose forwards are all over before a backward
+            length = total
+        part, done = _played(replace(shape, num_microbatches=length), total, tasks, columns[left], start_s)
+        whole.put(left, part)
+        left = left[~done]
+        length += (length // period) * period
+    return whole
+
+
+def _first_starts_s(group: Group, tasks: GroupTasks, gather_s: Floats) -> Floats:
+    """When each rank begins its first forward, ``[rank, n]``: the first chunk must have passed the ranks before it."""
+    begins = [gather_s[0]]
+    for rank in range(1, group.stages.pp):
+        begins.append(np.maximum(gather_s[rank], begins[-1] + tasks.first_forward_s(rank - 1) + tasks.hop_s))
+    return np.stack(begins)
+
+
+def simulated(group: Group, constants: Constants) -> StepTime:
+    """Composes a step from the ends of all tasks; the group must keep every rank as a kind of its own.
+
+    A rank begins once it has gathered its weights and ends once its gradients are reduced, as far as passes do not hide
+    it; the optimizer follows the last rank, or each rank by itself where steps overlap.
+    """
+    stages, n = group.stages, len(group.batch)
+    reduce_s, gather_s = exchange_left_s(group, constants)
+    tasks = GroupTasks(group)
+    played = Played.empty(stages.pp, n)
+    for columns, shape in pipeline_shapes(group):
+        played.put(columns, played_to_the_end(shape, tasks, gather_s, columns))
+    busy, saving, sends = played.busy_s, played.saving_s, played.sends
+    ends = played.ends_s + reduce_s
+    if stages.schedule.overlaps_steps:
+        ends = ends - _first_starts_s(group, tasks, gather_s) + gather_s
+    pipeline = ends.max(axis=0)
+    critical = busy.argmax(axis=0)
+    exchange = at_kind(reduce_s + gather_s, critical)
+    bubble = np.maximum(pipeline - at_kind(busy, critical) - exchange, 0.0)
+    host = group.host_micro_batch_s * group.num_microbatches
+    whole = at_kind(group.sharded.exchange.reduce_s + group.sharded.exchange.gather_s, critical)
+    return StepTime(
+        step_s=pipeline + group.sharded.optimizer_s + constants.step_overhead_s,
+        critical=critical,
+        bubble_s=bubble,
+        pair_saving_s=at_kind(saving, critical),
+        p2p_s=at_kind(sends, critical) * tasks.send_s,
+        p2p_masked_s=at_kind(sends, critical) * tasks.hop_s,
+        data_parallel_s=exchange,
+        data_parallel_masked_s=np.maximum(whole - exchange, 0.0),
+        host_s=host,
+        reduce_left_s=reduce_s,
+        gather_left_s=gather_s,
+        stage_bubble_s=np.maximum(pipeline - busy - reduce_s - gather_s, 0.0),
+        fidelity="simulated",
+    )
+
+
+def simulate(workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False) -> Estimate:
+    """As ``cost_models.step.estimate``, with steps composed task by task.
+
+    Strategies of one pipeline run in lockstep; few run one by one, with equal results. Raises ``ValueError`` as ``estimate``
+    does, and for a schedule that its micro batches do not fill.
+    """
+    rows, parts = [], []
+    for index, group in priced_groups(workload, batch, constants, merge=False, tables=breakdown):
+        rows.append(index)
+        parts.append(estimate_group(workload, group, simulated(group, constants), constants, breakdown=breakdown))
+    return scattered(rows, parts, len(batch))

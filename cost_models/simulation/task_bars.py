@@ -1,0 +1,358 @@
+"""What happens inside a task: compute, and the communication of experts and swapped activations, layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import zip_longest
+from typing import NamedTuple
+
+from cost_models.constants import Constants
+from cost_models.flops import layer_flops_per_token
+from cost_models.layer_comm import expert_comm, network_of
+from cost_models.layer_costs import LayerCosts
+from cost_models.layer_keys import layer_keys
+from cost_models.parameters import layer_parameters
+from cost_models.priced_groups import Group
+from cost_models.simulation.program import TaskClass
+from cost_models.simulation.step_times import GroupTasks
+from cost_models.simulation.tasks import Pass
+from cost_models.strategy import RecomputeModule
+from cost_models.workload import Workload
+
+
+class Stream(IntEnum):
+    """What runs one bar at a time on a rank."""
+
+    COMPUTE = 0
+    EXPERT_COMMUNICATION = 1
+    P2P = 2
+    SWAP = 3
+    DATA_PARALLEL = 4
+    OPTIMIZER = 5
+
+    @property
+    def label(self) -> str:
+        """The name used in files."""
+        return self.name.lower()
+
+
+class Kind(IntEnum):
+    """What a bar is; the first five are those of ``Pass``."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    INPUT_GRADIENT = 2
+    WEIGHT_GRADIENT = 3
+    PAIR = 4
+    RECOMPUTE = 5
+    DISPATCH = 6
+    COMBINE = 7
+    P2P = 8
+    SWAP = 9
+    GATHER = 10
+    REDUCE = 11
+    OPTIMIZER = 12
+    STEP_OVERHEAD = 13
+
+    @property
+    def label(self) -> str:
+        """The name used in files."""
+        return self.name.lower()
+
+
+class TaskBar(NamedTuple):
+    """A bar from ``start_s`` to ``end_s`` after its task's start; of a merged pair's backward where ``of_backward``."""
+
+    stream: Stream
+    kind: Kind
+    start_s: float
+    end_s: float
+    of_backward: bool = False
+
+
+class Transfer(NamedTuple):
+    """Seconds during which the compute stream waits for a transfer, and during which it works beside it."""
+
+    exposed_s: float = 0.0
+    hidden_s: float = 0.0
+
+    def scaled(self, share: float) -> Transfer:
+        """A share of both."""
+        return Transfer(self.exposed_s * share, self.hidden_s * share)
+
+    def exposing(self, share: float) -> Transfer:
+        """As long, with this share of what was exposed."""
+        return Transfer(self.exposed_s * share, self.hidden_s + self.exposed_s * (1.0 - share))
+
+
+@dataclass(frozen=True)
+class _LayerPass:
+    """One pass of one layer; ``expert_compute_s`` of ``compute_s`` lies between dispatch and combine.
+
+    A recompute comes first: ``again_s`` of compute, which waits for ``again_dispatch_s`` and ``again_combine_s``.
+    """
+
+    compute_s: float
+    expert_compute_s: float
+    dispatch: Transfer
+    combine: Transfer
+    swap: Transfer
+    again_s: float = 0.0
+    again_dispatch_s: float = 0.0
+    again_combine_s: float = 0.0
+
+    @property
+    def experts_exposed_s(self) -> float:
+        """What compute waits for dispatch and combine, those of a recompute left out."""
+        return self.dispatch.exposed_s + self.combine.exposed_s
+
+    @property
+    def whole_s(self) -> float:
+        """All of it, one after the other."""
+        again = self.again_s + self.again_dispatch_s + self.again_combine_s
+        return self.compute_s + self.experts_exposed_s + self.swap.exposed_s + again
+
+
+@dataclass(frozen=True)
+class _LayerParts:
+    """What the passes of one kind of layer are made of; the shares are those of its compute and of its exchanges."""
+
+    costs: LayerCosts
+    expert_share: float
+    dispatch_share: float
+    recomputes_experts: bool
+
+    @classmethod
+    def of(cls, workload: Workload, group: Group, constants: Constants, *, moe: bool) -> _LayerParts:
+        """Of a group of one strategy, whose costs have kept their tables."""
+        if not moe:
+            return cls(group.priced.dense, 0.0, 0.5, False)
+        assert group.priced.moe is not None
+        keys, _ = layer_keys(group.batch)
+        comm = expert_comm(workload, keys, network_of(workload, constants), constants)
+        dispatch, both = float(comm.dispatch_s[0]), float(comm.dispatch_s[0] + comm.combine_s[0])
+        return cls(
+            costs=group.priced.moe,
+            expert_share=moe_flops_fraction(workload),
+            dispatch_share=dispatch / both if both else 0.5,
+            recomputes_experts=bool(keys.recomputes(RecomputeModule.MOE)[0]),
+        )
+
+    def forward(self) -> _LayerPass:
+        """The forward pass."""
+        waits = self._seconds("forward", "ep_comm") + self._seconds("forward", "activation_swap")
+        return self._pass("forward", float(self.costs.forward_s[0]) - waits)
+
+    def backward(self, *, again: bool, weight_gradient: bool) -> _LayerPass:
+        """``again``: the layer is fully recomputed; without ``weight_gradient``, input gradients alone."""
+        recompute = self._seconds("backward", "recompute")
+        waits = self._seconds("backward", "ep_comm") + self._seconds("backward", "activation_swap")
+        compute = float(self.costs.backward_s[0]) - waits - recompute
+        if not weight_gradient:
+            compute -= float(self.costs.weight_gradient_s[0])
+        exposed = self._seconds("forward", "ep_comm") if again or self.recomputes_experts else 0.0
+        if again:
+            recompute += float(self.costs.full_recompute_s[0])
+        return self._pass("backward", compute, recompute - exposed, exposed)
+
+    def _seconds(self, table: str, name: str) -> float:
+        return float(getattr(self.costs, table)[name][0])
+
+    def _transfer(self, name: str, table: str) -> Transfer:
+        """Of one pass: both passes transfer as long, and ``masked`` is what both of them hide."""
+        exposed = self._seconds(table, name)
+        both = self._seconds("forward", name) + self._seconds("backward", name) + self._seconds("masked", name)
+        return Transfer(exposed, max(both / 2.0 - exposed, 0.0))
+
+    def _pass(self, table: str, compute_s: float, again_s: float = 0.0, again_exposed_s: float = 0.0) -> _LayerPass:
+        # Input gradients alone may be shorter than what the whole backward hides; the rest is beside weight gradients.
+        exposed_s, hidden_s = self._transfer("ep_comm", table)
+        experts = Transfer(exposed_s, min(hidden_s, compute_s))
+        return _LayerPass(
+            compute_s=compute_s,
+            expert_compute_s=max(compute_s * self.expert_share, experts.hidden_s),
+            dispatch=experts.scaled(self.dispatch_share),
+            combine=experts.scaled(1.0 - self.dispatch_share),
+            swap=self._transfer("activation_swap", table),
+            again_s=again_s,
+            again_dispatch_s=again_exposed_s * self.dispatch_share,
+            again_combine_s=again_exposed_s * (1.0 - self.dispatch_share),
+        )
+
+
+def moe_flops_fraction(workload: Workload) -> float:
+    """Share of routed and shared experts in the forward FLOPs of a MoE layer."""
+    model, training = workload.model, workload.training
+    assert model.moe is not None
+    parts = layer_parameters(model, moe=True)
+    used = parts.shared_experts + parts.experts // model.moe.num_experts * model.moe.top_k
+    attended = training.seq_length * training.mean_squared_length_fraction
+    return 2.0 * used / layer_flops_per_token(model, attended, moe=True)
+
+
+class _Layout:
+    """Bars of one task, laid out from its start; neighbours of one kind on the compute stream are one bar."""
+
+    def __init__(self) -> None:
+        self.bars: list[TaskBar] = []
+        self.now_s = 0.0
+        self._lengthened: int | None = None  # the compute bar that ends now
+        self._ends_s = dict.fromkeys(Stream, 0.0)
+
+    def compute(self, kind: Kind, seconds: float) -> None:
+        """Compute from now on."""
+        if seconds <= 0:
+            return
+        start, self.now_s = self.now_s, self.now_s + seconds
+        last = self._lengthened
+        if last is not None and self.bars[last].kind is kind:
+            self.bars[last] = self.bars[last]._replace(end_s=self.now_s)
+            return
+        self._lengthened = len(self.bars)
+        self.bars.append(TaskBar(Stream.COMPUTE, kind, start, self.now_s))
+
+    def transfer(self, stream: Stream, kind: Kind, transfer: Transfer, *, of_backward: bool = False) -> None:
+        """A transfer that compute waits for from now on, and that goes on beside what follows."""
+        self._aside(TaskBar(stream, kind, self.now_s, self.now_s + transfer.exposed_s + transfer.hidden_s, of_backward))
+        self._wait(transfer.exposed_s)
+
+    def transferred(self, stream: Stream, kind: Kind, transfer: Transfer, *, of_backward: bool = False) -> None:
+        """A transfer that went on beside what came before, and for the rest of which compute waits now."""
+        start = self.now_s - transfer.hidden_s
+        self._wait(transfer.exposed_s)
+        self._aside(TaskBar(stream, kind, start, self.now_s, of_backward))
+
+    def _wait(self, seconds: float) -> None:
+        if seconds > 0:
+            self.now_s += seconds
+            self._lengthened = None
+
+    def _aside(self, bar: TaskBar) -> None:
+        start = max(bar.start_s, self._ends_s[bar.stream])
+        if bar.end_s > start:
+            self.bars.append(bar._replace(start_s=start))
+            self._ends_s[bar.stream] = bar.end_s
+
+    def forward(self, layer: _LayerPass) -> None:
+        """A layer's forward; activations leave for the host beside it."""
+        self.compute(Kind.FORWARD, layer.compute_s - layer.expert_compute_s)
+        self.transfer(Stream.EXPERT_COMMUNICATION, Kind.DISPATCH, layer.dispatch)
+        self.compute(Kind.FORWARD, layer.expert_compute_s)
+        self.transferred(Stream.EXPERT_COMMUNICATION, Kind.COMBINE, layer.combine)
+        self.transferred(Stream.SWAP, Kind.SWAP, layer.swap)
+
+    def backward(self, kind: Kind, layer: _LayerPass) -> None:
+        """A layer's backward: the gradient of a combine is sent before that of a dispatch."""
+        before = layer.again_s if not layer.compute_s else layer.again_s * (1.0 - layer.expert_compute_s / layer.compute_s)
+        self.compute(Kind.RECOMPUTE, before)
+        self.transfer(Stream.EXPERT_COMMUNICATION, Kind.DISPATCH, Transfer(layer.again_dispatch_s), of_backward=True)
+        self.compute(Kind.RECOMPUTE, layer.again_s - before)
+        self.transfer(Stream.EXPERT_COMMUNICATION, Kind.COMBINE, Transfer(layer.again_combine_s), of_backward=True)
+        self.transfer(Stream.SWAP, Kind.SWAP, layer.swap, of_backward=True)
+        self.transfer(Stream.EXPERT_COMMUNICATION, Kind.COMBINE, layer.combine, of_backward=True)
+        self.compute(kind, layer.expert_compute_s)
+        self.transferred(Stream.EXPERT_COMMUNICATION, Kind.DISPATCH, layer.dispatch, of_backward=True)
+        self.compute(kind, layer.compute_s - layer.expert_compute_s)
+
+    def pair(self, forwards: list[_LayerPass], backwards: list[_LayerPass], work_s: float, saving_s: float) -> None:
+        """Both passes of a merged pair, ``work_s`` together: transfers in turn, spread evenly over the compute.
+
+        Which piece of compute is beside which transfer, ``cost_models.layer_pairs`` decides for one layer and does not keep.
+        """
+        exposed_s = sum(layer.experts_exposed_s for layer in (*forwards, *backwards))
+        left = 1.0 - saving_s / exposed_s if exposed_s else 1.0
+        turns: list[tuple[Kind, Transfer, bool]] = []
+        for backward, forward in zip_longest(backwards, forwards):
+            if backward is not None:
+                turns.append((Kind.DISPATCH, Transfer(backward.again_dispatch_s), True))
+                turns.append((Kind.COMBINE, Transfer(backward.again_combine_s), True))
+                turns.append((Kind.COMBINE, backward.combine.exposing(left), True))
+            if forward is not None:
+                turns.append((Kind.DISPATCH, forward.dispatch.exposing(left), False))
+            if backward is not None:
+                turns.append((Kind.DISPATCH, backward.dispatch.exposing(left), True))
+            if forward is not None:
+                turns.append((Kind.COMBINE, forward.combine.exposing(left), False))
+        turns = [turn for turn in turns if any(turn[1])]
+        swaps = [Transfer(*map(sum, zip(*(layer.swap for layer in layers), strict=True))) for layers in (backwards, forwards)]
+        waits = sum(transfer.exposed_s for _, transfer, _ in turns) + swaps[0].exposed_s + swaps[1].exposed_s
+        compute_s = max(work_s - waits, 0.0)
+        apart_s = max(compute_s - sum(transfer.hidden_s for _, transfer, _ in turns), 0.0) / (len(turns) + 1)
+        self.transfer(Stream.SWAP, Kind.SWAP, swaps[0], of_backward=True)
+        self.compute(Kind.PAIR, apart_s)
+        for kind, transfer, of_backward in turns:
+            self.transfer(Stream.EXPERT_COMMUNICATION, kind, transfer, of_backward=of_backward)
+            self.compute(Kind.PAIR, transfer.hidden_s + apart_s)
+        self.transferred(Stream.SWAP, Kind.SWAP, swaps[1])
+
+
+class TaskBars:
+    """The bars of every class of tasks of one strategy.
+
+    Compute includes what else a pass waits for in place: communication of tensor and context parallelism, ZeRO-3's weights, the
+    host. What a chunk does beside its layers comes before them, in the chunk with the output head after them.
+    """
+
+    def __init__(self, workload: Workload, group: Group, tasks: GroupTasks, constants: Constants) -> None:
+        self._stages = group.stages
+        self._batch = group.batch
+        self._tasks = tasks
+        self._dense = _LayerParts.of(workload, group, constants, moe=False)
+        self._moe = _LayerParts.of(workload, group, constants, moe=True) if group.priced.moe is not None else self._dense
+
+    def of(self, task_class: TaskClass, duration_s: float, num_sends: int) -> list[TaskBar]:
+        """Bars of a task of ``duration_s``, which ends with its sends; what these take besides follows its end."""
+        kind, rank, chunk, backward_chunk = task_class
+        sends_s = num_sends * float(self._tasks.send_s[0])
+        work_s = duration_s - sends_s
+        layout = _Layout()
+        match kind:
+            case Pass.WEIGHT_GRADIENT:
+                layout.compute(Kind.WEIGHT_GRADIENT, work_s)
+            case Pass.PAIR:
+                saving_s = float(self._tasks.saving_s(task_class)[0])
+                backwards = self._backwards(rank, backward_chunk, weight_gradient=True)
+                layout.pair(self._forwards(rank, chunk), backwards, work_s, saving_s)
+            case _:
+                self._pass(layout, kind, rank, chunk, work_s)
+        if num_sends:
+            sent = TaskBar(Stream.P2P, Kind.P2P, work_s, duration_s + float(self._tasks.hop_s[0]))
+            layout.bars += [sent] if sent.end_s > sent.start_s else []
+        return layout.bars
+
+    def _pass(self, layout: _Layout, kind: Pass, rank: int, chunk: int, work_s: float) -> None:
+        forward, shown = kind is Pass.FORWARD, Kind(kind)
+        layers = self._forwards(rank, chunk) if forward else self._backwards(rank, chunk, weight_gradient=kind is Pass.BACKWARD)
+        beside_s = work_s - sum(layer.whole_s for layer in layers)
+        head_last = forward and bool(self._stages.has_head[rank, chunk])
+        if not head_last:
+            layout.compute(shown, beside_s)
+        for layer in layers:
+            if forward:
+                layout.forward(layer)
+            else:
+                layout.backward(shown, layer)
+        if head_last:
+            layout.compute(shown, beside_s)
+
+    def _kinds(self, rank: int, chunk: int) -> list[bool]:
+        """Whether each layer is MoE; an MTP module is one more layer beside the head."""
+        stages = self._stages
+        moe = (stages.moe_prefix[rank, chunk, 1:] - stages.moe_prefix[rank, chunk, :-1]).tolist()
+        count = int(stages.dense[rank, chunk] + stages.moe[rank, chunk])
+        mtp = stages.mtp_layers * int(stages.has_head[rank, chunk])
+        return [bool(each) for each in moe[:count]] + [stages.last_layer_is_moe] * mtp
+
+    def _forwards(self, rank: int, chunk: int) -> list[_LayerPass]:
+        dense, moe = self._dense.forward(), self._moe.forward()
+        return [moe if is_moe else dense for is_moe in self._kinds(rank, chunk)]
+
+    def _backwards(self, rank: int, chunk: int, *, weight_gradient: bool) -> list[_LayerPass]:
+        """In the order in which they run: the last layer first."""
+        num_again = int(sum(again[rank, 0] for again in self._stages.recomputed(chunk, self._batch)))
+        passes = [
+            (self._moe if is_moe else self._dense).backward(again=index < num_again, weight_gradient=weight_gradient)
+            for index, is_moe in enumerate(self._kinds(rank, chunk))
+        ]
+        return passes[::-1]

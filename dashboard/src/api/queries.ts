@@ -1,0 +1,91 @@
+/** What several pages ask the server for, with the keys under which the answers are cached. */
+import { queryOptions } from "@tanstack/react-query";
+
+import { answered, api, type Schemas } from "./client";
+
+const PAGE = 200;
+export const FINISHED: readonly string[] = ["completed", "failed", "cancelled"];
+
+export type ListedStudy = Schemas["ListedStudy"];
+export type Study = Schemas["StudyDocument"];
+export type Plan = Schemas["Plan"];
+export type Estimate = Schemas["EstimateNumbers"];
+export type Strategy = Schemas["StrategyDocument"];
+
+interface Page<Item> {
+  items: Item[];
+  next_cursor: string | null;
+}
+
+/** All pages of a list, up to `limit` items. */
+export async function allPages<Item>(load: (cursor: string | undefined) => Promise<Page<Item>>, limit = 2000): Promise<Item[]> {
+  const items: Item[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await load(cursor);
+    items.push(...page.items);
+    cursor = page.next_cursor ?? undefined;
+  } while (cursor && items.length < limit);
+  return items;
+}
+
+const isOpen = (study: { state: string }): boolean => !FINISHED.includes(study.state);
+
+/** Newest first; asked for again every second while one of them is not finished. */
+export const studiesQuery = () =>
+  queryOptions({
+    queryKey: ["studies"],
+    queryFn: ({ signal }) =>
+      allPages((cursor) => answered(api.GET("/v1/studies", { params: { query: { limit: PAGE, ...(cursor && { cursor }) } }, signal }))),
+    refetchInterval: ({ state }) => (state.data?.some(isOpen) ? 1000 : 10_000),
+  });
+
+export const studyQuery = (studyId: string) =>
+  queryOptions({
+    queryKey: ["study", studyId],
+    queryFn: ({ signal }) => answered(api.GET("/v1/studies/{study_id}", { params: { path: { study_id: studyId } }, signal })),
+  });
+
+export const plansQuery = (studyId: string) =>
+  queryOptions({
+    queryKey: ["plans", studyId],
+    queryFn: ({ signal }) =>
+      allPages((cursor) =>
+        answered(
+          api.GET("/v1/studies/{study_id}/plans", {
+            params: { path: { study_id: studyId }, query: { limit: PAGE, ...(cursor && { cursor }) } },
+            signal,
+          }),
+        ),
+      ),
+  });
+
+/** The catalogues change with the version only. */
+const catalogue = { staleTime: Infinity } as const;
+
+export const modelsQuery = () =>
+  queryOptions({ queryKey: ["models"], queryFn: ({ signal }) => answered(api.GET("/v1/models", { signal })), ...catalogue });
+
+export const modelQuery = (name: string) =>
+  queryOptions({
+    queryKey: ["model", name],
+    queryFn: ({ signal }) => answered(api.GET("/v1/models/{name}", { params: { path: { name } }, signal })),
+    ...catalogue,
+  });
+
+export const hardwareListQuery = () =>
+  queryOptions({ queryKey: ["hardware"], queryFn: ({ signal }) => answered(api.GET("/v1/hardware", { signal })), ...catalogue });
+
+export const hardwareQuery = (name: string) =>
+  queryOptions({
+    queryKey: ["hardware", name],
+    queryFn: ({ signal }) => answered(api.GET("/v1/hardware/{name}", { params: { path: { name } }, signal })),
+    ...catalogue,
+  });
+
+/** Published runs with their errors, and the shipped calibrations. */
+export const accuracyQuery = () =>
+  queryOptions({ queryKey: ["accuracy"], queryFn: ({ signal }) => answered(api.GET("/v1/accuracy", { signal })), ...catalogue });
+
+export const healthQuery = () =>
+  queryOptions({ queryKey: ["health"], queryFn: ({ signal }) => answered(api.GET("/healthz", { signal })), ...catalogue });

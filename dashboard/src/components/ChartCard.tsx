@@ -1,0 +1,76 @@
+import { ActionIcon, Card, Group, Table, Text, Title, Tooltip } from "@mantine/core";
+import { IconChartBar, IconTable } from "@tabler/icons-react";
+import { useState, type ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+
+import classes from "./ChartCard.module.css";
+
+interface Props {
+  title: string;
+  subtitle?: ReactNode;
+  /** Controls of the chart. */
+  actions?: ReactNode;
+  /** The numbers of the chart: the reader can switch to them. The first column names the row. */
+  table?: { columns: readonly string[]; rows: readonly (readonly string[])[] };
+  children: ReactNode;
+}
+
+/** A chart under its title, with a switch to its numbers. */
+export function ChartCard({ title, subtitle, actions, table, children }: Props) {
+  const { t } = useTranslation();
+  const [isTable, setTable] = useState(false);
+  const switchTo = t(isTable ? "chart.asChart" : "chart.asTable");
+  const Icon = isTable ? IconChartBar : IconTable;
+  return (
+    <Card className={classes.card}>
+      <Group justify="space-between" align="flex-start" gap="xs" mb="xs">
+        <div className={classes.heading}>
+          <Title order={2}>{title}</Title>
+          {subtitle && (
+            <Text size="sm" c="dimmed" component="div">
+              {subtitle}
+            </Text>
+          )}
+        </div>
+        <Group gap="xs">
+          {actions}
+          {table && (
+            <Tooltip label={switchTo}>
+              <ActionIcon variant="default" size={30} aria-label={`${title}: ${switchTo}`} aria-pressed={isTable} onClick={() => setTable(!isTable)}>
+                <Icon size={16} stroke={1.6} />
+              </ActionIcon>
+            </Tooltip>
+          )}
+        </Group>
+      </Group>
+      {table && isTable ? (
+        <Table.ScrollContainer minWidth={0} mah={420} type="native" tabIndex={0} role="region" aria-label={title} className={classes.numbers}>
+          <Table stickyHeader verticalSpacing={4} horizontalSpacing="sm">
+            <Table.Thead>
+              <Table.Tr>
+                {table.columns.map((name, place) => (
+                  <Table.Th key={name} className={place ? classes.figure : undefined}>
+                    {name}
+                  </Table.Th>
+                ))}
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {table.rows.map((row, line) => (
+                <Table.Tr key={line}>
+                  {row.map((text, place) => (
+                    <Table.Td key={place} className={place ? classes.figure : undefined}>
+                      {text}
+                    </Table.Td>
+                  ))}
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+      ) : (
+        children
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,53 @@
+import { useReducedMotion } from "@mantine/hooks";
+import { useEffect, useRef } from "react";
+
+import { usePalette } from "../../theme/usePalette";
+import { chartTheme } from "./chartTheme";
+import { init, type ECharts, type EChartsCoreOption } from "./echarts";
+
+interface Props {
+  option: EChartsCoreOption;
+  height: number;
+  /** What the chart shows, in a sentence: screen readers read it in the chart's place. Give a table with the numbers beside it. */
+  label: string;
+  /** Of ECharts' events, such as `click`. */
+  on?: Readonly<Record<string, (event: never) => void>>;
+  onReady?: (chart: ECharts) => void;
+}
+
+/** An ECharts chart in the page's theme that follows its container's width. */
+export function Chart({ option, height, label, on, onReady }: Props) {
+  const palette = usePalette();
+  const isStill = useReducedMotion();
+  const place = useRef<HTMLDivElement>(null);
+  const chart = useRef<ECharts | null>(null);
+
+  useEffect(() => {
+    if (!place.current) return undefined;
+    const created = init(place.current, chartTheme(palette), { renderer: "canvas" });
+    chart.current = created;
+    onReady?.(created);
+    const observer = new ResizeObserver(() => created.resize());
+    observer.observe(place.current);
+    return () => {
+      observer.disconnect();
+      created.dispose();
+      chart.current = null;
+    };
+  }, [palette, onReady]);
+
+  useEffect(() => {
+    chart.current?.setOption({ animation: !isStill, animationDuration: 250, ...option }, { notMerge: true });
+  }, [option, palette, isStill, onReady]);
+
+  useEffect(() => {
+    const current = chart.current;
+    const handlers = Object.entries(on ?? {});
+    for (const [event, handler] of handlers) current?.on(event, handler as (event: unknown) => void);
+    return () => {
+      if (!current?.isDisposed()) for (const [event, handler] of handlers) current?.off(event, handler as (event: unknown) => void);
+    };
+  }, [on, palette, onReady]);
+
+  return <div ref={place} role="img" aria-label={label} style={{ height, width: "100%", minWidth: 0 }} />;
+}

@@ -1,0 +1,31 @@
+import type { Palette } from "../../theme/palette";
+
+/** ECharts' theme in the page's colours and type. */
+export function chartTheme(palette: Palette) {
+  const axis = {
+    axisLine: { lineStyle: { color: palette.grid } },
+    axisTick: { show: false },
+    axisLabel: { color: palette.muted, fontSize: 12 },
+    nameTextStyle: { color: palette.muted, fontSize: 12 },
+    splitLine: { lineStyle: { color: palette.grid } },
+    splitArea: { show: false },
+  };
+  return {
+    color: [...palette.series],
+    backgroundColor: "transparent",
+    textStyle: { color: palette.text, fontFamily: getComputedStyle(document.body).fontFamily, fontSize: 12 },
+    categoryAxis: { ...axis, splitLine: { show: false } },
+    valueAxis: { ...axis, axisLine: { show: false } },
+    logAxis: { ...axis, axisLine: { show: false } },
+    timeAxis: axis,
+    parallel: { parallelAxisDefault: axis },
+    legend: { textStyle: { color: palette.text }, inactiveColor: palette.muted, icon: "roundRect", itemWidth: 10, itemHeight: 10 },
+    tooltip: {
+      backgroundColor: palette.surface,
+      borderColor: palette.grid,
+      textStyle: { color: palette.text, fontSize: 12 },
+      confine: true,
+    },
+    grid: { left: 12, right: 16, top: 32, bottom: 12, outerBoundsMode: "same", outerBoundsContain: "all" },
+  };
+}

@@ -1,0 +1,7 @@
+/** Hands the reader a file. */
+export function saveFile(name: string, type: string, content: string): void {
+  const address = URL.createObjectURL(new Blob([content], { type }));
+  const link = Object.assign(document.createElement("a"), { href: address, download: name });
+  link.click();
+  URL.revokeObjectURL(address);
+}

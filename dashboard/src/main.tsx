@@ -1,0 +1,14 @@
+import "@mantine/core/styles.css";
+import "@mantine/notifications/styles.css";
+import "./theme/fonts.css";
+import "./theme/base.css";
+
+import { createRoot } from "react-dom/client";
+
+import { App } from "./App";
+import { startTranslations } from "./i18n";
+
+const root = document.getElementById("root");
+if (!root) throw new Error("index.html has no #root");
+await startTranslations();
+createRoot(root).render(<App />);

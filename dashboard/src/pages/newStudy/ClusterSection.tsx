@@ -1,0 +1,110 @@
+import { Badge, Group, Select, SimpleGrid, Text } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+
+import type { Schemas } from "../../api/client";
+import { hardwareListQuery } from "../../api/queries";
+import { FactList } from "../../components/FactList";
+import { Topology } from "../../components/Topology";
+import { bytes, bytesPerSecond, count, flopsPerSecond, number } from "../../units/format";
+import { WholeNumber } from "./Input";
+import { Section, type SectionProps } from "./Section";
+
+type Hardware = Schemas["HardwareSummary"];
+
+const FAMILIES = ["ascend", "nvidia", "amd"] as const;
+const MAX_DEVICES = 1_000_000;
+
+export function ClusterSection(props: SectionProps) {
+  const { form, set, errors } = props;
+  const { t } = useTranslation("newStudy");
+  const { data } = useQuery(hardwareListQuery());
+  const items = data?.items ?? [];
+  const hardware = items.find((item) => item.name === form.hardware);
+  const devices = Number(form.devices);
+  const isCount = Number.isInteger(devices) && devices >= 1 && devices <= MAX_DEVICES;
+  const ofFamily = (family: string) => items.filter((item) => item.family === family).map(({ name, title }) => ({ value: name, label: title }));
+
+  return (
+    <Section title={t("section.cluster")}>
+      <SimpleGrid cols={{ base: 1, xs: 2 }}>
+        <Select
+          label={t("cluster.hardware")}
+          placeholder={t("cluster.hardwarePlaceholder")}
+          data={FAMILIES.map((family) => ({ group: t(`cluster.family.${family}`), items: ofFamily(family) }))}
+          value={form.hardware || null}
+          onChange={(name) => set("hardware", name ?? "")}
+          error={errors.hardware}
+          searchable
+          required
+          renderOption={({ option }) => <HardwareOption hardware={items.find(({ name }) => name === option.value)} />}
+        />
+        <WholeNumber
+          {...props}
+          field="devices"
+          label={t("cluster.devices")}
+          placeholder="64"
+          required
+          {...(hardware && isCount && { description: nodes(devices, hardware.devices_per_node, t) })}
+        />
+      </SimpleGrid>
+      {hardware && (
+        <>
+          <FactList
+            facts={[
+              [t("cluster.device"), hardware.device],
+              [t("cluster.memory"), bytes(hardware.hbm_bytes)],
+              [t("cluster.peak"), flopsPerSecond(hardware.matmul_flops_per_s.bf16 ?? hardware.matmul_flops_per_s.fp16)],
+              [t("cluster.hbm"), bytesPerSecond(hardware.hbm_bytes_per_s)],
+            ]}
+          />
+          <div>
+            <Text size="sm" fw={500} mb={6}>
+              {t("cluster.network")}
+            </Text>
+            <Topology tiers={shown(hardware, form.inter_node)} numDevices={isCount ? devices : hardware.devices_per_node} device={hardware.device} />
+          </div>
+          <WholeNumber
+            {...props}
+            field="inter_node"
+            decimals
+            unit="GB/s"
+            label={t("cluster.interNode")}
+            description={t("cluster.interNodeHelp", { value: bytesPerSecond(outermost(hardware)) })}
+            placeholder={number((outermost(hardware) ?? 0) / 1e9)}
+          />
+        </>
+      )}
+    </Section>
+  );
+}
+
+function outermost(hardware: Hardware): number | undefined {
+  return hardware.tiers.at(-1)?.bandwidth_bytes_per_s;
+}
+
+/** The tiers as the job will have them: the network between nodes may be the reader's own. */
+function shown(hardware: Hardware, interNode: string): Hardware["tiers"] {
+  const own = Number(interNode) * 1e9;
+  return hardware.tiers.map((tier) => (tier.domain_devices === null && own > 0 ? { ...tier, bandwidth_bytes_per_s: own } : tier));
+}
+
+function nodes(devices: number, perNode: number, t: (key: string, values: Record<string, unknown>) => string): string {
+  const whole = Math.ceil(devices / perNode);
+  return t("cluster.nodes", { count: whole, nodes: count(whole), perNode });
+}
+
+function HardwareOption({ hardware }: { hardware: Hardware | undefined }) {
+  const { t } = useTranslation("newStudy");
+  if (!hardware) return null;
+  return (
+    <Group justify="space-between" wrap="nowrap" flex={1}>
+      <Text size="sm">{hardware.title}</Text>
+      {hardware.status !== "validated" && (
+        <Badge size="xs" variant="default" tt="none" style={{ flexShrink: 0 }}>
+          {t(`cluster.status.${hardware.status}`)}
+        </Badge>
+      )}
+    </Group>
+  );
+}

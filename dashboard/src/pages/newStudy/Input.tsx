@@ -1,0 +1,55 @@
+import { NumberInput, Select, TextInput } from "@mantine/core";
+
+import type { Field } from "./form";
+import type { SectionProps } from "./Section";
+
+type Props = Pick<SectionProps, "form" | "set" | "errors"> & {
+  field: Field;
+  label: string;
+  description?: string;
+  placeholder?: string;
+  required?: boolean;
+};
+
+function usual({ form, field, errors, label, description, placeholder, required }: Props) {
+  return {
+    name: field,
+    label,
+    value: form[field],
+    error: errors[field],
+    ...(description && { description }),
+    ...(placeholder && { placeholder }),
+    ...(required && { required }),
+  };
+}
+
+export function WholeNumber(props: Props & { unit?: string; decimals?: boolean }) {
+  return (
+    <NumberInput
+      {...usual(props)}
+      onChange={(value) => props.set(props.field, String(value))}
+      allowDecimal={props.decimals ?? false}
+      thousandSeparator=","
+      min={0}
+      hideControls
+      {...(props.unit && { suffix: ` ${props.unit}` })}
+    />
+  );
+}
+
+export function Choice(props: Props & { data: { value: string; label: string }[]; clearable?: boolean }) {
+  return (
+    <Select
+      {...usual(props)}
+      value={props.form[props.field] || null}
+      onChange={(value) => props.set(props.field, value ?? "")}
+      data={props.data}
+      clearable={props.clearable ?? false}
+      allowDeselect={props.clearable ?? false}
+    />
+  );
+}
+
+export function Text(props: Props) {
+  return <TextInput {...usual(props)} onChange={(event) => props.set(props.field, event.currentTarget.value)} autoComplete="off" />;
+}

@@ -1,0 +1,149 @@
+import { Accordion, Group, SimpleGrid, Stack, Text } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+
+import { hardwareListQuery, modelsQuery } from "../../api/queries";
+import { Explained } from "../../components/Explained";
+import { count } from "../../units/format";
+import { LIMITS } from "./form";
+import { Choice, Text as TextField, WholeNumber } from "./Input";
+import { Section, type SectionProps } from "./Section";
+
+const PRECISIONS = ["bf16", "fp16", "fp8", "nvfp4", "fp32"];
+const STACKS = ["mindspeed-llm", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"];
+const TARGETS: Record<string, string[]> = { ascend: ["mindspeed-llm", "mindformers"], nvidia: ["megatron-lm"], amd: ["megatron-lm"] };
+const OBJECTIVES = ["step_time", "memory_headroom", "device_hours"];
+const SAMPLERS = ["exhaustive", "tpe", "nsga2", "random"];
+const EXAMPLES: Record<(typeof LIMITS)[number], string> = {
+  tp: "1,2,4,8", pp: "..16", vpp: "1..4", cp: "1", ep: "8,16,32", micro_batch_size: "1,2", recompute: "none,full", zero_stage: "1",
+};
+
+const named = (names: readonly string[]) => names.map((value) => ({ value, label: value }));
+
+export function TrainingSection(props: SectionProps) {
+  const { form } = props;
+  const { t } = useTranslation("newStudy");
+  const { data: models } = useQuery(modelsQuery());
+  const { data: hardware } = useQuery(hardwareListQuery());
+  const preset = form.source === "preset" ? models?.items.find(({ name }) => name === form.model) : undefined;
+  const rates = hardware?.items.find(({ name }) => name === form.hardware)?.matmul_flops_per_s;
+  return (
+    <Section title={t("section.training")}>
+      {preset && (
+        <Text size="sm" c="dimmed">
+          {t("training.defaults")}
+        </Text>
+      )}
+      <SimpleGrid cols={{ base: 1, xs: 2 }}>
+        <WholeNumber {...props} field="seq_length" label={t("training.seq")} placeholder={preset ? count(preset.seq_length) : ""} required={!preset} />
+        <WholeNumber
+          {...props}
+          field="global_batch_size"
+          label={t("training.batch")}
+          placeholder={preset ? count(preset.global_batch_size) : ""}
+          required={!preset}
+        />
+        <Choice
+          {...props}
+          field="precision"
+          label={t("training.precision")}
+          data={named(PRECISIONS.filter((name) => !rates || name in rates || form.precision === name))}
+          placeholder={preset?.precision ?? "bf16"}
+          clearable
+        />
+        <WholeNumber {...props} field="train_tokens" label={t("training.tokens")} placeholder={preset?.train_tokens ? count(preset.train_tokens) : ""} />
+      </SimpleGrid>
+    </Section>
+  );
+}
+
+export function SoftwareSection(props: SectionProps) {
+  const { form } = props;
+  const { t } = useTranslation("newStudy");
+  const { data: hardware } = useQuery(hardwareListQuery());
+  const family = hardware?.items.find(({ name }) => name === form.hardware)?.family;
+  const targets = family ? (TARGETS[family] ?? []) : [...new Set(Object.values(TARGETS).flat())];
+  const own = form.target !== "any" && !targets.includes(form.target) ? [form.target] : [];
+  return (
+    <Section title={t("section.software")}>
+      <SimpleGrid cols={{ base: 1, xs: 2 }}>
+        <Choice
+          {...props}
+          field="target"
+          label={t("software.target")}
+          description={t("software.targetHelp")}
+          data={[{ value: "any", label: t("software.any") }, ...named([...targets, ...own])]}
+        />
+        <Choice
+          {...props}
+          field="stack"
+          label={t("software.stack")}
+          description={t("software.stackHelp")}
+          data={named(STACKS)}
+          placeholder={t("software.usual")}
+          clearable
+        />
+      </SimpleGrid>
+    </Section>
+  );
+}
+
+export function SearchSection(props: SectionProps) {
+  const { form, errors } = props;
+  const { t } = useTranslation("newStudy");
+  const isSampled = form.sampler !== "exhaustive";
+  const numLimited = LIMITS.filter((name) => form[name]).length;
+  const hasError = LIMITS.some((name) => errors[name]);
+  return (
+    <Section title={t("section.search")}>
+      <SimpleGrid cols={{ base: 1, xs: 2 }}>
+        <Choice
+          {...props}
+          field="objective"
+          label={t("search.objective")}
+          data={OBJECTIVES.map((value) => ({ value, label: t(`common:objective.${value}`) }))}
+        />
+        <Choice
+          {...props}
+          field="sampler"
+          label={t("search.sampler")}
+          data={SAMPLERS.map((value) => ({ value, label: t(`search.samplers.${value}`) }))}
+        />
+        {isSampled && (
+          <>
+            <WholeNumber {...props} field="max_trials" label={t("search.trials")} placeholder="1,000" />
+            <WholeNumber {...props} field="seed" label={t("search.seed")} placeholder="0" />
+          </>
+        )}
+        <WholeNumber {...props} field="top" label={t("search.top")} placeholder="20" />
+        <WholeNumber {...props} field="time_limit" label={t("search.timeLimit")} unit="s" placeholder={t("search.noLimit")} />
+      </SimpleGrid>
+      <Accordion variant="contained" defaultValue={numLimited || hasError ? "limits" : null}>
+        <Accordion.Item value="limits">
+          <Accordion.Control>
+            <Group gap="xs">
+              <span>{t("search.limits")}</span>
+              {numLimited > 0 && (
+                <Text span size="xs" c="dimmed">
+                  {t("search.limited", { count: numLimited })}
+                </Text>
+              )}
+            </Group>
+          </Accordion.Control>
+          <Accordion.Panel>
+            <Stack gap="xs">
+              <Text size="sm" c="dimmed" component="div">
+                <Explained text={t("search.limitsForm")}>{t("search.limitsHelp")}</Explained>
+              </Text>
+              <SimpleGrid cols={{ base: 1, xs: 2 }}>
+                {LIMITS.map((name) => (
+                  <TextField key={name} {...props} field={name} label={`${t(`common:strategy.${name}`)} (${name})`} placeholder={EXAMPLES[name]} />
+                ))}
+              </SimpleGrid>
+            </Stack>
+          </Accordion.Panel>
+        </Accordion.Item>
+      </Accordion>
+    </Section>
+  );
+}

@@ -1,0 +1,82 @@
+import { describe, expect, it } from "vitest";
+
+import { commandOf, DEFAULTS, fieldOfPointer, formOfJob, formOfParams, jobOf, limitOf, paramsOfForm, requestOf, type Form } from "./form";
+
+const FORM: Form = { ...DEFAULTS, model: "llama-2-7b", hardware: "atlas-800t-a2", devices: "64" };
+const FULL: Form = { ...FORM, inter_node: "12.5", seq_length: "8192", target: "mindspeed-llm", sampler: "tpe", max_trials: "50", seed: "3", tp: "1,2,4", pp: "..8", recompute: "full,none" };
+
+describe("the form", () => {
+  it("asks for no more than what was filled in", () => {
+    expect(jobOf(FORM, null)).toEqual({ model: "llama-2-7b", cluster: { hardware: "atlas-800t-a2", num_devices: 64 } });
+  });
+
+  it("becomes a job in SI units", () => {
+    expect(jobOf(FULL, null)).toEqual({
+      model: "llama-2-7b",
+      cluster: { hardware: "atlas-800t-a2", num_devices: 64, inter_node_bytes_per_s: 12.5e9 },
+      training: { seq_length: 8192 },
+      software: { target: "mindspeed-llm" },
+      search: { sampler: "tpe", max_trials: 50, seed: 3, tp: [1, 2, 4], pp: { max: 8 }, recompute: ["full", "none"] },
+    });
+  });
+
+  it("leaves out a sampler's settings where every strategy is searched", () => {
+    expect(jobOf({ ...FORM, max_trials: "50", seed: "3" }, null)).toEqual(jobOf(FORM, null));
+  });
+
+  it("sends what is no number as it is, for the server to refuse", () => {
+    expect(jobOf({ ...FORM, devices: "many" }, null).cluster).toEqual({ hardware: "atlas-800t-a2", num_devices: "many" });
+  });
+
+  it("survives the address", () => {
+    expect(formOfParams(new URLSearchParams(paramsOfForm(FULL).toString()))).toEqual(FULL);
+    expect(paramsOfForm(FORM).toString()).toBe("model=llama-2-7b&hardware=atlas-800t-a2&devices=64");
+  });
+
+  it("is filled in from a stored job that asks the same", () => {
+    const { model, ...rest } = jobOf(FULL, null);
+    const stored = { ...(rest as unknown as Record<string, Record<string, unknown>>), model: { name: model } };
+    expect(formOfJob(stored, ["llama-2-7b"]).form).toEqual(FULL);
+    expect(formOfJob(stored, []).form).toEqual({ ...FULL, source: "config", model: "" });
+  });
+});
+
+it.each([
+  ["8", 8],
+  ["1, 2,4", [1, 2, 4]],
+  ["2..8", { min: 2, max: 8 }],
+  ["2..", { min: 2 }],
+  ["full", "full"],
+  ["true,false", [true, false]],
+])("the limit %s", (text, expected) => expect(limitOf(text)).toEqual(expected));
+
+it("writes the command as a shell takes it", () => {
+  expect(commandOf({ ...FULL, tp: "1, 2" }, "http://host:1")).toBe(
+    [
+      "meshplan search llama-2-7b", "--hardware atlas-800t-a2", "--devices 64", "--inter-node-bytes-per-s 12500000000", "--seq-length 8192",
+      "--target mindspeed-llm", "--sampler tpe", "--max-trials 50", "--seed 3", "--tp '1, 2'", "--pp ..8", "--recompute full,none",
+      "--server http://host:1",
+    ].join(" \\\n  "),
+  );
+});
+
+it("writes the request with its key where one is needed", () => {
+  const request = requestOf({ model: "it's", cluster: {} } as never, "http://host:1", true);
+  expect(request).toContain(`"model": "it'\\''s"`);
+  expect(request).toContain("$MESHPLAN_API_KEY");
+});
+
+it.each([
+  ["#/cluster/num_devices", "devices"],
+  ["#/cluster/hardware", "hardware"],
+  ["#/model", "model"],
+  ["#/model/num_layers", "model"],
+  ["#/training/seq_length", "seq_length"],
+  ["#/search/tp", "tp"],
+  ["#/search/pp/min", "pp"],
+  ["#/search/time_limit_s", "time_limit"],
+  ["#/software/target", "target"],
+  ["#/strategy/tp", "tp"],
+  ["#", null],
+  [null, null],
+])("the problem at %s belongs to %s", (pointer, field) => expect(fieldOfPointer(pointer)).toBe(field));

@@ -1,0 +1,184 @@
+/** The form as text, its place in the address, and what it stands for: a job, a request, a command. */
+import type { Schemas } from "../../api/client";
+import type { CustomModel } from "../../components/customModel";
+
+type Job = Schemas["JobDocument"];
+
+export const LIMITS = ["tp", "pp", "vpp", "cp", "ep", "micro_batch_size", "recompute", "zero_stage"] as const;
+const FIELDS = [
+  "source", "model", "hardware", "devices", "inter_node", "seq_length", "global_batch_size", "precision", "train_tokens",
+  "stack", "target", "objective", "sampler", "max_trials", "seed", "top", "time_limit", ...LIMITS,
+] as const;
+
+export type Field = (typeof FIELDS)[number];
+export type Form = Record<Field, string>;
+
+export const DEFAULTS: Form = {
+  ...(Object.fromEntries(FIELDS.map((field) => [field, ""])) as Form),
+  source: "preset",
+  target: "any",
+  objective: "step_time",
+  sampler: "exhaustive",
+};
+
+export function formOfParams(params: URLSearchParams): Form {
+  return Object.fromEntries(FIELDS.map((field) => [field, params.get(field) ?? DEFAULTS[field]])) as Form;
+}
+
+export function paramsOfForm(form: Form): URLSearchParams {
+  return new URLSearchParams(FIELDS.filter((field) => form[field] !== DEFAULTS[field]).map((field) => [field, form[field]]));
+}
+
+/** A number where the text is one; else the text, which the server refuses with a sentence. */
+function word(text: string): number | boolean | string {
+  const trimmed = text.trim();
+  if (trimmed === "true" || trimmed === "false") return trimmed === "true";
+  return trimmed !== "" && Number.isFinite(Number(trimmed)) ? Number(trimmed) : trimmed;
+}
+
+/** `8`, `1,2,4` or `2..8`, as on the command line. */
+export function limitOf(text: string): unknown {
+  const [low, high] = text.split("..");
+  if (high !== undefined) {
+    return { ...(low?.trim() && { min: word(low) }), ...(high.trim() && { max: word(high) }) };
+  }
+  const words = text.split(",").map(word);
+  return words.length === 1 ? words[0] : words;
+}
+
+function textOfLimit(limit: unknown): string {
+  if (limit === null || limit === undefined) return "";
+  if (Array.isArray(limit)) return limit.join(",");
+  if (typeof limit === "object") {
+    const { min, max } = limit as { min?: number | null; max?: number | null };
+    return `${min ?? ""}..${max ?? ""}`;
+  }
+  return String(limit);
+}
+
+function given(entries: Record<string, string>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(entries).filter(([, text]) => text.trim() !== "").map(([name, text]) => [name, word(text)]));
+}
+
+function unless(text: string, usual: string): string {
+  return text === usual ? "" : text;
+}
+
+function section(name: string, fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.keys(fields).length ? { [name]: fields } : {};
+}
+
+/** What the form asks for; numbers that are none travel as text, so that the server says what is wrong with them. */
+export function jobOf(form: Form, custom: CustomModel | null): Job {
+  const isSampled = form.sampler !== DEFAULTS.sampler;
+  const limits = Object.fromEntries(LIMITS.filter((name) => form[name].trim()).map((name) => [name, limitOf(form[name])]));
+  const interNode = form.inter_node.trim() ? Number(form.inter_node) * 1e9 : "";
+  return {
+    model: form.source === "config" ? (custom?.model ?? "") : form.model,
+    cluster: given({ hardware: form.hardware, num_devices: form.devices, inter_node_bytes_per_s: String(interNode) }),
+    ...section(
+      "training",
+      given({
+        seq_length: form.seq_length,
+        global_batch_size: form.global_batch_size,
+        precision: form.precision,
+        train_tokens: form.train_tokens,
+      }),
+    ),
+    ...section("software", given({ stack: form.stack, target: unless(form.target, DEFAULTS.target) })),
+    ...section("search", {
+      ...given({
+        objective: unless(form.objective, DEFAULTS.objective),
+        sampler: unless(form.sampler, DEFAULTS.sampler),
+        top: form.top,
+        time_limit_s: form.time_limit,
+        ...(isSampled && { max_trials: form.max_trials, seed: form.seed }),
+      }),
+      ...limits,
+    }),
+  } as Job;
+}
+
+/** The form that asks for a study's job once more. */
+export function formOfJob(job: Record<string, Record<string, unknown>>, presets: readonly string[]): { form: Form; model: unknown } {
+  const { model = {}, cluster = {}, training = {}, software = {}, search = {} } = job;
+  const text = (value: unknown) => (value === null || value === undefined ? "" : String(value));
+  const isPreset = presets.includes(text(model.name));
+  const interNode = cluster.inter_node_bytes_per_s;
+  const form: Form = {
+    ...DEFAULTS,
+    source: isPreset ? "preset" : "config",
+    model: isPreset ? text(model.name) : "",
+    hardware: text(cluster.hardware),
+    devices: text(cluster.num_devices),
+    inter_node: typeof interNode === "number" ? String(interNode / 1e9) : "",
+    seq_length: text(training.seq_length),
+    global_batch_size: text(training.global_batch_size),
+    precision: text(training.precision),
+    train_tokens: text(training.train_tokens),
+    stack: text(software.stack),
+    target: text(software.target) || DEFAULTS.target,
+    objective: text(search.objective) || DEFAULTS.objective,
+    sampler: text(search.sampler) || DEFAULTS.sampler,
+    max_trials: text(search.max_trials),
+    seed: search.seed ? text(search.seed) : "",
+    top: text(search.top),
+    time_limit: text(search.time_limit_s),
+    ...Object.fromEntries(LIMITS.map((name) => [name, textOfLimit(search[name])])),
+  };
+  return { form, model };
+}
+
+function quoted(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+/** The same search from a terminal, stored on the same server. */
+export function commandOf(form: Form, server: string): string {
+  const isSampled = form.sampler !== DEFAULTS.sampler;
+  const flags: [string, string][] = [
+    ["hardware", form.hardware],
+    ["devices", form.devices],
+    ["inter-node-bytes-per-s", form.inter_node.trim() ? String(Number(form.inter_node) * 1e9) : ""],
+    ["seq-length", form.seq_length],
+    ["global-batch-size", form.global_batch_size],
+    ["precision", form.precision],
+    ["train-tokens", form.train_tokens],
+    ["stack", form.stack],
+    ["target", unless(form.target, DEFAULTS.target)],
+    ["objective", unless(form.objective, DEFAULTS.objective)],
+    ["sampler", unless(form.sampler, DEFAULTS.sampler)],
+    ["max-trials", isSampled ? form.max_trials : ""],
+    ["seed", isSampled ? form.seed : ""],
+    ["top", form.top],
+    ["time-limit", form.time_limit],
+    ...LIMITS.map((name): [string, string] => [name.replaceAll("_", "-"), form[name]]),
+    ["server", server],
+  ];
+  const model = form.source === "config" ? "config.json" : form.model || "MODEL";
+  const lines = flags.filter(([, value]) => value.trim()).map(([name, value]) => `--${name} ${quoted(value.trim())}`);
+  return [`meshplan search ${quoted(model)}`, ...lines].join(" \\\n  ");
+}
+
+export function requestOf(job: Job, server: string, hasKey: boolean): string {
+  const body = JSON.stringify(job, null, 2).replaceAll("'", `'\\''`);
+  const key = hasKey ? ` -H "Authorization: Bearer $MESHPLAN_API_KEY"` : "";
+  return `curl ${server}/v1/studies${key} \\\n  -H 'Content-Type: application/json' -d '${body}'`;
+}
+
+const OF_POINTER: Record<string, Field> = {
+  "/model": "model",
+  "/cluster/hardware": "hardware",
+  "/cluster/num_devices": "devices",
+  "/cluster/inter_node_bytes_per_s": "inter_node",
+  "/search/time_limit_s": "time_limit",
+};
+
+/** The field that a problem's JSON pointer means; null where the form has none. */
+export function fieldOfPointer(pointer: string | null): Field | null {
+  const path = (pointer ?? "").replace(/^#/, "");
+  const known = Object.keys(OF_POINTER).find((start) => path === start || path.startsWith(`${start}/`));
+  if (known) return OF_POINTER[known] ?? null;
+  const [, , name] = path.split("/");
+  return FIELDS.find((field) => field === name) ?? null;
+}

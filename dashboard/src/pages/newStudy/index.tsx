@@ -1,0 +1,98 @@
+import { Button, Stack, Tabs } from "@mantine/core";
+import { IconSearch } from "@tabler/icons-react";
+import { useQueryClient } from "@tanstack/react-query";
+import { useMemo, useState, type SyntheticEvent } from "react";
+import { useTranslation } from "react-i18next";
+import { useNavigate } from "react-router";
+
+import { answered, api } from "../../api/client";
+import { apiKey } from "../../api/key";
+import { toApiError, type ApiError } from "../../api/problem";
+import { CodeBlock } from "../../components/CodeBlock";
+import { ErrorState } from "../../components/ErrorState";
+import { LoadingPage } from "../../components/Loading";
+import { PageHeader } from "../../components/PageHeader";
+import { ClusterSection } from "./ClusterSection";
+import { commandOf, fieldOfPointer, jobOf, requestOf, type Field } from "./form";
+import { SearchSection, SoftwareSection, TrainingSection } from "./JobSections";
+import { ModelSection } from "./ModelSection";
+import classes from "./newStudy.module.css";
+import { useForm } from "./useForm";
+
+/** Names the request, so that repeating it after a lost answer makes no second study. */
+function newRequestKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export function Page() {
+  const { t } = useTranslation("newStudy");
+  const { form, set: setField, custom, setCustom, isFilling, fromError } = useForm();
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const [isBusy, setBusy] = useState(false);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
+
+  const job = useMemo(() => jobOf(form, custom), [form, custom]);
+  const field = refusal ? fieldOfPointer(refusal.problem.pointer) : null;
+  const errors = field && refusal ? { [field]: refusal.message } : {};
+
+  function set(name: Field, value: string) {
+    setField(name, value);
+    if (name === field || (field === "model" && name === "source")) setRefusal(null);
+  }
+
+  async function create(event: SyntheticEvent) {
+    event.preventDefault();
+    setBusy(true);
+    setRefusal(null);
+    try {
+      const study = await answered(api.POST("/v1/studies", { body: job, params: { header: { "idempotency-key": newRequestKey() } } }));
+      await queries.invalidateQueries({ queryKey: ["studies"] });
+      void navigate(`/studies/${study.id}`);
+    } catch (error) {
+      const problem = toApiError(error);
+      setRefusal(problem);
+      const wrong = fieldOfPointer(problem.problem.pointer);
+      if (wrong) requestAnimationFrame(() => document.getElementsByName(wrong)[0]?.focus());
+    } finally {
+      setBusy(false);
+    }
+  }
+
+  if (isFilling) return <LoadingPage />;
+  const section = { form, set, errors, custom, setCustom };
+  const server = window.location.origin;
+  return (
+    <>
+      <PageHeader title={t("title")} subtitle={t("subtitle")} path={[{ label: t("common:nav.studies"), to: "/studies" }]} />
+      {fromError && <ErrorState error={fromError} />}
+      <form onSubmit={(event) => void create(event)} className={classes.columns} noValidate>
+        <Stack>
+          <ModelSection {...section} setCustom={(model) => (setCustom(model), setRefusal(null))} />
+          <ClusterSection {...section} />
+          <TrainingSection {...section} />
+          <SoftwareSection {...section} />
+          <SearchSection {...section} />
+        </Stack>
+        <Stack className={classes.side}>
+          {refusal && <ErrorState error={refusal} />}
+          <Button type="submit" size="md" loading={isBusy} leftSection={<IconSearch size={17} />}>
+            {t("create")}
+          </Button>
+          <Tabs defaultValue="command">
+            <Tabs.List mb="xs" aria-label={t("equivalent")}>
+              <Tabs.Tab value="command">{t("command")}</Tabs.Tab>
+              <Tabs.Tab value="request">{t("request")}</Tabs.Tab>
+            </Tabs.List>
+            <Tabs.Panel value="command">
+              <CodeBlock label={t("commandLabel")} text={commandOf(form, server)} />
+            </Tabs.Panel>
+            <Tabs.Panel value="request">
+              <CodeBlock label={t("requestLabel")} text={requestOf(job, server, apiKey() !== "")} />
+            </Tabs.Panel>
+          </Tabs>
+        </Stack>
+      </form>
+    </>
+  );
+}

@@ -1,0 +1,32 @@
+import { Chip, Group } from "@mantine/core";
+import { useTranslation } from "react-i18next";
+
+import type { ListedStudy } from "../../api/queries";
+import { count } from "../../units/format";
+
+export type State = ListedStudy["state"];
+
+const STATES: readonly State[] = ["queued", "running", "completed", "failed", "cancelled"];
+
+interface Props {
+  studies: readonly ListedStudy[];
+  chosen: readonly State[];
+  onChange: (states: readonly string[]) => void;
+}
+
+/** One chip a state that occurs, with how many studies are in it. */
+export function StateFilter({ studies, chosen, onChange }: Props) {
+  const { t } = useTranslation("studies");
+  const numbers = new Map(STATES.map((state) => [state, studies.filter((study) => study.state === state).length]));
+  return (
+    <Chip.Group multiple value={[...chosen]} onChange={onChange}>
+      <Group gap={6} mb="sm" role="group" aria-label={t("column.state")}>
+        {STATES.filter((state) => numbers.get(state) || chosen.includes(state)).map((state) => (
+          <Chip key={state} value={state} size="xs" variant="outline">
+            {t(`common:state.${state}`)} <span className="number">{count(numbers.get(state))}</span>
+          </Chip>
+        ))}
+      </Group>
+    </Chip.Group>
+  );
+}

@@ -1,0 +1,167 @@
+import { Button, Checkbox, Group, Select, Space, TextInput } from "@mantine/core";
+import { IconFilterOff, IconPlus, IconSearch, IconStack2 } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+
+import { studiesQuery, type ListedStudy } from "../../api/queries";
+import { DataTable } from "../../components/DataTable";
+import { EmptyState } from "../../components/EmptyState";
+import { ErrorState } from "../../components/ErrorState";
+import { LoadingRows } from "../../components/Loading";
+import { PageHeader } from "../../components/PageHeader";
+import { useUrlChange, useUrlDraft, useUrlList, useUrlText } from "../../state/url";
+import { ChosenBar } from "./ChosenBar";
+import { useStudyColumns } from "./columns";
+import { DeleteDialog } from "./DeleteDialog";
+import { StateFilter, type State } from "./StateFilter";
+
+const FILTERS = { q: null, state: null, model: null, hardware: null, proved: null };
+
+export function Page() {
+  const { t } = useTranslation("studies");
+  const { data: studies, error, refetch } = useQuery(studiesQuery());
+  const isFailed = error !== null && studies === undefined;
+
+  return (
+    <>
+      <PageHeader
+        title={t("title")}
+        subtitle={t("subtitle")}
+        actions={
+          <Button component={Link} to="/studies/new" leftSection={<IconPlus size={16} />}>
+            {t("common:nav.newStudy")}
+          </Button>
+        }
+      />
+      {error && <ErrorState error={error} action={<Button onClick={() => void refetch()}>{t("common:error.retry")}</Button>} />}
+      {!studies && !isFailed && <LoadingRows />}
+      {studies?.length === 0 && (
+        <EmptyState
+          icon={IconStack2}
+          title={t("empty.title")}
+          text={t("empty.text")}
+          action={
+            <Group justify="center">
+              <Button component={Link} to="/studies/new">
+                {t("empty.create")}
+              </Button>
+              <Button component={Link} to="/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=64" variant="default">
+                {t("empty.example")}
+              </Button>
+            </Group>
+          }
+        />
+      )}
+      {studies && studies.length > 0 && <StudyTable studies={studies} />}
+    </>
+  );
+}
+
+function StudyTable({ studies }: { studies: readonly ListedStudy[] }) {
+  const { t } = useTranslation("studies");
+  const [query, setQuery] = useUrlDraft("q");
+  const [states, setStates] = useUrlList("state");
+  const [model, setModel] = useUrlText("model");
+  const [hardware, setHardware] = useUrlText("hardware");
+  const [proved, setProved] = useUrlText("proved");
+  const [chosen, setChosen] = useUrlList("selected");
+  const change = useUrlChange();
+  const [condemned, setCondemned] = useState<readonly ListedStudy[]>([]);
+  const columns = useStudyColumns((study) => setCondemned([study]));
+
+  const found = useMemo(() => {
+    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+    return studies.filter((study) => {
+      const text = `${study.id} ${study.model} ${study.hardware} ${study.num_devices} ${study.error ?? ""}`.toLowerCase();
+      return (
+        words.every((word) => text.includes(word)) &&
+        (!model || study.model === model) &&
+        (!hardware || study.hardware === hardware) &&
+        (!proved || study.proved_best === true)
+      );
+    });
+  }, [studies, query, model, hardware, proved]);
+  const shown = states.length ? found.filter((study) => states.includes(study.state)) : found;
+  const selected = studies.filter((study) => chosen.includes(study.id));
+  const isFiltered = Boolean(query || model || hardware || proved || states.length);
+
+  return (
+    <>
+      <StateFilter studies={found} chosen={states as readonly State[]} onChange={setStates} />
+      <DataTable
+        label={t("title")}
+        rows={shown}
+        columns={columns}
+        rowKey={(study) => study.id}
+        rowName={(study) => `${study.model}, ${study.id}`}
+        rowLink={(study) => `/studies/${study.id}`}
+        chosen={chosen}
+        onChoose={setChosen}
+        toolbar={
+          <Group gap="xs">
+            <TextInput
+              data-search
+              type="search"
+              value={query}
+              onChange={(event) => setQuery(event.currentTarget.value)}
+              placeholder={t("search")}
+              aria-label={t("search")}
+              leftSection={<IconSearch size={15} />}
+              style={{ flex: "1 1 200px", maxWidth: 320 }}
+            />
+            <NameFilter label={t("column.model")} names={studies.map((study) => study.model)} value={model} onChange={setModel} />
+            <NameFilter
+              label={t("column.hardware")}
+              names={studies.map((study) => study.hardware)}
+              value={hardware}
+              onChange={setHardware}
+            />
+            <Checkbox
+              label={t("onlyProved")}
+              checked={Boolean(proved)}
+              onChange={(event) => setProved(event.currentTarget.checked ? "yes" : "")}
+            />
+            {isFiltered && (
+              <Button variant="subtle" color="gray" leftSection={<IconFilterOff size={15} />} onClick={() => change(FILTERS)}>
+                {t("clearFilters")}
+              </Button>
+            )}
+          </Group>
+        }
+        empty={<EmptyState icon={IconSearch} title={t("noMatch.title")} text={t("noMatch.text", { count: studies.length })} />}
+      />
+      {selected.length > 0 && <Space h={72} />}
+      <ChosenBar studies={selected} onClear={() => setChosen([])} onDelete={() => setCondemned(selected)} />
+      <DeleteDialog
+        studies={condemned}
+        onClose={() => setCondemned([])}
+        onDeleted={(ids) => setChosen(chosen.filter((id) => !ids.includes(id)))}
+      />
+    </>
+  );
+}
+
+interface NameFilterProps {
+  label: string;
+  names: readonly string[];
+  value: string;
+  onChange: (value: string) => void;
+}
+
+function NameFilter({ label, names, value, onChange }: NameFilterProps) {
+  const data = [...new Set(value ? [...names, value] : names)].sort();
+  return (
+    <Select
+      data={data}
+      value={value || null}
+      onChange={(next) => onChange(next ?? "")}
+      placeholder={label}
+      aria-label={label}
+      clearable
+      searchable
+      style={{ flex: "0 1 190px" }}
+    />
+  );
+}

@@ -1,0 +1,118 @@
+import { Anchor, Card, Group, SimpleGrid, Stack, Text, ThemeIcon } from "@mantine/core";
+import { IconAlertTriangle, IconRosetteDiscountCheck } from "@tabler/icons-react";
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+
+import type { Study } from "../../api/queries";
+import { StatTile } from "../../components/StatTile";
+import { strategyText } from "../../components/strategy";
+import { bytes, compact, duration, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "../../units/format";
+import type { RankedPlan, Result } from "./data";
+import { ProofText, SearchText } from "./Proof";
+
+interface Props {
+  study: Study;
+  result: Result;
+  best: RankedPlan;
+}
+
+/** The answer: the best plan, what it gains, and whether anything can beat it. */
+export function Headline({ study, result, best }: Props) {
+  const { t } = useTranslation("study");
+  const { proof } = result;
+  const Icon = proof.proved_best ? IconRosetteDiscountCheck : IconAlertTriangle;
+  const tone = proof.proved_best ? "good" : "warn";
+  return (
+    <Stack gap="sm" mb="md">
+      <Card>
+        <Text size="sm" c="dimmed">
+          {t("best.title", { objective: t(`common:objective.${study.objective}`, { defaultValue: study.objective }) })}
+        </Text>
+        <Anchor component={Link} to={`plans/${best.plan_id}`} fz="lg" fw={600} style={{ overflowWrap: "anywhere" }}>
+          {strategyText(best.strategy)}
+        </Anchor>
+        <Group gap={8} wrap="nowrap" align="flex-start" mt={8}>
+          <ThemeIcon variant="transparent" size={20} c={`var(--tone-${tone})`} aria-hidden>
+            <Icon size={18} stroke={1.7} />
+          </ThemeIcon>
+          <Text size="sm">
+            <Text span inherit fw={600} c={`var(--tone-${tone})`}>
+              {t(proof.proved_best ? "proof.isProved" : "proof.isNotProved")}
+            </Text>{" "}
+            <ProofText result={result} />
+          </Text>
+        </Group>
+        <Text size="sm" c="dimmed" mt={4}>
+          <SearchText result={result} />
+        </Text>
+      </Card>
+      <Tiles study={study} result={result} best={best} />
+    </Stack>
+  );
+}
+
+/** Numbers keep their unit when a line breaks. */
+const unbroken = (text: string): string => text.replaceAll(" ", "\u00a0").replaceAll("–", "–\u2060");
+
+function Tiles({ study, result: { baseline }, best: { estimate } }: Props) {
+  const { t } = useTranslation("study");
+  const { step_time_low_s: low, step_time_high_s: high } = estimate;
+  const tokens = trainTokens(study);
+  return (
+    <SimpleGrid cols={{ base: 2, sm: 3, lg: 6 }} spacing="sm">
+      <StatTile
+        label={t("tile.step")}
+        help={t("tile.stepHelp")}
+        value={seconds(estimate.step_time_s)}
+        note={low == null || high == null ? t("tile.noInterval") : t("tile.interval", { range: unbroken(secondsRange(low, high)) })}
+      />
+      <Gain baseline={baseline} />
+      <StatTile
+        label={t("tile.throughput")}
+        value={<WithUnit text={tokensPerSecond(estimate.tokens_per_s)} />}
+        note={t("tile.perDevice", { rate: tokensPerSecond(estimate.tokens_per_s_per_device) })}
+      />
+      <StatTile label={t("tile.mfu")} help={t("tile.mfuHelp")} value={percent(estimate.mfu_fraction)} />
+      <StatTile
+        label={t("tile.memory")}
+        value={bytes(estimate.peak_memory_bytes)}
+        note={t("tile.headroom", { free: unbroken(bytes(estimate.headroom_bytes)), limit: unbroken(bytes(estimate.memory_limit_bytes)) })}
+      />
+      {tokens !== null && (
+        <StatTile label={t("tile.training")} value={duration(tokens / estimate.tokens_per_s)} note={t("tile.trainingNote", { tokens: compact(tokens) })} />
+      )}
+    </SimpleGrid>
+  );
+}
+
+function trainTokens({ job }: Pick<Study, "job">): number | null {
+  const tokens = (job.training as { train_tokens?: unknown } | undefined)?.train_tokens;
+  return typeof tokens === "number" ? tokens : null;
+}
+
+/** The unit smaller than the number: a narrow tile holds both. */
+function WithUnit({ text }: { text: string }) {
+  const [number, unit] = text.split(" ");
+  return (
+    <>
+      {number} {unit && <Text span fz="sm" fw={500}>{unit}</Text>}
+    </>
+  );
+}
+
+function Gain({ baseline }: { baseline: Result["baseline"] }) {
+  const { t } = useTranslation("study");
+  const step = typeof baseline?.estimate.step_time_s === "number" ? baseline.estimate.step_time_s : null;
+  if (!baseline) return <StatTile label={t("gain.title")} value="–" note={t("gain.none")} />;
+  const strategy = strategyText(baseline.strategy);
+  const gain = baseline.speedup_fraction;
+  return (
+    <StatTile
+      label={t("gain.title")}
+      help={t(`gain.help.${baseline.source}`, { strategy })}
+      value={gain == null ? "–" : signedPercent(gain)}
+      note={baseline.violations.length ? t("gain.illegal") : t(`gain.against.${baseline.source}`, { time: seconds(step) })}
+      {...(gain != null && gain > 0 && { tone: "good" as const })}
+    />
+  );
+}

@@ -1,0 +1,170 @@
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { Chart } from "../../components/chart/Chart";
+import type { ECharts, EChartsCoreOption } from "../../components/chart/echarts";
+import { ChartCard } from "../../components/ChartCard";
+import { WhenVisible } from "../../components/WhenVisible";
+import { seriesColor } from "../../theme/palette";
+import { usePalette } from "../../theme/usePalette";
+import type { RankedPlan } from "./data";
+import { filterOfIntervals, filterText, intervalsOfFilter, type Dimension, type Filter } from "./dimensions";
+import { measureText, useDimensionNames } from "./Filters";
+import classes from "./Study.module.css";
+
+const AXIS_WIDTH = 66;
+const HEIGHT_PX = 330;
+const BRUSH_OPACITY = 0.35;
+
+interface Props {
+  plans: readonly RankedPlan[];
+  pins: readonly string[];
+  dimensions: readonly Dimension[];
+  filters: readonly Filter[];
+  onFilters: (filters: readonly Filter[]) => void;
+}
+
+/** One line a plan through everything in which plans differ. Brushing an axis filters the page. */
+export function Parallel({ plans, pins, dimensions, filters, onFilters }: Props) {
+  const { t } = useTranslation("study");
+  const nameOf = useDimensionNames();
+  const palette = usePalette();
+  const [chart, setChart] = useState<ECharts | null>(null);
+  /** The brushes as they are drawn, axis by axis. */
+  const drawn = useRef(new Map<string, string>());
+  const latest = useRef({ filters, onFilters });
+  latest.current = { filters, onFilters };
+
+  const option = useMemo<EChartsCoreOption>(() => {
+    const steps = plans.map(({ estimate }) => estimate.step_time_s);
+    const place = dimensions.findIndex(({ key }) => key === "step");
+    const line = (plan: RankedPlan) => dimensions.map((dimension) => (dimension.kind === "choice" ? dimension.values.indexOf(dimension.value(plan)) : dimension.value(plan)));
+    return {
+      ...(place >= 0 && {
+        visualMap: {
+          show: false,
+          seriesIndex: 0,
+          dimension: place,
+          min: Math.min(...steps),
+          max: Math.max(...steps),
+          inRange: { color: [seriesColor(palette, 0), seriesColor(palette, 1)] },
+        },
+      }),
+      parallel: { left: 28, right: 60, top: 40, bottom: 16, },
+      parallelAxis: dimensions.map((dimension, index) => ({
+        id: dimension.key,
+        dim: index,
+        name: nameOf(dimension.key),
+        nameGap: 16,
+        nameTextStyle: { color: palette.text, fontSize: 11 },
+        nameTruncate: { maxWidth: AXIS_WIDTH - 2 },
+        axisLine: { lineStyle: { color: palette.muted } },
+        realtime: false, // brushes snap to values when they are let go
+        areaSelectStyle: { width: 16, color: seriesColor(palette, 3), opacity: BRUSH_OPACITY },
+        ...(dimension.kind === "choice"
+          ? {
+              type: "value",
+              min: 0,
+              max: dimension.values.length - 1,
+              interval: Math.ceil(dimension.values.length / 12),
+              axisLabel: { ...label(palette.surface), formatter: (at: number) => String(dimension.values[at] ?? "") },
+            }
+          : { type: "value", scale: true, min: dimension.low, max: dimension.high, axisLabel: { ...label(palette.surface), formatter: (at: number) => measureText(dimension.key, at) } }),
+      })),
+      series: [
+        {
+          type: "parallel",
+          data: [...plans].reverse().map(line), // the best on top
+          smooth: 0.08,
+          inactiveOpacity: 0.04,
+          activeOpacity: 0.85,
+          progressive: 0,
+          lineStyle: { width: 1.3, opacity: plans.length > 300 ? 0.3 : plans.length > 60 ? 0.5 : 0.75 },
+        },
+        {
+          type: "parallel",
+          z: 3,
+          inactiveOpacity: 0.25,
+          activeOpacity: 1,
+          lineStyle: { width: 3, opacity: 1, color: seriesColor(palette, 3) },
+          data: plans.filter(({ plan_id }) => pins.includes(plan_id)).map(line),
+        },
+      ],
+    };
+    // nameOf follows the language, as t does.
+  }, [plans, pins, dimensions, palette, t]);
+
+  useEffect(() => {
+    drawn.current.clear();
+  }, [option, chart]);
+
+  const draw = useCallback(() => {
+    const changed: string[] = [];
+    const set = (dimension: Dimension, filter: Filter | undefined) =>
+      chart?.dispatchAction({ type: "axisAreaSelect", parallelAxisId: dimension.key, intervals: intervalsOfFilter(dimension, filter), isOwn: true });
+    const filterOf = (dimension: Dimension) => latest.current.filters.find(({ key }) => key === dimension.key);
+    for (const dimension of dimensions) {
+      const filter = filterOf(dimension);
+      const text = filter ? filterText(filter) : "";
+      if ((drawn.current.get(dimension.key) ?? "") === text) continue;
+      drawn.current.set(dimension.key, text);
+      set(dimension, filter);
+      changed.push(dimension.key);
+    }
+    // An axis does not show the brush that an action gives it until another axis has one.
+    const other = dimensions.find(({ key }) => key !== changed[changed.length - 1]);
+    if (changed.length && other) set(other, filterOf(other));
+  }, [chart, dimensions]);
+
+  useEffect(draw, [draw, option, filters]);
+
+  useEffect(() => {
+    if (!chart) return undefined;
+    const tint = () => tintBrushes(chart, seriesColor(palette, 3));
+    chart.on("rendered", tint);
+    return () => {
+      if (!chart.isDisposed()) chart.off("rendered", tint);
+    };
+  }, [chart, palette]);
+
+  const on = useMemo(
+    () => ({
+      axisareaselected: ({ parallelAxisId, intervals, isOwn }: { parallelAxisId: string; intervals: [number, number][]; isOwn?: boolean }) => {
+        const dimension = dimensions.find(({ key }) => key === parallelAxisId);
+        if (!dimension || isOwn) return;
+        drawn.current.set(parallelAxisId, "by hand");
+        const filter = filterOfIntervals(dimension, intervals);
+        latest.current.onFilters([...latest.current.filters.filter(({ key }) => key !== parallelAxisId), ...(filter ? [filter] : [])]);
+        setTimeout(draw); // also where the filter is what it was
+      },
+    }),
+    [dimensions, draw],
+  );
+
+  return (
+    <ChartCard title={t("parallel.title")} subtitle={t("parallel.subtitle")}>
+      <div className={classes.wide} tabIndex={0} role="region" aria-label={t("parallel.title")}>
+        <div style={{ minWidth: dimensions.length * AXIS_WIDTH }}>
+          <WhenVisible height={HEIGHT_PX}>
+            <Chart option={option} height={HEIGHT_PX} label={t("parallel.label", { count: plans.length })} on={on} onReady={setChart} />
+          </WhenVisible>
+        </div>
+      </div>
+    </ChartCard>
+  );
+}
+
+/** ECharts draws a brush in an opaque grey as soon as another axis has one, or when an action gave it. */
+function tintBrushes(chart: ECharts, color: string): void {
+  for (const root of chart.getZr().storage.getRoots())
+    root.traverse((element) => {
+      if (!element.parent || !("__brushOption" in element.parent) || !("style" in element)) return;
+      const brush = element as unknown as { style: { fill?: string; opacity?: number }; attr: (change: object) => void };
+      if (brush.style.fill && brush.style.fill !== "none" && (brush.style.fill !== color || brush.style.opacity !== BRUSH_OPACITY))
+        brush.attr({ style: { fill: color, stroke: color, opacity: BRUSH_OPACITY } });
+    });
+}
+
+function label(surface: string) {
+  return { fontSize: 11, width: AXIS_WIDTH - 8, overflow: "truncate", textBorderColor: surface, textBorderWidth: 3 };
+}

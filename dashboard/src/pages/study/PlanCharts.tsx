@@ -1,0 +1,29 @@
+import type { Baseline, RankedPlan } from "./data";
+import type { Dimension, Filter } from "./dimensions";
+import { Parallel } from "./Parallel";
+import { Scatter } from "./Scatter";
+import { Shares } from "./Shares";
+import classes from "./Study.module.css";
+
+interface Props {
+  plans: readonly RankedPlan[];
+  kept: readonly RankedPlan[];
+  pins: readonly string[];
+  baseline: Baseline | null;
+  dimensions: readonly Dimension[];
+  filters: readonly Filter[];
+  onFilters: (filters: readonly Filter[]) => void;
+}
+
+/** The plans as pictures; loaded after the table, with the library that draws them. */
+export function PlanCharts({ plans, kept, pins, baseline, dimensions, filters, onFilters }: Props) {
+  return (
+    <>
+      <div className={classes.halves}>
+        <Scatter plans={plans} kept={kept} pins={pins} baseline={baseline} dimensions={dimensions} />
+        <Shares plans={kept} baseline={baseline} />
+      </div>
+      {plans.length > 1 && dimensions.length > 1 && <Parallel plans={plans} pins={pins} dimensions={dimensions} filters={filters} onFilters={onFilters} />}
+    </>
+  );
+}

@@ -1,0 +1,98 @@
+import { Button, Skeleton, Stack } from "@mantine/core";
+import { IconFilterOff } from "@tabler/icons-react";
+import { lazy, Suspense, useCallback, useMemo } from "react";
+import { useTranslation } from "react-i18next";
+
+import type { Study } from "../../api/queries";
+import { DataTable } from "../../components/DataTable";
+import { EmptyState } from "../../components/EmptyState";
+import { strategyText } from "../../components/strategy";
+import { useUrlChange, useUrlDraft, useUrlList } from "../../state/url";
+import { ChosenPlans } from "./ChosenPlans";
+import type { Baseline, RankedPlan } from "./data";
+import { dimensionsOf, filterFromText, filterText, isKept, type Filter } from "./dimensions";
+import { Filters } from "./Filters";
+import { rowsOf, usePlanColumns, variantsOf, type PlanRow } from "./planColumns";
+
+const PlanCharts = lazy(async () => ({ default: (await import("./PlanCharts")).PlanCharts }));
+
+const ROWS = 10;
+const CHARTS_PX = 480;
+
+const toggled = (keys: readonly string[], key: string) => (keys.includes(key) ? keys.filter((other) => other !== key) : [...keys, key]);
+
+interface Props {
+  study: Study;
+  plans: readonly RankedPlan[];
+  /** No more plans come in. */
+  isComplete: boolean;
+  baseline: Baseline | null;
+}
+
+/** The ranked plans as a table and as charts; filters hold for all of them. */
+export function PlansTab({ study, plans, isComplete, baseline }: Props) {
+  const { t } = useTranslation("study");
+  const [filterTexts] = useUrlList("filter");
+  const [query, setQuery] = useUrlDraft("q");
+  const [pins, setPins] = useUrlList("pins");
+  const [open, setOpen] = useUrlList("open");
+  const [chosen, setChosen] = useUrlList("selected");
+  const change = useUrlChange();
+
+  const dimensions = useMemo(() => dimensionsOf(plans), [plans]);
+  const filters = useMemo(() => filterTexts.flatMap((text) => filterFromText(text) ?? []), [filterTexts]);
+  const setFilters = useCallback((next: readonly Filter[]) => change({ filter: next.map(filterText), page: null }), [change]);
+  const kept = useMemo(() => {
+    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+    return plans.filter((plan) => isKept(plan, filters) && words.every((word) => `${strategyText(plan.strategy)} ${plan.plan_id}`.toLowerCase().includes(word)));
+  }, [plans, filters, query]);
+  const keptIds = useMemo(() => new Set(kept.map(({ plan_id }) => plan_id)), [kept]);
+
+  const onPin = useCallback((key: string) => setPins(toggled(pins, key)), [pins, setPins]);
+  const onOpen = useCallback((key: string) => setOpen(toggled(open, key)), [open, setOpen]);
+  const columns = usePlanColumns({ best: plans[0], pins, onPin, open, onOpen });
+  // A pinned plan stays, whatever is filtered.
+  const rows = useMemo(() => rowsOf(plans.filter(({ plan_id }) => keptIds.has(plan_id) || pins.includes(plan_id))), [plans, keptIds, pins]);
+
+  return (
+    <Stack gap="md">
+      <DataTable<PlanRow>
+        label={t("tab.plans")}
+        rows={rows}
+        columns={columns}
+        rowKey={({ key }) => key}
+        rowName={({ plan }) => t("planTitle", { rank: plan.rank, strategy: strategyText(plan.strategy) })}
+        rowLink={({ plan }) => `plans/${plan.plan_id}`}
+        defaultSort="rank"
+        pageSize={ROWS}
+        pinned={pins}
+        nested={(row) => (open.includes(row.key) ? variantsOf(row) : [])}
+        chosen={chosen}
+        onChoose={setChosen}
+        rowTone={({ plan, variant }) => (plan === plans[0] && !variant ? "strong" : undefined)}
+        toolbar={<Filters dimensions={dimensions} filters={filters} onFilters={setFilters} query={query} onQuery={setQuery} />}
+        empty={
+          <EmptyState
+            icon={IconFilterOff}
+            title={t("filter.noMatch")}
+            text={t("filter.noMatchText", { count: plans.length })}
+            action={
+              <Button variant="default" onClick={() => (setQuery(""), setFilters([]))}>
+                {t("filter.clear")}
+              </Button>
+            }
+          />
+        }
+      />
+      {/* Drawn once, when all plans are here. */}
+      {isComplete ? (
+        <Suspense fallback={<Skeleton height={CHARTS_PX} radius="md" />}>
+          <PlanCharts plans={plans} kept={kept} pins={pins} baseline={baseline} dimensions={dimensions} filters={filters} onFilters={setFilters} />
+        </Suspense>
+      ) : (
+        <Skeleton height={CHARTS_PX} radius="md" />
+      )}
+      <ChosenPlans studyId={study.id} chosen={chosen} onClear={() => setChosen([])} />
+    </Stack>
+  );
+}

@@ -1,0 +1,60 @@
+import { Button } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
+import { IconArrowsLeftRight, IconCopyPlus, IconPlayerPlay, IconPlayerStop } from "@tabler/icons-react";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+
+import { answered, api } from "../../api/client";
+import { toApiError } from "../../api/problem";
+import { FINISHED, studyQuery, type Study } from "../../api/queries";
+
+/** Cancels or resumes a study; the answer is the study as it is then. */
+function useStudyAction(study: Study) {
+  const { t } = useTranslation("study");
+  const queries = useQueryClient();
+  const params = { path: { study_id: study.id } };
+  return useMutation({
+    mutationFn: (action: "cancel" | "resume") =>
+      answered(action === "cancel" ? api.POST("/v1/studies/{study_id}:cancel", { params }) : api.POST("/v1/studies/{study_id}:resume", { params })),
+    onSuccess: (changed) => queries.setQueryData(studyQuery(study.id).queryKey, changed),
+    onError: (error) => {
+      const { problem } = toApiError(error);
+      notifications.show({ color: "red", title: t("action.failed"), message: problem.detail || t("common:error.unreachable") });
+      void queries.invalidateQueries({ queryKey: studyQuery(study.id).queryKey });
+    },
+  });
+}
+
+export function ResumeButton({ study }: { study: Study }) {
+  const { t } = useTranslation("study");
+  const { mutate, isPending } = useStudyAction(study);
+  return (
+    <Button leftSection={<IconPlayerPlay size={15} />} loading={isPending} onClick={() => mutate("resume")}>
+      {t("action.resume")}
+    </Button>
+  );
+}
+
+/** What can be done with the study. */
+export function StudyActions({ study, isComparable }: { study: Study; isComparable: boolean }) {
+  const { t } = useTranslation("study");
+  const { mutate, isPending } = useStudyAction(study);
+  return (
+    <>
+      {!FINISHED.includes(study.state) && (
+        <Button variant="default" leftSection={<IconPlayerStop size={15} />} loading={isPending} disabled={study.cancel_requested} onClick={() => mutate("cancel")}>
+          {t("action.cancel")}
+        </Button>
+      )}
+      <Button variant="default" component={Link} to={`/studies/new?from=${study.id}`} leftSection={<IconCopyPlus size={15} />}>
+        {t("action.again")}
+      </Button>
+      {isComparable && (
+        <Button variant="default" component={Link} to={`/compare?studies=${study.id}`} leftSection={<IconArrowsLeftRight size={15} />}>
+          {t("action.compare")}
+        </Button>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,34 @@
+import { createBrowserRouter, Navigate, type RouteObject } from "react-router";
+
+import { Shell } from "./shell/Shell";
+import { NoSuchPage } from "./shell/NoSuchPage";
+import { PageError } from "./shell/PageError";
+
+type Page = () => Promise<{ Page: React.ComponentType }>;
+
+/** A page is a folder of pages/ whose index exports `Page`; it is loaded when somebody goes there. */
+function route(path: string, load: Page): RouteObject {
+  return { path, lazy: async () => ({ Component: (await load()).Page }), errorElement: <PageError /> };
+}
+
+export const router = createBrowserRouter([
+  {
+    element: <Shell />,
+    errorElement: <PageError />,
+    hydrateFallbackElement: <></>,
+    children: [
+      { index: true, element: <Navigate to="/studies" replace /> },
+      route("studies", () => import("./pages/studies")),
+      route("studies/new", () => import("./pages/newStudy")),
+      route("studies/:studyId", () => import("./pages/study")),
+      route("studies/:studyId/plans/:planId", () => import("./pages/plan")),
+      route("compare", () => import("./pages/compare")),
+      route("accuracy", () => import("./pages/accuracy")),
+      route("hardware", () => import("./pages/hardware")),
+      route("hardware/:name", () => import("./pages/hardware/Profile")),
+      route("models", () => import("./pages/models")),
+      route("models/:name", () => import("./pages/models/Preset")),
+      { path: "*", element: <NoSuchPage /> },
+    ],
+  },
+]);

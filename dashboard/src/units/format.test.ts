@@ -1,0 +1,39 @@
+import { describe, expect, it } from "vitest";
+
+import { ago, bytes, bytesPerSecond, compact, duration, flopsPerSecond, number, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "./format";
+
+describe("quantities carry their unit and as many digits as they deserve", () => {
+  it.each([
+    [seconds(16.7390870238393), "16.74 s"],
+    [seconds(0.41234), "412.3 ms"],
+    [seconds(3.1e-6), "3.100 µs"],
+    [seconds(0), "0 s"],
+    [seconds(null), "–"],
+    [seconds(Number.NaN), "–"],
+    [secondsRange(14.419, 23.341), "14.4 – 23.3 s"],
+    [secondsRange(0.00095, 0.0012), "0.95 – 1.20 ms"],
+    [secondsRange(null, 3), "–"],
+    [bytes(60_924_928_381), "56.7 GiB"],
+    [bytes(2 ** 20), "1.00 MiB"],
+    [bytes(0), "0.00 GiB"],
+    [bytes(-3 * 2 ** 30), "-3.00 GiB"],
+    [bytesPerSecond(1.6e12), "1.60 TB/s"],
+    [bytesPerSecond(25e9), "25.0 GB/s"],
+    [flopsPerSecond(313e12), "313 TFLOP/s"],
+    [tokensPerSecond(250_569.46), "251K tokens/s"],
+    [tokensPerSecond(1_460_000), "1.46M tokens/s"],
+    [percent(0.569066), "56.9 %"],
+    [signedPercent(0.0321), "+3.2 %"],
+    [signedPercent(-0.001), "−0.1 %"],
+    [signedPercent(0), "0.0 %"],
+    [duration(42), "42 s"],
+    [duration(190), "3.2 min"],
+    [duration(20_000), "5.6 h"],
+    [duration(1_036_800), "12 d"],
+    [compact(718e9), "718B"],
+    [compact(6144), "6,144"],
+    [number(6144), "6,144"],
+    [number(0.56789), "0.568"],
+    [ago(1000, 1180), "3 min. ago"],
+  ])("%s", (text, expected) => expect(text).toBe(expected));
+});

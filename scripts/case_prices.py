@@ -1,0 +1,65 @@
+"""Strategies at the simulated fidelity, and how much of the expert communication they hide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.pricing import constants_for
+from cost_models.constants import Constants
+from cost_models.priced_groups import priced_groups
+from cost_models.simulation.step_times import simulate
+from cost_models.strategy import Feature, ParallelStrategy, StrategyBatch
+from cost_models.workload import Workload
+from search.plan import estimates_to_mappings
+
+
+def simulated(
+    workload: Workload, strategies: Sequence[ParallelStrategy], constants: Constants | None = None
+) -> list[dict[str, Any]]:
+    """Simulated estimates with their parts, in the same order."""
+    found = simulate(workload, StrategyBatch.of(strategies), constants or constants_for(workload), breakdown=True)
+    return estimates_to_mappings(workload, found)
+
+
+def exposed_fraction(found: dict[str, Any]) -> float:
+    """Share of the expert communication of a step that its critical rank waits for."""
+    exposed = float(found["time_breakdown_s"]["ep_comm"])
+    return exposed / (exposed + float(found["masked_s"]["ep_comm"]))
+
+
+@dataclass(frozen=True)
+class LayerExchange:
+    """Expert communication of one MoE layer and micro batch, forward and backward together, in seconds.
+
+    ``left_s`` is what a merged pair waits for, ``stretch_s`` how much longer its compute takes beside what it hides;
+    ``left_alone_s`` is what passes outside of a pair wait for.
+    """
+
+    total_s: float
+    left_s: float
+    stretch_s: float
+    left_alone_s: float
+
+
+def layer_exchange(workload: Workload, strategy: ParallelStrategy, constants: Constants | None = None) -> LayerExchange:
+    """What dispatch and combine of ``strategy`` take, and what merging pairs leaves of them."""
+    constants = constants or constants_for(workload)
+    alone = replace(strategy, features=strategy.features & ~Feature.MOE_COMM_OVERLAP)
+    merged = replace(strategy, features=strategy.features | Feature.MOE_COMM_OVERLAP)
+
+    def exposed_s(chosen: ParallelStrategy, priced_with: Constants) -> tuple[float, float]:
+        ((_, group),) = priced_groups(workload, StrategyBatch.of([chosen]), priced_with, merge=False, tables=True)
+        layer = group.priced.moe
+        assert layer is not None
+        passes = float((layer.forward["ep_comm"] + layer.backward["ep_comm"])[0])
+        return passes, passes - float(layer.pair_saving_s[0])
+
+    left_alone_s, left_s = exposed_s(merged, constants.with_values({"hidden_stretch_fraction": 0.0}))
+    return LayerExchange(
+        total_s=exposed_s(alone, constants)[0],
+        left_s=left_s,
+        stretch_s=exposed_s(merged, constants)[1] - left_s,
+        left_alone_s=left_alone_s,
+    )

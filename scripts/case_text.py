@@ -1,0 +1,94 @@
+"""Words, numbers and tables that the generated pages share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import fill
+
+from app.reports.estimate import recompute_text
+from cost_models.strategy import Feature, ParallelStrategy, Schedule
+from cost_models.workload import Workload
+from search.plan import strategy_to_mapping
+
+GIB = 2.0**30
+WIDTH = 128
+_SCHEDULE_NAMES = {
+    Schedule.ONE_F_ONE_B: "1F1B",
+    Schedule.INTERLEAVED: "interleaved",
+    Schedule.ZB1P: "ZB1P",
+    Schedule.ZBV: "ZB-V",
+    Schedule.DUALPIPE: "DualPipe",
+    Schedule.DUALPIPE_V: "DualPipeV",
+}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose columns of numbers are aligned to the right."""
+    body = list(rows)
+    align = ["---:" if all(re.match(r"[*+-]*[0-9]", row[column]) for row in body) else "---" for column in range(len(header))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (header, align, *body)) + "\n"
+
+
+def million(tokens_per_s: float) -> str:
+    return f"{tokens_per_s / 1e6:.2f} M"
+
+
+def percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %"
+
+
+def change(fraction: float) -> str:
+    return f"{100 * fraction:+.1f} %"
+
+
+def gib(num_bytes: float) -> str:
+    return f"{num_bytes / GIB:.1f}"
+
+
+def peak_text(found: Mapping[str, object]) -> str:
+    """Peak memory in GiB of an estimate's mapping, bold where it fits."""
+    peak, fits = found["peak_memory_bytes"], bool(found["fits"])
+    assert isinstance(peak, float)
+    return f"{'**' * fits}{gib(peak)}{'**' * fits}"
+
+
+def schedule_text(strategy: ParallelStrategy) -> str:
+    """The schedule, and whether it merges forwards with backwards."""
+    name = _SCHEDULE_NAMES.get(strategy.schedule, strategy.schedule.label)
+    return f"{name}, merged pairs" if Feature.MOE_COMM_OVERLAP in strategy.features else name
+
+
+def layout_text(strategy: ParallelStrategy) -> str:
+    """Degrees, micro batch and dispatcher on one line."""
+    names = ("tp", "pp", "vpp", "cp", "ep")
+    degrees = [f"{name.upper()}{getattr(strategy, name)}" for name in names if getattr(strategy, name) > 1]
+    return " ".join([*degrees, f"MBS{strategy.micro_batch_size}", strategy.dispatcher.label])
+
+
+def memory_text(workload: Workload, strategy: ParallelStrategy) -> str:
+    """Recompute and swap."""
+    swaps = [str(f.name).lower() for f in (Feature.SWAP_OPTIMIZER, Feature.SWAP_ATTENTION) if f in strategy.features]
+    return ", ".join([recompute_text(strategy_to_mapping(workload, strategy)["recompute"]), *swaps])
+
+
+def wrapped(text: str) -> str:
+    """Markdown with its paragraphs and list items filled to one width; tables, headings and comments stay."""
+    filled: list[str] = []
+    paragraph: list[str] = []
+    for line in text.split("\n"):
+        stays = not line or line.startswith(("|", "#", "<!--"))
+        if paragraph and (stays or line.startswith("- ")):
+            filled.append(_fill(paragraph))
+            paragraph = []
+        if stays:
+            filled.append(line)
+        else:
+            paragraph.append(line)
+    return "\n".join([*filled, *([_fill(paragraph)] if paragraph else [])])
+
+
+def _fill(lines: Sequence[str]) -> str:
+    indent = "  " if lines[0].startswith("- ") else ""
+    text = " ".join(line.strip() for line in lines)
+    return fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,47 @@
+"""What stands behind one plan: its pipeline ranks, its traffic, what one change would do, what its step depends on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from cost_models.constants import Constants
+from cost_models.stage_costs import StageCosts, stage_costs
+from cost_models.strategy import ParallelStrategy, StrategyBatch
+from cost_models.traffic import step_traffic
+from cost_models.workload import Workload
+from search.explanation import Estimator, one_change
+from search.sensitivity import sensitivity
+from search.space import SearchSpace
+
+
+def plan_analysis(
+    workload: Workload, space: SearchSpace, strategy: ParallelStrategy, constants: Constants, estimate: Estimator
+) -> dict[str, Any]:
+    """The analysis of a legal strategy as JSON. Raises as ``cost_models.step.estimate`` does."""
+    priced = estimate(workload, StrategyBatch.of([strategy]), constants)
+    return {
+        "step_time_s": float(priced.step_time_s[0]),
+        "memory_limit_bytes": float(priced.memory_limit_bytes),
+        "tiers": [
+            {"name": tier.name, "wiring": tier.wiring, "domain_devices": tier.domain_devices}
+            for tier in workload.cluster.profile.tiers
+        ],
+        "stages": _stages(stage_costs(workload, strategy, constants)),
+        "traffic": [asdict(group) for group in step_traffic(workload, strategy, constants)],
+        "changes": one_change(workload, space, strategy, constants, estimate),
+        "sensitivity": sensitivity(workload, strategy, constants, estimate),
+    }
+
+
+def _stages(costs: StageCosts) -> list[dict[str, Any]]:
+    columns = {name: values.tolist() for name, values in vars(costs).items() if name != "memory_bytes"}
+    parts = {name: values.tolist() for name, values in costs.memory_bytes.items()}
+    return [
+        {
+            "stage": stage,
+            **{name: values[stage] for name, values in columns.items()},
+            "memory_bytes": {name: values[stage] for name, values in parts.items()},
+        }
+        for stage in range(len(costs.num_layers))
+    ]

@@ -1,0 +1,175 @@
+"""The dashboard in a real browser, over a real server and database."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+
+from app.storage.session import Database
+from app.storage.tables import Study
+from tests.servers import Server, running_server
+
+Scheme = Literal["light", "dark"]
+DESKTOP, PHONE = 1280, 390
+HEIGHT = 900
+TIMEOUT_MS = 20_000
+FAILURE = "Internal error: MemoryError: the worker had no memory left for a chunk of strategies"
+LONG_NAME = "our-internal-experiment-with-a-very-long-name-that-a-sweep-generated-2026-11-21T18-50-00Z-revision-17"
+
+# What axe leaves to judgement is not asked: only rules of WCAG 2.2 A and AA, and its best practices.
+AXE_OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+_ANIMATIONS_DONE = """() => Promise.all(document.getAnimations()
+    .filter(({effect}) => effect?.getComputedTiming().iterations !== Infinity)
+    .map((animation) => animation.finished.catch(() => null)))"""
+
+SMALL: dict[str, Any] = {
+    "model": "llama-2-7b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+    "training": {"seq_length": 4096, "global_batch_size": 64, "precision": "bf16"},
+    "search": {"tp": [1, 2, 4, 8], "cp": 1, "recompute": ["none", "full"], "zero_stage": 1},
+}
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no Chromium here; `make chromium` installs Debian's where apt works")
+    with sync_playwright() as playwright:
+        # Chromium's own sandbox does not run as root.
+        running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()
+
+
+@dataclass(frozen=True)
+class Site:
+    """A server with studies in every state; the fields are their ids."""
+
+    url: str
+    completed: str
+    sampled: str
+    without_plan: str
+    failed: str
+    cancelled: str
+    long_name: str
+    best_plan: str
+
+
+def _submitted(client: httpx.Client, job: dict[str, Any], wait_s: int = 60) -> str:
+    answer = client.post("/v1/studies", json=job, headers={"Prefer": f"wait={wait_s}"} if wait_s else {})
+    assert answer.status_code in (200, 202), answer.text
+    return str(answer.json()["id"])
+
+
+def _named(client: httpx.Client, name: str) -> dict[str, Any]:
+    return {**client.get("/v1/models/qwen3-8b").json()["model"], "name": name}
+
+
+def _fail(folder: Path, study_id: str) -> None:
+    """A worker that dies of itself cannot be ordered: the row says what it would have left."""
+    database = Database(f"sqlite:///{folder / 'meshplan.db'}")
+    with database.write() as session:
+        study = session.query(Study).where(Study.id == study_id).one()
+        study.state, study.error, study.finished_at_s = "failed", FAILURE, study.created_at_s + 3
+    database.close()
+
+
+@pytest.fixture(scope="package")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    with running_server(folder) as server, httpx.Client(base_url=server.url, timeout=90) as client:
+        completed = _submitted(client, SMALL)
+        long_name = _submitted(client, {**SMALL, "model": _named(client, LONG_NAME)})
+        sampled = _submitted(client, {**SMALL, "search": {"sampler": "random", "max_trials": 40}})
+        too_few = {"hardware": "atlas-800t-a2", "num_devices": 1}
+        without_plan = _submitted(client, {**SMALL, "model": "llama-2-70b", "cluster": too_few, "search": {}})
+        failed = _submitted(client, SMALL)
+        _fail(folder, failed)
+        large = {"model": "pangu-ultra-moe-718b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144}}
+        cancelled = _submitted(client, large, wait_s=0)
+        client.post(f"/v1/studies/{cancelled}:cancel").raise_for_status()
+        best = client.get(f"/v1/studies/{completed}/plans?limit=1").json()["items"][0]["plan_id"]
+        yield Site(server.url, completed, sampled, without_plan, failed, cancelled, long_name, best)
+
+
+@pytest.fixture(scope="package")
+def empty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_server(tmp_path_factory.mktemp("empty"), "--workers", "0") as server:
+        yield server
+
+
+@dataclass
+class View:
+    """A page of the dashboard, and what its browser complained about."""
+
+    page: Page
+    url: str
+    complaints: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self.url + path)
+        self.settle()
+        return self.page
+
+    def settle(self) -> None:
+        """Everything that was asked for has been drawn."""
+        self.page.locator("h1, [role=alert], h2").first.wait_for()
+        self.page.locator("[role=status][aria-label]").first.wait_for(state="detached")
+        self.page.wait_for_load_state("networkidle")
+        self.page.evaluate("document.fonts.ready")
+
+    def violations(self) -> list[str]:
+        """What axe finds, one line a broken rule, with the first elements that break it."""
+        # Half-faded colours would be measured as they are at that moment.
+        self.page.evaluate(_ANIMATIONS_DONE)
+        found = Axe().run(self.page, options=AXE_OPTIONS).response["violations"]
+        return [
+            f"{rule['id']}: {node['html'][:200]}: {node['failureSummary'][:300]}" for rule in found for node in rule["nodes"][:3]
+        ]
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"console: {message.text}")
+
+    def _on_request(self, request: Request) -> None:
+        if not request.url.startswith((self.url, "data:", "blob:")):
+            self.complaints.append(f"outside request: {request.url}")
+
+    def watch(self) -> None:
+        self.page.on("console", self._on_console)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        self.page.on("request", self._on_request)
+
+
+OpenView = Callable[..., View]
+
+
+@pytest.fixture
+def view(browser: Browser) -> Iterator[OpenView]:
+    """Opens windows; a complaint of the browser that the test has not taken fails it."""
+    opened: list[View] = []
+
+    def create(url: str, *, scheme: Scheme = "light", language: str = "en-US", width: int = DESKTOP) -> View:
+        context = browser.new_context(
+            viewport={"width": width, "height": HEIGHT}, color_scheme=scheme, locale=language, reduced_motion="reduce"
+        )
+        context.set_default_timeout(TIMEOUT_MS)
+        created = View(context.new_page(), url)
+        created.watch()
+        opened.append(created)
+        return created
+
+    yield create
+    for one in opened:
+        one.page.context.close()
+    assert [complaint for one in opened for complaint in one.complaints] == []

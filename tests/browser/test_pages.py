@@ -1,0 +1,105 @@
+"""Every page in both themes, both languages, wide and narrow: accessible, silent, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Route
+
+from tests.browser.conftest import DESKTOP, PHONE, OpenView, Scheme, Site
+from tests.servers import Server
+
+PAGES = {
+    "studies": "/studies",
+    "new study": "/studies/new?model=deepseek-v3&hardware=atlas-900-a3-superpod&devices=1024",
+    "study": "/studies/{completed}",
+    "sampled study": "/studies/{sampled}",
+    "study without a plan": "/studies/{without_plan}",
+    "failed study": "/studies/{failed}",
+    "cancelled study": "/studies/{cancelled}",
+    "study with a long name": "/studies/{long_name}",
+    "plan": "/studies/{completed}/plans/{best_plan}",
+    "compare": "/compare?studies={completed},{long_name}",
+    "compare nothing": "/compare",
+    "accuracy": "/accuracy",
+    "own runs": "/accuracy?tab=own",
+    "calibrations": "/accuracy?tab=calibrations",
+    "hardware": "/hardware",
+    "hardware profile": "/hardware/atlas-800t-a2",
+    "models": "/models",
+    "import": "/models?import=yes",
+    "model": "/models/deepseek-v3",
+    "no such page": "/no-such-page",
+}
+LOOKS: list[tuple[Scheme, str, int]] = [("light", "en-US", DESKTOP), ("dark", "zh-CN", PHONE)]
+# The other two combinations of theme and width for the pages with most in them.
+DENSE = ("studies", "new study", "study", "plan", "compare")
+CASES = [(page, *look) for page in PAGES for look in LOOKS] + [
+    (page, scheme, "en-US", width) for page in DENSE for scheme, width in (("light", PHONE), ("dark", DESKTOP))
+]
+
+
+def _address(site: Site, page: str) -> str:
+    return PAGES[page].format(**vars(site))
+
+
+@pytest.mark.parametrize(("page", "scheme", "language", "width"), CASES)
+def test_a_page_is_accessible_and_fits(view: OpenView, site: Site, page: str, scheme: Scheme, language: str, width: int) -> None:
+    opened = view(site.url, scheme=scheme, language=language, width=width)
+    shown = opened.open(_address(site, page))
+    assert opened.violations() == []
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    assert shown.evaluate("document.documentElement.dataset.mantineColorScheme") == scheme
+    assert shown.locator("html").get_attribute("lang") == {"en-US": "en", "zh-CN": "zh-CN"}[language]
+    if language == "zh-CN":
+        assert [text for text in shown.locator("h1, h2, h3, th, button").all_inner_texts() if _is_english(text)] == []
+
+
+def _is_english(text: str) -> bool:
+    """Words in a row; names of models and abbreviations stay as they are in every language."""
+    return not re.search(r"[\u4e00-\u9fff]", text) and bool(re.search(r"\b[A-Z]?[a-z]{2,} [a-z]{3,}", text))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_server_without_studies_says_how_to_begin(view: OpenView, empty_server: Server, scheme: Scheme) -> None:
+    opened = view(empty_server.url, scheme=scheme)
+    shown = opened.open("/")
+    assert shown.url.endswith("/studies")
+    assert shown.get_by_role("heading", name="No studies yet").is_visible()
+    assert opened.violations() == []
+
+
+def test_a_page_that_still_loads_says_so(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    held: list[Route] = []
+    opened.page.route("**/v1/studies?*", lambda route: held.append(route))
+    opened.page.goto(f"{site.url}/studies")
+    opened.page.get_by_role("status", name="Loading").wait_for()
+    assert opened.violations() == []
+    for route in held:
+        route.continue_()
+    opened.page.get_by_role("table").wait_for()
+
+
+def test_a_server_that_has_gone_is_told_and_asked_again(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    opened.page.route("**/v1/studies?*", lambda route: route.abort())
+    opened.page.goto(f"{site.url}/studies")
+    opened.page.get_by_role("alert").get_by_text("The server does not answer").wait_for()
+    assert opened.violations() == []
+    opened.page.unroute("**/v1/studies?*")
+    opened.page.get_by_role("button", name="Try again").click()
+    opened.page.get_by_role("table").wait_for()
+    assert opened.complaints
+    assert all("net::ERR_FAILED" in complaint for complaint in opened.complaints)
+    opened.complaints.clear()
+
+
+def test_an_unknown_study_is_told_in_the_servers_words(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    opened.page.goto(f"{site.url}/studies/0123456789abcdef")
+    opened.page.get_by_role("alert").wait_for()
+    assert "0123456789abcdef" in opened.page.get_by_role("alert").inner_text()
+    assert all("404" in complaint for complaint in opened.complaints)
+    opened.complaints.clear()

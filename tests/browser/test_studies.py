@@ -1,0 +1,195 @@
+"""Studies from the form to the list: created, watched, found again, compared, deleted."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import FAILURE, LONG_NAME, SMALL, OpenView, Site
+
+CONFIG = Path(__file__).parents[1] / "fixtures/huggingface/qwen3-8b.json"
+
+
+def _choose(page: Page, label: str, typed: str, option: str) -> None:
+    field = page.get_by_role("textbox", name=label).or_(page.get_by_role("combobox", name=label)).first
+    field.click()
+    field.fill(typed)
+    page.get_by_role("option", name=option).first.click()
+
+
+def test_a_study_is_created_with_the_form_and_watched_to_its_end(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies")
+    page.keyboard.press("n")
+    page.wait_for_url("**/studies/new")
+    _choose(page, "Preset", "Llama 2 7B", "Llama 2 7B")
+    _choose(page, "Hardware", "800T A2", "Atlas 800T A2, 8 x Ascend 910B3")
+    page.get_by_role("textbox", name="Devices").fill("16")
+    page.get_by_label("Global batch size").fill("128")
+    expect(page.get_by_role("img", name="16 devices 910B3")).to_contain_text("RoCE")
+    expect(page.get_by_role("region", name="The same search from a terminal")).to_contain_text("--global-batch-size 128")
+    expect(page).to_have_url(re.compile("devices=16"))
+    page.reload()
+    expect(page.get_by_role("textbox", name="Devices")).to_have_value("16")
+    page.get_by_role("button", name="Start the search").click()
+    page.wait_for_url(re.compile(r"/studies/[0-9a-f]{16}$"))
+    study = page.url.rpartition("/")[2]
+    page.goto(f"{site.url}/studies?selected={study}")
+    row = page.get_by_role("row").filter(has_text=study)
+    expect(row).to_contain_text("Completed", timeout=30_000)
+    expect(row).to_contain_text("Proved")
+    job = httpx.get(f"{site.url}/v1/studies/{study}").json()["job"]
+    assert (job["model"]["name"], job["cluster"]["num_devices"], job["training"]["global_batch_size"]) == ("llama-2-7b", 16, 128)
+
+
+def test_what_is_wrong_stands_beside_its_field(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    page = opened.open("/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=16&global_batch_size=0")
+    page.get_by_role("button", name="Start the search").click()
+    field = page.get_by_label("Global batch size")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_be_focused()
+    expect(page.get_by_text("0 is not allowed; give an integer from 1").first).to_be_visible()
+    assert opened.violations() == []
+    field.fill("64")
+    expect(field).not_to_have_attribute("aria-invalid", "true")
+    assert all("422" in complaint for complaint in opened.complaints)
+    opened.complaints.clear()
+
+
+def test_a_config_becomes_a_study_of_its_model(view: OpenView, site: Site) -> None:
+    page = view(site.url).open(
+        "/studies/new?hardware=atlas-800t-a2&devices=8&global_batch_size=64&seq_length=4096&source=config&tp=4&pp=1"
+    )
+    page.get_by_label("Name", exact=True).fill("ours")
+    page.locator("input[type=file]").set_input_files(CONFIG)
+    expect(page.get_by_text("8.19B")).to_be_visible()
+    page.get_by_role("tab", name="REST").click()
+    expect(page.get_by_role("region", name="The request that this form sends")).to_contain_text('"name": "ours"')
+    page.get_by_role("button", name="Start the search").click()
+    page.wait_for_url(re.compile(r"/studies/[0-9a-f]{16}$"))
+    study = httpx.get(f"{site.url}/v1/studies/{page.url.rpartition('/')[2]}").json()
+    assert study["model"] == "ours"
+    assert study["job"]["model"]["hidden_size"] == json.loads(CONFIG.read_text())["hidden_size"]
+
+
+def test_a_study_fills_in_the_form_for_the_next(view: OpenView, site: Site) -> None:
+    page = view(site.url).open(f"/studies/new?from={site.completed}")
+    expect(page).to_have_url(re.compile("model=llama-2-7b&hardware=atlas-800t-a2&devices=8"))
+    expect(page.get_by_label("Global batch size")).to_have_value("64")
+    expect(page.get_by_label("Tensor parallel (tp)")).to_have_value("1,2,4,8")
+    long_name = view(site.url).open(f"/studies/new?from={site.long_name}")
+    expect(long_name.get_by_text(LONG_NAME).first).to_be_visible()
+
+
+def test_every_state_shows_in_the_list(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies")
+    for study, said in [
+        (site.completed, "Proved"),
+        (site.sampled, "Not proved"),
+        (site.without_plan, "No plan fits"),
+        (site.failed, FAILURE),
+        (site.cancelled, "Cancelled"),
+        (site.long_name, LONG_NAME),
+    ]:
+        expect(page.get_by_role("row").filter(has_text=study)).to_contain_text(said)
+
+
+def test_filters_columns_and_order_are_in_the_address(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies")
+    page.keyboard.press("/")
+    page.keyboard.type("llama-2-7b")
+    expect(page).to_have_url(re.compile("q=llama-2-7b"))
+    page.get_by_text("Completed", exact=False).first.click()
+    page.get_by_role("button", name="Choose columns").click()
+    page.get_by_role("menuitemcheckbox", name="Sampler").click()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Best step time").click()
+    page.get_by_role("checkbox", name=f"Select llama-2-7b, {site.completed}").check()
+    expect(page).to_have_url(re.compile(f"selected={site.completed}"))
+    assert set(re.findall(r"[?&](\w+)=", page.url)) == {"q", "state", "columns", "sort", "selected"}
+    rows = page.get_by_role("row").all_inner_texts()
+    fresh = view(site.url).open(page.url.removeprefix(site.url))
+    expect(fresh.get_by_role("columnheader", name="Best step time")).to_have_attribute("aria-sort", "ascending")
+    expect(fresh.get_by_text("1 study selected")).to_be_visible()
+    assert [re.sub(r"\d+ \S+ ago", "", row) for row in fresh.get_by_role("row").all_inner_texts()] == [
+        re.sub(r"\d+ \S+ ago", "", row) for row in rows
+    ]
+
+
+def test_rows_are_reached_chosen_and_opened_by_keyboard(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies?sort=devices")
+    rows = page.locator("tbody tr")
+    rows.first.focus()
+    page.keyboard.press("ArrowDown")
+    expect(rows.nth(1)).to_be_focused()
+    page.keyboard.press("Space")
+    expect(rows.nth(1).get_by_role("checkbox")).to_be_checked()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/studies/[0-9a-f]{16}$"))
+
+
+def test_selected_studies_are_compared(view: OpenView, site: Site) -> None:
+    page = view(site.url).open(f"/studies?selected={site.completed},{site.long_name},{site.without_plan}")
+    page.get_by_role("region", name="Selected studies").get_by_role("link", name="Compare").click()
+    page.wait_for_url(re.compile("/compare"))
+    assert {site.completed, site.long_name} <= set(re.findall(r"[0-9a-f]{16}", page.url))
+    assert site.without_plan not in page.url
+
+
+def test_a_study_is_deleted_after_a_question(view: OpenView, site: Site) -> None:
+    doomed = httpx.post(f"{site.url}/v1/studies", json=SMALL, headers={"Prefer": "wait=60"}, timeout=90).json()["id"]
+    opened = view(site.url)
+    page = opened.open("/studies")
+    page.get_by_role("button", name=f"Actions for llama-2-7b, {doomed}").click()
+    page.get_by_role("menuitem", name="Delete").click()
+    dialog = page.get_by_role("dialog", name="Delete this study?")
+    expect(dialog).to_contain_text("8 devices")
+    assert opened.violations() == []
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert httpx.get(f"{site.url}/v1/studies/{doomed}").status_code == 200
+    page.get_by_role("button", name=f"Actions for llama-2-7b, {doomed}").click()
+    page.get_by_role("menuitem", name="Delete").click()
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("row").filter(has_text=doomed)).to_have_count(0)
+    assert httpx.get(f"{site.url}/v1/studies/{doomed}").status_code == 404
+
+
+def test_a_running_study_is_stopped_before_it_is_deleted(view: OpenView, site: Site) -> None:
+    large = {"model": "pangu-ultra-moe-718b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144}}
+    doomed = httpx.post(f"{site.url}/v1/studies", json=large).json()["id"]
+    page = view(site.url).open("/studies")
+    expect(page.get_by_role("row").filter(has_text=doomed)).to_contain_text("Running", timeout=30_000)
+    page.get_by_role("checkbox", name=f"Select pangu-ultra-moe-718b, {doomed}").check()
+    page.get_by_role("region", name="Selected studies").get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("row").filter(has_text=doomed)).to_have_count(0, timeout=30_000)
+    assert httpx.get(f"{site.url}/v1/studies/{doomed}").status_code == 404
+
+
+def test_language_and_theme_are_switched_and_kept(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies")
+    page.get_by_role("button", name="Language").click()
+    page.get_by_role("menuitem", name="中文").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("搜索任务")
+    expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
+    page.get_by_role("button", name="主题").click()
+    page.get_by_role("menuitem", name="深色").click()
+    expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("搜索任务")
+    expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
+
+
+def test_keyboard_shortcuts_lead_to_every_page_and_are_listed(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies")
+    for key, path in [("h", "hardware"), ("m", "models"), ("a", "accuracy"), ("c", "compare"), ("s", "studies")]:
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        page.wait_for_url(f"**/{path}")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Search on this page")

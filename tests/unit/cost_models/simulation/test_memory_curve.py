@@ -1,0 +1,104 @@
+"""Memory over time by hand, and its highest point against the function that decides what fits."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from cost_models.constants import prior_constants
+from cost_models.memory import held_activations, memory_estimate
+from cost_models.priced_groups import priced_groups
+from cost_models.simulation.memory_curve import MemoryCurve, memory_curves, replayed_memory_curves
+from cost_models.simulation.replay import replay
+from cost_models.stages import Stages
+from cost_models.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.workload import Workload
+from tests.property.test_simulation import jobs
+from tests.workloads import DENSE, constants, workload
+
+SMALL_HEAD = replace(DENSE, vocab_size=512)
+
+
+def allocated(job: Workload, row: ParallelStrategy) -> tuple[list[float], Stages]:
+    """``allocated`` of every rank, by the memory function."""
+    values = prior_constants(job.cluster.profile.family)
+    ((_, group),) = priced_groups(job, StrategyBatch.of([row]), values, merge=False, tables=True)
+    priced, sharded = group.priced, group.sharded
+    held = held_activations(group.stages, group.batch, group.num_microbatches, priced.dense_activations, priced.moe_activations)
+    memory = memory_estimate(job, group.batch, group.stages, sharded.parameters, sharded.states, held, values)
+    return memory.allocated[:, 0].tolist(), group.stages
+
+
+def curves(job: Workload, row: ParallelStrategy) -> list[MemoryCurve]:
+    return memory_curves(job, row, prior_constants(job.cluster.profile.family))
+
+
+@given(jobs())
+@settings(max_examples=40)
+def test_the_highest_point_is_what_the_memory_function_says(given_job: tuple[Workload, list[ParallelStrategy]]) -> None:
+    job, rows = given_job
+    expected, stages = allocated(job, rows[0])
+    for rank, curve in enumerate(curves(job, rows[0])):
+        assert curve.times_s == sorted(curve.times_s)
+        assert max(curve.allocated_bytes) <= expected[rank] * (1 + 1e-12)
+        # The rank of the head may be heaviest while it runs another chunk than the head's.
+        if stages.num_chunks == 1 or not stages.has_head[rank].any():
+            assert max(curve.allocated_bytes) == pytest.approx(expected[rank], rel=1e-12)
+
+
+def test_1f1b_of_two_ranks_by_hand() -> None:
+    # Eight layers, two micro batches. Rank 0 runs F0 F1 B0 B1, rank 1 F0 B0 F1 B1: one and two micro batches of four layers held.
+    job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=2)
+    row = ParallelStrategy(pp=2, schedule=Schedule.ONE_F_ONE_B)
+    played = replay(job, row, constants())
+    kept = 4 * float(played.group.priced.dense_activations.saved_bytes[0])
+    first, second = replayed_memory_curves(job, played)
+    base = first.allocated_bytes[0]
+    # While a task runs, its layer's buffers come on top; between tasks only what is kept is there.
+    buffers = first.allocated_bytes[1] - base - kept
+    assert buffers > 0
+    waits = [base, base + kept + buffers, base + 2 * kept + buffers, base + 2 * kept]
+    assert first.allocated_bytes[:5] == pytest.approx([*waits, base + 2 * kept + buffers])
+    assert max(second.allocated_bytes) < max(first.allocated_bytes)
+    assert second.allocated_bytes[0] == second.allocated_bytes[1] - kept - buffers  # F0 on rank 1
+    # Both optimizers begin together, when the last backward has ended on rank 0.
+    assert first.times_s[-2:] == second.times_s[-2:]
+    assert first.times_s[-2] == max(played.ends_s) + max(played.reduce_s)
+    assert first.allocated_bytes[-1] == base
+
+
+def test_gpipe_climbs_to_all_micro_batches_and_1f1b_does_not() -> None:
+    job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=8)
+    row = ParallelStrategy(pp=2, schedule=Schedule.GPIPE)
+    kept = 4 * float(replay(job, row, constants()).group.priced.dense_activations.saved_bytes[0])
+    peaks = [max(curves(job, replace(row, schedule=s))[1].allocated_bytes) for s in (Schedule.GPIPE, Schedule.ONE_F_ONE_B)]
+    assert peaks[0] - peaks[1] == pytest.approx(7 * kept)
+
+
+def test_a_recomputed_layer_is_expanded_while_backwards_run() -> None:
+    job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=1)
+    row = ParallelStrategy(recompute=Recompute.FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
+    played = replay(job, row, constants())
+    (curve,) = replayed_memory_curves(job, played)
+    activations = played.group.priced.dense_activations
+    forward, backward = curve.allocated_bytes[1:3]
+    assert backward - forward == pytest.approx(float(activations.unreduced_bytes[0]))
+    assert forward - curve.allocated_bytes[0] >= 8 * float(activations.input_bytes[0])
+
+
+def test_what_waits_for_its_weight_gradient_is_kept() -> None:
+    job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=8)
+    row = ParallelStrategy(pp=4, schedule=Schedule.ZB1P)
+    whole, split = (curves(job, replace(row, schedule=s)) for s in (Schedule.ONE_F_ONE_B, Schedule.ZB1P))
+    kept = 2 * float(replay(job, row, constants()).group.priced.dense_activations.saved_bytes[0])
+    more = [max(b.allocated_bytes) - max(a.allocated_bytes) for a, b in zip(whole, split, strict=True)]
+    assert more == pytest.approx([0, kept, 2 * kept, 3 * kept])
+
+
+def test_ranks_whose_steps_overlap_do_not_wait_for_each_other() -> None:
+    job = workload(SMALL_HEAD, global_batch_size=16)
+    begins = {
+        schedule: {curve.times_s[-2] for curve in curves(job, ParallelStrategy(pp=4, schedule=schedule))}
+        for schedule in (Schedule.ZB1P, Schedule.ZB2P)
+    }
+    assert [len(each) for each in begins.values()] == [1, 4]

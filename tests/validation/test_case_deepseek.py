@@ -1,0 +1,84 @@
+"""The case study of DeepSeek-V3: its claims hold, and the page says what its script prices."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cost_models.strategy import Feature, ParallelStrategy, Schedule
+from scripts.case_prices import layer_exchange, simulated
+from scripts.case_text import wrapped
+from scripts.deepseek_case import DETACHED, HOURS_PER_TRILLION_TOKENS, MERGED, recipe, trained, under, workload_of
+from scripts.write_deepseek_case import PAGE, bubble_section, head, recipe_section, schedule_section, trained_section
+from search.legality import violations
+
+ON_A3, ON_H800 = workload_of("recipe"), workload_of("trained")
+
+
+def steps_s() -> dict[tuple[Schedule, Feature], float]:
+    strategies = under(recipe())
+    found = simulated(ON_A3, strategies)
+    return {(s.schedule, s.features & DETACHED): e["step_time_s"] for s, e in zip(strategies, found, strict=True)}
+
+
+def test_the_recipe_is_legal_where_it_was_published() -> None:
+    assert violations(ON_A3, recipe(), "any") == ()
+    assert violations(ON_A3, recipe(), "mindspeed-llm") == ()
+
+
+def test_every_schedule_is_legal_for_the_physics() -> None:
+    for strategy in under(recipe()):
+        assert violations(ON_A3, strategy, "any") == ()
+
+
+def test_schedules_come_in_the_order_of_what_they_add() -> None:
+    found = steps_s()
+    none = Feature(0)
+    assert found[Schedule.ZB1P, none] < found[Schedule.ONE_F_ONE_B, none]
+    assert found[Schedule.INTERLEAVED, MERGED] < found[Schedule.INTERLEAVED, none] < found[Schedule.ONE_F_ONE_B, none]
+    assert found[Schedule.DUALPIPE_V, DETACHED] < found[Schedule.DUALPIPE_V, MERGED] < found[Schedule.DUALPIPE_V, none]
+
+
+def test_a_merged_pair_hides_all_expert_communication_of_the_recipe() -> None:
+    # [mindspeed, fb-overlap] all of it in the steady phase.
+    layer = layer_exchange(ON_A3, recipe())
+    assert layer.left_s <= 0.02 * layer.total_s
+
+
+def weights_bytes(strategy: ParallelStrategy) -> float:
+    return float(simulated(ON_H800, [strategy])[0]["memory_breakdown_bytes"]["weights"])
+
+
+def test_dualpipe_holds_the_weights_of_two_stages() -> None:
+    # [dualpipe, README] parameters of 1F1B twice; ranks differ by their layers and ends.
+    both, one = trained(Schedule.DUALPIPE, 1, MERGED), trained(Schedule.ONE_F_ONE_B, 1, Feature(0))
+    assert weights_bytes(both) == pytest.approx(2 * weights_bytes(one), rel=0.15)
+
+
+def test_dualpipe_on_h800_comes_near_the_published_throughput() -> None:
+    # [deepseek-v3, table 1] 180,000 H800 hours for 10^12 tokens; nothing is fitted to an H800.
+    (found,) = simulated(ON_H800, [trained(Schedule.DUALPIPE, 1, MERGED)])
+    published = 1e12 / (HOURS_PER_TRILLION_TOKENS * 3600.0)
+    assert found["tokens_per_s_per_device"] == pytest.approx(published, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        head(),
+        recipe_section(ON_A3),
+        schedule_section(ON_A3),
+        bubble_section(ON_A3),
+        trained_section(ON_H800),
+    ],
+    ids=lambda text: re.findall("^#+ (.+)", text)[0],
+)
+def test_the_page_agrees_with_the_script(section: str) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert wrapped(section).strip() in text, "the model or its calibration changed: run `make docs` and review the diff"
+
+
+def test_links_of_the_page_lead_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", PAGE.read_text(encoding="utf-8")):
+        assert (PAGE.parent / link).is_file(), link
