@@ -14,14 +14,14 @@ from app.http.state import state_of
 from app.plans.endpoints import PlanId
 from app.studies.endpoints import StudyId
 from app.timelines import service
-from app.timelines.schemas import PlanTimeline
+from app.timelines.schemas import PlanTimeline, TraceEvents
 
 router = APIRouter(prefix="/studies/{study_id}/plans/{plan_id}", tags=["studies"], route_class=StrictRoute)
 
 
 @router.get(
     "/timeline",
-    response_model=PlanTimeline,
+    response_model=PlanTimeline | TraceEvents,
     responses={304: {"description": "Not modified"}, **described("not-found", "conflict", "invalid-input")},
 )
 def get_plan_timeline(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -44,3 +44,10 @@ class PlanTimeline(Document):
     tasks: TaskColumns
     memory: MemoryColumns
     bubble_s: list[float] = Field(description="idle time of each rank")
+
+
+class TraceEvents(Document):
+    """The same step in Chrome's trace event format, which Perfetto and MindStudio Insight open; times in microseconds."""
+
+    displayTimeUnit: Literal["ms"]  # noqa: N815 - the format's own spelling
+    traceEvents: list[dict[str, Any]]  # noqa: N815 - the format's own spelling
