@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.expert_rows import expert_rows, routed_copies
+from cost_models.expert_rows import peak_expert_rows, routed_copies
 from cost_models.layer_keys import Floats, LayerKeys
 from cost_models.strategy import Dispatcher, Feature, RecomputeModule
 from cost_models.workload import MoeShape, Workload
@@ -86,7 +86,7 @@ def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Float
     """
     h, training = float(workload.model.hidden_size), workload.training
     sent = 2.0 * h * routed_copies(keys, shape, training)
-    received = 4.0 * h * expert_rows(keys, shape, training)
+    received = 4.0 * h * peak_expert_rows(keys, shape, training)
     travels = keys.ep * keys.etp > 1
     gathers = travels & (keys.dispatcher == int(Dispatcher.ALLGATHER))
     gathered = 2.0 * h * keys.sharded_tokens(training) * keys.ep * keys.etp
@@ -118,7 +118,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
         mlp = per_width * model.ffn_hidden_size * n / t
         routed = routed_act = shared = shared_act = router = copies = np.zeros_like(n)
     else:
-        rows = expert_rows(keys, shape, training)
+        rows = peak_expert_rows(keys, shape, training)
         width = shape.expert_ffn_hidden_size / keys.etp
         # The backward of the overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap].
         exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_models.collectives import all_gather_s, all_to_all_s, reduce_scatter_s
+from cost_models.expert_load import ExpertCounts, share_missed
 from cost_models.network import Network
 from cost_models.placement import domains_spanned
 from cost_models.strategy import Dispatcher
@@ -78,7 +79,7 @@ def expected_domains_per_token(
             * _binomial(num_groups - groups_held, group_topk - chosen)
             / math.comb(num_groups, group_topk)
         )
-        hit += picks * (1.0 - _share_missed(candidates, chosen * held_of_group, top_k))
+        hit += picks * (1.0 - share_missed(candidates, chosen * held_of_group, top_k))
     return domains * np.minimum(hit, 1.0)
 
 
@@ -104,14 +105,16 @@ def expert_dispatch(
     moe: MoeShape,
     network: Network,
     load_factor: ArrayLike = 1.0,
+    counts: ExpertCounts | None = None,
 ) -> ExpertTransfer:
     """Tokens to experts, with the counts and routing weights that go along [megatron-0.12, token_dispatcher.py].
 
     ``dispatcher`` holds ``Dispatcher`` codes, ``tokens_per_rank`` n_l = s b / (cp tp) under sequence parallelism,
     ``token_bytes`` bytes an element times hidden size. ``load_factor`` is the most loaded rank's share of copies over the
-    mean: every exchange waits for that rank, an all-gather has none. Elementwise, ``[n]``.
+    mean: every exchange waits for that rank, an all-gather has none; ``counts``, where it comes from measured ones, say the
+    same of domains. Elementwise, ``[n]``.
     """
-    return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, routing=True)
+    return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, counts, routing=True)
 
 
 def expert_combine(
@@ -123,41 +126,14 @@ def expert_combine(
     moe: MoeShape,
     network: Network,
     load_factor: ArrayLike = 1.0,
+    counts: ExpertCounts | None = None,
 ) -> ExpertTransfer:
     """Experts' outputs back to their tokens: a dispatch reversed, with reduce-scatters for its all-gathers.
 
     It is also the gradient of a dispatch, and takes as long as the gradient of a combine: neither carries counts
     [megatron-0.12, token_dispatcher.py]. Arguments as in ``expert_dispatch``.
     """
-    return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, routing=False)
-
-
-def expert_dispatch_s(
-    dispatcher: ArrayLike,
-    tokens_per_rank: ArrayLike,
-    token_bytes: ArrayLike,
-    ep: ArrayLike,
-    etp: ArrayLike,
-    moe: MoeShape,
-    network: Network,
-    load_factor: ArrayLike = 1.0,
-) -> Floats:
-    """Seconds of ``expert_dispatch`` [megatron-0.12, token_dispatcher.py]."""
-    return expert_dispatch(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor).time_s
-
-
-def expert_combine_s(
-    dispatcher: ArrayLike,
-    tokens_per_rank: ArrayLike,
-    token_bytes: ArrayLike,
-    ep: ArrayLike,
-    etp: ArrayLike,
-    moe: MoeShape,
-    network: Network,
-    load_factor: ArrayLike = 1.0,
-) -> Floats:
-    """Seconds of ``expert_combine`` [megatron-0.12, token_dispatcher.py]."""
-    return expert_combine(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor).time_s
+    return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, counts, routing=False)
 
 
 @dataclass(frozen=True)
@@ -171,6 +147,7 @@ class _Rows:
     load: Floats
     moe: MoeShape
     network: Network
+    counts: ExpertCounts | None
     routing: bool
 
     @property
@@ -193,6 +170,7 @@ def _transfer(
     moe: MoeShape,
     network: Network,
     load_factor: ArrayLike,
+    counts: ExpertCounts | None,
     *,
     routing: bool,
 ) -> ExpertTransfer:
@@ -209,7 +187,7 @@ def _transfer(
         chosen = codes == code
         if chosen.any():
             tokens, each_bytes, ep_rows, etp_rows, load = (column[chosen] for column in columns)
-            part = form(_Rows(tokens, each_bytes, ep_rows, etp_rows, load, moe, network, routing))
+            part = form(_Rows(tokens, each_bytes, ep_rows, etp_rows, load, moe, network, counts, routing))
             result.time_s[chosen] = part.time_s
             result.intra_bytes[chosen] = part.intra_bytes
             result.inter_bytes[chosen] = part.inter_bytes
@@ -248,16 +226,24 @@ def _exchanged(rows: _Rows) -> ExpertTransfer:
 
 
 def _two_level(rows: _Rows) -> ExpertTransfer:
-    """One copy to each domain that a token needs, to the peer of the same local rank; copies are made inside.
-
-    A hot rank slows the fabric by its share of its domain only: 1 + (load - 1) / m.
-    """
-    domains, members = rows.domains, rows.ep / rows.domains
-    domain_load = 1.0 + (rows.load - 1.0) / members
-    met = _domains_met(domains, rows.moe)
-    sent = rows.tokens * rows.token_bytes * met * domain_load
+    """One copy to each domain that a token needs, to the peer of the same local rank; copies are made inside."""
+    domains = rows.domains
+    sent = rows.tokens * rows.token_bytes * _fullest_domain_tokens(rows)
     inter_s = all_to_all_s(sent, domains, _domain_stride(rows), rows.network)
     return _two_stage(rows, inter_s, (1.0 - 1.0 / domains) * sent)
+
+
+def _fullest_domain_tokens(rows: _Rows) -> Floats:
+    """Domains that a token meets, times the load of the fullest: N times the share of tokens that meet it.
+
+    Without counts, or where a token chooses groups first, of which counts say nothing, choices are uniform. Without counts
+    one rank alone is hot, and slows the fabric by its share of its domain only: 1 + (load - 1) / m.
+    """
+    domains = rows.domains
+    if rows.counts is not None and rows.moe.num_groups == 1:
+        return rows.counts.tokens_of_fullest_domain(domains, rows.moe.top_k)
+    uneven = 1.0 + (rows.load - 1.0) / (rows.ep / domains) if rows.counts is None else rows.counts.load_factor(domains)
+    return _domains_met(domains, rows.moe) * uneven
 
 
 def _hierarchical(rows: _Rows) -> ExpertTransfer:
@@ -315,11 +301,3 @@ def _binomial(n: Floats, r: int) -> Floats:
     for i in range(r):
         result = result * np.maximum(n - i, 0.0) / (i + 1)
     return result
-
-
-def _share_missed(candidates: float, held: Floats, top_k: int) -> Floats:
-    """C(A - c, k) / C(A, k): probability that none of ``top_k`` out of ``candidates`` is among the ``held``."""
-    share = np.ones_like(held)
-    for i in range(top_k):
-        share = share * np.maximum(candidates - held - i, 0.0) / max(candidates - i, 1.0)
-    return share

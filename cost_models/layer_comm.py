@@ -15,8 +15,8 @@ from cost_models.collectives import (
 )
 from cost_models.compute import ELEMENT_BYTES
 from cost_models.constants import Constants
-from cost_models.expert_communication import expert_combine_s, expert_dispatch_s
-from cost_models.expert_rows import token_holders
+from cost_models.expert_communication import expert_combine, expert_dispatch
+from cost_models.expert_rows import load_factor, measured_counts, token_holders
 from cost_models.layer_keys import Floats, LayerKeys
 from cost_models.network import Network
 from cost_models.parameters import layer_parameters
@@ -146,7 +146,6 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
     shape, training = workload.model.moe, workload.training
     assert shape is not None
     tokens = keys.sharded_tokens(training) * (shape.capacity_factor or 1.0) / token_holders(keys)
-    load = 1.0 if shape.capacity_factor else training.expert_load_factor
     arguments = (
         keys.dispatcher,
         tokens,
@@ -155,10 +154,11 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
         keys.etp,
         shape,
         network,
-        load,
+        load_factor(keys, shape, training),
+        measured_counts(shape, training),
     )
     factor = constants.expert_comm_factor
-    return ExpertComm(expert_dispatch_s(*arguments) * factor, expert_combine_s(*arguments) * factor)
+    return ExpertComm(expert_dispatch(*arguments).time_s * factor, expert_combine(*arguments).time_s * factor)
 
 
 def weight_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: bool) -> tuple[Floats, Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cost_models.expert_load import ExpertCounts
 from hardware_profiles.schema import HardwareProfile
 
 
@@ -78,7 +79,7 @@ class TrainingJob:
     """The batch, and how evenly the router loads the experts.
 
     ``expert_load_factor`` is the largest rank's share of routed tokens over the mean
-    (1.0: balanced), ``expert_load_source`` says where it comes from.
+    (1.0: balanced), ``expert_load_source`` says where it comes from. ``expert_counts``, where a log has them, take its place.
     ``mean_squared_length_fraction`` is mean(L_i^2 summed over the packed samples) / seq_length^2: 1.0 unpacked.
     """
 
@@ -88,6 +89,7 @@ class TrainingJob:
     train_tokens: float | None = None
     expert_load_factor: float = 1.0
     expert_load_source: str = "assumed balanced"
+    expert_counts: ExpertCounts | None = None
     mean_squared_length_fraction: float = 1.0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cost_models.estimate import Estimate, FloatColumn
+from cost_models.expert_load import ExpertCounts
 from cost_models.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.layout import default_layout
 from cost_models.strategy import (
@@ -173,6 +174,8 @@ def _names(kind: type[Feature] | type[RecomputeModule], flags: Feature | Recompu
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, ExpertCounts):
+        return value.digest
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 from cost_models.constants import Constants
 from cost_models.strategy import ParallelStrategy, StrategyBatch
-from cost_models.workload import Workload
+from cost_models.workload import TrainingJob, Workload
 from hardware_profiles.schema import CollectiveCurve, HardwareProfile, NetworkTier
 from search.explanation import Estimator
 
@@ -84,16 +84,18 @@ def _quantities(workload: Workload, constants: Constants) -> Iterator[tuple[str,
         ),
     )
     yield "host_link", lambda factor: on(replace(profile, host_link_bytes_per_s=profile.host_link_bytes_per_s * factor))
-    if workload.model.moe is not None and training.expert_load_factor > 1.0:
-        # What is above a balanced load is what can change.
-        excess = training.expert_load_factor - 1.0
-        yield (
-            "expert_balance",
-            lambda factor: (
-                replace(workload, training=replace(training, expert_load_factor=1.0 + excess / factor)),
-                constants,
-            ),
-        )
+    if workload.model.moe is not None:
+        yield "expert_balance", lambda factor: (replace(workload, training=_balanced(training, factor)), constants)
+
+
+def _balanced(training: TrainingJob, factor: float) -> TrainingJob:
+    """What is above a balanced load is what can change."""
+    counts = training.expert_counts
+    return replace(
+        training,
+        expert_load_factor=1.0 + (training.expert_load_factor - 1.0) / factor,
+        expert_counts=None if counts is None else counts.with_excess(1.0 / factor),
+    )
 
 
 def _times(rates: Mapping[str, float], factor: float) -> dict[str, float]:
