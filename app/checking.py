@@ -38,8 +38,8 @@ def _schema_of(model: type[Section]) -> dict[str, Any]:
 def _branches(schema: Schema, definitions: Mapping[str, Any]) -> list[Schema]:
     if "$ref" in schema:
         return _branches(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions)
-    if "anyOf" in schema:
-        return [branch for option in schema["anyOf"] for branch in _branches(option, definitions)]
+    if "anyOf" in schema or "oneOf" in schema:
+        return [branch for option in schema.get("anyOf") or schema["oneOf"] for branch in _branches(option, definitions)]
     return [schema]
 
 

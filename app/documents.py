@@ -12,7 +12,7 @@ import yaml
 from app.errors import InputError, show
 
 MAX_BYTES = 256 * 1024
-MAX_NODES = 20_000
+MAX_NODES = 40_000  # 60 layers of 384 counted experts, a second of parsing
 MAX_DEPTH = 32
 MAX_DIGITS = 1_000
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from app.checking import check
 from app.documents import read_document
 from app.errors import InputError
+from app.expert_counts import FIELD as COUNTS_FIELD
+from app.expert_counts import counts_reference, counts_to_lists, expert_counts
 from app.job_fields import (
     DEFAULT_TRIALS,
     EXHAUSTIVE,
@@ -28,6 +30,7 @@ from app.models.catalogue import Preset, resolve_model
 from app.models.catalogue import names as preset_names
 from app.models.fields import ModelError
 from app.models.shape import model_to_mapping
+from cost_models.expert_load import ExpertCounts
 from cost_models.strategy import ParallelStrategy
 from cost_models.workload import Cluster, ModelShape, Software, TrainingJob, Workload
 from hardware_profiles import catalogue as hardware
@@ -73,6 +76,8 @@ def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mappin
         document["cluster"]["hardware"] = _hardware_reference(document["cluster"]["hardware"], Path())
     if "calibration" in flags.get("software", {}):
         document["software"]["calibration"] = _calibration_reference(document["software"]["calibration"], Path())
+    if "expert_counts" in flags.get("training", {}):
+        document["training"]["expert_counts"] = counts_reference(document["training"]["expert_counts"], Path())
     return parse_job(document, folder=folder, labels=labels)
 
 
@@ -103,6 +108,8 @@ def parse_job(
     hardware_reference = _hardware_reference(cluster_section.hardware, folder)
     profile = profile or _profile(hardware_reference, from_file=folder is not None)
     training = _training(training_section, model, preset, profile, labels, assumptions)
+    if training_section.expert_counts is not None:
+        training = replace(training, expert_counts=_expert_counts(training_section, model, folder, labels, warnings))
     workload = Workload(
         model=model,
         training=training,
@@ -259,6 +266,8 @@ def _precision(
 
 
 def _expert_load(section: TrainingSection, model: ModelShape, assumptions: list[str]) -> tuple[float, str]:
+    if section.expert_counts is not None:
+        return 1.0, "counted"
     if section.expert_load_factor is not None:
         return section.expert_load_factor, "given in the job"
     if model.moe is None:
@@ -270,6 +279,20 @@ def _expert_load(section: TrainingSection, model: ModelShape, assumptions: list[
         f"{ASSUMED_DROPLESS_LOAD - 1:.0%} above the mean)"
     )
     return ASSUMED_DROPLESS_LOAD, "assumed for dropless routing"
+
+
+def _expert_counts(
+    section: TrainingSection, model: ModelShape, folder: Path | None, labels: Mapping[str, str], warnings: list[str]
+) -> ExpertCounts:
+    if section.expert_load_factor is not None:
+        field = labels.get(COUNTS_FIELD, COUNTS_FIELD)
+        raise InputError(f"{field}: given beside training.expert_load_factor, which it takes the place of; give one of the two.")
+    counts = expert_counts(section.expert_counts, model, folder, labels)
+    if model.moe is not None and model.moe.capacity_factor:
+        warnings.append(
+            f"{COUNTS_FIELD} has no effect: {model.name} has a capacity factor, which pads or drops every expert to the same."
+        )
+    return counts
 
 
 def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: list[str]) -> Software:
@@ -365,7 +388,8 @@ def _resolved(
             "global_batch_size": training.global_batch_size,
             "precision": training.precision,
             "train_tokens": training.train_tokens,
-            "expert_load_factor": training.expert_load_factor,
+            "expert_load_factor": training.expert_load_factor if training.expert_counts is None else None,
+            "expert_counts": counts_to_lists(training.expert_counts),
             "mean_squared_length_fraction": training.mean_squared_length_fraction,
         },
         "software": {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, create_model
+from pydantic import Discriminator, Field, Tag, create_model
 from pydantic_core import CoreSchema, core_schema
 
 from app.checking import Section
+from app.models.shape import MAX_EXPERTS
 from cost_models.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeMethod, RecomputeModule, Schedule
 from search.finalists import MAX_SIMULATIONS
 
@@ -17,6 +18,8 @@ MAX_SEQ_LENGTH = 100_000_000
 MAX_DEGREE = 65_536
 MAX_LAYERS = 10_000
 MAX_VALUES = 256  # of one dimension of a search
+MAX_COUNTED_LAYERS = 1024
+MAX_COUNT = 2**63
 
 Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
 Devices = Annotated[int, Field(ge=1, le=MAX_DEVICES)]
@@ -45,6 +48,21 @@ class OneOf:
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
         return core_schema.literal_schema(list(self.names))
+
+
+def _form_of_counts(value: object) -> str:
+    if isinstance(value, list):
+        return "by_layer" if value and isinstance(value[0], list) else "of_all"
+    return "file"
+
+
+Counts = Annotated[list[Annotated[int, Field(ge=0, le=MAX_COUNT)]], Field(min_length=1, max_length=MAX_EXPERTS)]
+CountsByLayer = Annotated[list[Counts], Field(min_length=1, max_length=MAX_COUNTED_LAYERS)]
+# Told apart by their form, so that what is wrong is said of the form that was given.
+ExpertCountsField = Annotated[
+    Annotated[Counts, Tag("of_all")] | Annotated[CountsByLayer, Tag("by_layer")] | Annotated[Name, Tag("file")],
+    Discriminator(_form_of_counts),
+]
 
 
 class ClusterSection(Section):
@@ -78,10 +96,22 @@ class TrainingSection(Section):
         le=1000,
         description="largest rank's routed tokens over the mean; default 1.0 with a capacity factor, else 1.1",
     )
+    expert_counts: ExpertCountsField | None = Field(
+        default=None,
+        description="in place of expert_load_factor: measured tokens of each routed expert, one list for each MoE layer in order "
+        "or one for all; in a file also the path of a JSON file with them",
+    )
     mean_squared_length_fraction: float = Field(
         default=1.0, gt=0, le=1, description="packed samples: sum of squared sample lengths over seq_length squared; 1: unpacked"
     )
     task: Literal["pretrain", "sft_full"] | None = Field(default=None, description="full-parameter training only; costs the same")
+
+
+class ExpertCountsFile(Section):
+    """A file of counts that says where they come from."""
+
+    expert_counts: ExpertCountsField
+    source: str | None = Field(default=None, max_length=4096)
 
 
 class SoftwareSection(Section):

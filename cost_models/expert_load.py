@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,11 +21,6 @@ class ExpertCounts:
     """
 
     layers: tuple[tuple[float, ...], ...]
-
-    @cached_property
-    def digest(self) -> str:
-        """Names these counts, the same in every run."""
-        return hashlib.sha256(json.dumps(self.layers).encode()).hexdigest()[:16]
 
     @cached_property
     def _shares_before(self) -> Floats:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -173,9 +174,14 @@ def _names(kind: type[Feature] | type[RecomputeModule], flags: Feature | Recompu
     return [flag.name.lower() for flag in kind if flag.name and flag & flags]
 
 
+@lru_cache(maxsize=4)  # long, and the same in all plans of a search
+def _digest(counts: ExpertCounts) -> str:
+    return hashlib.sha256(json.dumps(counts.layers).encode()).hexdigest()
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, ExpertCounts):
-        return value.digest
+        return _digest(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -13,6 +13,7 @@ from rich.text import Text
 from app.reports.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from app.reports.simulation import print_simulation
 from app.reports.terminal import plain_table
+from cost_models.expert_load import ExpertCounts
 
 SECONDS_PER_DAY = 86_400
 _USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp says which
@@ -80,7 +81,7 @@ def print_estimate(console: Console, document: Mapping[str, Any]) -> None:
         markup=False,
     )
     console.print(_headline(estimate, job), markup=False)
-    for sentence in evidence_sentences(estimate, job):
+    for sentence in [*evidence_sentences(estimate, job), *_routing_sentences(document)]:
         console.print(sentence, markup=False)
     console.print()
     console.print(_time_table(estimate))
@@ -114,6 +115,17 @@ def evidence_sentences(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> l
     else:
         found = [f"{interval}, from other hardware, software or kinds of models."]
     return [*found, *(f"Extrapolated: {sentence}." for sentence in evidence["extrapolated"])]
+
+
+def _routing_sentences(document: Mapping[str, Any]) -> list[str]:
+    """What measured counts make of the job's expert-parallel degree."""
+    training, ep = document["job"]["training"], document["strategy"]["ep"]
+    given = training.get("expert_counts")  # a server of old does not state it
+    if not given or document["job"]["model"]["moe"]["capacity_factor"]:
+        return []
+    counts = ExpertCounts(tuple(map(tuple, given if isinstance(given[0], list) else [given])))
+    load, peak = float(counts.load_factor(ep)), float(counts.peak_load_factor(ep))
+    return [f"Counted routing: the fullest of {ep} expert ranks has {load:.2f} x the mean, in the most uneven layer {peak:.2f}."]
 
 
 def _time_table(estimate: Mapping[str, Any]) -> Table:

@@ -17,6 +17,7 @@ from search.launch.files import Start, launch_file
 
 REPORT_WIDTH = 140
 USUAL_DEVICES_PER_NODE = 8
+EXPERT_COUNTS = "expert_counts.json"
 
 
 def save_report(folder: Path, document: Mapping[str, Any]) -> None:
@@ -26,11 +27,21 @@ def save_report(folder: Path, document: Mapping[str, Any]) -> None:
         with (folder / "report.txt").open("w", encoding="utf-8") as file:
             print_search(plain_text(file, REPORT_WIDTH), document)
         _write(folder / "report.json", json_text(document))
-        _write(folder / "job.yaml", _yaml(document["job"]))
+        job = _with_counts_apart(folder, document["job"])
+        _write(folder / "job.yaml", _yaml(job))
         for plan in document["plans"]:
-            _save_plan(folder, plan, document["job"])
+            _save_plan(folder, plan, job)
     except OSError as error:
         raise InputError(f"--save-dir: {folder} cannot be written ({error.strerror or error}).") from None
+
+
+def _with_counts_apart(folder: Path, job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The job with its routing counts, which are long, in a file that all saved jobs name."""
+    counts = job["training"].get("expert_counts")  # a server of old does not state it
+    if counts is None:
+        return job
+    _write(folder / EXPERT_COUNTS, json_text({"expert_counts": counts}))
+    return {**job, "training": {**job["training"], "expert_counts": EXPERT_COUNTS}}
 
 
 def _save_plan(folder: Path, plan: Mapping[str, Any], job: Mapping[str, Any]) -> None:
