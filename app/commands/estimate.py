@@ -25,7 +25,7 @@ STRATEGY_FIELDS = {
     name: ("strategy", name)
     for name in (
         "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch_size", "cp_algo", "ulysses_degree", "sequence_parallel",
-        "zero_stage", "moe_dispatcher", "recompute", "features",
+        "schedule", "microbatch_group_size_per_vp_stage", "zero_stage", "moe_dispatcher", "recompute", "features",
     )
 }  # fmt: skip
 
@@ -45,6 +45,11 @@ def estimate(
     cp_algo: Choice = None,
     ulysses_degree: Degree = None,
     sequence_parallel: Annotated[bool | None, typer.Option(rich_help_panel=_LAYOUT)] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help="1f1b, interleaved-1f1b, gpipe, zb1p, zb2p, zbv, dualpipe, dualpipev", rich_help_panel=_LAYOUT),
+    ] = None,
+    microbatch_group_size_per_vp_stage: Degree = None,
     zero_stage: Degree = None,
     moe_dispatcher: Choice = None,
     recompute: Annotated[

@@ -10,6 +10,7 @@ import typer.main
 
 from app.cli import application
 from app.job_fields import ClusterSection, SearchSettings, SoftwareSection, StrategySection, TrainingSection
+from cost_models.strategy import Schedule
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 
@@ -41,3 +42,9 @@ def test_no_flag_is_documented_that_does_not_exist() -> None:
 def test_every_field_of_a_job_is_documented(section: type[ClusterSection]) -> None:
     missing = [name for name in section.model_fields if not re.search(rf"[`,{{ ]{name}[`,:}} ]", PAGE)]
     assert missing == []
+
+
+def test_the_help_of_an_estimate_names_every_schedule() -> None:
+    parameters = typer.main.get_command(application).commands["estimate"].params
+    text = next(parameter.help for parameter in parameters if parameter.name == "schedule")
+    assert text.split(", ") == [kind.label for kind in Schedule if kind is not Schedule.NONE]
