@@ -12,6 +12,7 @@ from cost_models.constants import Constants
 from cost_models.expert_rows import expert_rows, padded, routed_copies
 from cost_models.flops import attention_score_flops_per_token
 from cost_models.layer_comm import (
+    ExpertComm,
     context_parallel_comm,
     expert_comm,
     exposed_tp_fraction,
@@ -19,7 +20,6 @@ from cost_models.layer_comm import (
     weight_comm,
 )
 from cost_models.layer_keys import Floats, LayerKeys
-from cost_models.layer_pairs import LayerPieces, merged_communication_s
 from cost_models.network import Network
 from cost_models.strategy import Dispatcher, Feature, RecomputeModule
 from cost_models.workload import ModelShape, Workload
@@ -40,6 +40,7 @@ class LayerCosts:
     communication hidden behind them, forward and backward together. ``full_recompute_s`` is what a full recompute
     adds to the backward; the ``*_compute_s`` are the share of the exclusive compute stream, without communication,
     stretching or host time. ``weight_gradient_s`` is the part of the backward that only weight gradients need.
+    ``pieces`` are both passes as ``cost_models.layer_pairs`` takes them apart, ``host`` what the host takes for either.
     """
 
     forward: dict[str, Floats]
@@ -52,7 +53,8 @@ class LayerCosts:
     backward_compute_s: Floats
     full_recompute_compute_s: Floats
     weight_gradient_s: Floats
-    pair_saving_s: Floats  # expert communication that a forward merged with another's backward hides besides
+    pieces: dict[str, Floats]
+    host: dict[str, Floats]
 
 
 @dataclass(frozen=True)
@@ -227,8 +229,8 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     """Price one layer of the given kind for every key.
 
     Overlap: TP communication by the fused or overlapped kernels' exposed share, its backward also beside weight
-    gradients; a ring hop behind the attention of its block; expert communication behind shared experts or expert
-    matmuls where a switch says so; ZeRO-3 gathers behind the layer's compute.
+    gradients; a ring hop behind the attention of its block; expert communication behind what ``_hidden_exchange_s`` says;
+    ZeRO-3 gathers behind the layer's compute.
     """
     c = device.constants
     matmuls = _matmuls(workload, keys, device, moe=moe)
@@ -252,21 +254,14 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     cp_backward = cp.all_to_all_s * c.cp_factor + cp.num_hops * hop_backward[0]
     masked_cp = cp.num_hops * (hop_forward[1] + hop_backward[1])
 
-    ep_s = ep_window = ep_forward = ep_backward = masked_ep = zero
+    ep_forward = ep_backward = ep_hidden_forward = ep_hidden_backward = masked_ep = shared_s = zero
+    exchange = ExpertComm(zero, zero)
     if moe:
-        ep = expert_comm(workload, keys, network, c)
-        ep_s = ep.dispatch_s + ep.combine_s
-        gathers = keys.dispatcher == int(Dispatcher.ALLGATHER)
-        overlapped = (
-            (keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & ~gathers)
-            | (keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM) & gathers)
-            | keys.has(Feature.MOE_COMM_OVERLAP)
-        )
-        shared = np.where(keys.has(Feature.MOE_SHARED_EXPERT_OVERLAP), _shared_expert_s(workload, keys, device), 0.0)
-        ep_window = np.where(overlapped, matmuls.moe, shared)
-        ep_forward, masked = _hidden(ep_s, ep_window, c.hidden_stretch_fraction)
-        ep_backward, masked_back = _hidden(ep_s, 2.0 * ep_window, c.hidden_stretch_fraction)
-        masked_ep = masked + masked_back
+        exchange, shared_s = expert_comm(workload, keys, network, c), _shared_expert_s(workload, keys, device)
+        ep_hidden_forward, ep_hidden_backward = _hidden_exchange_s(workload, keys, exchange, matmuls.moe, shared_s)
+        ep_s, stretch = exchange.dispatch_s + exchange.combine_s, c.hidden_stretch_fraction
+        ep_forward, ep_backward = (ep_s - (1.0 - stretch) * hidden for hidden in (ep_hidden_forward, ep_hidden_backward))
+        masked_ep = (1.0 - stretch) * (ep_hidden_forward + ep_hidden_backward)
 
     forward_compute = matmuls.total + attention_forward + vector.total + permute
     core_backward = 2.0 * matmuls.total + attention_backward + 2.0 * vector.total + permute
@@ -276,8 +271,8 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
 
     gather, scatter = weight_comm(workload, keys, network, moe=moe)
     # Compute that hides one communication already hides no second one.
-    free_forward = forward_compute - cp.num_hops * np.minimum(hop_s, block_forward) - np.minimum(ep_s, ep_window)
-    free_backward = backward_compute - cp.num_hops * np.minimum(2.0 * hop_s, block_backward) - np.minimum(ep_s, 2.0 * ep_window)
+    free_forward = forward_compute - cp.num_hops * np.minimum(hop_s, block_forward) - ep_hidden_forward
+    free_backward = backward_compute - cp.num_hops * np.minimum(2.0 * hop_s, block_backward) - ep_hidden_backward
     gather_forward, masked_forward = _hidden(gather, free_forward, c.hidden_stretch_fraction)
     gather_backward, masked_backward = _hidden(gather + scatter, free_backward, c.hidden_stretch_fraction)
 
@@ -319,26 +314,19 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     again_compute = forward_compute - (matmuls.last if graph else 0.0)
     again = again_compute + cp_forward + ep_forward + (0.0 if graph else tp_forward) + np.where(wait > 0, wait, 0.0)
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
-    pair_saving = zero
-    merged = keys.has(Feature.MOE_COMM_OVERLAP)
-    if moe and merged.any():
-        shared_s = _shared_expert_s(workload, keys, device)
-        experts = matmuls.moe - shared_s
-        pieces = LayerPieces(
-            attention=forward_s - ep_forward - matmuls.moe - permute,
-            experts=experts + permute,
-            shared=shared_s,
-            dispatch=ep.dispatch_s,
-            combine=ep.combine_s,
-            attention_back=backward_s - ep_backward - 2.0 * matmuls.moe - permute - matmuls.attention,
-            experts_back=experts + permute,
-            shared_back=2.0 * shared_s,
-            attention_weights=matmuls.attention,
-            experts_weights=experts,
-        )
-        together = merged_communication_s(pieces.take(merged), c.hidden_stretch_fraction)
-        pair_saving = np.zeros_like(zero)
-        pair_saving[merged] = np.maximum((ep_forward + ep_backward)[merged] - together, 0.0)
+    experts = matmuls.moe + matmuls.mlp - shared_s
+    device_forward, device_backward = forward_s - forward["host"] + wait, backward_s - backward["host"] + wait
+    pieces = {
+        "attention": device_forward - ep_forward - experts - shared_s - permute,
+        "experts": experts + permute,
+        "experts_back": experts + permute,
+        "attention_back": device_backward - ep_backward - 2.0 * (experts + shared_s) - permute - matmuls.attention,
+        "experts_weights": experts,
+        "attention_weights": matmuls.attention,
+    }
+    if moe:
+        pieces |= {"shared": shared_s, "dispatch": exchange.dispatch_s, "combine": exchange.combine_s}
+        pieces |= {"shared_back": 2.0 * shared_s, "combine_back": exchange.combine_s, "dispatch_back": exchange.dispatch_s}
     return LayerCosts(
         forward=forward,
         backward=backward,
@@ -356,7 +344,36 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
         backward_compute_s=backward_compute,
         full_recompute_compute_s=again_compute - np.where(keys.recompute_modules > 0, selective, 0.0),
         weight_gradient_s=matmuls.total,
-        pair_saving_s=pair_saving,
+        pieces=pieces,
+        host={"forward": dispatch + wait, "backward": 2.0 * dispatch + wait},
+    )
+
+
+def _hidden_exchange_s(
+    workload: Workload, keys: LayerKeys, exchange: ExpertComm, moe_matmuls_s: Floats, shared_s: Floats
+) -> tuple[Floats, Floats]:
+    """Of dispatch and combine together, what a forward and a backward that run alone hide. ``[k]``
+
+    A switch that overlaps within the micro batch hides it behind the MoE matmuls, ``moe_shared_expert_overlap`` behind the shared
+    experts. ``moe_comm_overlap`` hides it in merged pairs: a pass that runs alone sends and waits. On Ascend the shared experts
+    run beside the dispatch, or in the backward beside the combine [mindspeed-fb-overlap, fwd.py; bwd.py], Megatron's overlap
+    excludes them. In both a backward's dispatch is beside the experts' weight gradients
+    [megatron-main, model_chunk_schedule_plan.py].
+    """
+    gathers = keys.dispatcher == int(Dispatcher.ALLGATHER)
+    overlapped = (keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & ~gathers) | (
+        keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM) & gathers
+    )
+    merged = keys.has(Feature.MOE_COMM_OVERLAP) & ~overlapped
+    beside = keys.has(Feature.MOE_SHARED_EXPERT_OVERLAP)
+    if workload.cluster.profile.family == "ascend":
+        beside = beside | merged
+    shared = np.where(beside, shared_s, 0.0)
+    window, both = np.where(overlapped, moe_matmuls_s, shared), exchange.dispatch_s + exchange.combine_s
+    alone_backward = np.minimum(exchange.combine_s, 2.0 * shared) + np.minimum(exchange.dispatch_s, moe_matmuls_s - shared_s)
+    return (
+        np.minimum(np.where(merged, exchange.dispatch_s, both), window),
+        np.where(merged, alone_backward, np.minimum(both, 2.0 * window)),
     )
 
 

@@ -105,7 +105,8 @@ class Surroundings:
     """Seconds of what the passes of a rank bring along: ``[n]``, the exchange ``[kind, n]`` beyond what passes hide.
 
     ``send_s`` is what a send keeps its sender, ``hop_s`` what it delays its receiver besides; ``host_s`` is per micro batch.
-    ``least_saving_s`` ``[kind, n]`` is what merging saves at least on any chunk of a rank.
+    ``most_savings_s`` is what no merged pair of a chunk's forward saves more than, ``[chunk]`` of ``[kind, n]``; empty where no
+    passes are merged.
     """
 
     send_s: Floats
@@ -113,7 +114,7 @@ class Surroundings:
     host_s: Floats
     gather_s: Floats
     reduce_s: Floats
-    least_saving_s: Floats | float = 0.0
+    most_savings_s: tuple[Floats, ...] = ()
 
 
 def pipeline_lower_bound_s(
@@ -130,14 +131,18 @@ def pipeline_lower_bound_s(
     a backward is one task, after its last the first chunk's backward must still pass the ranks before it. Where weight
     gradients run apart they may be the rank's last, and the tail is empty. Without a synchronised optimizer
     (``Schedule.overlaps_steps``) steps follow each other at the pace of the busiest rank. The ranks of DualPipe begin at
-    once from both ends. Every number is the least that the simulation gives the task: a merged pair counts with all that
-    it can hide, less what the passes that run alone do not, and sends that a rank at an end or a turn of the stream does not
-    make are left out. The first pass of a rank is never a pair, whose backward needs a forward before, nor is its last.
+    once from both ends. Every number is the least that the simulation gives the task: a merged pair counts with the most that
+    its forward's chunk can save, forwards that run alone save nothing and are those that would save least, and sends that a rank
+    at an end or a turn of the stream does not make are left out. The first pass of a rank is never a pair, whose backward needs
+    a forward before, nor is its last.
     """
     unsent = stages.has_embedding.sum(axis=1) + stages.has_head.sum(axis=1) + (2 if stages.schedule.is_vee else 0)
     sent = stages.passes_fraction * np.minimum(unsent, 2 * stages.num_chunks)[:, None] * around.send_s
-    pace = (rank.pair if stages.merge_pairs else rank.whole) * stages.passes_fraction - sent + around.host_s
-    busy = num_microbatches * pace + unmerged_chunks(stages, num_microbatches, group_size) * around.least_saving_s
+    busy = num_microbatches * (rank.whole * stages.passes_fraction - sent + around.host_s)
+    if around.most_savings_s:
+        passes = num_microbatches * stages.passes_fraction
+        alone = unmerged_chunks(stages, num_microbatches, group_size) * np.min(around.most_savings_s, axis=0)
+        busy = busy - passes * np.sum(around.most_savings_s, axis=0) + alone
     if stages.schedule is Schedule.DUALPIPE or stages.schedule.overlaps_steps:
         result: Floats = (around.gather_s + busy + around.reduce_s).max(axis=0)
         return result

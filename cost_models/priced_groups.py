@@ -20,6 +20,8 @@ from cost_models.edge_costs import EdgeCosts, edge_costs
 from cost_models.layer_comm import network_of
 from cost_models.layer_costs import LayerCosts, layer_costs
 from cost_models.layer_keys import Floats, distinct_rows, layer_keys
+from cost_models.layer_pairs import PairSavings, pair_savings
+from cost_models.merged_passes import MergedPasses
 from cost_models.model_states import ModelStates, StageParameters, model_states, stage_parameters
 from cost_models.network import Network
 from cost_models.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
@@ -39,6 +41,7 @@ class PricedKeys:
     edges: EdgeCosts
     moe: LayerCosts | None
     moe_activations: LayerActivations | None
+    savings: PairSavings | None
 
 
 def _taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
@@ -57,12 +60,16 @@ def _taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
 def _price_keys(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[PricedKeys, IntColumn]:
     keys, index = layer_keys(batch)
     has_moe = workload.model.moe is not None
+    dense = layer_costs(workload, keys, device, network, moe=False)
+    moe = layer_costs(workload, keys, device, network, moe=True) if has_moe else None
+    stretch, merged = device.constants.hidden_stretch_fraction, keys.has(Feature.MOE_COMM_OVERLAP)
     priced = PricedKeys(
-        dense=layer_costs(workload, keys, device, network, moe=False),
+        dense=dense,
         dense_activations=layer_activations(workload, keys, moe=False),
         edges=edge_costs(workload, keys, device, network),
-        moe=layer_costs(workload, keys, device, network, moe=True) if has_moe else None,
+        moe=moe,
         moe_activations=layer_activations(workload, keys, moe=True) if has_moe else None,
+        savings=None if moe is None or not merged.any() else pair_savings(dense, moe, merged, stretch),
     )
     return priced, index
 
@@ -151,14 +158,21 @@ class Group:
     @cached_property
     def rank(self) -> PassTimes:
         """Of whole ranks, with sends and gradient accumulation, which count with the backward."""
-        return self._times(self.layers, self.p2p_s + self.sharded.accumulation_s)
+        saving_s = 0.0 if self.merged is None else self.merged.steady_s(self.batch.group_size)
+        return self._times(self.layers, self.p2p_s + self.sharded.accumulation_s, saving_s)
+
+    @cached_property
+    def merged(self) -> MergedPasses | None:
+        """What merged passes save; ``None`` where the schedule merges none."""
+        savings = self.priced.savings
+        return None if savings is None or not self.stages.merge_pairs else MergedPasses(self.stages, savings)
 
     def chunk(self, index: int) -> PassTimes:
-        """Layers and edges of one chunk."""
-        return self._times(self.chunk_counts[index], 0.0)
+        """Layers and edges of one chunk; where passes are merged, those of the chunk with each other."""
+        return self._times(self.chunk_counts[index], 0.0, 0.0 if self.merged is None else self.merged.of(index, index))
 
-    def _times(self, counts: LayerCounts, extra_s: Floats | float) -> PassTimes:
-        return PassTimes(counts, self.stages, self.priced.dense, self.priced.moe, self.priced.edges, extra_s)
+    def _times(self, counts: LayerCounts, extra_s: Floats | float, saving_s: Floats | float) -> PassTimes:
+        return PassTimes(counts, self.stages, self.priced.dense, self.priced.moe, self.priced.edges, extra_s, saving_s)
 
 
 def merges_pairs(workload: Workload, batch: StrategyBatch) -> NDArray[np.bool_]:

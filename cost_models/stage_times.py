@@ -50,7 +50,7 @@ class PassTimes:
 
     ``forward`` and ``backward`` (with recompute) include exposed communication; ``compute_*`` are the exclusive compute
     stream alone. An MTP module is one more layer beside the head, a projection, and the head again. ``extra_s`` is what
-    else the backward takes.
+    else the backward takes, ``pair_saving`` what merging a forward with the backward of another micro batch saves.
     """
 
     counts: LayerCounts
@@ -59,6 +59,7 @@ class PassTimes:
     moe: LayerCosts | None
     edges: EdgeCosts
     extra_s: Floats | float = 0.0
+    pair_saving: Floats | float = 0.0
 
     @cached_property
     def forward(self) -> Floats:
@@ -71,15 +72,10 @@ class PassTimes:
         edge = self._edge(self.edges.embedding_backward_s, self.edges.head_backward_s, 2.0)
         return self._layers("backward_s") + self._again("full_recompute_s") + edge + self.extra_s
 
-    @cached_property
-    def pair_saving(self) -> Floats:
-        """What merging a forward with the backward of another micro batch saves."""
-        return self._layers("pair_saving_s")
-
     @property
     def pair(self) -> Floats:
         """A forward and a backward, merged where the schedule merges pairs."""
-        return self.whole - self.pair_saving if self.stages.merge_pairs else self.whole
+        return self.whole - self.pair_saving
 
     @cached_property
     def compute_forward(self) -> Floats:

@@ -56,7 +56,7 @@ def closed_form(group: Group, constants: Constants) -> StepTime:
         group.sharded.exchange, *beyond, slack * (before @ times.forward), slack * (before @ times.backward)
     )
     host = group.host_micro_batch_s * (m + stages.pp - 1)
-    saving = pipeline.merged_passes * at_kind(times.pair_saving, pipeline.critical) if stages.merge_pairs else 0.0 * m
+    saving = 0.0 * m if group.merged is None else pipeline.merged_passes * at_kind(times.whole - times.pair, pipeline.critical)
     once = exposed + host + group.sharded.optimizer_s + constants.step_overhead_s
     step = pipeline.steady_s + pipeline.bubble_s + once
     passes = m * stages.passes_fraction
@@ -82,15 +82,6 @@ def at_kind(values: Floats, kind: IntColumn) -> Floats:
     return chosen
 
 
-def _least_saving_s(group: Group) -> Floats | float:
-    if not group.stages.merge_pairs:
-        return 0.0
-    least = group.chunk(0).pair_saving
-    for chunk in range(1, group.stages.num_chunks):
-        least = np.minimum(least, group.chunk(chunk).pair_saving)
-    return least
-
-
 def lower_bound_s(group: Group, time: StepTime, constants: Constants) -> Floats:
     """What no order of the group's tasks can beat, ``[n]``; of ``time``, only what the exchange leaves beside passes counts."""
     stages = group.stages
@@ -100,7 +91,7 @@ def lower_bound_s(group: Group, time: StepTime, constants: Constants) -> Floats:
         host_s=group.host_micro_batch_s,
         gather_s=time.gather_left_s,
         reduce_s=time.reduce_left_s,
-        least_saving_s=_least_saving_s(group),
+        most_savings_s=() if group.merged is None else tuple(group.merged.most_of_chunk_s),
     )
     passes = pipeline_lower_bound_s(stages, group.rank, group.chunk(0), group.num_microbatches, around, group.batch.group_size)
     bound: Floats = passes + group.sharded.optimizer_s + constants.step_overhead_s

@@ -51,10 +51,10 @@ def layer_exchange(workload: Workload, strategy: ParallelStrategy, constants: Co
 
     def exposed_s(chosen: ParallelStrategy, priced_with: Constants) -> tuple[float, float]:
         ((_, group),) = priced_groups(workload, StrategyBatch.of([chosen]), priced_with, merge=False, tables=True)
-        layer = group.priced.moe
+        layer, savings = group.priced.moe, group.priced.savings
         assert layer is not None
         passes = float((layer.forward["ep_comm"] + layer.backward["ep_comm"])[0])
-        return passes, passes - float(layer.pair_saving_s[0])
+        return passes, passes - (float(savings.moe_moe[0]) if savings is not None else 0.0)
 
     left_alone_s, left_s = exposed_s(merged, constants.with_values({"hidden_stretch_fraction": 0.0}))
     return LayerExchange(

@@ -44,12 +44,13 @@ class GroupTasks:
     """How long the tasks of a group's candidates take; the group's kinds of rank are its ranks, one by one.
 
     A send that is not overlapped keeps its sender; what the overlap hides delays the receiver alone. Gradients accumulate
-    with the weight gradients. A merged pair saves what both of its chunks could hide.
+    with the weight gradients. A merged pair saves what the layers that meet in it hide of each other's communication.
     """
 
     def __init__(self, group: Group) -> None:
         stages = group.stages
         self._chunks = [group.chunk(index) for index in range(stages.num_chunks)]
+        self._merged = group.merged
         self.send_s = group.p2p_s / (2.0 * stages.num_chunks)
         self.hop_s = group.p2p_masked_s / (2.0 * stages.num_chunks)
         self._accumulation_s = group.sharded.accumulation_s / stages.num_chunks
@@ -80,9 +81,9 @@ class GroupTasks:
     def saving_s(self, task_class: TaskClass) -> Floats:
         """What a merged pair hides of the expert communication, ``[n]``; zero for all other tasks."""
         kind, rank, chunk, backward_chunk = task_class
-        if kind is not Pass.PAIR:
+        if kind is not Pass.PAIR or self._merged is None:
             return np.zeros_like(self.send_s)
-        saving: Floats = np.minimum(self._chunks[chunk].pair_saving[rank], self._chunks[backward_chunk].pair_saving[rank])
+        saving: Floats = self._merged.of(chunk, backward_chunk)[rank]
         return saving
 
     def _duration_s(self, task_class: TaskClass, num_sends: int) -> Floats:

@@ -43,6 +43,9 @@ def jobs(draw: st.DrawFn) -> tuple[Workload, list[ParallelStrategy]]:
     if base.dp == 0 or base.ep > base.tp * base.dp * base.cp:
         base = replace(base, tp=1, cp=1, ep=1, dp=DEVICES // pp, cp_algo=type(base.cp_algo)(0), ulysses_degree=1)
     job = draw(workloads())
+    if job.model.moe is not None:  # dense layers that merged passes meet in any place of a chunk
+        moe = replace(job.model.moe, num_leading_dense_layers=draw(st.sampled_from((0, 1, 5))))
+        job = replace(job, model=replace(job.model, moe=moe))
     size = base.micro_batch_size * base.dp * micro_batches
     job = replace(job, training=replace(job.training, global_batch_size=size))
     choices = st.sampled_from([schedule for schedule in Schedule if schedule is not Schedule.NONE])

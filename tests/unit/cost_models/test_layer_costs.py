@@ -151,6 +151,21 @@ def test_expert_communication_hides_only_where_a_switch_says_so() -> None:
     assert float(plain.forward["ep_comm"][0] - shared.forward["ep_comm"][0]) == pytest.approx(window, rel=1e-6)
 
 
+def test_a_pass_outside_of_merged_pairs_sends_and_waits() -> None:
+    columns = {"ep": 8, "dp": 8, "dispatcher": Dispatcher.ALLTOALL, "features": DEFAULT_FEATURES | Feature.MOE_COMM_OVERLAP}
+    whole = expert_comm(workload(SPARSE), keys(**columns), network(workload(SPARSE)), constants())
+    dispatch, combine = float(whole.dispatch_s[0]), float(whole.combine_s[0])
+    layer = cost(SPARSE, moe=True, **columns)
+    shared = 2 * N * 3 * 1024 * 512 / FLOPS
+    experts = float(layer.pieces["experts_weights"][0])
+    assert dispatch > experts > 2 * shared  # two experts a token, the router, and rows that pad a tile
+    assert float(layer.forward["ep_comm"][0]) == pytest.approx(dispatch - shared + combine)
+    assert float(layer.backward["ep_comm"][0]) == pytest.approx(combine - 2 * shared + dispatch - experts)
+    # Megatron's overlap runs shared experts in place.
+    there = workload(SPARSE, cluster=replace(workload().cluster, profile=replace(workload().cluster.profile, family="gpu")))
+    assert float(cost(SPARSE, moe=True, job=there, **columns).forward["ep_comm"][0]) == pytest.approx(dispatch + combine)
+
+
 def test_a_layer_waits_for_the_host_that_dispatches_it() -> None:
     # 30 kernels, 12 fewer with the three fused operators, 1 ms each: more than the device needs
     layer = cost(values={"host_kernel_s": 1e-3})
