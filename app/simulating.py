@@ -11,7 +11,7 @@ import numpy as np
 from app.errors import InputError
 from cost_models.constants import Constants
 from cost_models.estimate import Estimate
-from cost_models.simulation.memory_curve import MemoryCurve, replayed_memory_curves
+from cost_models.simulation.memory_curve import MemoryCurve, memory_curves
 from cost_models.simulation.replay import Replay, replay
 from cost_models.simulation.timeline import MAX_TASKS, Timeline, check_length, num_tasks, origins_s, timeline
 from cost_models.strategy import ParallelStrategy
@@ -43,7 +43,7 @@ def _replayed(workload: Workload, strategy: ParallelStrategy, constants: Constan
 
 
 def _memory(workload: Workload, played: Replay) -> list[MemoryCurve]:
-    curves = zip(replayed_memory_curves(workload, played), origins_s(played).tolist(), strict=True)
+    curves = zip(memory_curves(workload, played), origins_s(played).tolist(), strict=True)
     return [
         MemoryCurve([max(time_s - origin_s, 0.0) for time_s in curve.times_s], curve.allocated_bytes)
         for curve, origin_s in curves

@@ -38,8 +38,7 @@ class LayerCosts:
 
     ``forward`` and ``backward`` hold exposed time by part and sum to ``forward_s`` and ``backward_s``; ``masked`` is
     communication hidden behind them, forward and backward together. ``full_recompute_s`` is what a full recompute
-    adds to the backward; the ``*_compute_s`` are the share of the exclusive compute stream, without communication,
-    stretching or host time. ``weight_gradient_s`` is the part of the backward that only weight gradients need.
+    adds to the backward. ``weight_gradient_s`` is the part of the backward that only weight gradients need.
     ``pieces`` are both passes as ``cost_models.layer_pairs`` takes them apart, ``host`` what the host takes for either.
     """
 
@@ -49,9 +48,6 @@ class LayerCosts:
     forward_s: Floats
     backward_s: Floats
     full_recompute_s: Floats
-    forward_compute_s: Floats
-    backward_compute_s: Floats
-    full_recompute_compute_s: Floats
     weight_gradient_s: Floats
     pieces: dict[str, Floats]
     host: dict[str, Floats]
@@ -311,8 +307,8 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     backward["host"] = np.maximum(2.0 * dispatch - sum(backward.values(), zero), 0.0) + wait
     # A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].
     graph = workload.software.execution == "graph"
-    again_compute = forward_compute - (matmuls.last if graph else 0.0)
-    again = again_compute + cp_forward + ep_forward + (0.0 if graph else tp_forward) + np.where(wait > 0, wait, 0.0)
+    again = forward_compute - (matmuls.last if graph else 0.0) + (0.0 if graph else tp_forward)
+    again = again + cp_forward + ep_forward + np.where(wait > 0, wait, 0.0)
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
     experts = matmuls.moe + matmuls.mlp - shared_s
     device_forward, device_backward = forward_s - forward["host"] + wait, backward_s - backward["host"] + wait
@@ -340,9 +336,6 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
         forward_s=forward_s,
         backward_s=backward_s,
         full_recompute_s=again - np.where(keys.recompute_modules > 0, selective + selective_comm, 0.0),
-        forward_compute_s=forward_compute,
-        backward_compute_s=backward_compute,
-        full_recompute_compute_s=again_compute - np.where(keys.recompute_modules > 0, selective, 0.0),
         weight_gradient_s=matmuls.total,
         pieces=pieces,
         host={"forward": dispatch + wait, "backward": 2.0 * dispatch + wait},

@@ -30,19 +30,15 @@ class RankGroups:
     """Every process group of a training rank.
 
     ``dp_cp`` is data parallelism with context parallelism folded in: the group of dense gradients and of the
-    distributed optimizer. ``edp`` is the same for experts. ``tp_ep`` holds all ranks that share one set of experts:
-    the domain of the all-gather dispatcher.
+    distributed optimizer. ``edp`` is the same for experts.
     """
 
     tp: Group
     cp: Group
-    dp: Group
     dp_cp: Group
     pp: Group
-    etp: Group
     ep: Group
     edp: Group
-    tp_ep: Group
 
 
 def rank_groups(batch: StrategyBatch) -> RankGroups:
@@ -57,13 +53,10 @@ def rank_groups(batch: StrategyBatch) -> RankGroups:
     return RankGroups(
         tp=Group(batch.tp, one),
         cp=Group(batch.cp, batch.tp),
-        dp=Group(batch.dp, batch.tp * batch.cp),
         dp_cp=Group(batch.dp * batch.cp, batch.tp),
         pp=Group(batch.pp, stage),
-        etp=Group(batch.etp, one),
         ep=Group(batch.ep, batch.etp),
         edp=Group(np.maximum(stage // expert_ranks, 1), expert_ranks),
-        tp_ep=Group(expert_ranks, one),
     )
 
 

@@ -78,19 +78,6 @@ class PassTimes:
         return self.whole - self.pair_saving
 
     @cached_property
-    def compute_forward(self) -> Floats:
-        """Compute stream's share of the forward."""
-        return self._layers("forward_compute_s") + self._edge(
-            self.edges.embedding_compute_s[0], self.edges.head_compute_s[0], 1.0
-        )
-
-    @cached_property
-    def compute_backward(self) -> Floats:
-        """Compute stream's share of the backward."""
-        edge = self._edge(self.edges.embedding_compute_s[1], self.edges.head_compute_s[1], 2.0)
-        return self._layers("backward_compute_s") + self._again("full_recompute_compute_s") + edge
-
-    @cached_property
     def weight_gradient(self) -> Floats:
         """Part of the backward that can run apart from it."""
         none = np.zeros_like(self.edges.head_weight_gradient_s)

@@ -16,8 +16,6 @@ from cost_models.priced_groups import Group, priced_groups
 from cost_models.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.workload import Workload
 
-LAYER_TIME_PARTS = ("matmul", "attention", "vector", "permute", "tp_comm", "cp_comm", "ep_comm", "weight_gather", "host")
-
 
 @dataclass(frozen=True)
 class StepTime:

@@ -17,7 +17,7 @@ Default grid (a range in the limits selects from it, a list replaces it):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from cost_models.workload import ModelShape, Workload
 from search.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, expert_domain_devices, schedules_of
 from search.errors import SearchError
 from search.legality.target import MINDSPEED, parse_target
-from search.limits import DEGREES, GROUP_SIZE, Degrees, Range, SearchLimits
+from search.limits import Degrees, Range, SearchLimits
 from search.recompute_modes import RecomputeMode, recompute_mode
 
 MAX_TENSOR_PARALLEL = 32
@@ -90,27 +90,6 @@ class SearchSpace:
                 for size in self.microbatch_group_size_per_vp_stage
             )
         )
-
-    def as_mapping(self) -> dict[str, list[int] | list[bool] | list[str]]:
-        """The values by dimension, as plain JSON; switches that take both values under ``switches``."""
-        fixed = _shared(self.features)
-        both = [
-            f.name.lower()
-            for f in Feature
-            if f.name and any(f in combination for combination in self.features) and f not in fixed
-        ]
-        return {
-            **{name: list(getattr(self, name)) for name in DEGREES},
-            "sequence_parallel": list(self.sequence_parallel),
-            "cp_algo": [algo.label for algo in self.cp_algo],
-            "schedule": [schedule.label for schedule in self.schedule],
-            GROUP_SIZE: list(self.microbatch_group_size_per_vp_stage),
-            "dispatcher": [dispatcher.label for dispatcher in self.dispatcher],
-            "recompute": [mode.name for mode in self.recompute],
-            "zero_stage": list(self.zero_stage),
-            "features": [f.name.lower() for f in Feature if f.name and f in fixed],
-            "switches": both,
-        }
 
 
 def search_space(workload: Workload, limits: SearchLimits | None = None) -> SearchSpace:
@@ -214,13 +193,6 @@ def _default_recompute(model: ModelShape) -> tuple[RecomputeMode, ...]:
     names.append(f"layernorm{attention}+{modules}")
     names += ["block:25%", "block:50%", "block:75%", "full"]
     return tuple(recompute_mode(name) for name in names)
-
-
-def _shared(combinations: Iterable[Feature]) -> Feature:
-    shared = ~Feature(0)
-    for combination in combinations:
-        shared &= combination
-    return shared
 
 
 def _feature_combinations(limits: SearchLimits, defaults: Mapping[Feature, tuple[bool, ...]]) -> tuple[Feature, ...]:

@@ -36,11 +36,6 @@ def model_from_config_file(path: Path) -> ModelShape:
     return model_from_config(_parsed(content, where), where, path.absolute().parent.name if path.stem == "config" else path.stem)
 
 
-def model_from_config_text(content: bytes, where: str = "config.json") -> ModelShape:
-    """The shape in the bytes of a ``config.json``; raises ``ModelError``."""
-    return model_from_config(_parsed(content, where), where)
-
-
 def model_from_config(config: object, where: str = "config.json", name: str = "") -> ModelShape:
     """The shape that a parsed ``config.json`` describes; raises ``ModelError``."""
     fields = Fields(config, where)

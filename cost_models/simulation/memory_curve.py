@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cost_models.constants import Constants
 from cost_models.held_layers import kept_layers
 from cost_models.layer_keys import Floats
 from cost_models.memory import (
@@ -17,9 +16,8 @@ from cost_models.memory import (
     optimizer_transient_bytes,
     saved_bytes,
 )
-from cost_models.simulation.replay import Replay, replay
+from cost_models.simulation.replay import Replay
 from cost_models.simulation.tasks import Pass
-from cost_models.strategy import ParallelStrategy
 from cost_models.workload import Workload
 
 FORWARDS = (Pass.FORWARD, Pass.PAIR)
@@ -72,13 +70,8 @@ class _RankMemory:
         self._add(end_s, after)
 
 
-def memory_curves(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> list[MemoryCurve]:
-    """Allocated bytes of every rank over one step, ``[rank]``. Raises ``ValueError`` as ``simulate`` does."""
-    return replayed_memory_curves(workload, replay(workload, strategy, constants))
-
-
-def replayed_memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
-    """As ``memory_curves``, of a step that was replayed; times are those of its tasks.
+def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
+    """Allocated bytes of every rank over one step, ``[rank]``; times are those of its tasks.
 
     What is held is what ``cost_models.memory`` counts, whose ``allocated`` no curve exceeds: a micro batch keeps activations
     from its forward's start to the end of its backward, of its weight gradient where that runs apart. Layers are expanded

@@ -27,8 +27,6 @@ class Passes:
 
     forward: Any
     backward: Any
-    compute_forward: Any
-    compute_backward: Any
 
     @property
     def whole(self) -> Any:
@@ -41,7 +39,7 @@ class Passes:
 def times(forward: list[list[float]], backward: list[list[float]]) -> Any:
     """``[rank][chunk]`` durations summed over whole ranks."""
     f, b = np.array(forward).sum(axis=1)[:, None], np.array(backward).sum(axis=1)[:, None]
-    return Passes(f, b, f, b)
+    return Passes(f, b)
 
 
 def alone(ranks: int) -> Surroundings:

@@ -68,11 +68,8 @@ def test_strides_follow_the_rank_order() -> None:
     assert named == {
         "tp": (4, 1),
         "cp": (2, 4),
-        "dp": (8, 8),
         "dp_cp": (16, 4),
         "pp": (3, 64),
-        "etp": (2, 1),
         "ep": (8, 2),
         "edp": (4, 16),
-        "tp_ep": (16, 1),
     }

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from cost_models.constants import prior_constants
 from cost_models.memory import held_activations, memory_estimate
 from cost_models.priced_groups import priced_groups
-from cost_models.simulation.memory_curve import MemoryCurve, memory_curves, replayed_memory_curves
+from cost_models.simulation.memory_curve import MemoryCurve, memory_curves
 from cost_models.simulation.replay import replay
 from cost_models.stages import Stages
 from cost_models.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
@@ -30,7 +30,7 @@ def allocated(job: Workload, row: ParallelStrategy) -> tuple[list[float], Stages
 
 
 def curves(job: Workload, row: ParallelStrategy) -> list[MemoryCurve]:
-    return memory_curves(job, row, prior_constants(job.cluster.profile.family))
+    return memory_curves(job, replay(job, row, prior_constants(job.cluster.profile.family)))
 
 
 @given(jobs())
@@ -52,7 +52,7 @@ def test_1f1b_of_two_ranks_by_hand() -> None:
     row = ParallelStrategy(pp=2, schedule=Schedule.ONE_F_ONE_B)
     played = replay(job, row, constants())
     kept = 4 * float(played.group.priced.dense_activations.saved_bytes[0])
-    first, second = replayed_memory_curves(job, played)
+    first, second = memory_curves(job, played)
     base = first.allocated_bytes[0]
     # While a task runs, its layer's buffers come on top; between tasks only what is kept is there.
     buffers = first.allocated_bytes[1] - base - kept
@@ -79,7 +79,7 @@ def test_a_recomputed_layer_is_expanded_while_backwards_run() -> None:
     job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=1)
     row = ParallelStrategy(recompute=Recompute.FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
     played = replay(job, row, constants())
-    (curve,) = replayed_memory_curves(job, played)
+    (curve,) = memory_curves(job, played)
     activations = played.group.priced.dense_activations
     forward, backward = curve.allocated_bytes[1:3]
     assert backward - forward == pytest.approx(float(activations.unreduced_bytes[0]))
