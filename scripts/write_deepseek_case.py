@@ -248,7 +248,7 @@ with node de-duplication (`two_level`), recompute of `{LEAN}` and {workload.trai
 {table(header, rows)}
 Dispatch and combine of a layer take {1e3 * layer.total_s:.1f} ms forward and backward, of which a merged pair leaves {left}.
 The busiest rank exposes more: it holds the leading dense layers and, from the other end of the model, the head and the prediction
-layer, and a dense layer makes no pair here, while MindSpeed's code hides communication behind it too
+layer; a dense layer hides the communication of the MoE layer it meets, and saves nothing with another dense one
 (`mindspeed-fb-overlap`). No run on H800 is among those that were fitted. The peak is above the device's 80 GB: the report stores
 moments in BF16 and activations in FP8 (section 3.3), and shares the prediction layer's embedding and head with the model's, on
 the same rank; the model does not.
