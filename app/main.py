@@ -15,6 +15,7 @@ from app.catalogue_api import endpoints as catalogue
 from app.checks import endpoints as checks
 from app.estimates import endpoints as estimates
 from app.health import endpoints as health
+from app.http.compression import Compression
 from app.http.dashboard import FILE_METHODS, add_dashboard
 from app.http.envelope import API, Envelope
 from app.http.openapi import allowed_methods, openapi_document
@@ -40,6 +41,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     """The application over a database whose schema is current."""
     app = FastAPIOffline(title="meshplan", version=__version__, description=DESCRIPTION, redirect_slashes=False)
     app.state.server = ServerState(database, keys_required)
+    app.add_middleware(Compression)
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)

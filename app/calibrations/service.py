@@ -119,20 +119,25 @@ def get_calibration(session: Session, calibration_id: str) -> dict[str, Any]:
     return _document(found)
 
 
+def stored_constants(session: Session, name: str, field: str) -> StoredConstants:
+    """The stored calibration of that id; ``InputError`` where there is none, or none that this version reads."""
+    found = repository.find(session, name) if _ID.fullmatch(name) else None
+    if found is None:
+        raise InputError(f"{field}: {show(name)} is no stored calibration; GET /v1/calibrations lists those that are.")
+    try:
+        return parse_calibration(json.dumps(found.constants), name)
+    except CalibrationError as error:
+        raise InputError(
+            f"{field}: {str(error).rstrip('.')} (it is of version {found.version}); POST /v1/calibrations fits it anew."
+        ) from None
+
+
 def calibrations_of(session: Session, job: Job) -> tuple[StoredConstants, ...]:
     """The stored calibration that the job names, which must be for its hardware and software; ``InputError`` where none is."""
     name = job.calibration
     if name is None:
         return ()
-    found = repository.find(session, name) if _ID.fullmatch(name) else None
-    if found is None:
-        raise InputError(f"{FIELD}: {show(name)} is no stored calibration; GET /v1/calibrations lists those that are.")
-    try:
-        calibration = parse_calibration(json.dumps(found.constants), name)
-    except CalibrationError as error:
-        raise InputError(
-            f"{FIELD}: {str(error).rstrip('.')} (it is of version {found.version}); POST /v1/calibrations fits it anew."
-        ) from None
+    calibration = stored_constants(session, name, FIELD)
     check_applies(calibration, job, name, FIELD)
     return (calibration,)
 

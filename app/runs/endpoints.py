@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic_core import to_json
 
+from app.calibrations.service import stored_constants
 from app.http.bodies import DescribedBy, StrictRoute
 from app.http.paging import Limit, Listing, Position, encoded
 from app.http.problems import described
@@ -15,6 +16,10 @@ from app.runs import service
 from app.runs.schemas import RunsDocument, RunsRequest, StoredRun
 
 Predicted = Annotated[bool, Query(description="with the prediction of each by this version's shipped calibration")]
+Named = Annotated[
+    str | None,
+    Query(max_length=64, description="with `predicted`: a stored calibration's id, for runs of its hardware and software"),
+]
 router = APIRouter(prefix="/runs", tags=["runs"], route_class=StrictRoute)
 
 
@@ -30,10 +35,13 @@ def add_runs(request: Request, body: Annotated[dict[str, Any], DescribedBy(RunsR
 
 
 @router.get("", response_model=Listing[StoredRun], responses=described("invalid-input"))
-def list_runs(request: Request, after: Position, limit: Limit = 50, predicted: Predicted = False) -> Response:
+def list_runs(
+    request: Request, after: Position, limit: Limit = 50, predicted: Predicted = False, calibration: Named = None
+) -> Response:
     """Stored runs, newest first, as they were given."""
     with state_of(request).database.read() as session:
+        own = () if calibration is None else (stored_constants(session, calibration, "calibration"),)
         items, next_after = service.list_runs(session, after, limit)
     if predicted:
-        items = [{**item, "prediction": service.prediction_of(item["record"])} for item in items]
+        items = [{**item, "prediction": service.prediction_of(item["record"], own)} for item in items]
     return Response(to_json({"items": items, "next_cursor": encoded(next_after)}), media_type="application/json")

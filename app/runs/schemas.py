@@ -18,7 +18,7 @@ class RunsRequest(Document):
 
 
 class RunItem(Document):
-    """One record of the request, predicted with the shipped calibration; ``refused`` says why it could not be."""
+    """One record, predicted with the shipped calibration or a chosen one; ``refused`` says why it could not be."""
 
     id: str
     category: str | None

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from app.runs import repository
 from app.runs.schemas import MAX_RUNS, RunItem
 from app.storage.clock import now_s
 from app.storage.tables import MeasuredRun
+from calibration.files import Calibration
 from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
 from calibration.validation import ValidationRow, validate
 
@@ -97,21 +98,21 @@ def _stored(run: MeasuredRun) -> dict[str, Any]:
     }
 
 
-def prediction_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored record as this version predicts it."""
-    return _prediction_of(_canonical(record))
+def prediction_of(record: Mapping[str, Any], own: tuple[Calibration, ...] = ()) -> dict[str, Any]:
+    """A stored record as this version predicts it: with the first of a user's calibrations that applies, else the shipped one."""
+    return _prediction_of(_canonical(record), own)
 
 
 @lru_cache(maxsize=4 * MAX_RUNS)
-def _prediction_of(text: str) -> dict[str, Any]:
-    return _given(1, json.loads(text)).item
+def _prediction_of(text: str, own: tuple[Calibration, ...]) -> dict[str, Any]:
+    return _given(1, json.loads(text), own).item
 
 
 def _canonical(record: Mapping[str, Any]) -> str:
     return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def _given(number: int, run: object) -> GivenRun:
+def _given(number: int, run: object, own: tuple[Calibration, ...] = ()) -> GivenRun:
     if not isinstance(run, Mapping):
         reason = f"The record is {show(run)}; a JSON object is needed."
         return _refused(RefusedRecord(f"line-{number}", number, reason), {})
@@ -128,7 +129,7 @@ def _given(number: int, run: object) -> GivenRun:
     if len(text.encode()) > MAX_RECORD_BYTES:
         reason = f"The record holds {len(text.encode()):,} bytes; at most {MAX_RECORD_BYTES:,} are taken."
         return _refused(RefusedRecord(record.id, number, reason, record.category), run)
-    row = _predicted(record)
+    row = _predicted(record, own)
     return GivenRun(record, row, run, text) if row.refused is None else GivenRun(record, row, run, "")
 
 
@@ -136,11 +137,11 @@ def _refused(record: RefusedRecord, document: Mapping[str, Any]) -> GivenRun:
     return GivenRun(record, _predicted(record), document, "")
 
 
-def _predicted(record: RunRecord | RefusedRecord) -> ValidationRow:
+def _predicted(record: RunRecord | RefusedRecord, own: tuple[Calibration, ...] = ()) -> ValidationRow:
     beyond = "Its numbers lead to times or sizes beyond 1e308."
     try:
         with np.errstate(all="ignore"):
-            (row,) = validate([record], constants_for, interval_of).rows
+            (row,) = validate([record], partial(constants_for, own=own), partial(interval_of, own=own)).rows
     except ArithmeticError:
         return _predicted(RefusedRecord(record.id, record.line_number, beyond, record.category, record.measured))
     numbers = [value for value in (getattr(row, name) for name in RunItem.model_fields) if isinstance(value, float)]

@@ -88,3 +88,25 @@ def test_no_file_of_the_build_carries_a_hash_in_its_name() -> None:
     assert [
         path.name for path in built if re.search(r"-[\w-]{8}\.(js|css|woff2)$", path.name) and "inter-" not in path.name
     ] == []
+
+
+def test_what_browsers_load_is_sent_compressed(api: TestClient, job: dict[str, Any]) -> None:
+    script = api.get("/assets/index.js")
+    assert script.headers["Content-Encoding"] == "gzip"
+    assert script.content == (FOLDER / "assets/index.js").read_bytes()
+    assert api.get("/v1/models").headers["Content-Encoding"] == "gzip"
+    plain = api.get("/assets/index.js", headers={"Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain.headers
+    assert plain.content == script.content
+    strategies = [{"tp": tp} for tp in (1, 2, 4, 8)]
+    answer = api.post("/v1/estimates", json={**job, "strategies": strategies})
+    assert len(answer.content) > 1000
+    assert "Content-Encoding" not in answer.headers
+
+
+def test_events_are_sent_as_they_come(api: TestClient, job: dict[str, Any]) -> None:
+    study = api.post("/v1/studies", json=job).json()["id"]
+    api.post(f"/v1/studies/{study}:cancel")
+    answer = api.get(f"/v1/studies/{study}/events", headers={"Accept-Encoding": "gzip"})
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+    assert "Content-Encoding" not in answer.headers

@@ -1,14 +1,20 @@
 """Jobs that name a stored calibration: estimates, checks and studies are priced with it."""
 
+import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from app.pricing import constants_for
 from app.reports.schemas import EstimateDocument
 from app.storage.session import Database
 from app.storage.tables import Calibration
+from calibration.files import parse_calibration
+from calibration.run_records import parse_run_record
+from calibration.validation import validate
 from tests.api.run_records import HARDWARE, STACK, usable_records
 
 Refused = Callable[..., dict[str, Any]]
@@ -59,6 +65,22 @@ def test_checks_are_priced_with_it(api: TestClient, job: dict[str, Any], calibra
     assert found["status"] == "passed", found
     assert found["priced_with"]["calibration"] == calibration["id"]
     assert found["estimate"] == api.post("/v1/estimates", json={**own, "simulate": True}).json()["estimate"]
+
+
+def test_stored_runs_are_predicted_with_it(api: TestClient, calibration: dict[str, Any]) -> None:
+    def errors(query: str) -> list[float]:
+        return [run["prediction"]["error_fraction"] for run in api.get(f"/v1/runs?predicted=true{query}").json()["items"]]
+
+    own = partial(constants_for, own=(parse_calibration(json.dumps(calibration["calibration"]), "stored"),))
+    rows = validate([parse_run_record(record) for record in usable_records(2)], own).rows
+    found = errors(f"&calibration={calibration['id']}")
+    assert sorted(found) == pytest.approx(sorted(row.error_fraction or 0 for row in rows), rel=1e-12)
+    assert sum(map(abs, found)) < sum(map(abs, errors("")))
+
+
+def test_runs_are_not_predicted_with_a_calibration_that_is_not_there(api: TestClient, refused: Refused) -> None:
+    problem = refused(api.get("/v1/runs?predicted=true&calibration=0123456789ab"), 422, "invalid-input")
+    assert "'0123456789ab' is no stored calibration" in problem["detail"]
 
 
 def test_a_study_keeps_a_copy_of_it(

@@ -1,0 +1,109 @@
+"""How soon the dashboard shows a study of 1,000 plans: a real server, a browser that has loaded nothing before, one machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, Request, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+JOB: dict[str, Any] = {
+    "model": "pangu-ultra-moe-718b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144},
+    "training": {"seq_length": 8192, "global_batch_size": 6144, "precision": "bf16"},
+    "search": {"top": 1000},
+}
+LOADS = 7
+SEARCH_LIMIT_S = 600
+LIMIT_S = 1.5
+LIMIT_BYTES = 500_000
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "meshplan", "serve", "--port", "0"]
+        environment = {**os.environ, "MESHPLAN_DATA_DIR": folder}
+        environment.pop("MESHPLAN_DATABASE_URL", None)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        try:
+            assert process.stdout is not None
+            yield next(word for word in process.stdout.readline().split() if word.startswith("http://"))
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+def searched(url: str) -> tuple[str, int]:
+    """The id of a study that has ended, and how many plans it keeps."""
+    with httpx.Client(base_url=url, timeout=30, transport=httpx.HTTPTransport(retries=20)) as client:
+        study = client.post("/v1/studies", json=JOB).raise_for_status().json()["id"]
+        deadline_s = time.monotonic() + SEARCH_LIMIT_S
+        while (state := client.get(f"/v1/studies/{study}").json()["state"]) in ("queued", "running"):
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"study {study} is {state} after {SEARCH_LIMIT_S} s")
+            time.sleep(1)
+        plans = client.get(f"/v1/studies/{study}/ranking", params={"limit": 1000}).json()["items"]
+    return study, len(plans)
+
+
+def load(browser: Browser, url: str, num_plans: int) -> dict[str, float]:
+    """One first visit: seconds to the table, to all plans in it and to the charts; bytes that were sent."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce", locale="en-US")
+    page = context.new_page()
+    requests: list[Request] = []
+    page.on("requestfinished", lambda request: requests.append(request))
+    seen_s: dict[str, float] = {}
+    started_s = time.perf_counter()
+    page.goto(url, wait_until="commit")
+    for name, drawn in (
+        ("table of plans", page.locator("tbody tr").first),
+        ("all plans in it", page.get_by_text(f"of {num_plans:,}", exact=False).first),
+        ("charts of all plans", page.get_by_role("img", name=f"peak memory of {num_plans} plans").locator("canvas").first),
+    ):
+        drawn.wait_for()
+        seen_s[name] = time.perf_counter() - started_s
+    page.wait_for_load_state("networkidle")
+    sent = {True: 0, False: 0}
+    for request in requests:
+        sent[request.resource_type == "script"] += request.sizes()["responseBodySize"]
+    context.close()
+    return {**seen_s, "script": sent[True], "other": sent[False]}
+
+
+def main() -> None:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        print("no Chromium here: `make chromium` installs Debian's")
+        return
+    with server() as url, sync_playwright() as playwright:
+        study, num_plans = searched(url)
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        load(browser, f"{url}/studies/{study}", num_plans)  # the server's first
+        loads = [load(browser, f"{url}/studies/{study}", num_plans) for _ in range(LOADS)]
+        browser.close()
+    print(f"first visit to a study of {num_plans:,} plans, {LOADS} times with an empty cache")
+    print(f"{'drawn':<22}{'median':>10}{'worst':>10}{'target':>10}")
+    for name in [name for name in loads[0] if name not in ("script", "other")]:
+        times_s = [one[name] for one in loads]
+        print(f"{name:<22}{statistics.median(times_s):>8.2f} s{max(times_s):>8.2f} s{LIMIT_S:>8.1f} s")
+    print(f"{'sent':<22}")
+    print(f"{'JavaScript':<22}{loads[0]['script'] / 1e3:>7.0f} kB{'':>10}{LIMIT_BYTES / 1e3:>7.0f} kB")
+    print(f"{'everything else':<22}{loads[0]['other'] / 1e3:>7.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
