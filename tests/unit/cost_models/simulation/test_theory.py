@@ -130,9 +130,11 @@ EXACT = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.ZB
 
 @given(shapes(largest=6).filter(lambda of: of.schedule in EXACT), ranks)
 def test_the_closed_form_of_equal_ranks_is_exact(of: PipelineShape, rank: Rank) -> None:
-    # Weight gradients no longer than the other passes, and micro batches enough to fill the zero-bubble schedules.
+    # Weight gradients no longer than the other passes, micro batches enough to fill the zero-bubble schedules, and in the
+    # hand-crafted order of ZB-V forwards no longer than input gradients.
     split = of.schedule in (Schedule.ZB1P, Schedule.ZB2P, Schedule.ZBV)
     assume(not split or of.num_microbatches >= 2 * of.pp)
+    assume(of.schedule is not Schedule.ZBV or rank.forward <= rank.backward - rank.weight_gradient)
     step_s, own_s, _ = ends(of, rank)
     assert closed(of, rank)[0] == pytest.approx(own_s if of.schedule.overlaps_steps else step_s, rel=1e-12)
 
