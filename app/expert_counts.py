@@ -20,7 +20,9 @@ MAX_BYTES = 16 * 2**20  # of a file: 1024 layers of a few hundred experts
 
 def counts_reference(given: Any, folder: Path | None) -> Any:
     """A path from the root on; anything else as it is."""
-    return os.path.abspath(folder / given) if isinstance(given, str) and folder is not None else given  # noqa: PTH100 - Path's keeps "..".
+    if isinstance(given, str) and folder is not None:
+        return os.path.abspath(folder / given)  # noqa: PTH100 - Path's keeps "..".
+    return given
 
 
 def expert_counts(given: Any, model: ModelShape, folder: Path | None, labels: Mapping[str, str]) -> ExpertCounts:
