@@ -25,11 +25,15 @@ class LayerActivations:
 
     ``saved`` by tensor class, ``saved_bytes`` their sum, ``input_bytes`` what a fully recomputed layer keeps,
     ``unreduced_bytes`` what the layer holds while it is computed again (nothing recomputed inside),
-    ``transient_bytes`` buffers that live only while the layer runs.
+    ``transient_bytes`` buffers that live only while the layer runs. ``waiting`` by the same classes, and their sum
+    ``waiting_bytes``, is what a weight gradient that runs apart needs of the layer once its input gradient has ended: what enters
+    the linear layers, computed again or not, and the gradients of what leaves them [zero-bubble-code].
     """
 
     saved: dict[str, Floats]
     saved_bytes: Floats
+    waiting: dict[str, Floats]
+    waiting_bytes: Floats
     input_bytes: Floats
     unreduced_bytes: Floats
     transient_bytes: Floats
@@ -116,7 +120,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
     if shape is None:
         mlp_act = act_width * model.ffn_hidden_size * n / t
         mlp = per_width * model.ffn_hidden_size * n / t
-        routed = routed_act = shared = shared_act = router = copies = np.zeros_like(n)
+        routed = routed_act = routed_waiting = shared = shared_act = router = copies = np.zeros_like(n)
     else:
         rows = peak_expert_rows(keys, shape, training)
         width = shape.expert_ffn_hidden_size / keys.etp
@@ -127,6 +131,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
         shared = per_width * shape.shared_expert_ffn_hidden_size * n / t
         shared_act = act_width * shape.shared_expert_ffn_hidden_size * n / t
         router = 4.0 * h * n_l + 8.0 * shape.num_experts * n_l
+        routed_waiting = routed + 2.0 * h * rows
         routed = routed + np.where(exchanges, 2.0 * h * rows, 0.0)
         copies = expert_copies(workload, keys, shape)
         mlp = mlp_act = np.zeros_like(n)
@@ -147,6 +152,18 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
         "shared_experts": np.where(no_moe, 0.0, zero_memory * (shared - np.where(act_again, shared_act, 0.0))),
         "router": np.where(no_moe, 0.0, router),
     }
+    # Gradients of q, k and v are as large as these; those of a block's output are whole on every tensor-parallel rank.
+    none, block_gradient = np.zeros_like(n), 2.0 * h * n
+    waiting = {
+        "residual": none,
+        "norm_output": 2.0 * linear * h * n_l,
+        "attention": attention_full * n + block_gradient,
+        "attention_scores": none,
+        "mlp": none if shape is not None else mlp + block_gradient,
+        "routed_experts": routed_waiting,
+        "shared_experts": np.where(shared > 0, shared + block_gradient, 0.0),
+        "router": router,
+    }
     unreduced = residual + norm_output + attention_full * n + scores + mlp + routed + shared + router
     gathered = np.where(keys.sequence_parallel != 0, 2.0 * h * n, 0.0)
     core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + np.where(
@@ -161,6 +178,8 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
     return LayerActivations(
         saved=saved,
         saved_bytes=sum(saved.values(), np.zeros_like(n)),
+        waiting=waiting,
+        waiting_bytes=sum(waiting.values(), none),
         input_bytes=2.0 * h * n_l,
         unreduced_bytes=unreduced,
         transient_bytes=gathered + copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0),

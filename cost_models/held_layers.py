@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,35 +15,60 @@ from cost_models.strategy import IntColumn, RecomputeMethod, StrategyBatch
 
 @dataclass(frozen=True)
 class KeptLayers:
-    """What forwards leave for their backwards, ``[stage, n]``: layers kept whole, and checkpoints of the others."""
+    """What micro batches leave on a rank, ``[stage, n]`` or ``[stage, 1]``.
+
+    For their backward: layers kept whole, checkpoints of the others, losses. For weight gradients that run apart: layers,
+    recomputed ones too, and heads.
+    """
 
     dense: Floats
     moe: Floats
     inputs: Floats
+    losses: Floats
+    waiting_dense: Floats
+    waiting_moe: Floats
+    waiting_heads: Floats
 
     def take(self, index: IntColumn) -> KeptLayers:
         """The chosen columns."""
-        return KeptLayers(self.dense[:, index], self.moe[:, index], self.inputs[:, index])
+        return KeptLayers(*(column if column.shape[1] == 1 else column[:, index] for column in _columns(self)))
 
     def where(self, chosen: NDArray[np.bool_], other: KeptLayers) -> KeptLayers:
         """These where ``chosen``, ``[stage, n]``, the others elsewhere."""
-        columns = ((self.dense, other.dense), (self.moe, other.moe), (self.inputs, other.inputs))
-        return KeptLayers(*(np.where(chosen, mine, theirs) for mine, theirs in columns))
+        return KeptLayers(*(np.where(chosen, mine, theirs) for mine, theirs in zip(_columns(self), _columns(other), strict=True)))
+
+
+def _columns(kept: KeptLayers) -> list[Floats]:
+    return [getattr(kept, f.name) for f in fields(KeptLayers)]
 
 
 def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
-    """What one micro batch keeps on each chunk, ``[chunk]``; an MTP module is one more layer beside the head."""
+    """What one micro batch keeps on each chunk for its backward, ``[chunk]``, its loss included.
+
+    An MTP module is one more layer beside the head.
+    """
     zero = np.zeros((stages.num_kinds, len(batch)))
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
     kept = []
-    for chunk in range(stages.num_chunks):
+    for chunk, whole in enumerate(waiting_layers(stages, batch)):
         dense_again, moe_again = stages.recomputed(chunk, batch)
         recomputed = dense_again + moe_again
-        dense, moe, mtp = (column[:, chunk, None] for column in (stages.dense, stages.moe, stages.mtp_layers * stages.has_head))
-        dense, moe = (dense, moe + mtp) if stages.last_layer_is_moe else (dense + mtp, moe)
         inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
-        kept.append(KeptLayers(zero + dense - dense_again, zero + moe - moe_again, inputs))
+        dense, moe = whole.waiting_dense - dense_again, whole.waiting_moe - moe_again
+        kept.append(KeptLayers(dense, moe, inputs, whole.waiting_heads, zero, zero, zero))
+    return kept
+
+
+def waiting_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
+    """What one micro batch keeps on each chunk from its input gradient to its weight gradient, ``[chunk]``."""
+    zero = np.zeros((stages.num_kinds, len(batch)))
+    kept = []
+    for chunk in range(stages.num_chunks):
+        dense, moe, head = (column[:, chunk, None] for column in (stages.dense, stages.moe, stages.has_head))
+        mtp = stages.mtp_layers * head
+        dense, moe = (dense, moe + mtp) if stages.last_layer_is_moe else (dense + mtp, moe)
+        kept.append(KeptLayers(zero, zero, zero, zero, zero + dense, zero + moe, zero + head))
     return kept
 
 
@@ -53,13 +78,17 @@ def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Flo
     Where the chunks of a rank keep alike, that is one moment; else a later one may be heavier with no more chunks. Moments
     of which one holds no less of anything are not told apart.
     """
-    tables = [np.stack([one.dense, one.moe, one.inputs]) for one in kept_layers(stages, batch)]
+    before = [replace(one, losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch)]
+    tables, waiting = ([np.stack(_columns(one)) for one in part] for part in (before, waiting_layers(stages, batch)))
     differ = any((table != tables[0]).any() for table in tables)
+    losses = next(index for index, f in enumerate(fields(KeptLayers)) if f.name == "losses")
     moments: list[Floats] = []
-    for counts in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):
+    for composition in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):
         held = np.zeros_like(tables[0])
-        for count, table in zip(counts, tables, strict=True):
-            held = held + count * table
+        for count, table in zip((*composition.forwards, *composition.weights), (*tables, *waiting), strict=True):
+            if count.any():
+                held = held + count * table
+        held[losses] = composition.losses
         for number, other in enumerate(moments):
             more = (held >= other).all(axis=0)
             if (more | (held <= other).all(axis=0)).all():
@@ -67,7 +96,8 @@ def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Flo
                 break
         else:
             moments.append(held)
-    return [KeptLayers(*held) for held in moments]
+    # What nobody holds stays one column.
+    return [KeptLayers(*(column if column.any() else column[:, :1] for column in held)) for held in moments]
 
 
 def expanded_layers(stages: Stages, batch: StrategyBatch) -> tuple[Floats, Floats]:

@@ -21,6 +21,9 @@ from cost_models.workload import Workload
 LOGIT_BYTES, EAGER_ASCEND_LOGIT_BYTES = 6, 10
 # PyTorch's own loss: logits and their FP32 copy, or log-softmax and its gradients [torchtitan, loss.py].
 PLAIN_LOGIT_BYTES = 12
+# From the loss' forward to its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a weight gradient
+# of the head that runs apart: the 16-bit gradient of the logits [zero-bubble-code].
+WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
 LEAST_POOL_FRACTION = 0.005  # left of the pool where memory runs out: median of failed allocations [npu-oom]
 P2P_BUFFER_BYTES = 2 * 20 * 2**20  # send and receive buffer of a neighbour pair [cann, P2P_HCCL_BUFFSIZE]
@@ -46,6 +49,7 @@ class Held:
     """Activations in flight on each stage, ``[stage, n]``: ``layers`` keep their saved sets; the rest is held besides."""
 
     layers: KeptLayers
+    losses: Floats  # of other micro batches than the one that runs
     dense: LayerActivations
     moe: LayerActivations | None
     expanded: Floats  # what a backward computes again, while it runs
@@ -63,32 +67,61 @@ class Held:
 
     @property
     def saved_bytes(self) -> Floats:
-        """Saved sets of all layers in flight."""
+        """Saved sets of all layers in flight, and what waiting weight gradients need."""
         return saved_bytes(self.layers, self.dense, self.moe)
 
     @property
     def classes(self) -> dict[str, Floats]:
         """The same by tensor class."""
-        dense = {name: self.layers.dense * each for name, each in self.dense.saved.items()}
-        if self.moe is None:
-            return dense
-        return {name: part + self.layers.moe * self.moe.saved[name] for name, part in dense.items()}
+        layers, dense, moe = self.layers, self.dense, self.moe
+        parts = {name: layers.dense * each + layers.waiting_dense * dense.waiting[name] for name, each in dense.saved.items()}
+        if moe is None:
+            return parts
+        return {
+            name: part + layers.moe * moe.saved[name] + layers.waiting_moe * moe.waiting[name] for name, part in parts.items()
+        }
 
 
 def saved_bytes(layers: KeptLayers, dense: LayerActivations, moe: LayerActivations | None) -> Floats:
-    """Saved sets of layers that are kept whole, ``[stage, n]``."""
+    """Saved sets of layers that are kept whole, and what waiting weight gradients need, ``[stage, n]``."""
     held: Floats = layers.dense * dense.saved_bytes
-    return held if moe is None else held + layers.moe * moe.saved_bytes
+    if layers.waiting_dense.any():
+        held = held + layers.waiting_dense * dense.waiting_bytes
+    if moe is None:
+        return held
+    held = held + layers.moe * moe.saved_bytes
+    return held + layers.waiting_moe * moe.waiting_bytes if layers.waiting_moe.any() else held
+
+
+def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers) -> Floats:
+    """Losses that wait for their backward, and heads for their weight gradient, ``[stage, n]``, each with its MTP modules'.
+
+    The head keeps its input, divided under sequence parallelism.
+    """
+    if not (layers.losses.any() or layers.waiting_heads.any()):
+        return np.zeros_like(layers.losses)
+    tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
+    rows, hidden = workload.model.vocab_size / batch.tp, workload.model.hidden_size
+    head_input = 2.0 * hidden / np.where(batch.sequence_parallel != 0, batch.tp, 1)
+    loss, head = (each * rows + head_input for each in (WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES))
+    held: Floats = (1 + workload.model.mtp_num_layers) * tokens * (layers.losses * loss + layers.waiting_heads * head)
+    return held
 
 
 def held_activations(
-    stages: Stages, batch: StrategyBatch, num_microbatches: Floats, dense: LayerActivations, moe: LayerActivations | None
+    workload: Workload,
+    stages: Stages,
+    batch: StrategyBatch,
+    num_microbatches: Floats,
+    dense: LayerActivations,
+    moe: LayerActivations | None,
 ) -> Held:
     """Activations that a rank holds at its peak, recompute considered.
 
     Every chunk in flight keeps the saved set of its ordinary layers and one input for every checkpoint of its
     recomputed layers; one recomputed layer (a whole group under the uniform method) is expanded at a time, when the
-    backward has freed the ordinary layers after it, unless their weight gradients wait.
+    backward has freed the ordinary layers after it, unless their weight gradients wait. From then on a micro batch keeps what its
+    weight gradients need, of all layers. Losses that wait are held, besides the one that runs.
     Layers are counted once per distinct number of micro batches and extent of recompute.
     """
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
@@ -97,7 +130,7 @@ def held_activations(
     most_bytes, most = np.array(-1.0), None
     for composition in layers_in_flight(stages, few, num_microbatches[first]):
         kept = composition.take(index)
-        kept_bytes = saved_bytes(kept, dense, moe) + kept.inputs * dense.input_bytes
+        kept_bytes = saved_bytes(kept, dense, moe) + kept.inputs * dense.input_bytes + loss_bytes(workload, batch, kept)
         heavier = kept_bytes > most_bytes
         most = kept if most is None else most.where(~heavier, kept)
         most_bytes = np.maximum(most_bytes, kept_bytes)
@@ -114,7 +147,7 @@ def held_activations(
             kept = chunk.take(index)
             freed = np.minimum(freed, np.where(kept.inputs > 0, saved_bytes(kept, dense, moe), np.inf))
         expanded = np.maximum(expanded - freed, 0.0)
-    return Held(most, dense, moe, expanded, transient)
+    return Held(most, loss_bytes(workload, batch, most), dense, moe, expanded, transient)
 
 
 def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
@@ -237,7 +270,7 @@ def memory_estimate(
     logits = stages.is_last * logits_bytes(workload, batch)
     working_set = held.working_set + gathered_bytes(workload, batch, parameters)
     in_loss = logits > working_set  # it is over before the backward reaches a layer
-    activations = held.saved_bytes + held.checkpoints + np.maximum(logits, working_set)
+    activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)
     optimizer = optimizer_transient_bytes(parameters, states)
     in_backward = activations >= optimizer
     buffers = module_buffers(workload, batch, stages, held.dense)
@@ -260,7 +293,7 @@ def memory_estimate(
             **{f"activations_{name}": np.where(in_backward, value, 0.0) for name, value in held.classes.items()},
             "recompute_checkpoints": np.where(in_backward, held.checkpoints, 0.0),
             "working_set": np.where(in_backward & ~in_loss, working_set, 0.0),
-            "logits": np.where(in_backward & in_loss, logits, 0.0),
+            "logits": np.where(in_backward, held.losses + np.where(in_loss, logits, 0.0), 0.0),
             "optimizer_transient": np.where(in_backward, 0.0, optimizer),
             "module_buffers": buffers,
             "allocator_pool": pool,

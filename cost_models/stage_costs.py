@@ -40,7 +40,9 @@ def stage_costs(workload: Workload, strategy: ParallelStrategy, constants: Const
     """
     ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True)
     stages, priced, sharded = group.stages, group.priced, group.sharded
-    held = held_activations(stages, group.batch, group.num_microbatches, priced.dense_activations, priced.moe_activations)
+    held = held_activations(
+        workload, stages, group.batch, group.num_microbatches, priced.dense_activations, priced.moe_activations
+    )
     memory = memory_estimate(workload, group.batch, stages, sharded.parameters, sharded.states, held, constants)
 
     def column(values: Floats) -> Floats:

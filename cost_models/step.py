@@ -99,7 +99,7 @@ def lower_bound_s(group: Group, time: StepTime, constants: Constants) -> Floats:
 def estimate_group(workload: Workload, group: Group, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
     """The columns of a group whose step has been composed."""
     batch, stages, m, priced, sharded = group.batch, group.stages, group.num_microbatches, group.priced, group.sharded
-    held = held_activations(stages, batch, m, priced.dense_activations, priced.moe_activations)
+    held = held_activations(workload, stages, batch, m, priced.dense_activations, priced.moe_activations)
     memory = memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)
     times = group.rank
     bound = lower_bound_s(group, time, constants)

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cost_models.held_layers import kept_layers
-from cost_models.layer_keys import Floats
+from cost_models.held_layers import KeptLayers, kept_layers, waiting_layers
 from cost_models.memory import (
     gathered_bytes,
     held_activations,
     logits_bytes,
+    loss_bytes,
     module_buffers,
     optimizer_transient_bytes,
     saved_bytes,
@@ -22,7 +22,6 @@ from cost_models.workload import Workload
 
 FORWARDS = (Pass.FORWARD, Pass.PAIR)
 BACKWARDS = (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR)
-RELEASES = (Pass.BACKWARD, Pass.WEIGHT_GRADIENT, Pass.PAIR)
 
 
 class MemoryCurve(NamedTuple):
@@ -33,10 +32,14 @@ class MemoryCurve(NamedTuple):
 
 
 class _RankMemory:
-    """Bytes of one rank: what is there, what each chunk keeps a micro batch, and what its tasks need while they run."""
+    """Bytes of one rank: what is there, what its tasks need while they run, and what a micro batch keeps of each chunk.
 
-    def __init__(self, rank: int, kept: list[Floats], head: list[bool], working: dict[str, float], states: float) -> None:
-        self._kept = [float(column[rank, 0]) for column in kept]
+    ``kept`` from forward to backward, ``losses`` from the one's end to the other's begin, ``waiting`` from an input gradient to a
+    weight gradient.
+    """
+
+    def __init__(self, chunks: dict[str, list[float]], head: list[bool], working: dict[str, float], states: float) -> None:
+        self._kept, self._losses, self._waiting = chunks["kept"], chunks["losses"], chunks["waiting"]
         self._head = head
         self._working = working
         self._level = states
@@ -52,15 +55,28 @@ class _RankMemory:
         self._may_drop = False
 
     def run(self, kind: Pass, chunk: int, backward_chunk: int, start_s: float, end_s: float) -> None:
-        """One task: a forward allocates as it starts, what ends the use of its activations frees as it ends."""
+        """One task: a forward allocates as it starts, what ends the use of its activations frees as it ends.
+
+        While an input gradient runs, what it frees gives way to what the weight gradient needs: the larger of both counts.
+        """
+        if kind in BACKWARDS:
+            self._level -= self._losses[backward_chunk]
         if kind in FORWARDS:
             self._level += self._kept[chunk]
         working = self._working["transient"] + (self._working["expanded"] if kind in BACKWARDS else 0.0)
-        if self._head[chunk] or self._head[backward_chunk]:
+        if (self._head[chunk] or self._head[backward_chunk]) and kind is not Pass.WEIGHT_GRADIENT:
             working = max(working, self._working["logits"])
-        self._add(start_s, self._level + working)
-        if kind in RELEASES:
-            self._level -= self._kept[backward_chunk]
+        after = self._level
+        if kind in BACKWARDS:
+            after -= self._kept[backward_chunk]
+        if kind is Pass.INPUT_GRADIENT:
+            after += self._waiting[backward_chunk]
+        if kind is Pass.WEIGHT_GRADIENT:
+            after -= self._waiting[backward_chunk]
+        if kind in FORWARDS:
+            after += self._losses[chunk]
+        self._add(start_s, (max(self._level, after) if kind is Pass.INPUT_GRADIENT else self._level) + working)
+        self._level = after
         self._add(end_s, self._level)
         self._may_drop = True
 
@@ -74,22 +90,35 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     """Allocated bytes of every rank over one step, ``[rank]``; times are those of its tasks.
 
     What is held is what ``cost_models.memory`` counts, whose ``allocated`` no curve exceeds: a micro batch keeps activations
-    from its forward's start to the end of its backward, of its weight gradient where that runs apart. Layers are expanded
-    again while a backward runs; the loss holds its logits while a task of the head's chunk does, beside no layer's buffers.
+    from its forward's start to the end of its backward, and from there what its weight gradient needs where that runs apart.
+    Layers are expanded again while a backward runs; the loss holds its logits while a pass of the head's chunk does, beside no
+    layer's buffers, and the softmax in between.
     """
     group, shape = played.group, played.program.shape
     stages, batch, sharded, priced = group.stages, group.batch, group.sharded, group.priced
     dense, moe = priced.dense_activations, priced.moe_activations
-    held = held_activations(stages, batch, group.num_microbatches, dense, moe)
-    kept = [saved_bytes(each, dense, moe) + each.inputs * dense.input_bytes for each in kept_layers(stages, batch)]
+    held = held_activations(workload, stages, batch, group.num_microbatches, dense, moe)
+
+    def per_chunk(layers: list[KeptLayers], *, losses: bool) -> list[list[float]]:
+        """What layers, or losses and heads, keep: ``[rank][chunk]``."""
+        parts = [
+            loss_bytes(workload, batch, each) if losses else saved_bytes(each, dense, moe) + each.inputs * dense.input_bytes
+            for each in layers
+        ]
+        table = np.concatenate([np.broadcast_to(part, (shape.pp, 1)) for part in parts], axis=1)
+        return [list(map(float, row)) for row in table]
+
+    forwards, waiting = kept_layers(stages, batch), waiting_layers(stages, batch)
+    kept, losses = (per_chunk(forwards, losses=each) for each in (False, True))
+    heads = per_chunk(waiting, losses=True)
+    needed = [[a + b for a, b in zip(*rank, strict=True)] for rank in zip(per_chunk(waiting, losses=False), heads, strict=True)]
     gathered = gathered_bytes(workload, batch, sharded.parameters)
     columns = {"transient": held.transient + gathered, "expanded": held.expanded, "logits": logits_bytes(workload, batch)}
     parts = {name: np.broadcast_to(column, (shape.pp, 1))[:, 0].tolist() for name, column in columns.items()}
     states = (sharded.states.total + module_buffers(workload, batch, stages, dense))[:, 0].tolist()
     ranks = [
         _RankMemory(
-            rank,
-            kept,
+            {"kept": kept[rank], "losses": losses[rank], "waiting": needed[rank]},
             (stages.has_head[rank] > 0).tolist(),
             {name: column[rank] for name, column in parts.items()},
             states[rank],

@@ -8,7 +8,7 @@ from app.models.catalogue import model_preset
 from cost_models.activations import LayerActivations, attention_bytes_per_token, expert_copies, layer_activations
 from cost_models.expert_rows import expert_rows, routed_copies
 from cost_models.layer_keys import LayerKeys
-from cost_models.strategy import DEFAULT_FEATURES, Dispatcher, Feature, RecomputeModule
+from cost_models.strategy import DEFAULT_FEATURES, Dispatcher, Feature, Recompute, RecomputeModule
 from cost_models.workload import ModelShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked
@@ -79,6 +79,15 @@ def test_selective_recompute_of_the_attention_core_drops_the_quadratic_term(
 def test_worked_layer_of_the_22b_model() -> None:
     job = workload(model_preset("megatron-22b").model, cluster=gpu(), seq_length=2048)
     assert total(job, keys(tp=8, micro_batch_size=4, sequence_parallel=True)) == worked("dense-activations")
+
+
+def test_worked_layer_whose_weight_gradients_wait() -> None:
+    job = workload(model_preset("megatron-22b").model, cluster=gpu(), seq_length=2048)
+    layer = layer_activations(job, keys(tp=8, micro_batch_size=4, sequence_parallel=True), moe=False)
+    assert float(layer.waiting_bytes[0]) == worked("waiting-activations")
+    for module in (RecomputeModule.MLP, RecomputeModule.LAYERNORM):  # computed again by then
+        again = keys(tp=8, micro_batch_size=4, sequence_parallel=True, recompute=Recompute.SELECTIVE, recompute_modules=module)
+        assert float(layer_activations(job, again, moe=False).waiting_bytes[0]) == float(layer.waiting_bytes[0])
 
 
 def test_classes_of_a_gated_layer() -> None:

@@ -14,9 +14,11 @@ from cost_models.stages import Stages
 from cost_models.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.workload import Workload
 from tests.property.test_simulation import jobs
+from tests.worked_examples import worked
 from tests.workloads import DENSE, constants, workload
 
 SMALL_HEAD = replace(DENSE, vocab_size=512)
+ONE = Schedule.ONE_F_ONE_B
 
 
 def allocated(job: Workload, row: ParallelStrategy) -> tuple[list[float], Stages]:
@@ -24,7 +26,8 @@ def allocated(job: Workload, row: ParallelStrategy) -> tuple[list[float], Stages
     values = prior_constants(job.cluster.profile.family)
     ((_, group),) = priced_groups(job, StrategyBatch.of([row]), values, merge=False, tables=True)
     priced, sharded = group.priced, group.sharded
-    held = held_activations(group.stages, group.batch, group.num_microbatches, priced.dense_activations, priced.moe_activations)
+    dense, moe = priced.dense_activations, priced.moe_activations
+    held = held_activations(job, group.stages, group.batch, group.num_microbatches, dense, moe)
     memory = memory_estimate(job, group.batch, group.stages, sharded.parameters, sharded.states, held, values)
     return memory.allocated[:, 0].tolist(), group.stages
 
@@ -71,8 +74,9 @@ def test_gpipe_climbs_to_all_micro_batches_and_1f1b_does_not() -> None:
     job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=8)
     row = ParallelStrategy(pp=2, schedule=Schedule.GPIPE)
     kept = 4 * float(replay(job, row, constants()).group.priced.dense_activations.saved_bytes[0])
-    peaks = [max(curves(job, replace(row, schedule=s))[1].allocated_bytes) for s in (Schedule.GPIPE, Schedule.ONE_F_ONE_B)]
-    assert peaks[0] - peaks[1] == pytest.approx(7 * kept)
+    both = [[max(each.allocated_bytes) for each in curves(job, replace(row, schedule=s))] for s in (row.schedule, ONE)]
+    assert both[0][0] - both[1][0] == pytest.approx(6 * kept)
+    assert both[0][1] - both[1][1] - 7 * kept == worked("waiting-losses")
 
 
 def test_a_recomputed_layer_is_expanded_while_backwards_run() -> None:
@@ -92,7 +96,22 @@ def test_what_waits_for_its_weight_gradient_is_kept() -> None:
     whole, split = (curves(job, replace(row, schedule=s)) for s in (Schedule.ONE_F_ONE_B, Schedule.ZB1P))
     kept = 2 * float(replay(job, row, constants()).group.priced.dense_activations.saved_bytes[0])
     more = [max(b.allocated_bytes) - max(a.allocated_bytes) for a, b in zip(whole, split, strict=True)]
-    assert more == pytest.approx([0, kept, 2 * kept, 3 * kept])
+    # The linear layers' inputs and the gradients of their outputs are as much as what the forward keeps; the head's are 2 bytes a
+    # logit and its input, once more when its own input gradient has ended.
+    head = 16384 * (2 * 512 + 2 * 1024)
+    assert more == pytest.approx([0, kept, 2 * kept, 3 * kept + 4 * head])
+
+
+def test_what_is_computed_again_stays_for_the_weight_gradient() -> None:
+    # Two layers a rank, all recomputed; rank 3 of ZB1P has three micro batches between input and weight gradient, then four.
+    job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=8)
+    again = {"recompute": Recompute.FULL, "recompute_method": RecomputeMethod.UNIFORM, "recompute_num_layers": 1}
+    row = ParallelStrategy(pp=4, schedule=Schedule.ZB1P, **again)  # type: ignore[arg-type]
+    activations = replay(job, row, constants()).group.priced.dense_activations
+    whole, split = (max(curves(job, replace(row, schedule=s))[2].allocated_bytes) for s in (ONE, Schedule.ZB1P))
+    checkpoints, waiting = 2 * float(activations.input_bytes[0]), 2 * float(activations.waiting_bytes[0])
+    # Rank 2 holds two checkpoints under 1F1B; here one, and three whole sets.
+    assert split - whole == pytest.approx(3 * waiting + checkpoints - 2 * checkpoints)
 
 
 def test_ranks_whose_steps_overlap_do_not_wait_for_each_other() -> None:
