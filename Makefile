@@ -33,7 +33,7 @@ lint: setup ## formatting, lint, types, package layers, Dockerfile
 	$(BIN)/hadolint Dockerfile
 
 test: setup ## run the tests; ARGS adds pytest options
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 golden: setup ## rewrite tests/golden from the current model; review the diff
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
