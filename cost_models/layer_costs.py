@@ -251,13 +251,14 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     masked_cp = cp.num_hops * (hop_forward[1] + hop_backward[1])
 
     ep_forward = ep_backward = ep_hidden_forward = ep_hidden_backward = masked_ep = shared_s = zero
-    exchange = ExpertComm(zero, zero)
+    ep = ExpertComm(zero, zero)
     if moe:
-        exchange, shared_s = expert_comm(workload, keys, network, c), _shared_expert_s(workload, keys, device)
-        ep_hidden_forward, ep_hidden_backward = _hidden_exchange_s(workload, keys, exchange, matmuls.moe, shared_s)
-        ep_s, stretch = exchange.dispatch_s + exchange.combine_s, c.hidden_stretch_fraction
-        ep_forward, ep_backward = (ep_s - (1.0 - stretch) * hidden for hidden in (ep_hidden_forward, ep_hidden_backward))
-        masked_ep = (1.0 - stretch) * (ep_hidden_forward + ep_hidden_backward)
+        ep, shared_s = expert_comm(workload, keys, network, c), _shared_expert_s(workload, keys, device)
+        ep_hidden_forward, ep_hidden_backward = _hidden_exchange_s(workload, keys, ep, matmuls.moe, shared_s)
+        ep_s = ep.dispatch_s + ep.combine_s
+        masked = 1.0 - c.hidden_stretch_fraction
+        ep_forward, ep_backward = ep_s - masked * ep_hidden_forward, ep_s - masked * ep_hidden_backward
+        masked_ep = masked * (ep_hidden_forward + ep_hidden_backward)
 
     forward_compute = matmuls.total + attention_forward + vector.total + permute
     core_backward = 2.0 * matmuls.total + attention_backward + 2.0 * vector.total + permute
@@ -321,8 +322,8 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
         "attention_weights": matmuls.attention,
     }
     if moe:
-        pieces |= {"shared": shared_s, "dispatch": exchange.dispatch_s, "combine": exchange.combine_s}
-        pieces |= {"shared_back": 2.0 * shared_s, "combine_back": exchange.combine_s, "dispatch_back": exchange.dispatch_s}
+        pieces |= {"shared": shared_s, "dispatch": ep.dispatch_s, "combine": ep.combine_s}
+        pieces |= {"shared_back": 2.0 * shared_s, "combine_back": ep.combine_s, "dispatch_back": ep.dispatch_s}
     return LayerCosts(
         forward=forward,
         backward=backward,

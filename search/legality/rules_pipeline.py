@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cost_models.strategy import Feature, IntColumn, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.strategy import Feature, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.workload import Workload
 from search.canonical import group_size, schedules_of
 from search.legality.rule import PHYSICS, Mask, Rule, either, has_effect, num_microbatches
@@ -29,12 +29,14 @@ def _of_schedules(schedules: Iterable[Schedule]) -> Mask:
     return table
 
 
+# What a single rank cannot run: streams that turn round or meet on another one. Without a pipeline no other has an effect.
+_NEEDS_PP = _of_schedules((Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V))
 _RUNNABLE = np.array([_of_schedules(schedules_of(2, vpp)) for vpp in (1, 2, 3)])  # [vpp - 1, schedule]; more as three
 
 
 def _schedule(workload: Workload, batch: StrategyBatch) -> Mask:
     runnable = _RUNNABLE.ravel()[(np.minimum(batch.vpp, 3) - 1) * len(Schedule) + batch.schedule]
-    mask: Mask = np.where(batch.pp > 1, ~runnable, batch.vpp > 1)  # without a pipeline no schedule has an effect
+    mask: Mask = np.where(batch.pp > 1, ~runnable, (batch.vpp > 1) | _NEEDS_PP[batch.schedule])
     return mask
 
 
@@ -47,7 +49,7 @@ SCHEDULE = Rule(
     "schedule",
     PHYSICS,
     "[megatron-0.12, schedules.py; zero-bubble, section 6; dualpipe]",
-    "interleaved-1f1b needs vpp above 1, zbv and dualpipev vpp 2, the others vpp 1",
+    "interleaved-1f1b needs vpp above 1, zbv and dualpipev vpp 2, the others vpp 1; zbv, dualpipe and dualpipev need pp above 1",
     _schedule,
     _schedule_sentence,
 )
@@ -97,12 +99,6 @@ LAYER_LAYOUT = Rule(
 )
 
 
-def _group_sizes(batch: StrategyBatch) -> IntColumn:
-    """``group_size`` of every row. [n]"""
-    given = batch.microbatch_group_size_per_vp_stage
-    return np.where(given == 0, batch.pp, given)
-
-
 def _interleaved(batch: StrategyBatch) -> Mask:
     mask: Mask = batch.schedule == Schedule.INTERLEAVED
     return mask
@@ -125,7 +121,7 @@ INTERLEAVED_GROUP = Rule(
     "microbatch_group_size_per_vp_stage goes from pp to num_microbatches, and with interleaved-1f1b only",
     lambda w, b: np.where(
         _interleaved(b),
-        (_group_sizes(b) < b.pp) | (_group_sizes(b) > b.num_microbatches(w.training.global_batch_size)),
+        (b.group_size < b.pp) | (b.group_size > b.num_microbatches(w.training.global_batch_size)),
         b.microbatch_group_size_per_vp_stage != 0,
     ),
     lambda w, s: (
@@ -137,7 +133,7 @@ INTERLEAVED_GROUP = Rule(
 
 
 def _incomplete_group(workload: Workload, batch: StrategyBatch) -> Mask:
-    rest = batch.num_microbatches(workload.training.global_batch_size) % np.maximum(_group_sizes(batch), 1)
+    rest = batch.num_microbatches(workload.training.global_batch_size) % np.maximum(batch.group_size, 1)
     mask: Mask = _interleaved(batch) & (rest > 0) & (rest < batch.pp)
     return mask
 
@@ -198,7 +194,7 @@ DUALPIPE_HALVES = Rule(
     layout_only=True,
 )
 
-_UNPAIRED = _of_schedules((Schedule.GPIPE, Schedule.ZB1P, Schedule.ZB2P, Schedule.ZBV))
+_UNPAIRED = _of_schedules((Schedule.ONE_F_ONE_B, Schedule.GPIPE, Schedule.ZB1P, Schedule.ZB2P, Schedule.ZBV))
 
 
 def _overlap_without_pairs(workload: Workload, batch: StrategyBatch) -> Mask:
@@ -209,11 +205,17 @@ def _overlap_without_pairs(workload: Workload, batch: StrategyBatch) -> Mask:
 OVERLAP_NEEDS_PAIRS = Rule(
     "overlap_needs_pairs",
     PHYSICS,
-    "[mindspeed, fb_overlap; zero-bubble, section 2]",
-    "moe_comm_overlap merges a forward with the backward that follows it, which gpipe, zb1p, zb2p and zbv run each on its own",
+    "[mindspeed, fb_overlap; megatron-main, arguments.py; zero-bubble, section 2]",
+    "moe_comm_overlap merges a forward with the backward that follows it: gpipe, zb1p, zb2p and zbv run each on its own, and in "
+    "plain 1f1b every second pair of a rank would wait for a neighbour's; virtual stages or dualpipev do not",
     _overlap_without_pairs,
     lambda w, s: (
-        f"moe_comm_overlap over ep {s.ep} merges forwards with backwards, and schedule {s.schedule.label} runs each on its own"
+        f"moe_comm_overlap over ep {s.ep} merges forwards with backwards, and schedule {s.schedule.label} "
+        + (
+            "has no pairs that do not wait for each other: vpp is 1"
+            if s.schedule is Schedule.ONE_F_ONE_B
+            else "runs each on its own"
+        )
     ),
 )
 
