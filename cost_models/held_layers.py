@@ -31,7 +31,7 @@ class KeptLayers:
 
     def take(self, index: IntColumn) -> KeptLayers:
         """The chosen columns."""
-        return KeptLayers(*(column if column.shape[1] == 1 else column[:, index] for column in _columns(self)))
+        return KeptLayers(*(column if column.shape[1] == 1 else column.take(index, axis=1) for column in _columns(self)))
 
     def where(self, chosen: NDArray[np.bool_], other: KeptLayers) -> KeptLayers:
         """These where ``chosen``, ``[stage, n]``, the others elsewhere."""

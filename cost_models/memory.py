@@ -135,7 +135,7 @@ def held_activations(
         most = kept if most is None else most.where(~heavier, kept)
         most_bytes = np.maximum(most_bytes, kept_bytes)
     assert most is not None  # every schedule has a peak
-    dense_expanded, moe_expanded = (layers[:, index] for layers in expanded_layers(stages, few))
+    dense_expanded, moe_expanded = (layers.take(index, axis=1) for layers in expanded_layers(stages, few))
     expanded = dense_expanded * dense.unreduced_bytes
     transient = np.where(stages.dense.sum(axis=1)[:, None] > 0, dense.transient_bytes, 0.0)
     if moe is not None:

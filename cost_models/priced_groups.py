@@ -47,7 +47,7 @@ class PricedKeys:
 def _taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
     """The same structure with every array in it indexed; tables of parts are left out unless asked for."""
     if isinstance(value, np.ndarray):
-        return value[..., index]  # type: ignore[return-value]
+        return value.take(index, axis=-1)  # type: ignore[return-value]  # several times faster than value[..., index]
     if isinstance(value, dict):
         return {name: _taken(item, index, tables=tables) for name, item in value.items() if tables}  # type: ignore[return-value]
     if isinstance(value, tuple):
