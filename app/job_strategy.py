@@ -26,7 +26,6 @@ from search.canonical import (
     canonical_features,
     canonical_group_size,
     canonical_zero_stage,
-    expert_domain_devices,
     schedules_of,
     scope_of,
 )
@@ -255,18 +254,13 @@ def _default_features(workload: Workload, strategy: ParallelStrategy) -> Feature
     return _features_with_effect(
         workload.model,
         scope_of(workload.model, strategy),
-        expert_domain_devices(workload.cluster),
-        strategy.ep * strategy.etp,
-        strategy.dispatcher,
+        canonical_dispatcher(workload.model, strategy.ep * strategy.etp, workload.cluster, strategy.dispatcher),
         strategy.zero_stage,
     )
 
 
 @lru_cache(maxsize=4096)
-def _features_with_effect(
-    model: ModelShape, scope: Scope, domain_devices: int, expert_ranks: int, dispatcher: Dispatcher, zero_stage: int
-) -> Feature:
-    dispatcher = canonical_dispatcher(model, expert_ranks, domain_devices, dispatcher)
+def _features_with_effect(model: ModelShape, scope: Scope, dispatcher: Dispatcher, zero_stage: int) -> Feature:
     return canonical_features(model, scope, dispatcher, canonical_zero_stage(scope, zero_stage), DEFAULT_FEATURES)
 
 

@@ -13,6 +13,8 @@ from calibration.fitting import Fitted, Floats, left_out_log_errors
 # Values at which a mechanism costs nothing, or is no longer told from its plain form.
 SWITCHED_OFF = {
     "attention_half_length": 0.0,
+    "portable_attention_half_length": 0.0,
+    "triton_attention_half_length": 0.0,
     "wave_loss": 0.0,
     "depth_half": 0.0,
     "kernel_s": 0.0,

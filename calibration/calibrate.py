@@ -42,7 +42,6 @@ ASCEND_STACK_CONSTANTS = {"mindformers": ("graph_vector_factor", "early_graph_fa
 GPU_CONSTANTS = (
     "matmul_fraction",
     "attention_forward_fraction",
-    "attention_half_length",
     "score_bytes",
     "vector_fraction",
     "host_kernel_s",
@@ -53,7 +52,7 @@ GPU_CONSTANTS = (
     "attention_backward_fraction",
 )
 GPU_STACK_CONSTANTS = {
-    "fsdp": ("portable_attention_fraction", "hidden_stretch_fraction"),
+    "fsdp": ("triton_attention_fraction", "triton_attention_half_length", "hidden_stretch_fraction"),
     "megatron-lm": ("stock_blackwell_factor",),
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from calibration.record_fields import Section
 from cost_models.strategy import Feature
 from cost_models.workload import Software
+from hardware_profiles.schema import HardwareProfile
 
 # First match wins: Megatron-DeepSpeed before Megatron, MindSpore's own names before those that contain "Mind".
 _STACKS = (
@@ -36,12 +37,14 @@ _MINDFORMERS_YEARS = {
 _CORE = re.compile(r"(?<![\d.])0\.(\d+)")
 _CORE_YEARS = {5: 2024, 6: 2024, 7: 2024, 8: 2024, 9: 2024, 10: 2024, 11: 2025, 12: 2025, 13: 2025, 14: 2025, 15: 2025}
 _FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2025))  # names that the project bore until then
+_LLM_FOUNDRY_YEAR = 2023  # of its published tables, with Triton's attention
 
 _FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
 _WEIGHT_PREFETCH = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it scores are materialised
 # NeMo's use_flash_attention is off by default before; its FP8 recipes take Transformer Engine's attention, which is fused.
 _NEMO_FLASH_RELEASE = 2024
+_STEP_GRAPH_RELEASE = 2026.4  # Megatron-Bridge 26.06: full-iteration graphs for MoE models in 8 bits on Blackwell
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class RecordSoftware:
     features: Feature
     cuda_graph: bool | None  # None: not stated
     is_bridge: bool  # Megatron-Bridge: recipes on top of Megatron-Core
+    captures_steps: bool  # its recipes for MoE models run the step as one CUDA graph, where a record lists no switch
 
     def flag_value(self, name: str) -> str | None:
         """What a flag such as ``name=value`` was set to; "" for a bare one, ``None`` without it."""
@@ -75,6 +79,8 @@ def release_year(stack: str, framework: str, version: str, backend: str) -> floa
     if stack == "megatron-lm" and (found := _CORE.search(version)):
         return _CORE_YEARS.get(int(found[1]))
     name = framework.lower()
+    if "llm-foundry" in name:
+        return _LLM_FOUNDRY_YEAR
     return next((year for former, year in _FORMER_NAMES if former in name), None)
 
 
@@ -93,8 +99,9 @@ def software_stack(framework: str, family: str, section: Section) -> str:
     return usual
 
 
-def record_software(section: Section, *, family: str, precision: str) -> RecordSoftware:
-    """Software, flags and implied features of a record's ``software`` section on hardware of ``family``."""
+def record_software(section: Section, *, profile: HardwareProfile, precision: str) -> RecordSoftware:
+    """Software, flags and implied features of a record's ``software`` section on hardware of ``profile``."""
+    family = profile.family
     framework = section.text_or_none("framework") or ""
     version = section.text_or_none("version") or ""
     backend = section.text_or_none("backend") or ""
@@ -113,7 +120,9 @@ def record_software(section: Section, *, family: str, precision: str) -> RecordS
     )
     features = Feature(0)
     if family != "ascend":  # records of other hardware do not list fused kernels
-        features |= _FUSED_KERNELS | Feature.MOE_GROUPED_GEMM
+        features |= Feature.MOE_GROUPED_GEMM
+        if not ("torchtitan" in framework.lower() and "torch.compile" not in flags):
+            features |= _FUSED_KERNELS
         if stack == "nemo" and (year is None or year >= 2025):
             features |= Feature.MOE_PERMUTE_FUSION  # its recipes set it; --moe-permute-fusion is off by default [megatron-0.12]
         if _has_flash_attention(stack, year, flags, precision):
@@ -122,7 +131,9 @@ def record_software(section: Section, *, family: str, precision: str) -> RecordS
         features |= Feature.GRAD_REDUCE_IN_BF16  # grad_sync_dtype of its optimizer, grad_reduce_in_fp32=False of its recipes
     if stack in ("fsdp", "mindformers"):
         features |= _WEIGHT_PREFETCH  # PyTorch FSDP and MindSpore's graphs prefetch and reduce on streams of their own
-    return RecordSoftware(software, flags, features, _cuda_graph(section), "megatron-bridge" in framework.lower())
+    is_bridge = "megatron-bridge" in framework.lower()
+    recent = year is not None and year >= _STEP_GRAPH_RELEASE and "nvfp4" in profile.matmul_flops_per_s
+    return RecordSoftware(software, flags, features, _cuda_graph(section), is_bridge, is_bridge and recent)
 
 
 def _has_flash_attention(stack: str, year: float | None, flags: tuple[str, ...], precision: str) -> bool:
@@ -149,5 +160,6 @@ def _cuda_graph(section: Section) -> bool | None:
     """A flag, or text as ``implementation/scope``, where the implementation ``none`` is off."""
     value = section.values.get("cuda_graph")
     if isinstance(value, str):
-        return value.partition("/")[0].strip().lower() not in ("", "none", "null", "false")
+        parts = value.partition("[")[2].strip(" ]")
+        return not parts and value.partition("/")[0].strip().lower() not in ("", "none", "null", "false")
     return value if isinstance(value, bool) else None

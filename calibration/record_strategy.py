@@ -129,7 +129,9 @@ def record_strategy(
             recompute_method=recompute.method,
             recompute_num_layers=recompute.num_layers,
             recompute_modules=recompute.modules,
-            features=_features(section, names, software, interleaved=schedule is Schedule.INTERLEAVED),
+            features=_features(
+                section, names, software, interleaved=schedule is Schedule.INTERLEAVED, is_moe=model.moe is not None
+            ),
             recompute_layers_per_stage=recompute.layers_per_stage,
             layer_layout=record_layout(
                 section,
@@ -259,7 +261,7 @@ def _dispatcher(section: Section, software: RecordSoftware) -> Dispatcher:
     return _DISPATCHERS.get(name, usual)
 
 
-def _features(section: Section, names: frozenset[str], software: RecordSoftware, *, interleaved: bool) -> Feature:
+def _features(section: Section, names: frozenset[str], software: RecordSoftware, *, interleaved: bool, is_moe: bool) -> Feature:
     features = software.features
     for name in sorted(names):
         if name in _FEATURES_ELSEWHERE:
@@ -270,6 +272,8 @@ def _features(section: Section, names: frozenset[str], software: RecordSoftware,
             section.warn("features", name, "is not a known switch, left out")
     if software.software.stack == "nemo" and not names:
         features |= _RECIPE_FEATURES
+        if software.captures_steps and is_moe and software.cuda_graph is None:
+            features |= Feature.CUDA_GRAPH | Feature.MOE_COMM_OVERLAP
     if software.cuda_graph or (software.cuda_graph is None and "cuda_graph" in names):
         features |= Feature.CUDA_GRAPH
     no_overlap = software.flag_value("no-overlap-p2p-communication") is not None

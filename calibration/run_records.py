@@ -186,7 +186,7 @@ def _predictive(row: Mapping[str, object]) -> dict[str, object]:
 def _priced(record: Section, profile_of: Callable[[str], HardwareProfile]) -> tuple[Workload, ParallelStrategy, bool]:
     cluster = _cluster(record.section("cluster"), profile_of)
     training = _training(record.section("training"))
-    software = record_software(record.section("software"), family=cluster.profile.family, precision=training.precision)
+    software = record_software(record.section("software"), profile=cluster.profile, precision=training.precision)
     section = record.section("strategy")
     degrees = record_degrees(section, cluster.num_devices)
     model = record_model(

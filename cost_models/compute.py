@@ -21,6 +21,9 @@ MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when th
 NARROW_HEAD_EXPONENT = (
     0.15  # rate over (d / 128): heads of 64 run at 0.9 of heads of 128 [flash-attention-2, figure 5]; [runs-fit]
 )
+# Share of a GPU's peak that Ampere's matrix instruction has, by what its peaks tell: Blackwell, Hopper, before.
+_AMPERE_SHARES = (("nvfp4", 0.25), ("fp8", 0.5), ("", 1.0))
+_FLASH_ATTENTION_2_YEAR = 2024  # of PyTorch 2.2, whose own attention it is
 ELEMENT_BYTES = 2
 
 
@@ -31,6 +34,7 @@ class Device:
     linear_flops_per_s: float  # linear layers, in the training precision
     bf16_flops_per_s: float  # head, expert router and unfused scores
     attention_flops_per_s: float  # long-sequence fused attention, forward
+    attention_half_length: float  # tokens at which it reaches half of that
     hbm_bytes_per_s: float  # as vector operators reach it
     raw_hbm_bytes_per_s: float
     num_cores: int
@@ -44,12 +48,14 @@ class Device:
         precision = workload.training.precision
         half = "fp16" if precision == "fp16" else "bf16"
         matmul_fraction = constants.matmul_fraction
+        attention_fraction, attention_half_length = _attention_kernels(workload, constants)
         if software.stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s:
             matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
         return cls(
             linear_flops_per_s=achievable_flops_per_s(profile, precision) * matmul_fraction,
             bf16_flops_per_s=achievable_flops_per_s(profile, half) * matmul_fraction,
-            attention_flops_per_s=matmul_peak_flops_per_s(profile, half) * _attention_fraction(workload, constants),
+            attention_flops_per_s=matmul_peak_flops_per_s(profile, half) * attention_fraction,
+            attention_half_length=attention_half_length,
             hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
             raw_hbm_bytes_per_s=profile.hbm_bytes_per_s,
             num_cores=profile.num_matmul_cores,
@@ -61,14 +67,17 @@ class Device:
         )
 
 
-def _attention_fraction(workload: Workload, constants: Constants) -> float:
+def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float, float]:
+    """Long-sequence rate of the fused attention over the device's peak, and the length at which it reaches half of that."""
+    profile, software = workload.cluster.profile, workload.software
+    peaks = profile.matmul_flops_per_s
     # A peak in FP8 tells Hopper and later from Ampere, for which FlashAttention-2 was written.
-    newer = "fp8" in workload.cluster.profile.matmul_flops_per_s
-    return (
-        constants.portable_attention_fraction
-        if newer and workload.software.portable_attention
-        else constants.attention_forward_fraction
-    )
+    if profile.family == "ascend" or ("fp8" in peaks and not software.portable_attention):
+        return constants.attention_forward_fraction, constants.attention_half_length
+    share = next(share for name, share in _AMPERE_SHARES if name in peaks or not name)
+    if software.portable_attention and software.year is not None and software.year < _FLASH_ATTENTION_2_YEAR:
+        return constants.triton_attention_fraction * share, constants.triton_attention_half_length
+    return constants.portable_attention_fraction * share, constants.portable_attention_half_length
 
 
 def _release_factor(software: Software, constants: Constants) -> float:
@@ -138,7 +147,8 @@ def fused_attention_s(flops: ArrayLike, length: ArrayLike, head_dim: int, device
     """
     c = device.constants
     s = np.asarray(length, dtype=np.float64)
-    rate = device.attention_flops_per_s * s / (s + c.attention_half_length) * min(1.0, (head_dim / 128.0) ** NARROW_HEAD_EXPONENT)
+    narrow = min(1.0, (head_dim / 128.0) ** NARROW_HEAD_EXPONENT)
+    rate = device.attention_flops_per_s * s / (s + device.attention_half_length) * narrow
     forward = np.asarray(flops, dtype=np.float64) / rate * device.time_factor
     return forward, forward * ATTENTION_BACKWARD_FLOPS / c.attention_backward_fraction
 

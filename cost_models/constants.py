@@ -32,12 +32,16 @@ class Constants:
 
     matmul_fraction: float
     attention_forward_fraction: float
-    portable_attention_fraction: float
     attention_half_length: float
+    portable_attention_fraction: float
+    portable_attention_half_length: float
+    triton_attention_fraction: float
+    triton_attention_half_length: float
     attention_backward_fraction: float
     score_bytes: float
     vector_fraction: float
     graph_vector_factor: float
+    quantise_bytes: float
     wave_loss: float
     depth_half: float
     kernel_s: float
@@ -80,11 +84,17 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("matmul_fraction", "large-matmul rate over the best measured rate of the device", "1",
              0.5, 1.15, 0.05, 0.97, 0.86, "[flagperf]; [runs-fit]"),
     Constant("attention_forward_fraction", "fused attention forward rate (causal FLOPs, long sequences) over matmul peak", "1",
-             0.1, 0.8, 0.15, 0.455, 0.43, "[pto-isa, flash attention table]; [runs-fit]"),
-    Constant("portable_attention_fraction", "the same for kernels of an older generation (FlashAttention-2 on Hopper)", "1",
-             0.05, 0.6, 0.15, 0.455, 0.19, "[flash-attention-2]; [runs-fit]"),
+             0.1, 0.8, 0.15, 0.455, 0.5, "[pto-isa, flash attention table]; [runs-fit]"),
     Constant("attention_half_length", "sequence length at which fused attention reaches half its rate", "tokens",
-             0.0, 8192.0, 0.7, 1440.0, 480.0, "[pto-isa, flash attention table]; [flash-attention-2, figure 5]", "measured"),
+             0.0, 8192.0, 0.7, 1440.0, 350.0, "[pto-isa, flash attention table]; [flash-attention-3, figure 5]", "measured"),
+    Constant("portable_attention_fraction", "FlashAttention-2's rate over the peak of Ampere's matmul instruction", "1",
+             0.05, 0.8, 0.15, 0.455, 0.55, "[flash-attention-2, figure 5]; [flash-attention-3, figure 5]; [runs-fit]"),
+    Constant("portable_attention_half_length", "sequence length at which FlashAttention-2 reaches half its rate", "tokens",
+             0.0, 8192.0, 0.7, 1440.0, 400.0, "[flash-attention-2, figure 5]", "measured"),
+    Constant("triton_attention_fraction", "rate of the Triton kernels of 2022 and 2023 over the same peak", "1",
+             0.05, 0.8, 0.15, 0.455, 0.41, "[runs-fit]"),
+    Constant("triton_attention_half_length", "sequence length at which those kernels reach half their rate", "tokens",
+             0.0, 8192.0, 0.7, 1440.0, 1000.0, "[runs-fit]"),
     Constant("attention_backward_fraction", "fused attention backward rate over forward rate (2.5x the FLOPs)", "1",
              0.4, 1.1, 0.15, 0.75, 0.87, "[runs-fit]", "assumed"),
     Constant("score_bytes", "HBM traffic per attention score without fused attention, forward", "B",
@@ -93,6 +103,8 @@ CONSTANTS: tuple[Constant, ...] = (
              0.4, 1.1, 0.15, 0.90, 0.85, "[asc-devkit]; [runs-fit]"),
     Constant("graph_vector_factor", "vector traffic of MindSpore graph mode over eager fused operators", "1",
              0.5, 3.0, 0.3, 1.5, 1.0, "[runs-fit]", "assumed"),
+    Constant("quantise_bytes", "HBM traffic an element to scale and cast an operand of an 8- or 4-bit matmul", "B",
+             2.0, 30.0, 0.4, 6.0, 6.0, "[transformer-engine]; [runs-fit]"),
     Constant("wave_loss", "idle part of the last wave of output tiles, in waves", "1",
              0.0, 1.0, 0.5, 0.5, 0.25, "[asc-devkit-guide]; [runs-fit]", "assumed"),
     Constant("depth_half", "inner dimension at which a matmul reaches half its rate", "1",
@@ -134,7 +146,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("permute_passes", "HBM passes of permute and unpermute over the routed tokens, forward", "1",
              1.0, 60.0, 0.4, 20.0, 10.0, "[runs-fit]"),
     Constant("expert_matmul_factor", "time of grouped expert matmuls over dense matmuls of the same tiles", "1",
-             0.8, 2.0, 0.2, 1.1, 1.1, "[asc-devkit-guide, GroupedMatmul]", "assumed"),
+             0.8, 2.0, 0.2, 1.1, 1.0, "[asc-devkit-guide, GroupedMatmul]; [runs-fit]", "assumed"),
     Constant("cross_entropy_bytes", "HBM traffic a logit, forward and backward of the loss", "B",
              6.0, 150.0, 0.3, 79.0, 16.0, "[runs-fit]"),
     Constant("accumulation_bytes", "HBM traffic a parameter and micro batch to accumulate gradients", "B",

@@ -8,7 +8,7 @@ domain, and copies that move inside the domain of their experts:
 dispatcher         between domains                          inside
 =================  =======================================  ==========================
 all-to-all         k (1 - 1/N)                              k (m - 1) / e
-two-level          distinct domains, its own left out       k (1 - 1/m)
+two-level          distinct domains, its own left out       k (1 - 1/m), or distinct ranks (1 - 1/m)
 hierarchical       N - 1, whatever the routing              k (1 - 1/m)
 all-gather         N - 1                                    N (m - 1), with m etp ranks
 =================  =======================================  ==========================
@@ -230,7 +230,9 @@ def _two_level(rows: _Rows) -> ExpertTransfer:
     domains = rows.domains
     sent = rows.tokens * rows.token_bytes * _fullest_domain_tokens(rows)
     inter_s = all_to_all_s(sent, domains, _domain_stride(rows), rows.network)
-    return _two_stage(rows, inter_s, (1.0 - 1.0 / domains) * sent)
+    # DeepEP sends a rank one copy however many of the token's experts it has [deepep]; HCCL's all-to-all one for each.
+    copies = float(rows.moe.top_k) if rows.network.sequential else _domains_met(rows.ep, rows.moe)
+    return _two_stage(rows, inter_s, (1.0 - 1.0 / domains) * sent, copies)
 
 
 def _fullest_domain_tokens(rows: _Rows) -> Floats:
@@ -252,13 +254,16 @@ def _hierarchical(rows: _Rows) -> ExpertTransfer:
     per_rank = rows.tokens * rows.token_bytes
     gather = all_gather_s if rows.routing else reduce_scatter_s
     inter_s = gather(domains * per_rank, domains, _domain_stride(rows), rows.network)
-    return _two_stage(rows, inter_s, (domains - 1.0) * per_rank)
+    return _two_stage(rows, inter_s, (domains - 1.0) * per_rank, float(rows.moe.top_k))
 
 
-def _two_stage(rows: _Rows, inter_s: Floats, inter_bytes: Floats) -> ExpertTransfer:
-    """Between domains, then inside: one after the other, or tokens forwarded as they arrive where the network pipelines."""
+def _two_stage(rows: _Rows, inter_s: Floats, inter_bytes: Floats, copies: Floats | float) -> ExpertTransfer:
+    """Between domains, then inside: one after the other, or tokens forwarded as they arrive where the network pipelines.
+
+    ``copies`` of a token move inside the domains of its experts.
+    """
     members = rows.ep / rows.domains
-    copied = rows.copied_bytes * rows.load
+    copied = copies * rows.tokens * rows.token_bytes * rows.load
     intra_s = all_to_all_s(copied, members, rows.etp, rows.network)
     stages_s = inter_s + intra_s if rows.network.sequential else np.maximum(inter_s, intra_s)
     etp_s, etp_bytes = _expert_tensor_parallel(rows)

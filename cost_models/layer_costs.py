@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.activations import activation_swap_s
 from cost_models.compute import Device, fused_attention_s, matmul_s, unfused_attention_s, vector_s
@@ -21,11 +22,15 @@ from cost_models.layer_comm import (
 )
 from cost_models.layer_keys import Floats, LayerKeys
 from cost_models.network import Network
+from cost_models.quantisation import QUANTISED_PRECISIONS, quantise_s
 from cost_models.strategy import Dispatcher, Feature, RecomputeModule
 from cost_models.workload import ModelShape, Workload
 
 # Kernels a forward pass of one eager layer launches; a backward launches twice as many [runs-fit].
 ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS, EXPERT_KERNELS = 20, 10, 30, 8  # the last for each expert without a grouped matmul
+# To scale, cast and swizzle the operands of one expert's two matmuls: kernels on the device, which a single call to the
+# library launches, so that the host spends about one eager kernel's time on them [transformer-engine]; [runs-fit].
+QUANTISED_EXPERT_LAUNCHES, QUANTISED_EXPERT_KERNELS = 10, 1
 FUSED_KERNELS_SAVED = {Feature.FUSED_NORM: 6, Feature.FUSED_SWIGLU: 2, Feature.FUSED_ROPE: 4}
 SLOWEST_HOST_FRACTION = 0.1  # dispatch time that each doubling of tp adds: every collective waits for its slowest host [runs-fit]
 PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
@@ -97,6 +102,15 @@ def _mlp_matmuls(model: ModelShape, width: float, keys: LayerKeys, n: Floats, de
     return matmul_s(n, ways * width / keys.tp, model.hidden_size, device) + second, second
 
 
+def _has_one_expert_kernel(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:
+    """Whether the experts of a rank run as one kernel: Ascend's grouped matmul; on a GPU where a graph holds the layer.
+
+    A GPU's grouped matmul is a loop over plain ones, whose sizes the host must know [transformer-engine, grouped_linear.py].
+    """
+    gpu = workload.cluster.profile.family != "ascend"
+    return keys.has(Feature.MOE_GROUPED_GEMM) & (keys.has(Feature.CUDA_GRAPH) | (not gpu))
+
+
 def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> _Matmuls:
     model, training = workload.model, workload.training
     n, n_l = keys.tokens(training), keys.sharded_tokens(training)
@@ -112,8 +126,10 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) 
     ways = 2 if model.gated_linear_unit else 1
     first = matmul_s(rows, ways * width, model.hidden_size, device, groups=local)
     second = matmul_s(rows, model.hidden_size, width, device, groups=local)
-    # Without a grouped kernel every expert is a launch of its own.
-    launches = np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, (local - 1.0) * 2.0 * device.constants.kernel_s)
+    # Without one kernel for all of them every expert is launched for itself.
+    each = 2.0 + (QUANTISED_EXPERT_LAUNCHES if workload.training.precision in QUANTISED_PRECISIONS else 0.0)
+    kernel_s = device.constants.kernel_s * device.time_factor
+    launches = np.where(_has_one_expert_kernel(workload, keys), 0.0, (local - 1.0) * each * kernel_s)
     factor = np.where(local > 1.0, device.constants.expert_matmul_factor, 1.0)  # one expert is a plain matmul
     experts = (first + second) * factor + launches
     router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.bf16_flops_per_s)
@@ -205,13 +221,17 @@ def _host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: b
     if moe and shape is not None:
         looped = np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, np.maximum(shape.num_experts / keys.ep, 1.0))
         kernels = kernels + EXPERT_KERNELS * looped
+        if workload.training.precision in QUANTISED_PRECISIONS:
+            cast_alone = ~_has_one_expert_kernel(workload, keys)
+            kernels = kernels + np.where(cast_alone, QUANTISED_EXPERT_KERNELS * np.maximum(shape.num_experts / keys.ep, 1.0), 0.0)
     for feature, saved in FUSED_KERNELS_SAVED.items():
         kernels = kernels - np.where(keys.has(feature), saved, 0)
     each = constants.host_kernel_s * np.where(captured, constants.graph_dispatch_factor, 1.0)
     dispatch = kernels * each * (1.0 + SLOWEST_HOST_FRACTION * np.log2(keys.tp))
     dropless = moe and shape is not None and not shape.capacity_factor
     # Without a grouped kernel the shapes of each expert's own kernels follow from its count: one more wait each.
-    waits = (1.0 + looped) * float(dropless and not graph)
+    # What a graph has captured takes the counts from the device.
+    waits = np.where(captured, 0.0, (1.0 + looped) * float(dropless))
     return dispatch, waits * constants.host_moe_sync_s
 
 
@@ -232,6 +252,7 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     matmuls = _matmuls(workload, keys, device, moe=moe)
     attention_forward, attention_backward = _attention_core(workload, keys, device)
     vector = _vector(workload, keys, device, moe=moe)
+    quantise_forward, quantise_backward = quantise_s(workload, keys, device, moe=moe)
     zero = np.zeros(len(keys.tp))
     permute = _permute_s(workload, keys, device) if moe else zero
 
@@ -260,8 +281,9 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
         ep_forward, ep_backward = ep_s - masked * ep_hidden_forward, ep_s - masked * ep_hidden_backward
         masked_ep = masked * (ep_hidden_forward + ep_hidden_backward)
 
-    forward_compute = matmuls.total + attention_forward + vector.total + permute
-    core_backward = 2.0 * matmuls.total + attention_backward + 2.0 * vector.total + permute
+    vector_forward, vector_backward = vector.total + quantise_forward, 2.0 * vector.total + quantise_backward
+    forward_compute = matmuls.total + attention_forward + vector_forward + permute
+    core_backward = 2.0 * matmuls.total + attention_backward + vector_backward + permute
     selective = _selective_recompute(keys, matmuls, attention_forward, vector, permute)
     backward_compute = core_backward + selective
     selective_comm = np.where(keys.recomputes(RecomputeModule.MOE), ep_forward, 0.0)
@@ -282,7 +304,7 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     forward = {
         "matmul": matmuls.total,
         "attention": attention_forward,
-        "vector": vector.total,
+        "vector": vector_forward,
         "permute": permute,
         "recompute": zero,
         "tp_comm": tp_forward,
@@ -294,7 +316,7 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     backward = {
         "matmul": 2.0 * matmuls.total,
         "attention": attention_backward,
-        "vector": 2.0 * vector.total,
+        "vector": vector_backward,
         "permute": permute,
         "recompute": selective + selective_comm,
         "tp_comm": tp_backward,

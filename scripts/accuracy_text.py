@@ -51,14 +51,27 @@ By generation, then by source. BF16, FP16 and FP32.
 {sources}
 ![predicted against measured step times on GPUs](images/accuracy_gpu.svg)
 
-- Leaving out one of the two MoE Parallel Folding architectures fits the expert constants to the other, and they disagree on
-  what an all-to-all costs across nodes: the left-out error is then worse than that of the priors. Those runs leave the
-  virtual stages and the dropped tokens unsaid.
+- The two MoE Parallel Folding architectures disagree on what an all-to-all costs across nodes. Those runs leave the virtual
+  stages and the dropped tokens unsaid, and their times follow from an MFU whose attention convention moves them by 3 to 6 %.
+- Blackwell in bfloat16 is one dense shape and one mixture on eight B200, and two rows on NVL72: TP8 is predicted 15 % too
+  fast, which no constant of tiles, depth or links that the other rows allow explains. A trace of one layer at TP1 and at TP8 would.
 - The A100 sites differ by 8 % either way, unexplained; your own runs take that out ([calibration.md](calibration.md)).
 
-8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their intervals are 1.5 times as wide.
+8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their intervals are 1.5 times as wide. What casting
+costs is counted in bytes, not fitted; the runs themselves would ask for 5.5 bytes an element, where 6 are counted.
 
 {untaught}
+What is left, and what would settle it:
+
+- The same FP8 MoE plan was published with up to twice the time one release later (Qwen3 30B-A3B on 16 H100, 12.5 s and 24.8 s):
+  a kernel count or a host trace for each release.
+- DeepSeek-V3 with experts over several nodes is predicted up to 85 % too slow where a table leaves the router's groups, the
+  experts' tensor parallelism and the overlap unsaid; with 4 of 8 groups, whole experts and overlap two such rows are within
+  10 %. Tables of recipes that state these would do.
+- Dropped tokens (the 25.09 tables) and captured graphs are not in the records, so that eager dispatch is assumed or not by release.
+- GB200 is predicted 6 to 10 % too fast, and the GB300 ran 5 to 24 % faster than it, more than its peak and power explain: one
+  bfloat16 row of a dense model on each, and the clocks that they sustain.
+- FlashAttention-2 runs of PyTorch beyond 65,536 tokens, and row-wise scaled FP8 under TP8, are a few rows each.
 ## One framework predicts another
 
 {frameworks}
@@ -87,7 +100,10 @@ On the basis that the source states; `first iteration` is before Adam's moments 
 {memory}
 What stays after a step is arithmetic without a fitted constant; about a hundred MiB of small buffers are not counted. `device`
 peaks come from the zero-bubble schedules and from BigScience's reports by hand, on first and last nodes: one constant, how far
-the allocator's pool grows while memory is free, makes `device` and `reserved` come out a little high. It never decides what fits.
+the allocator's pool grows while memory is free, makes `device` and `reserved` come out a little high. It never decides what
+fits. Zero-bubble peaks come out 15 % high, as if the framework's pool had been read without the driver's part; of the rows that
+are under-estimated most do not say how their optimizer was sharded. `nvidia-smi` beside the framework's own counters, once,
+would part the two.
 
 ## Order of plans
 

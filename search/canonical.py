@@ -152,13 +152,17 @@ def canonical_cp(cp: int, algo: CpAlgo, ulysses_degree: int) -> tuple[CpAlgo, in
     return CpAlgo.RING, 1
 
 
-def canonical_dispatcher(model: ModelShape, expert_ranks: int, domain_devices: int, dispatcher: Dispatcher) -> Dispatcher:
-    """Dispatcher of ``expert_ranks`` = ep etp; two-level forms inside one domain are the plain all-to-all."""
+def canonical_dispatcher(model: ModelShape, expert_ranks: int, cluster: Cluster, dispatcher: Dispatcher) -> Dispatcher:
+    """Dispatcher of ``expert_ranks`` = ep etp; forms of two levels inside one domain are the plain all-to-all.
+
+    But for DeepEP's on a GPU, which sends a rank one copy of a token however many of its experts the rank has.
+    """
     if model.moe is None:
         return Dispatcher.NONE
     if expert_ranks == 1 or dispatcher is Dispatcher.NONE:
         return Dispatcher.ALLTOALL
-    if expert_ranks <= domain_devices and dispatcher in (Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL):
+    by_domain = {Dispatcher.HIERARCHICAL} | ({Dispatcher.TWO_LEVEL} if cluster.profile.sequential_tiers else set())
+    if expert_ranks <= expert_domain_devices(cluster) and dispatcher in by_domain:
         return Dispatcher.ALLTOALL
     return dispatcher
 
@@ -217,7 +221,7 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
     scope = scope_of(model, strategy)
     zero_stage = canonical_zero_stage(scope, strategy.zero_stage)
     expert_ranks = strategy.ep * strategy.etp
-    dispatcher = canonical_dispatcher(model, expert_ranks, expert_domain_devices(cluster), strategy.dispatcher)
+    dispatcher = canonical_dispatcher(model, expert_ranks, cluster, strategy.dispatcher)
     cp_algo, ulysses_degree = canonical_cp(strategy.cp, strategy.cp_algo, strategy.ulysses_degree)
     layout = strategy.layer_layout
     if layout is not None and layout == default_layout(model, strategy.pp, strategy.vpp, strategy.schedule):

@@ -157,10 +157,10 @@ def _recompute_variants(workload: Workload, space: SearchSpace, longest_chunk: i
 
 
 def _switch_variants(workload: Workload, space: SearchSpace, scope: Scope, expert_ranks: int) -> list[Variant]:
-    model, domain = workload.model, expert_domain_devices(workload.cluster)
+    model = workload.model
     variants: list[Variant] = []
     for wanted, asked in product(space.dispatcher, space.zero_stage):
-        dispatcher = canonical_dispatcher(model, expert_ranks, domain, wanted)
+        dispatcher = canonical_dispatcher(model, expert_ranks, workload.cluster, wanted)
         stage = canonical_zero_stage(scope, asked)
         variants += [
             (int(dispatcher), stage, int(canonical_features(model, scope, dispatcher, stage, features)))

@@ -32,7 +32,7 @@ GPU: dict[str, Any] = {"cluster.hardware": "h100-sxm-80gb", "software.version": 
         ("megatron-lm", "Megatron-LM", "2020", "", 2020),
         ("megatron-lm", "NeMo / Megatron-Core", "PyTorch", "PyTorch + Transformer Engine", None),
         ("fsdp", "torchtitan", "2024-12", "PyTorch FSDP2/DTensor", 2024.92),
-        ("fsdp", "llm-foundry / Composer", "", "PyTorch 2.5, CUDA 12.6", None),
+        ("fsdp", "llm-foundry / Composer", "", "PyTorch 2.5, CUDA 12.6", 2023),
     ],
 )
 def test_years_come_from_versions_and_names(stack: str, framework: str, version: str, backend: str, year: float | None) -> None:
@@ -118,6 +118,7 @@ def test_fsdp_prefetches(read: Read) -> None:
     [
         ("full_iteration/[]", True, True),
         ("none/full_iteration", True, False),
+        ("transformer_engine/['attn', 'moe_router']", True, False),  # the experts between them are dispatched
         (None, True, True),
         (None, False, False),
         (True, False, True),
@@ -127,6 +128,30 @@ def test_fsdp_prefetches(read: Read) -> None:
 def test_cuda_graphs(read: Read, value: object, listed: bool, uses: bool) -> None:
     changes = {**GPU, "software.cuda_graph": value, "strategy.features": ["cuda_graph"] if listed else []}
     assert (Feature.CUDA_GRAPH in read(changes).strategy.features) is uses
+
+
+@pytest.mark.parametrize(
+    ("version", "hardware", "graph"),
+    [
+        ("NeMo container 26.08", "gb300-nvl72", True),
+        ("NeMo container 25.11", "gb300-nvl72", False),
+        ("NeMo container 26.08", "h100-sxm-80gb", False),
+    ],
+)
+def test_recent_recipes_run_a_step_of_experts_as_one_graph(read: Read, version: str, hardware: str, graph: bool) -> None:
+    bridge = {"software.framework": "Megatron-Bridge", "software.version": version, "software.backend": ""}
+    silent = {"strategy.features": [], "software.cuda_graph": None, "cluster.hardware": hardware}
+    experts = {"model.moe": {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 1024}}
+    both = Feature.CUDA_GRAPH | Feature.MOE_COMM_OVERLAP
+    assert (both in read({**GPU, **bridge, **silent, **experts}).strategy.features) is graph
+    assert both not in read({**GPU, **bridge, **silent, **experts, "software.cuda_graph": "none"}).strategy.features
+    assert both not in read({**GPU, **bridge, **silent}).strategy.features
+
+
+def test_torchtitan_fuses_where_it_compiles(read: Read) -> None:
+    titan = {**GPU, "software.framework": "torchtitan", "strategy.features": []}
+    assert Feature.FUSED_NORM not in read({**titan, "software.raw_flags": []}).strategy.features
+    assert Feature.FUSED_NORM in read({**titan, "software.raw_flags": ["torch.compile"]}).strategy.features
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from cost_models.compute import (
     unfused_attention_s,
     vector_s,
 )
-from tests.networks import ascend_a2
+from tests.networks import ascend_a2, gpu
 from tests.worked_examples import worked
 from tests.workloads import device, workload
 
@@ -58,6 +58,24 @@ def test_fused_attention() -> None:
     forward, backward = fused_attention_s(flops, 8192, 128, real)
     assert float(forward) == worked("attention-time")
     assert float(backward) == worked("attention-backward-time")
+
+
+def test_attention_kernels_by_generation() -> None:
+    def rate(*peaks: str, year: float | None = None, portable: bool = False) -> tuple[float, float]:
+        """Long-sequence share of the peak, and the half length."""
+        site = gpu()
+        profile = replace(site.profile, matmul_flops_per_s=dict.fromkeys(("bf16", *peaks), 3e14))
+        job = workload(cluster=replace(site, profile=profile), year=year, portable_attention=portable)
+        values = {"attention_half_length": 350.0, "portable_attention_half_length": 400.0, "triton_attention_half_length": 1300.0}
+        priced = device(job, attention_forward_fraction=0.5, portable_attention_fraction=0.6, **values)
+        return priced.attention_flops_per_s / 3e14, priced.attention_half_length
+
+    assert rate("fp8") == (0.5, 350.0)  # Hopper's own kernels
+    assert rate() == rate(portable=True) == (0.6, 400.0)  # FlashAttention-2 on Ampere
+    assert rate("fp8", portable=True) == (0.3, 400.0)  # Hopper runs Ampere's instruction at half its peak
+    assert rate("fp8", "nvfp4", portable=True) == (0.15, 400.0)
+    assert rate(portable=True, year=2023) == (0.25, 1300.0)  # Triton's
+    assert rate("fp8", year=2023) == (0.5, 350.0)
 
 
 def test_narrow_heads_run_a_tenth_slower() -> None:

@@ -188,6 +188,8 @@ def test_dropless_experts_wait_for_their_counts() -> None:
     assert SPARSE.moe is not None
     capped = replace(SPARSE, moe=replace(SPARSE.moe, capacity_factor=1.25))
     assert float(cost(capped, moe=True, values=values, ep=8).forward["host"][0]) == 0.0
+    captured = DEFAULT_FEATURES | Feature.CUDA_GRAPH  # counts stay on the device
+    assert float(cost(SPARSE, moe=True, values=values, ep=8, features=captured).forward["host"][0]) == 0.0
     graph = workload(SPARSE, execution="graph")
     assert float(cost(job=graph, moe=True, values=values, ep=8).forward["host"][0]) == 0.0
 
