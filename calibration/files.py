@@ -6,11 +6,11 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from calibration.intervals import Coverage, ErrorBand, Interval, interval
 from cost_models.constants import CONSTANTS, Constants, prior_constants
@@ -21,6 +21,7 @@ FAMILIES = ("ascend", "gpu")
 MAX_FILE_BYTES = 2**20
 _DIGITS = 4
 _MAX_VALUE, _MAX_LOG = 1e15, 10.0
+Row = TypeVar("Row", "FittedConstant", ErrorBand, Coverage)
 
 
 class CalibrationError(ValueError):
@@ -118,29 +119,40 @@ def parse_calibration(text: str, origin: str) -> Calibration:
         raise CalibrationError(f"{origin} is not JSON: {error}.") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise CalibrationError(f"{origin} is no calibration: its format must be {FORMAT!r}.")
-    try:
-        calibration = Calibration(
-            family=document["family"],
-            fitted=tuple(FittedConstant(**entry) for entry in document["fitted"]),
-            bands=tuple(ErrorBand(**entry) for entry in document["bands"]),
-            coverage=tuple(Coverage(**entry) for entry in document["coverage"]),
-            num_runs=int(document["num_runs"]),
-            command=str(document["command"]),
-            hardware=document.get("hardware"),
-            stack=document.get("stack"),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise CalibrationError(f"{origin} is not a whole calibration: {error}.") from error
+    stated: dict[str, Any] = {name: document.get(name) for name in ("family", "num_runs", "command", "hardware", "stack")}
+    calibration = Calibration(
+        fitted=_rows(document, "fitted", FittedConstant, origin),
+        bands=_rows(document, "bands", ErrorBand, origin),
+        coverage=_rows(document, "coverage", Coverage, origin),
+        **stated,
+    )
     _check(calibration, origin)
     return calibration
+
+
+def _rows(document: Mapping[str, Any], field: str, kind: type[Row], origin: str) -> tuple[Row, ...]:
+    """The entries of a list, each with the fields of ``kind`` and no others; those that hold text do."""
+    names = [entry.name for entry in fields(kind)]
+    texts = [entry.name for entry in fields(kind) if entry.type == "str"]
+    rows = document.get(field)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and set(row) == set(names) for row in rows):
+        raise CalibrationError(f"{origin}: {field} must be a list of mappings with {', '.join(names)}.")
+    for index, row in enumerate(rows):
+        for name in texts:
+            if not isinstance(row[name], str):
+                raise CalibrationError(f"{origin}: {name} of {field}[{index}] is {row[name]!r:.60}; it must be text.")
+    return tuple(kind(**row) for row in rows)
 
 
 def _check(calibration: Calibration, origin: str) -> None:
     if calibration.family not in FAMILIES:
         raise CalibrationError(f"{origin}: family is {calibration.family!r}; it must be one of {', '.join(FAMILIES)}.")
+    if not isinstance(calibration.command, str):
+        raise CalibrationError(f"{origin}: command is {calibration.command!r:.60}; it must be text.")
+    _number(origin, "num_runs", calibration.num_runs, 0, _MAX_VALUE)
     known = {c.name: c for c in CONSTANTS}
     for entry in calibration.fitted:
-        constant = known.get(str(entry.name))
+        constant = known.get(entry.name)
         if constant is None:
             raise CalibrationError(f"{origin}: {entry.name!r} is no constant of this version.")
         _number(origin, entry.name, entry.value, constant.low * 0.999, constant.high * 1.001)
@@ -150,6 +162,7 @@ def _check(calibration: Calibration, origin: str) -> None:
     for band in calibration.bands:
         _number(origin, f"low of band {band.kind}", band.low, -_MAX_LOG, _MAX_LOG)
         _number(origin, f"high of band {band.kind}", band.high, -_MAX_LOG, _MAX_LOG)
+        _number(origin, f"num_runs of band {band.kind}", band.num_runs, 0, _MAX_VALUE)
     for covered in calibration.coverage:
         for field in ("num_runs", "max_devices", "max_seq_length"):
             _number(origin, f"{field} of {covered.hardware}", getattr(covered, field), 0, _MAX_VALUE)

@@ -11,7 +11,7 @@ from statistics import median
 MAX_FILE_BYTES = 256 * 2**20
 MAX_ROWS = 1_000_000
 _MAX_DIMENSION, _MAX_RANK, _MAX_TENSORS = 10**9, 8, 64
-_MAX_TIME_US = 1e9
+_MIN_TIME_US, _MAX_TIME_US = 1e-3, 1e9
 _MATMULS = ("MatMul", "MatMulV2", "MatMulV3", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "GroupedMatmul")
 _ATTENTION = "FlashAttentionScore"
 _PRECISIONS = {"BF16": "bf16", "BFLOAT16": "bf16", "FLOAT16": "fp16", "FLOAT": "fp32", "FLOAT32": "fp32"}
@@ -165,6 +165,6 @@ def _shapes(text: str) -> list[Shape]:
 
 def _is_time(text: str) -> bool:
     try:
-        return 0.0 < float(text) <= _MAX_TIME_US
+        return _MIN_TIME_US <= float(text) <= _MAX_TIME_US
     except ValueError:
         return False

@@ -108,7 +108,7 @@ def _moe(section: Section | None) -> MoeShape | None:
         moe_layer_freq=frequency,
         num_groups=section.integer("num_groups", 1, high=_MAX_EXPERTS),
         group_topk=section.integer("group_topk", 1, high=_MAX_EXPERTS),
-        capacity_factor=section.number_or_none("capacity_factor", high=1000.0),
+        capacity_factor=section.number_or_none("capacity_factor", low=1e-3, high=1000.0),
     )
 
 

@@ -27,6 +27,8 @@ MAX_FILE_BYTES = 64 * 2**20
 MAX_LINE_BYTES = 2**20
 _MAX_SEQUENCE, _MAX_BATCH = 10**8, 10**9
 _MAX_RANKS = 100_000
+_MIN_MEASURED = 1e-6  # s, bytes, tokens/s: errors are shares of what was measured
+_INTER_NODE_BYTES_PER_S = 1e6, 1e13  # as a job has them
 _PRECISIONS = {
     "bf16": ("bf16", "bfloat16", "amp_bf16"),
     "fp16": ("fp16", "float16"),
@@ -219,7 +221,7 @@ def _cluster(section: Section, profile_of: Callable[[str], HardwareProfile]) -> 
     return Cluster(
         profile=hardware,
         num_devices=section.integer("num_devices", high=MAX_DEGREE),
-        inter_node_bytes_per_s=section.number_or_none("inter_node_bytes_per_s_per_device"),
+        inter_node_bytes_per_s=section.number_or_none("inter_node_bytes_per_s_per_device", *_INTER_NODE_BYTES_PER_S),
     )
 
 
@@ -238,19 +240,21 @@ def _training(section: Section) -> TrainingJob:
 def _measured(record: Section) -> Measured:
     """Step time, or the tokens rate that says the same where the batch is known; memory with its basis."""
     section, training = record.section("measured"), record.section("training")
-    step_time_s = section.number_or_none("step_time_s")
-    rate = section.number_or_none("tokens_per_s_per_device")
+    step_time_s = section.number_or_none("step_time_s", low=_MIN_MEASURED)
+    rate = section.number_or_none("tokens_per_s_per_device", low=_MIN_MEASURED)
     if step_time_s is None and rate is not None:
         batch = training.integer_or_none("global_batch_size", high=_MAX_BATCH)
         tokens = training.integer("seq_length", high=_MAX_SEQUENCE) * (batch or 0)
         step_time_s = tokens / (rate * record.section("cluster").integer("num_devices", high=MAX_DEGREE)) or None
+        if step_time_s is not None and step_time_s <= _MIN_MEASURED:
+            raise section.error("tokens_per_s_per_device", f"a rate at which a step takes more than {_MIN_MEASURED:g} s")
     basis = section.text_or_none("peak_memory_basis")
     if basis is not None and basis not in _BASES:
         section.warn("peak_memory_basis", basis, "is not a known basis, compared with the device's peak")
         basis = "device"
     return Measured(
         step_time_s=step_time_s,
-        peak_memory_bytes=section.number_or_none("peak_memory_bytes"),
+        peak_memory_bytes=section.number_or_none("peak_memory_bytes", low=_MIN_MEASURED),
         peak_memory_basis=basis,
         peak_memory_by_rank_bytes=_by_rank(section, "peak_memory_by_rank_bytes"),
         allocated_after_step_by_rank_bytes=_by_rank(section, "allocated_after_step_by_rank_bytes"),

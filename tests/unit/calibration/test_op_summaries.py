@@ -31,6 +31,11 @@ def test_a_matmul_counts_the_same_whatever_is_transposed(inputs: str) -> None:
     assert parsed(row("MatMulV2", "500", inputs, "4096,2048")) == {"matmul": pytest.approx(274.877906944e12)}
 
 
+def test_a_time_that_no_clock_can_tell_is_no_time() -> None:
+    with pytest.raises(OpSummaryError, match="no row is a matmul"):
+        parse_op_summary([HEADER, row("MatMulV2", "1e-320", "4096,8192;8192,2048", "4096,2048")])
+
+
 def test_batches_multiply() -> None:
     # 6 x 2 x 128 x 64 x 256 = 25,165,824 FLOP in 10 us
     found = parsed(row("BatchMatMulV3", "10", "2,3,128,256;2,3,256,64", "2,3,128,64"))

@@ -62,7 +62,16 @@ def test_unknown_keys_are_ignored(row: Row) -> None:
         ({"training.global_batch_size": 0}, "training.global_batch_size is 0; a whole number from 1 to 1000000000 is needed."),
         ({"cluster.num_devices": 10**9}, "cluster.num_devices is 1000000000; a whole number from 1 to 1000000 is needed."),
         ({"cluster": "a cluster"}, "cluster is 'a cluster'; an object is needed."),
-        ({"measured.step_time_s": -1}, "measured.step_time_s is -1; a number above 0 and up to 1e+18 is needed."),
+        ({"measured.step_time_s": -1}, "measured.step_time_s is -1; a number above 1e-06 and up to 1e+18 is needed."),
+        ({"measured.step_time_s": 1e-320}, "measured.step_time_s is 1e-320; a number above 1e-06 and up to 1e+18 is needed."),
+        (
+            {"measured.step_time_s": None, "measured.tokens_per_s_per_device": 1e18},
+            "measured.tokens_per_s_per_device is 1e+18; a rate at which a step takes more than 1e-06 s is needed.",
+        ),
+        (
+            {"cluster.inter_node_bytes_per_s_per_device": 1e-320},
+            "cluster.inter_node_bytes_per_s_per_device is 1e-320; a number above 1e+06 and up to 1e+13 is needed.",
+        ),
         ({"measured.peak_memory_by_rank_bytes": 5}, "measured.peak_memory_by_rank_bytes is 5; a list of bytes is needed."),
         ({"strategy.pp": 16, "strategy.tp": 1, "strategy.dp": 1, "model.num_layers": 8},
          "strategy.pp 16 x vpp 1 = 16 virtual stages; at most model.num_layers 8 + 2 have something to hold."),
