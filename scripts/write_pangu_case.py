@@ -266,9 +266,9 @@ which counts as exposed in the table. DualPipe holds {weights[3] / weights[1]:.2
 Over a whole step more is exposed, because warm-up and cool-down have no partner: of {m * merged.vpp} forwards of a rank
 {first} run alone on the first rank and {last} on the last, and alone a pass leaves {alone} of its communication exposed.
 
-A dense layer hides the communication of the MoE layer it meets (`mindspeed-fb-overlap`), and saves nothing with another dense one.
-Under DualPipe and DualPipeV the ranks of the leading dense layers also hold the head and the prediction layer, and the busiest rank,
-whose share the table shows, is one of them.
+A dense layer hides the communication of the MoE layer it meets (`mindspeed-fb-overlap`), and saves nothing with another dense
+one. Under DualPipe and DualPipeV the ranks of the leading dense layers also hold the head and the prediction layer, and the
+busiest rank, whose share the table shows, is one of them.
 """
 
 
