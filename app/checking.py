@@ -90,6 +90,12 @@ def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
     return ", or ".join(dict.fromkeys(texts))
 
 
+def _wanted(schemas: Sequence[Schema]) -> str | None:
+    """What a text stands for, of which its length would say nothing."""
+    (schema,) = schemas if len(schemas) == 1 else ({},)
+    return f"the {schema['description']}" if schema.get("type") == "string" and "description" in schema else None
+
+
 def _path(keys: Sequence[str | int]) -> str:
     text = ""
     for key in keys:
@@ -127,10 +133,10 @@ def _explain(error: ValidationError, model: type[Section], value: object, where:
     if chosen["type"] == "extra_forbidden":
         names = [name for schema in schemas for name in schema.get("properties", {})]
         guess = nearest(str(keys[-1]), names)
-        hint = f"did you mean {guess!r}? " if guess else ""
-        return f"{field}: unknown key; {hint}Allowed: {', '.join(names)}."
+        hint = f"did you mean {guess!r}? Allowed" if guess else "allowed"
+        return f"{field}: unknown key; {hint}: {', '.join(names)}."
     if chosen["type"] == "missing":
-        return f"{field}: missing; give {_allowed(schemas, definitions)}."
+        return f"{field}: missing; give {_wanted(schemas) or _allowed(schemas, definitions)}."
     if chosen["type"] == "value_error":
         return f"{field}: {chosen['ctx']['error']}"
     names = [name for schema in schemas for name in map(str, schema.get("enum", ()))]

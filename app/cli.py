@@ -54,7 +54,8 @@ def _options(
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"meshplan: {' '.join(message.split()).rstrip('.')}.\n")
+    sentence = " ".join(message.split()).rstrip(".")
+    sys.stderr.write(f"meshplan: {sentence}{'' if sentence.endswith('?') else '.'}\n")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -40,10 +40,11 @@ class Settings(BaseSettings):
 
 
 def load_settings(**given: Any) -> Settings:
-    """The settings, where ``given`` (without None) stands above the environment."""
+    """The settings, where ``given`` (flags, without None) stands above the environment."""
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
-        name = str(detail["loc"][0]).upper()
-        raise InputError(f"{PREFIX}{name}: {show(detail['input'])} is not allowed; {detail['msg'].lower()}.") from None
+        field = str(detail["loc"][0])
+        name = f"--{field}" if given.get(field) is not None else f"{PREFIX}{field.upper()}"
+        raise InputError(f"{name}: {show(detail['input'])} is not allowed; {detail['msg'].lower()}.") from None

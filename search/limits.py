@@ -136,7 +136,10 @@ def _named(names: Mapping[str, Value]) -> Callable[[str, object], Value]:
 def _recompute(name: str, value: object) -> RecomputeMode:
     if not isinstance(value, str):
         raise SearchError(f"search.{name}: {value!r} is not the name of a recompute mode")
-    return recompute_mode(value)
+    try:
+        return recompute_mode(value)
+    except SearchError as error:
+        raise SearchError(f"search.{error}") from None
 
 
 def _group_size(name: str, value: object) -> int:

@@ -78,7 +78,11 @@ def calibrate(
     rates = () if op_summary is None else read_op_summary(op_summary)
     written = written_matmuls(profile, rates)
     file = "" if op_summary is None else op_summary.name
-    output.write_text(measured_profile(profile, output.stem, curve or [], written, file), encoding="utf-8")
+    text = measured_profile(profile, output.stem, curve or [], written, file)
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--output: {output} cannot be written ({error.strerror or error}).") from None
     if rates:
         hardware.print_rates(terminal.output(), profile, rates, written)
     terminal.output().print(f"Written to {output}; use it with --hardware {output}", markup=False)

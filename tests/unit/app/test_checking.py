@@ -43,6 +43,8 @@ from app.job_fields import ClusterSection, SearchSection, SoftwareSection, Strat
         ),
         (StrategySection, [1], "part: [1] is not allowed; give a mapping with tp,"),
         (StrategySection, {"pp": [1]}, "part.pp: [1] is not allowed; give an integer from 1 to 65,536."),
+        (StrategySection, {"colour": 1}, "part.colour: unknown key; allowed: tp,"),
+        (ClusterSection, {}, "part.hardware: missing; give the hardware profile: a name from `hardware list`, or the path of"),
         (ClusterSection, {"hardware": "x"}, "part.num_devices: missing; give an integer from 1 to 1,000,000."),
         (ClusterSection, {"hardware": "x", "num_devices": None}, "part.num_devices: missing; give an integer"),
         (

@@ -288,7 +288,7 @@ def test_the_resolved_job_parses_to_the_same_job(job: dict[str, Any], strategy: 
         (with_part(DENSE, strategy={"pp": 4, "noop_layers": 3}), "strategy.noop_layers: 3 is given, but the layout has 32 slots"),
         (with_part(DENSE, search={"tp": {"min": 8, "max": 2}}), "search.tp: min 8 is above max 2."),
         (with_part(DENSE, search={"mc3": True}), "search.mc3: unknown key; did you mean 'mc2'?"),
-        (with_part(DENSE, search={"recompute": "ful"}), "recompute: 'ful' is not a recompute mode"),
+        (with_part(DENSE, search={"recompute": "ful"}), "search.recompute: 'ful' is not a recompute mode"),
     ],
 )
 def test_bad_jobs(document: dict[str, Any], expected: str) -> None:

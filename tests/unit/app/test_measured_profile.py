@@ -54,14 +54,16 @@ def test_a_job_runs_on_the_written_profile(log: Path, tmp_path: Path, capsys: py
         ("atlas-900-a2-podc", "all_reduce:8=none.log", "site.yaml", "cannot be read"),
         ("atlas-900-a2-podc", "all_reduce:8={log}", "site.txt", "ends in .yaml"),
         ("atlas-900-a2-podc", "all_reduce:8={log}", "nowhere/site.yaml", "in a folder that exists"),
+        ("atlas-900-a2-podc", "all_reduce:8={log}", "folder.yaml", "folder.yaml cannot be written (Is a directory)"),
     ],
 )
 def test_bad_input_is_one_sentence(
     name: str, curve: str, output: str, part: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "folder.yaml").mkdir()
     arguments = [name, "--curve", curve.format(log=log), "--output", str(tmp_path / output)]
     assert main(["hardware", "calibrate", *arguments]) == BAD_INPUT
     captured = capsys.readouterr()
     assert part in captured.err
     assert captured.err.count("\n") == 1
-    assert not (tmp_path / output).exists()
+    assert not (tmp_path / output).is_file()

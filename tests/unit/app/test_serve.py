@@ -38,7 +38,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (("--port", "http"), "--port"),
         (("--host", "no.such.host.invalid"), "'no.such.host.invalid' is no address of this machine"),
         (("--host", "203.0.113.7", "--port", "0"), "203.0.113.7:0 cannot be used"),  # an address of nobody [RFC 5737]
-        (("--port", "0", "--workers", "-1"), "MESHPLAN_WORKERS: -1 is not allowed"),
+        (("--port", "0", "--workers", "-1"), "--workers: -1 is not allowed"),
     ],
 )
 def test_what_cannot_be_served_is_refused_in_one_sentence(

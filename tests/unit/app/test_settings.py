@@ -55,5 +55,5 @@ def test_a_bad_variable_is_told_by_name(monkeypatch: pytest.MonkeyPatch, name: s
 
 
 def test_a_bad_value_of_a_command_is_told_by_its_variable() -> None:
-    with pytest.raises(InputError, match="MESHPLAN_WORKERS: -1 is not allowed"):
+    with pytest.raises(InputError, match="--workers: -1 is not allowed"):
         load_settings(workers=-1)

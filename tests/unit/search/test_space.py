@@ -174,7 +174,7 @@ def test_limits_are_read_from_a_job() -> None:
         ({"schedule": 3}, "search.schedule: 3 is not one of none, 1f1b, interleaved-1f1b"),
         ({"schedule": "zb-v"}, "search.schedule: 'zb-v' is not one of none, 1f1b"),
         ({"microbatch_group_size_per_vp_stage": -1}, "search.microbatch_group_size_per_vp_stage: -1 is not an integer from 0 to"),
-        ({"recompute": "block:0"}, "recompute: 'block:0' is not a recompute mode"),
+        ({"recompute": "block:0"}, "search.recompute: 'block:0' is not a recompute mode"),
         ({"recompute": "block:101%"}, "is not a recompute mode"),
         ({"recompute": "full:50%"}, "is not a recompute mode"),
         ({"recompute": "layernom"}, "did you mean 'layernorm'?"),
