@@ -1,8 +1,6 @@
 """What decides the cost of a layer, and what does not."""
 
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import cost_models
-from cost_models.layer_keys import LAYER_FEATURES, data_parallel_sizes, distinct_rows, layer_keys, shard_sizes
+from cost_models.layer_keys import data_parallel_sizes, distinct_rows, layer_keys, shard_sizes
 from cost_models.strategy import Dispatcher, Feature, ParallelStrategy, RecomputeModule, Schedule, StrategyBatch
 from tests.workloads import batch, keys, workload
 
@@ -54,16 +51,6 @@ def test_strategies_that_differ_outside_the_layer_share_a_key() -> None:
 def test_what_a_layer_costs_depends_on(change: dict[str, Any]) -> None:
     plain = ParallelStrategy(tp=2, dp=8)
     assert len(layer_keys(StrategyBatch.of([plain, replace(plain, **change)]))[0].tp) == 2
-
-
-def test_a_key_holds_every_switch_that_formulas_ask_it_for() -> None:
-    asked = {
-        name
-        for path in Path(cost_models.__file__).parent.rglob("*.py")
-        for name in re.findall(r"keys\.has\(Feature\.(\w+)\)", path.read_text(encoding="utf-8"))
-    }
-    assert "TP_2D" in asked
-    assert {name for name in asked if not Feature[name] & LAYER_FEATURES} == set()
 
 
 def test_zero3_keys_know_over_how_many_ranks_a_layer_is_gathered() -> None:
