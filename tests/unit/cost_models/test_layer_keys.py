@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.layer_keys import data_parallel_sizes, distinct_rows, layer_keys, shard_sizes
-from cost_models.strategy import Dispatcher, Feature, ParallelStrategy, RecomputeModule, Schedule, StrategyBatch
+from cost_models.strategy import (
+    UNPRICED_FEATURES,
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    RecomputeModule,
+    Schedule,
+    StrategyBatch,
+)
 from tests.workloads import batch, keys, workload
 
 
@@ -51,6 +59,13 @@ def test_strategies_that_differ_outside_the_layer_share_a_key() -> None:
 def test_what_a_layer_costs_depends_on(change: dict[str, Any]) -> None:
     plain = ParallelStrategy(tp=2, dp=8)
     assert len(layer_keys(StrategyBatch.of([plain, replace(plain, **change)]))[0].tp) == 2
+
+
+def test_switches_that_no_formula_asks_for_are_said_to_be_unpriced() -> None:
+    sources = [path for path in Path(cost_models.__file__).parent.rglob("*.py") if path.name != "strategy.py"]
+    asked = set(re.findall(r"Feature\.(\w+)", "".join(path.read_text(encoding="utf-8") for path in sources)))
+    # The default overlaps are asked for in pairs, by a loop.
+    assert {feature for feature in Feature if feature.name not in asked} == set(UNPRICED_FEATURES)
 
 
 def test_zero3_keys_know_over_how_many_ranks_a_layer_is_gathered() -> None:
