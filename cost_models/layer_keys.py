@@ -25,6 +25,7 @@ LAYER_FEATURES = int(
     | Feature.MC2
     | Feature.COC
     | Feature.TP_COMM_OVERLAP
+    | Feature.TP_2D
     | Feature.MOE_GROUPED_GEMM
     | Feature.MOE_PERMUTE_FUSION
     | Feature.MOE_ALLGATHER_OVERLAP_COMM
@@ -37,7 +38,6 @@ LAYER_FEATURES = int(
     | Feature.SWAP_ATTENTION
     | Feature.CUDA_GRAPH
     | Feature.FINE_GRAIN_INTERLEAVE
-    | Feature.TP_2D
 )
 
 

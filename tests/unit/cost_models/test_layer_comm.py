@@ -60,6 +60,16 @@ def test_routed_experts_alone_need_no_tensor_parallel_block() -> None:
     assert float(comm.forward_s[0]) == pytest.approx(2 * HIDDEN / 8 / LINK)
 
 
+def test_two_dimensional_tensor_parallelism_gathers_along_one_side_and_scatters_along_the_other() -> None:
+    # tp 4 is a grid of 2 x 2: for each of two matmuls a block, a gather to H / 2 bytes over 2 ranks takes H / 4 over a link, and
+    # a scatter the same.
+    job = workload()
+    comm = tensor_parallel_comm(job, keys(tp=4, features=Feature.TP_2D), network(job), moe=False)
+    assert float(comm.forward_s[0]) == pytest.approx(2 * 2 * (HIDDEN / 4 + HIDDEN / 4) / LINK)
+    assert float(comm.backward_s[0]) == pytest.approx(2 * float(comm.forward_s[0]))
+    assert float(comm.regather_s[0]) == 0.0
+
+
 @pytest.mark.parametrize(
     ("feature", "left"),
     [

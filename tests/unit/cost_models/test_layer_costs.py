@@ -1,28 +1,16 @@
 """One layer for one micro batch: its parts by hand, what hides behind what, what recompute repeats."""
 
-import re
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 
 from cost_models.layer_comm import expert_comm, tensor_parallel_comm
 from cost_models.layer_costs import LayerCosts, layer_costs
-from cost_models.layer_keys import LAYER_FEATURES, layer_keys
-from cost_models.strategy import (
-    DEFAULT_FEATURES,
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    RecomputeModule,
-    StrategyBatch,
-)
+from cost_models.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, RecomputeModule
 from cost_models.workload import ModelShape, Workload
 from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE, constants, device, keys, network, workload
 
-ROOT = Path(__file__).resolve().parents[3]
 N = 2048.0
 FLOPS, HBM = 2.5e14, 1.6e12
 ATTENTION_RATE = 0.5 * 3e14
@@ -189,24 +177,6 @@ def test_a_layer_waits_for_the_host_that_dispatches_it() -> None:
     assert float(together.forward_s[0]) == worked("host-dispatch")
     captured = cost(values={"host_kernel_s": 1e-3}, features=DEFAULT_FEATURES | Feature.CUDA_GRAPH)
     assert float(captured.forward["host"][0]) == 0.0
-
-
-def test_every_switch_that_prices_a_layer_tells_its_keys_apart() -> None:
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "cost_models").glob("*.py"))
-    asked = set(re.findall(r"keys\.has\(Feature\.(\w+)\)", sources))
-    assert Feature.TP_2D.name in asked
-    assert {name for name in asked if not Feature[name] & LAYER_FEATURES} == set()
-
-
-def test_a_grid_of_tensor_parallel_ranks_has_a_price_of_its_own() -> None:
-    job = workload(DENSE)
-    batch = StrategyBatch.of([ParallelStrategy(tp=4, sequence_parallel=True, features=DEFAULT_FEATURES | Feature.TP_2D)])
-    of_batch, _ = layer_keys(batch)
-    # 2 x 2 ranks: around each block a gather and a scatter of half the hidden size along x and along y, over one link each
-    pair = 2 * N * 1024 / 2 / 2 / 18.3e9
-    assert float(layer_costs(job, of_batch, device(job), network(job), moe=False).forward["tp_comm"][0]) == pytest.approx(
-        8 * pair
-    )
 
 
 def test_dropless_experts_wait_for_their_counts() -> None:
