@@ -116,7 +116,7 @@ class Software:
     ``execution`` is ``eager`` (every kernel is dispatched by the host) or ``graph``
     (compiled: MindSpore, CUDA graphs). ``year`` is when it was released, where known (2024.5: July 2024).
     ``fp32_parameters``: 4-byte weights with cast copies (MindFormers' FP16 recipes).
-    ``portable_attention``: FlashAttention-2, before 2024 Triton's kernels: both leave Hopper's and later matmul instructions unused.
+    ``portable_attention``: FlashAttention-2, before 2024 Triton's kernels, which leave newer matmul instructions unused.
     ``legacy_layers``: transformer layers older than Megatron-Core's, which repeat grouped keys and values for every head.
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
     ``target`` is whose legality rules apply (``any``: the physics alone).

@@ -58,7 +58,7 @@ By generation, then by source. BF16, FP16 and FP32.
 - The two MoE Parallel Folding architectures disagree on what an all-to-all costs across nodes. Those runs leave the virtual
   stages and the dropped tokens unsaid, and their times follow from an MFU whose attention convention moves them by 3 to 6 %.
 - Blackwell in bfloat16 is one dense shape and one mixture on eight B200, and two rows on NVL72: TP8 is predicted 15 % too
-  fast, which no constant of tiles, depth or links that the other rows allow explains. A trace of one layer at TP1 and at TP8 would.
+  fast, which no constant of tiles, depth or links that the other rows allow explains. A trace of one layer at TP1 and TP8 would.
 - The A100 sites differ by 8 % either way, unexplained; your own runs take that out ([calibration.md](calibration.md)).
 
 8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their intervals are 1.5 times as wide. What casting
@@ -72,7 +72,8 @@ What is left, and what would settle it:
 - DeepSeek-V3 with experts over several nodes is predicted up to 85 % too slow where a table leaves the router's groups, the
   experts' tensor parallelism and the overlap unsaid; with 4 of 8 groups, whole experts and overlap two such rows are within
   10 %. Tables of recipes that state these would do.
-- Dropped tokens (the 25.09 tables) and captured graphs are not in the records, so that eager dispatch is assumed or not by release.
+- Dropped tokens (the 25.09 tables) and captured graphs are not in the records, so that the release decides whether dispatch is
+  eager.
 - GB200 is predicted 6 to 10 % too fast, and the GB300 ran 5 to 24 % faster than it, more than its peak and power explain: one
   bfloat16 row of a dense model on each, and the clocks that they sustain.
 - FlashAttention-2 runs of PyTorch beyond 65,536 tokens, and row-wise scaled FP8 under TP8, are a few rows each.
