@@ -21,10 +21,11 @@ export default defineConfig({
         chunkFileNames: "assets/[name].js",
         assetFileNames: "assets/[name][extname]",
         // Libraries apart from our own code: they change seldom, and charts are loaded by the pages that draw some.
+        // What one page alone takes of them is loaded with that page.
         codeSplitting: {
           groups: [
             { name: "charts", test: /node_modules\/(echarts|zrender)\// },
-            { name: "vendor", test: /node_modules\// },
+            { name: "vendor", minShareCount: 3, test: /node_modules\// },
           ],
         },
       },

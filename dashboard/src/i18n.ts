@@ -1,16 +1,30 @@
-import i18next from "i18next";
-import { initReactI18next } from "react-i18next";
+/** The strings of the pages: looked up, filled in, and exchanged when the reader changes the language. */
+import { createElement, Fragment, useMemo, useSyncExternalStore, type ReactNode } from "react";
 
 export const LANGUAGES = { en: "English", zh: "中文" } as const;
 export type Language = keyof typeof LANGUAGES;
 
+interface Strings {
+  readonly [key: string]: string | Strings;
+}
+type Catalogue = Readonly<Record<string, Strings>>;
+
+/** `count` chooses the plural form; `defaultValue` stands in for a string that may be missing. */
+export type Values = Readonly<Record<string, unknown>> & { readonly count?: number; readonly defaultValue?: string };
+/** Of a key on the page, `a.b`, or on another one, `common:a.b`. */
+export type TFunction = (key: string, values?: Values) => string;
+
 /** One chunk a language. A page's strings are in locales/<language>/<page>.json, and `useTranslation("<page>")` reads them. */
-const catalogues = { en: () => import("./locales/en"), zh: () => import("./locales/zh") } as const;
+const loaders = { en: () => import("./locales/en"), zh: () => import("./locales/zh") } as const;
+const catalogues: Partial<Record<Language, Catalogue>> = {};
 const STORED = "meshplan-language";
 const HTML_LANG = { en: "en", zh: "zh-CN" } as const;
 
+let current: Language = "en";
+const listeners = new Set<() => void>();
+
 function isLanguage(text: string | null): text is Language {
-  return text !== null && text in LANGUAGES;
+  return text !== null && Object.hasOwn(LANGUAGES, text);
 }
 
 /** The address (`?lang=zh`) before the reader's choice before the browser's language. */
@@ -22,31 +36,61 @@ function preferred(): Language {
   return navigator.languages.some((name) => name.toLowerCase().startsWith("zh")) ? "zh" : "en";
 }
 
-async function load(language: Language): Promise<void> {
-  if (i18next.hasResourceBundle(language, "common")) return;
-  const { default: namespaces } = await catalogues[language]();
-  for (const [name, strings] of Object.entries(namespaces)) i18next.addResourceBundle(language, name, strings);
+async function use(language: Language): Promise<void> {
+  catalogues[language] ??= (await loaders[language]()).default as Catalogue;
+  current = language;
+  document.documentElement.lang = HTML_LANG[language];
+  for (const listener of listeners) listener();
 }
 
-export async function startTranslations(): Promise<void> {
-  const language = preferred();
-  await i18next.use(initReactI18next).init({
-    lng: language,
-    fallbackLng: false,
-    defaultNS: "common",
-    resources: {},
-    interpolation: { escapeValue: false }, // React escapes
-    saveMissing: true,
-    missingKeyHandler: (_languages, namespace, key) => console.error(`no string ${namespace}:${key} in ${i18next.language}`),
-    react: { useSuspense: false },
-  });
-  await load(language);
-  document.documentElement.lang = HTML_LANG[language];
-}
+export const startTranslations = (): Promise<void> => use(preferred());
 
 export async function setLanguage(language: Language): Promise<void> {
-  await load(language);
   localStorage.setItem(STORED, language);
-  document.documentElement.lang = HTML_LANG[language];
-  await i18next.changeLanguage(language);
+  await use(language);
+}
+
+function found(strings: Strings | undefined, key: string): string | undefined {
+  let at: string | Strings | undefined = strings;
+  for (const part of key.split(".")) at = typeof at === "object" && Object.hasOwn(at, part) ? at[part] : undefined;
+  return typeof at === "string" ? at : undefined;
+}
+
+/** `{{name}}` is the value as it is, `{{name, number}}` grouped as the language groups digits. */
+function filled(text: string, values: Values, language: Language): string {
+  return text.replace(/{{\s*(\w+)\s*(, number)?\s*}}/g, (_, name: string, isNumber) => {
+    const value = values[name];
+    return isNumber && typeof value === "number" ? new Intl.NumberFormat(HTML_LANG[language]).format(value) : String(value ?? "");
+  });
+}
+
+export function translator(language: Language, catalogue: Catalogue | undefined, page: string): TFunction {
+  const plurals = new Intl.PluralRules(HTML_LANG[language]);
+  return (key, values = {}) => {
+    const [namespace, name] = key.includes(":") ? (key.split(":", 2) as [string, string]) : [page, key];
+    const strings = catalogue?.[namespace];
+    const plural = values.count === undefined ? undefined : found(strings, `${name}_${plurals.select(values.count)}`);
+    const text = plural ?? found(strings, name) ?? values.defaultValue;
+    if (text === undefined) console.error(`no string ${namespace}:${name} in ${language}`);
+    return filled(text ?? name, values, language);
+  };
+}
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function useTranslation(page = "common"): { t: TFunction; i18n: { language: Language } } {
+  const language = useSyncExternalStore(subscribe, () => current);
+  return useMemo(() => ({ t: translator(language, catalogues[language], page), i18n: { language } }), [language, page]);
+}
+
+/** A string whose `<code>words</code>` are shown as `components.code` shows them. */
+export function Trans({ text, components }: { text: string; components: Readonly<Record<string, (words: string) => ReactNode>> }) {
+  const parts = text.split(/<(\w+)>(.*?)<\/\1>/); // plain, name, words, plain, ...
+  return parts.map((part, index) => {
+    if (index % 3 === 0) return createElement(Fragment, { key: index }, part);
+    return index % 3 === 1 ? createElement(Fragment, { key: index }, components[part]?.(parts[index + 1] ?? "") ?? parts[index + 1]) : null;
+  });
 }

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 
 from app.storage.session import Database
 from app.storage.tables import Study
@@ -25,11 +28,17 @@ FAILURE = "Internal error: MemoryError: the worker had no memory left for a chun
 LONG_NAME = "our-internal-experiment-with-a-very-long-name-that-a-sweep-generated-2026-11-21T18-50-00Z-revision-17"
 
 # What axe leaves to judgement is not asked: only rules of WCAG 2.2 A and AA, and its best practices.
-AXE_OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+AXE_OPTIONS = {
+    "resultTypes": ["violations"],
+    "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+}
 
 _ANIMATIONS_DONE = """() => Promise.all(document.getAnimations()
     .filter(({effect}) => effect?.getComputedTiming().iterations !== Infinity)
     .map((animation) => animation.finished.catch(() => null)))"""
+
+_NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+_QUIET_FRAMES = 3
 
 SMALL: dict[str, Any] = {
     "model": "llama-2-7b",
@@ -115,6 +124,7 @@ class View:
     page: Page
     url: str
     complaints: list[str] = field(default_factory=list)
+    asked: set[Request] = field(default_factory=set)
 
     def open(self, path: str) -> Page:
         self.page.goto(self.url + path)
@@ -125,14 +135,26 @@ class View:
         """Everything that was asked for has been drawn."""
         self.page.locator("h1, [role=alert], h2").first.wait_for()
         self.page.locator("[role=status][aria-label]").first.wait_for(state="detached")
-        self.page.wait_for_load_state("networkidle")
-        self.page.evaluate("document.fonts.ready")
+        quiet = 0
+        while quiet < _QUIET_FRAMES:  # what is drawn may ask for more
+            self.page.evaluate(_NEXT_FRAME)
+            quiet = 0 if self.asked else quiet + 1
+
+    def looks(self, *looks: tuple[Scheme, int]) -> Iterator[tuple[Scheme, int]]:
+        """The page as it stands, in each theme and width."""
+        for scheme, width in looks:
+            self.page.emulate_media(color_scheme=scheme)
+            self.page.set_viewport_size({"width": width, "height": HEIGHT})
+            self.settle()
+            yield scheme, width
 
     def violations(self) -> list[str]:
         """What axe finds, one line a broken rule, with the first elements that break it."""
         # Half-faded colours would be measured as they are at that moment.
         self.page.evaluate(_ANIMATIONS_DONE)
-        found = Axe().run(self.page, options=AXE_OPTIONS).response["violations"]
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(Axe().axe_script)
+        found = self.page.evaluate("(options) => axe.run(options).then(({violations}) => violations)", AXE_OPTIONS)
         return [
             f"{rule['id']}: {node['html'][:200]}: {node['failureSummary'][:300]}" for rule in found for node in rule["nodes"][:3]
         ]
@@ -144,32 +166,50 @@ class View:
     def _on_request(self, request: Request) -> None:
         if not request.url.startswith((self.url, "data:", "blob:")):
             self.complaints.append(f"outside request: {request.url}")
+        if not request.url.endswith("/events"):  # those go on
+            self.asked.add(request)
 
     def watch(self) -> None:
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         self.page.on("request", self._on_request)
+        for end in ("requestfinished", "requestfailed"):
+            self.page.on(end, lambda request: self.asked.discard(request))  # type: ignore[call-overload]
 
 
 OpenView = Callable[..., View]
 
 
+@pytest.fixture(scope="package")
+def windows(browser: Browser) -> Callable[[str], BrowserContext]:
+    """One window a language: scripts that it has compiled once stay compiled."""
+
+    @cache
+    def window(language: str) -> BrowserContext:
+        context = browser.new_context(locale=language, reduced_motion="reduce")
+        context.set_default_timeout(TIMEOUT_MS)
+        return context
+
+    return window
+
+
 @pytest.fixture
-def view(browser: Browser) -> Iterator[OpenView]:
-    """Opens windows; a complaint of the browser that the test has not taken fails it."""
+def view(windows: Callable[[str], BrowserContext]) -> Iterator[OpenView]:
+    """Opens pages; a complaint of the browser that the test has not taken fails it."""
     opened: list[View] = []
 
     def create(url: str, *, scheme: Scheme = "light", language: str = "en-US", width: int = DESKTOP) -> View:
-        context = browser.new_context(
-            viewport={"width": width, "height": HEIGHT}, color_scheme=scheme, locale=language, reduced_motion="reduce"
-        )
-        context.set_default_timeout(TIMEOUT_MS)
-        created = View(context.new_page(), url)
+        page = windows(language).new_page()
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        created = View(page, url)
         created.watch()
         opened.append(created)
         return created
 
     yield create
     for one in opened:
-        one.page.context.close()
+        with suppress(PlaywrightError):  # a page that never loaded keeps nothing
+            one.page.evaluate("localStorage.clear()")
+        one.page.close()
     assert [complaint for one in opened for complaint in one.complaints] == []

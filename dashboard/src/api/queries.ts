@@ -89,3 +89,13 @@ export const accuracyQuery = () =>
 
 export const healthQuery = () =>
   queryOptions({ queryKey: ["health"], queryFn: ({ signal }) => answered(api.GET("/healthz", { signal })), ...catalogue });
+
+const CALIBRATIONS = 100; // a page
+
+/** Fitted to runs of one hardware and stack, newest first. */
+export const calibrationsQuery = () =>
+  queryOptions({
+    queryKey: ["calibrations"],
+    queryFn: ({ signal }) =>
+      allPages((cursor) => answered(api.GET("/v1/calibrations", { params: { query: { limit: CALIBRATIONS, ...(cursor && { cursor }) } }, signal }))),
+  });

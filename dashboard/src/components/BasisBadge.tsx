@@ -1,5 +1,5 @@
 import { Badge } from "@mantine/core";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 
 
 export const BASES = ["vendor", "measured", "inferred", "assumed"] as const;

@@ -1,7 +1,7 @@
 import { ActionIcon, Card, Group, Table, Text, Title, Tooltip } from "@mantine/core";
 import { IconChartBar, IconTable } from "@tabler/icons-react";
 import { useState, type ReactNode } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 
 import classes from "./ChartCard.module.css";
 

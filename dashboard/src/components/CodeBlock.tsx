@@ -1,4 +1,4 @@
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 
 import { CopyButton } from "./CopyButton";
 import classes from "./CodeBlock.module.css";

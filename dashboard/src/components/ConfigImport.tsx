@@ -1,7 +1,7 @@
 import { Button, FileButton, Group, JsonInput, TextInput } from "@mantine/core";
 import { IconFileImport, IconUpload } from "@tabler/icons-react";
 import { useState, type ReactNode } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 
 import { answered, api, type Schemas } from "../api/client";
 import { toApiError } from "../api/problem";

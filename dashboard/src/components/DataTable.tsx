@@ -1,7 +1,7 @@
 import { ActionIcon, Checkbox, Group, Menu, Table, Tooltip, UnstyledButton } from "@mantine/core";
 import { IconArrowDown, IconArrowUp, IconArrowsSort, IconColumns3, IconDownload } from "@tabler/icons-react";
 import { Fragment, useMemo, type KeyboardEvent, type ReactNode } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 import { useNavigate } from "react-router";
 
 import { useUrlChange, useUrlList, useUrlText } from "../state/url";

@@ -1,7 +1,7 @@
 import { Tooltip, UnstyledButton } from "@mantine/core";
 import { IconInfoCircle } from "@tabler/icons-react";
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 
 /** A word with an explanation behind a mark that mouse, finger and keyboard can reach. */
 export function Explained({ children, text }: { children: ReactNode; text: string }) {

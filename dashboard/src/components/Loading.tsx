@@ -1,5 +1,5 @@
 import { SimpleGrid, Skeleton, Stack } from "@mantine/core";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 
 /** Grey shapes where a table will be. */
 export function LoadingRows({ rows = 8 }: { rows?: number }) {

@@ -1,6 +1,6 @@
 import { Badge } from "@mantine/core";
 import { IconBan, IconCheck, IconClock, IconLoader2, IconX } from "@tabler/icons-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 
 import type { Schemas } from "../api/client";
 import classes from "./StateBadge.module.css";

@@ -1,6 +1,6 @@
 import { ActionIcon, Group, NativeSelect, Text } from "@mantine/core";
 import { IconChevronLeft, IconChevronRight } from "@tabler/icons-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 
 import { count } from "../units/format";
 

@@ -1,4 +1,4 @@
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 
 import { bytesPerSecond, count } from "../units/format";
 import { levels, tierName, type Level, type Tier } from "./tiers";

@@ -6,6 +6,9 @@ const DEGREES = ["tp", "pp", "vpp", "cp", "ep", "etp"] as const;
 const USUAL_SCHEDULES = ["none", "1f1b", "interleaved-1f1b"]; // vpp says which
 const TOLD_FEATURES = ["swap_optimizer", "reuse_fp32_param"];
 
+/** "tp 4 -> 8", as the server tells a change, with an arrow that does not break. */
+export const changeText = (change: string): string => change.replaceAll(" -> ", "\u00a0→ ");
+
 /** A strategy on one line, as the command line writes it. */
 export function strategyText(strategy: Strategy): string {
   const { degrees, options } = strategyParts(strategy);

@@ -1,7 +1,7 @@
 import { Button, Code, Modal, PasswordInput, Stack, Text } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState, useSyncExternalStore, type SyntheticEvent } from "react";
-import { Trans, useTranslation } from "react-i18next";
+import { Trans, useTranslation } from "../i18n";
 
 import { apiKey, isApiKeyWanted, onApiKeyChange, setApiKey } from "../api/key";
 
@@ -24,7 +24,7 @@ export function ApiKeyDialog() {
       <form onSubmit={save}>
         <Stack>
           <Text size="sm">
-            <Trans i18nKey="apiKey.why" components={{ code: <Code /> }} />
+            <Trans text={t("apiKey.why")} components={{ code: (words) => <Code>{words}</Code> }} />
           </Text>
           <PasswordInput
             label={t("apiKey.label")}

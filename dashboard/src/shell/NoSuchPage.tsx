@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { IconMapSearch } from "@tabler/icons-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 import { Link, useLocation } from "react-router";
 
 import { EmptyState } from "../components/EmptyState";

@@ -1,5 +1,5 @@
 import { Button } from "@mantine/core";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 import { useRouteError } from "react-router";
 
 import { ApiError } from "../api/problem";

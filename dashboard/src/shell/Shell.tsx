@@ -17,7 +17,7 @@ import {
 } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../i18n";
 import { Link, Outlet, ScrollRestoration, useLocation, useNavigation } from "react-router";
 
 import { healthQuery } from "../api/queries";

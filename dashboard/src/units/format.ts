@@ -9,16 +9,26 @@ function locale(): string {
   return globalThis.document?.documentElement.lang || "en";
 }
 
+const formats = new Map<string, Intl.NumberFormat>();
+
+/** Made once: a formatter costs a hundred times what it does. */
+function numberFormat(options: Intl.NumberFormatOptions): Intl.NumberFormat {
+  const key = `${locale()} ${JSON.stringify(options)}`;
+  const known = formats.get(key) ?? new Intl.NumberFormat(locale(), options);
+  formats.set(key, known);
+  return known;
+}
+
 /** `digits` significant digits, grouped. */
 export function number(value: Value, digits = 3): string {
   if (value == null || !Number.isFinite(value)) return NOTHING;
   const whole = Math.abs(value) >= 10 ** (digits - 1);
   const options: Intl.NumberFormatOptions = whole ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: digits };
-  return new Intl.NumberFormat(locale(), options).format(value);
+  return numberFormat(options).format(value);
 }
 
 export function count(value: Value): string {
-  return value == null ? NOTHING : new Intl.NumberFormat(locale(), { maximumFractionDigits: 0 }).format(value);
+  return value == null ? NOTHING : numberFormat({ maximumFractionDigits: 0 }).format(value);
 }
 
 function scaled(value: number, steps: readonly (readonly [number, string])[], digits: number): string {
@@ -31,7 +41,7 @@ function scaled(value: number, steps: readonly (readonly [number, string])[], di
 function fixed(value: number, digits: number): string {
   const whole = Math.max(1, Math.floor(Math.log10(Math.abs(value) || 1)) + 1);
   const decimals = Math.min(6, Math.max(0, digits - whole));
-  return new Intl.NumberFormat(locale(), { minimumFractionDigits: decimals, maximumFractionDigits: decimals }).format(value);
+  return numberFormat({ minimumFractionDigits: decimals, maximumFractionDigits: decimals }).format(value);
 }
 
 const TIMES = [
@@ -115,8 +125,8 @@ export function compact(value: Value, digits = 3): string {
 /** 0.5691 -> 56.9 %. */
 export function percent(fraction: Value, decimals = 1): string {
   if (fraction == null || !Number.isFinite(fraction)) return NOTHING;
-  const text = new Intl.NumberFormat(locale(), { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
-  return `${text.format(fraction * 100)} %`;
+  const text = numberFormat({ minimumFractionDigits: decimals, maximumFractionDigits: decimals }).format(fraction * 100);
+  return `${text} %`;
 }
 
 /** With its sign: +3.2 %, −0.1 %. */

@@ -2,7 +2,7 @@ import { Button, Card, Code, Group, Stack, Table, Text, Title } from "@mantine/c
 import { IconAdjustmentsOff } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { Trans, useTranslation } from "react-i18next";
+import { Trans, useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { CopyButton } from "../../components/CopyButton";
@@ -12,9 +12,10 @@ import { ErrorState } from "../../components/ErrorState";
 import { LoadingRows } from "../../components/Loading";
 import { useUrlText } from "../../state/url";
 import { ago, count, moment, signedPercent } from "../../units/format";
+import { calibrationsQuery } from "../../api/queries";
 import { CalibrationCard } from "./CalibrationCard";
 import { ConstantTable } from "./ConstantTable";
-import { calibrationQuery, calibrationsQuery } from "./own";
+import { calibrationQuery } from "./own";
 
 type Shipped = Schemas["ShippedCalibration"];
 type Summary = Schemas["CalibrationSummary"];
@@ -24,7 +25,7 @@ export function CalibrationsTab({ shipped }: { shipped: readonly Shipped[] }) {
   return (
     <Stack gap="md">
       <Text size="sm">
-        <Trans t={t} i18nKey="inUse" components={{ code: <Code /> }} />
+        <Trans text={t("inUse")} components={{ code: (words) => <Code>{words}</Code> }} />
       </Text>
       <Stored />
       {shipped.map((calibration) => (

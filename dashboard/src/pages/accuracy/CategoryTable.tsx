@@ -1,5 +1,5 @@
 import { Card, Table, Text, Title } from "@mantine/core";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { count, percent, signedPercent } from "../../units/format";
 import { CATEGORIES, errorsOf, summarised, type Run, type View } from "./errors";

@@ -1,5 +1,5 @@
 import { Table, Text } from "@mantine/core";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { number, percent } from "../../units/format";
 
@@ -15,8 +15,8 @@ interface Constant {
 export function ConstantTable({ constants, of }: { constants: readonly Constant[]; of: string }) {
   const { t } = useTranslation("accuracy");
   return (
-    <Table.ScrollContainer minWidth={0} mah={360} type="native" tabIndex={0} role="region" aria-label={`${of}, ${t("constant.title")}`} style={{ overflowY: "auto" }}>
-      <Table verticalSpacing={4} fz="sm" stickyHeader>
+    <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={`${of}, ${t("constant.title")}`}>
+      <Table verticalSpacing={4} fz="sm">
         <Table.Thead>
           <Table.Tr>
             <Table.Th>{t("constant.name")}</Table.Th>

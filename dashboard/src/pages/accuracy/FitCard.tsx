@@ -2,7 +2,7 @@ import { Button, Card, Group, Select, Stack, Text, Title } from "@mantine/core";
 import { IconAdjustments } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
 import { ErrorState } from "../../components/ErrorState";

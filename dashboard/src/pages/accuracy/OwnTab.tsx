@@ -1,10 +1,11 @@
-import { Alert, Card, Code, FileButton, Button, Group, SimpleGrid, Stack, Text, Textarea, Title } from "@mantine/core";
+import { Alert, Card, Code, FileButton, Button, Group, Loader, Select, SimpleGrid, Stack, Text, Textarea, Title } from "@mantine/core";
 import { IconDatabaseOff, IconSend, IconUpload } from "@tabler/icons-react";
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { Trans, useTranslation } from "react-i18next";
+import { Trans, useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
+import { calibrationsQuery } from "../../api/queries";
 import { DataTable, type Column } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
@@ -25,7 +26,10 @@ interface Props {
 /** The reader's own measured runs: sent, predicted, drawn, and what a calibration can learn from. */
 export function OwnTab({ calibrations }: Props) {
   const { t } = useTranslation("accuracy");
-  const { data: runs, error } = useQuery(ownRunsQuery());
+  const [by, setBy] = useUrlText("by");
+  const { data: stored } = useQuery(calibrationsQuery());
+  // What was predicted last stays until the other predictions are here.
+  const { data: runs, error, isPlaceholderData: isOld } = useQuery({ ...ownRunsQuery(by), placeholderData: keepPreviousData });
   return (
     <Stack gap="md">
       <SendCard />
@@ -34,11 +38,41 @@ export function OwnTab({ calibrations }: Props) {
       {runs?.length === 0 && <EmptyState icon={IconDatabaseOff} title={t("own.none.title")} text={t("own.none.text")} />}
       {runs && runs.length > 0 && (
         <>
+          {stored && stored.length > 0 && <PredictedBy calibrations={stored} chosen={by} onChoose={setBy} isBusy={isOld} />}
           <OwnErrors runs={runs} />
           <FitCard runs={runs} calibrations={calibrations} />
         </>
       )}
     </Stack>
+  );
+}
+
+interface PredictedByProps {
+  calibrations: readonly Schemas["CalibrationSummary"][];
+  chosen: string;
+  onChoose: (id: string) => void;
+  isBusy: boolean;
+}
+
+/** Whose constants predict: the shipped ones, or those that the reader's runs taught. */
+function PredictedBy({ calibrations, chosen, onChoose, isBusy }: PredictedByProps) {
+  const { t } = useTranslation("accuracy");
+  const isKnown = !chosen || calibrations.some(({ id }) => id === chosen);
+  return (
+    <Select
+      label={t("own.by.label")}
+      description={chosen ? t("own.by.help") : t("own.by.shippedHelp")}
+      maw={520}
+      value={chosen}
+      onChange={(id) => onChoose(id ?? "")}
+      allowDeselect={false}
+      rightSection={isBusy ? <Loader size={14} /> : undefined}
+      data={[
+        { value: "", label: t("own.by.shipped") },
+        ...calibrations.map(({ id, hardware, stack, num_runs: runs }) => ({ value: id, label: t("own.by.fitted", { id, hardware, stack, count: runs }) })),
+        ...(isKnown ? [] : [{ value: chosen, label: chosen }]),
+      ]}
+    />
   );
 }
 
@@ -75,7 +109,7 @@ function SendCard() {
         <div>
           <Title order={2}>{t("own.send.title")}</Title>
           <Text size="sm" c="dimmed">
-            <Trans t={t} i18nKey="own.send.help" components={{ code: <Code /> }} />
+            <Trans text={t("own.send.help")} components={{ code: (words) => <Code>{words}</Code> }} />
           </Text>
         </div>
         <Textarea

@@ -1,7 +1,7 @@
 import { Alert, Card, Checkbox, Group, SegmentedControl, Select, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { Explained } from "../../components/Explained";
 import { hasWords, SearchField } from "../../components/SearchField";

@@ -1,6 +1,6 @@
 import { Alert, Anchor, Card, CloseButton, Group, Stack, Text, Title } from "@mantine/core";
 import { useEffect, useRef } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { FactList } from "../../components/FactList";
 import { bytes, count, seconds, secondsRange, signedPercent } from "../../units/format";

@@ -1,7 +1,7 @@
 import { Anchor, Stack, Text, UnstyledButton } from "@mantine/core";
 import { IconExternalLink, IconSearch } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { DataTable, type Column } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
@@ -26,7 +26,7 @@ export function RunTable({ runs, view, chosen, onChoose }: Props) {
         fixed: true,
         value: (run) => run.model,
         cell: (run) => (
-          <Stack gap={0} miw={170} maw={300}>
+          <Stack gap={0} miw={150} maw={300}>
             <UnstyledButton onClick={() => onChoose(run.id)} fw={550} fz="sm" style={{ overflowWrap: "anywhere" }}>
               {run.model}
             </UnstyledButton>
@@ -72,7 +72,7 @@ export function RunTable({ runs, view, chosen, onChoose }: Props) {
         header: t("column.source"),
         value: (run) => run.source.title,
         cell: (run) => (
-          <Anchor href={addressOf(run.source.url)} target="_blank" rel="noreferrer" size="sm" lineClamp={2} miw={130} title={run.source.locator}>
+          <Anchor href={addressOf(run.source.url)} target="_blank" rel="noreferrer" size="sm" lineClamp={2} miw={100} maw={150} style={{ overflowWrap: "anywhere" }} title={run.source.locator}>
             {run.source.title} <IconExternalLink size={12} aria-hidden style={{ verticalAlign: "-1px" }} />
           </Anchor>
         ),

@@ -1,6 +1,6 @@
 import { useMediaQuery } from "@mantine/hooks";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { Chart } from "../../components/chart/Chart";
 import { tooltipHtml } from "../../components/chart/tooltip";

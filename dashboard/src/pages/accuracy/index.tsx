@@ -1,7 +1,7 @@
 import { Tabs } from "@mantine/core";
 import { IconAdjustments, IconChartDots, IconUpload } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { accuracyQuery } from "../../api/queries";
 import { ErrorState } from "../../components/ErrorState";

@@ -6,19 +6,14 @@ import { allPages } from "../../api/queries";
 export type OwnRun = Schemas["StoredRun"];
 const PAGE = 100;
 
-/** The runs that this server stores, each with its prediction; newest first. */
-export const ownRunsQuery = () =>
+/** The runs that this server stores, each predicted by a stored calibration where one is named and applies; newest first. */
+export const ownRunsQuery = (calibration = "") =>
   queryOptions({
-    queryKey: ["runs"],
+    queryKey: ["runs", calibration],
     queryFn: ({ signal }) =>
-      allPages((cursor) => answered(api.GET("/v1/runs", { params: { query: { limit: PAGE, predicted: true, ...(cursor && { cursor }) } }, signal }))),
-  });
-
-export const calibrationsQuery = () =>
-  queryOptions({
-    queryKey: ["calibrations"],
-    queryFn: ({ signal }) =>
-      allPages((cursor) => answered(api.GET("/v1/calibrations", { params: { query: { limit: PAGE, ...(cursor && { cursor }) } }, signal }))),
+      allPages((cursor) =>
+        answered(api.GET("/v1/runs", { params: { query: { limit: PAGE, predicted: true, ...(calibration && { calibration }), ...(cursor && { cursor }) } }, signal })),
+      ),
   });
 
 export const calibrationQuery = (id: string) =>

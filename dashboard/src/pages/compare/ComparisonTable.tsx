@@ -1,6 +1,6 @@
 import { Table, Text } from "@mantine/core";
 import { Fragment } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";

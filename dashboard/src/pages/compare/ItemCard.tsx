@@ -1,6 +1,6 @@
 import { ActionIcon, Anchor, Badge, Card, Group, Text, Tooltip } from "@mantine/core";
 import { IconArrowBarToLeft, IconX } from "@tabler/icons-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import { strategyText } from "../../components/strategy";

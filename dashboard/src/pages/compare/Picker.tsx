@@ -1,7 +1,7 @@
 import { Select } from "@mantine/core";
 import { IconPlus } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { studiesQuery } from "../../api/queries";
 import { count, seconds } from "../../units/format";

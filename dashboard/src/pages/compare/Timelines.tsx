@@ -1,7 +1,7 @@
 import { Button, Card, Group, Stack, Text, Title } from "@mantine/core";
 import { useQueries } from "@tanstack/react-query";
 import { useCallback, useId, useMemo, useRef, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
 import { ErrorState } from "../../components/ErrorState";

@@ -1,7 +1,7 @@
 import { Alert, Button, Group, Stack, Switch, Text } from "@mantine/core";
 import { IconArrowsLeftRight } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
 import { EmptyState } from "../../components/EmptyState";

@@ -1,5 +1,5 @@
 /** The lines of the comparison. */
-import type { TFunction } from "i18next";
+import type { TFunction } from "../../i18n";
 
 import type { Estimate, Plan, Strategy, Study } from "../../api/queries";
 import { recomputeText } from "../../components/strategy";
@@ -25,7 +25,7 @@ function row(key: string, label: string, texts: readonly string[], numbers?: Pic
 const NOTHING = "–";
 const plain = (value: Cell): string => (value == null || value === "" ? NOTHING : typeof value === "number" ? (Number.isInteger(value) ? count(value) : number(value, 5)) : String(value));
 
-type T = TFunction<"compare">;
+type T = TFunction;
 
 export function resultRows(items: readonly Item[], t: T): Row[] {
   const measured = (key: string, better: Row["better"], value: (estimate: Estimate, item: Item) => number | null, text: (value: number | null) => string): Row => {

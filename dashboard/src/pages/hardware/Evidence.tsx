@@ -1,6 +1,6 @@
 import { Anchor, Card, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import { accuracyQuery } from "../../api/queries";

@@ -1,6 +1,6 @@
 import { Card, Group, Slider, Table, Text, Title } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { levels, tierName } from "../../components/tiers";

@@ -1,7 +1,7 @@
 import { Anchor, Card, Group, Select, Stack, Text, Title, Tooltip } from "@mantine/core";
 import { IconSearch } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { BASES, BasisBadge } from "../../components/BasisBadge";

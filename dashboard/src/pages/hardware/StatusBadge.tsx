@@ -1,6 +1,6 @@
 import { Badge, Tooltip } from "@mantine/core";
 import { IconCircleCheck, IconCircleDashed, IconSpeakerphone } from "@tabler/icons-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 

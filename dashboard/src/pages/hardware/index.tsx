@@ -2,7 +2,7 @@ import { Group, SegmentedControl, Select } from "@mantine/core";
 import { IconSearch } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { hardwareListQuery } from "../../api/queries";
 import { DataTable } from "../../components/DataTable";

@@ -1,6 +1,6 @@
 import { Card, Stack, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { useParams } from "react-router";
 
 import type { Schemas } from "../../api/client";

@@ -1,5 +1,5 @@
 import { Card, SimpleGrid, Stack, Text, Title } from "@mantine/core";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { StatTile } from "../../components/StatTile";

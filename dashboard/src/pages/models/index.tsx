@@ -2,7 +2,7 @@ import { Button, Card, Group, SegmentedControl, Stack, Text, Title } from "@mant
 import { IconFileImport, IconSearch } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { modelsQuery } from "../../api/queries";

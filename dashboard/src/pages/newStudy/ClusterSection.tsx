@@ -1,6 +1,6 @@
 import { Badge, Group, Select, SimpleGrid, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { hardwareListQuery } from "../../api/queries";

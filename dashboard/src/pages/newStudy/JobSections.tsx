@@ -1,10 +1,10 @@
 import { Accordion, Group, SimpleGrid, Stack, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
-import { hardwareListQuery, modelsQuery } from "../../api/queries";
+import { calibrationsQuery, hardwareListQuery, modelsQuery } from "../../api/queries";
 import { Explained } from "../../components/Explained";
-import { count } from "../../units/format";
+import { ago, count } from "../../units/format";
 import { LIMITS } from "./form";
 import { Choice, Text as TextField, WholeNumber } from "./Input";
 import { Section, type SectionProps } from "./Section";
@@ -63,6 +63,8 @@ export function SoftwareSection(props: SectionProps) {
   const { data: hardware } = useQuery(hardwareListQuery());
   const family = hardware?.items.find(({ name }) => name === form.hardware)?.family;
   const targets = family ? (TARGETS[family] ?? []) : [...new Set(Object.values(TARGETS).flat())];
+  const { data: calibrations } = useQuery(calibrationsQuery());
+  const fitted = calibrations?.filter(({ id, hardware: of }) => of === form.hardware || id === form.calibration) ?? [];
   const own = form.target !== "any" && !targets.includes(form.target) ? [form.target] : [];
   return (
     <Section title={t("section.software")}>
@@ -84,6 +86,22 @@ export function SoftwareSection(props: SectionProps) {
           clearable
         />
       </SimpleGrid>
+      {(fitted.length > 0 || form.calibration) && (
+        <Choice
+          {...props}
+          // A calibration is of one stack.
+          set={(name, value) => (props.set(name, value), props.set("stack", fitted.find(({ id }) => id === value)?.stack ?? form.stack))}
+          field="calibration"
+          label={t("software.calibration")}
+          description={t("software.calibrationHelp")}
+          data={[
+            ...fitted.map(({ id, stack, num_runs: runs, created_at_s: at }) => ({ value: id, label: t("software.fitted", { id, stack, count: runs, age: ago(at) }) })),
+            ...(form.calibration && !fitted.some(({ id }) => id === form.calibration) ? [{ value: form.calibration, label: form.calibration }] : []),
+          ]}
+          placeholder={t("software.shipped")}
+          clearable
+        />
+      )}
     </Section>
   );
 }

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { commandOf, DEFAULTS, fieldOfPointer, formOfJob, formOfParams, jobOf, limitOf, paramsOfForm, requestOf, type Form } from "./form";
 
 const FORM: Form = { ...DEFAULTS, model: "llama-2-7b", hardware: "atlas-800t-a2", devices: "64" };
-const FULL: Form = { ...FORM, inter_node: "12.5", seq_length: "8192", target: "mindspeed-llm", sampler: "tpe", max_trials: "50", seed: "3", tp: "1,2,4", pp: "..8", recompute: "full,none" };
+const FULL: Form = { ...FORM, inter_node: "12.5", seq_length: "8192", stack: "mindspeed-llm", calibration: "0123456789ab", target: "mindspeed-llm", sampler: "tpe", max_trials: "50", seed: "3", tp: "1,2,4", pp: "..8", recompute: "full,none" };
 
 describe("the form", () => {
   it("asks for no more than what was filled in", () => {
@@ -15,7 +15,7 @@ describe("the form", () => {
       model: "llama-2-7b",
       cluster: { hardware: "atlas-800t-a2", num_devices: 64, inter_node_bytes_per_s: 12.5e9 },
       training: { seq_length: 8192 },
-      software: { target: "mindspeed-llm" },
+      software: { stack: "mindspeed-llm", calibration: "0123456789ab", target: "mindspeed-llm" },
       search: { sampler: "tpe", max_trials: 50, seed: 3, tp: [1, 2, 4], pp: { max: 8 }, recompute: ["full", "none"] },
     });
   });
@@ -54,7 +54,7 @@ it("writes the command as a shell takes it", () => {
   expect(commandOf({ ...FULL, tp: "1, 2" }, "http://host:1")).toBe(
     [
       "meshplan search llama-2-7b", "--hardware atlas-800t-a2", "--devices 64", "--inter-node-bytes-per-s 12500000000", "--seq-length 8192",
-      "--target mindspeed-llm", "--sampler tpe", "--max-trials 50", "--seed 3", "--tp '1, 2'", "--pp ..8", "--recompute full,none",
+      "--stack mindspeed-llm", "--calibration 0123456789ab", "--target mindspeed-llm", "--sampler tpe", "--max-trials 50", "--seed 3", "--tp '1, 2'", "--pp ..8", "--recompute full,none",
       "--server http://host:1",
     ].join(" \\\n  "),
   );

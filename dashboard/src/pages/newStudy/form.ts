@@ -7,7 +7,7 @@ type Job = Schemas["JobDocument"];
 export const LIMITS = ["tp", "pp", "vpp", "cp", "ep", "micro_batch_size", "recompute", "zero_stage"] as const;
 const FIELDS = [
   "source", "model", "hardware", "devices", "inter_node", "seq_length", "global_batch_size", "precision", "train_tokens",
-  "stack", "target", "objective", "sampler", "max_trials", "seed", "top", "time_limit", ...LIMITS,
+  "stack", "calibration", "target", "objective", "sampler", "max_trials", "seed", "top", "time_limit", ...LIMITS,
 ] as const;
 
 export type Field = (typeof FIELDS)[number];
@@ -85,7 +85,7 @@ export function jobOf(form: Form, custom: CustomModel | null): Job {
         train_tokens: form.train_tokens,
       }),
     ),
-    ...section("software", given({ stack: form.stack, target: unless(form.target, DEFAULTS.target) })),
+    ...section("software", given({ stack: form.stack, calibration: form.calibration, target: unless(form.target, DEFAULTS.target) })),
     ...section("search", {
       ...given({
         objective: unless(form.objective, DEFAULTS.objective),
@@ -117,6 +117,7 @@ export function formOfJob(job: Record<string, Record<string, unknown>>, presets:
     precision: text(training.precision),
     train_tokens: text(training.train_tokens),
     stack: text(software.stack),
+    calibration: text(software.calibration),
     target: text(software.target) || DEFAULTS.target,
     objective: text(search.objective) || DEFAULTS.objective,
     sampler: text(search.sampler) || DEFAULTS.sampler,
@@ -145,6 +146,7 @@ export function commandOf(form: Form, server: string): string {
     ["precision", form.precision],
     ["train-tokens", form.train_tokens],
     ["stack", form.stack],
+    ["calibration", form.calibration],
     ["target", unless(form.target, DEFAULTS.target)],
     ["objective", unless(form.objective, DEFAULTS.objective)],
     ["sampler", unless(form.sampler, DEFAULTS.sampler)],

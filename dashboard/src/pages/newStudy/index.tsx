@@ -2,7 +2,7 @@ import { Button, Stack, Tabs } from "@mantine/core";
 import { IconSearch } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState, type SyntheticEvent } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { useNavigate } from "react-router";
 
 import { answered, api } from "../../api/client";

@@ -1,7 +1,7 @@
 import { Alert, Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
 import { ErrorState } from "../../components/ErrorState";

@@ -1,7 +1,7 @@
 import { Alert, Badge, Button, Card, Group, List, SegmentedControl, Stack, Text, Title } from "@mantine/core";
 import { IconCheck, IconDownload, IconInfoCircle } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import type { Plan } from "../../api/queries";

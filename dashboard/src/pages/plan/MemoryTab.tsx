@@ -1,7 +1,7 @@
 import { Card, Group, Stack, Text, Title } from "@mantine/core";
-import type { TFunction } from "i18next";
+import type { TFunction } from "../../i18n";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
 import { Chart } from "../../components/chart/Chart";
@@ -131,7 +131,7 @@ function StageTable({ analysis: { stages, memory_limit_bytes: limit } }: { analy
         key: "layers",
         header: t("memory.layers"),
         value: ({ num_layers }) => num_layers,
-        cell: (stage) => holds(stage, t),
+        cell: (stage) => <div style={{ minWidth: 150 }}>{holds(stage, t)}</div>,
       },
       time("forward_s"),
       time("backward_s"),
@@ -171,7 +171,7 @@ function StageTable({ analysis: { stages, memory_limit_bytes: limit } }: { analy
   );
 }
 
-function holds(stage: Stage, t: TFunction<"plan">): string {
+function holds(stage: Stage, t: TFunction): string {
   const parts = [
     stage.num_embeddings > 0 && t("memory.embedding"),
     stage.num_moe_layers > 0 && stage.num_moe_layers < stage.num_layers

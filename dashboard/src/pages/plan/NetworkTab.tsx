@@ -1,6 +1,6 @@
 import { Card, Group, Stack, Table, Text, Title } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Plan, Study } from "../../api/queries";
 import { Explained } from "../../components/Explained";
@@ -45,7 +45,9 @@ function Network({ analysis, plan, study }: { analysis: Analysis; plan: Plan; st
             {t("network.placementHelp")}
           </Text>
         </Group>
-        <Placement analysis={analysis} devices={study.num_devices} />
+        <div className={classes.wide} tabIndex={0} role="region" aria-label={t("network.placement")}>
+          <Placement analysis={analysis} devices={study.num_devices} />
+        </div>
       </Card>
       <TrafficTable traffic={traffic} plan={plan} />
     </Stack>

@@ -1,5 +1,5 @@
 import { Anchor, Badge, Card, Group, List, Stack, Table, Text, Title } from "@mantine/core";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import type { Estimate, Plan, Study } from "../../api/queries";

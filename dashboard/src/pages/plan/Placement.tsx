@@ -1,4 +1,4 @@
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { levels, tierName } from "../../components/tiers";
 import { seriesColor } from "../../theme/palette";

@@ -1,7 +1,8 @@
 import { Badge, Card, Code, Group, Text, Title } from "@mantine/core";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Plan, Strategy, Study } from "../../api/queries";
+import { changeText } from "../../components/strategy";
 import { count } from "../../units/format";
 import classes from "./Plan.module.css";
 
@@ -59,7 +60,7 @@ export function StrategyFacts({ plan, study }: { plan: Plan; study: Study }) {
           <Group gap={4}>
             {plan.variants.map((variant) => (
               <Badge key={variant.plan_id} variant="default" tt="none" fw={450} className={classes.wrapping}>
-                {variant.change}
+                {changeText(variant.change)}
               </Badge>
             ))}
           </Group>

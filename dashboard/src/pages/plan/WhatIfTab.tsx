@@ -1,12 +1,13 @@
 import { Badge, Card, Stack, Table, Text, Title } from "@mantine/core";
 import { IconCheck, IconX } from "@tabler/icons-react";
-import type { TFunction } from "i18next";
+import type { TFunction } from "../../i18n";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
 import { DataTable, type Column } from "../../components/DataTable";
 import { tierName } from "../../components/tiers";
+import { changeText } from "../../components/strategy";
 import { bytes, percent, seconds, signedPercent } from "../../units/format";
 import { Analysed } from "./Analysed";
 import type { Analysis, Change, Sensitivity } from "./data";
@@ -30,7 +31,7 @@ function Changes({ analysis: { changes, memory_limit_bytes: limit, step_time_s: 
   const columns = useMemo<Column<Change>[]>(() => {
     const widest = Math.max(0.02, ...changes.map(({ delta_fraction }) => Math.abs(delta_fraction)));
     return [
-      { key: "change", header: t("change.change"), fixed: true, value: ({ change }) => change, cell: ({ change }) => <span className={classes.change}>{change}</span> },
+      { key: "change", header: t("change.change"), fixed: true, value: ({ change }) => change, cell: ({ change }) => <span className={classes.change}>{changeText(change)}</span> },
       {
         key: "delta",
         header: t("change.delta"),
@@ -149,7 +150,7 @@ function Sensitivities({ rows }: { rows: readonly Sensitivity[] }) {
   );
 }
 
-function quantityName(quantity: string, t: TFunction<"plan">): string {
+function quantityName(quantity: string, t: TFunction): string {
   const [name, tier] = quantity.split(".", 2);
   return tier ? t("sensitivity.bandwidth", { tier: tierName(tier) }) : t(`sensitivity.names.${name}`, { defaultValue: quantity });
 }

@@ -1,5 +1,5 @@
 import { Stack, Text } from "@mantine/core";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Plan, Study } from "../../api/queries";
 import { bytes, percent, seconds } from "../../units/format";

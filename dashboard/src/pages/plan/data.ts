@@ -31,7 +31,9 @@ export const launchQuery = (studyId: string, planId: string) =>
 export const timelineQuery = (studyId: string, planId: string) =>
   queryOptions({
     queryKey: ["timeline", studyId, planId],
-    queryFn: ({ signal }) => answered(api.GET("/v1/studies/{study_id}/plans/{plan_id}/timeline", { params: at(studyId, planId), signal })),
+    // Without a format the answer is columns.
+    queryFn: async ({ signal }) =>
+      (await answered(api.GET("/v1/studies/{study_id}/plans/{plan_id}/timeline", { params: at(studyId, planId), signal }))) as Schemas["PlanTimeline"],
     ...fixed,
     gcTime: 60_000, // it may be many megabytes
   });

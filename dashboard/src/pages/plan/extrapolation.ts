@@ -1,4 +1,4 @@
-import type { TFunction } from "i18next";
+import type { TFunction } from "../../i18n";
 
 /** What the server says of an interval, in the reader's language; a sentence that this page does not know stays as it is. */
 const KNOWN: readonly (readonly [RegExp, string])[] = [
@@ -9,7 +9,7 @@ const KNOWN: readonly (readonly [RegExp, string])[] = [
   [/^no measured run above a sequence of (?<tokens>[\d,]+) tokens$/, "interval.noSequence"],
 ];
 
-export function extrapolation(sentence: string, t: TFunction<"plan">): string {
+export function extrapolation(sentence: string, t: TFunction): string {
   for (const [pattern, key] of KNOWN) {
     const fields = pattern.exec(sentence)?.groups;
     if (fields) return t(key as "interval.noRun", { ...fields, ...(fields.kind && { kind: t(`interval.kind.${fields.kind}`, { defaultValue: fields.kind }) }) });

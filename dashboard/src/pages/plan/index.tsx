@@ -3,7 +3,7 @@ import { notifications } from "@mantine/notifications";
 import { IconChevronLeft, IconChevronRight, IconDownload, IconZoomQuestion } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link, useParams, useSearchParams } from "react-router";
 
 import { toApiError } from "../../api/problem";

@@ -1,6 +1,6 @@
 import { Affix, Button, Group, Paper, Text, Transition } from "@mantine/core";
 import { IconArrowsLeftRight, IconTrash, IconX } from "@tabler/icons-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import type { ListedStudy } from "../../api/queries";

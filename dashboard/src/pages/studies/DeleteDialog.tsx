@@ -1,7 +1,7 @@
 import { Button, Group, List, Modal, Stack, Text } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { answered, api } from "../../api/client";
 import { ApiError } from "../../api/problem";

@@ -1,5 +1,5 @@
 import { Chip, Group } from "@mantine/core";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { ListedStudy } from "../../api/queries";
 import { count } from "../../units/format";

@@ -2,7 +2,7 @@ import { ActionIcon, Menu } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { IconArrowsLeftRight, IconCopyPlus, IconDots, IconPlayerPlay, IconPlayerStop, IconTrash } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import { answered, api } from "../../api/client";

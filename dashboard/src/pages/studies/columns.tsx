@@ -1,7 +1,7 @@
 import { Anchor, Group, Progress, Stack, Text, Tooltip } from "@mantine/core";
 import { IconRosetteDiscountCheck } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import type { ListedStudy } from "../../api/queries";

@@ -2,7 +2,7 @@ import { Button, Checkbox, Group, Select, Space, TextInput } from "@mantine/core
 import { IconFilterOff, IconPlus, IconSearch, IconStack2 } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import { studiesQuery, type ListedStudy } from "../../api/queries";

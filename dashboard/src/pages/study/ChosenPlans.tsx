@@ -1,6 +1,6 @@
 import { Affix, Button, Group, Paper, Text } from "@mantine/core";
 import { IconArrowsLeftRight, IconX } from "@tabler/icons-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 const MOST_COMPARED = 4;

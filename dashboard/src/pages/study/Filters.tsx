@@ -1,6 +1,6 @@
 import { Button, Checkbox, Group, Popover, RangeSlider, ScrollArea, Stack, Text, TextInput } from "@mantine/core";
 import { IconFilter, IconSearch, IconX } from "@tabler/icons-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { bytes, percent, seconds } from "../../units/format";
 import { filterOfIntervals, type Dimension, type Filter } from "./dimensions";

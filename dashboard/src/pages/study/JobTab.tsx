@@ -1,6 +1,6 @@
 import { Alert, Card, List, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Study } from "../../api/queries";
 import { CodeBlock } from "../../components/CodeBlock";

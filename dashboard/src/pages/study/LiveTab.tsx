@@ -1,7 +1,7 @@
 import { Alert, Card, Progress as Bar, SimpleGrid, Stack, Text } from "@mantine/core";
 import { IconPlugConnectedX } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Study } from "../../api/queries";
 import { Chart } from "../../components/chart/Chart";

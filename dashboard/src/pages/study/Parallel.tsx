@@ -1,18 +1,19 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { Chart } from "../../components/chart/Chart";
 import type { ECharts, EChartsCoreOption } from "../../components/chart/echarts";
 import { ChartCard } from "../../components/ChartCard";
 import { WhenVisible } from "../../components/WhenVisible";
-import { seriesColor } from "../../theme/palette";
+import { seriesColor, type Palette } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import type { RankedPlan } from "./data";
 import { filterOfIntervals, filterText, intervalsOfFilter, type Dimension, type Filter } from "./dimensions";
 import { measureText, useDimensionNames } from "./Filters";
 import classes from "./Study.module.css";
 
-const AXIS_WIDTH = 66;
+const AXIS_WIDTH = 58; // at least
+const WIDTH = 900; // of a usual window, shared by few axes
 const HEIGHT_PX = 330;
 const BRUSH_OPACITY = 0.35;
 
@@ -36,28 +37,18 @@ export function Parallel({ plans, pins, dimensions, filters, onFilters }: Props)
   latest.current = { filters, onFilters };
 
   const option = useMemo<EChartsCoreOption>(() => {
-    const steps = plans.map(({ estimate }) => estimate.step_time_s);
-    const place = dimensions.findIndex(({ key }) => key === "step");
+    const tint = stepTints(plans, palette);
+    const width = Math.max(AXIS_WIDTH, WIDTH / dimensions.length);
     const line = (plan: RankedPlan) => dimensions.map((dimension) => (dimension.kind === "choice" ? dimension.values.indexOf(dimension.value(plan)) : dimension.value(plan)));
     return {
-      ...(place >= 0 && {
-        visualMap: {
-          show: false,
-          seriesIndex: 0,
-          dimension: place,
-          min: Math.min(...steps),
-          max: Math.max(...steps),
-          inRange: { color: [seriesColor(palette, 0), seriesColor(palette, 1)] },
-        },
-      }),
-      parallel: { left: 28, right: 60, top: 40, bottom: 16, },
+      parallel: { left: 28, right: 60, top: 40, bottom: 16 },
       parallelAxis: dimensions.map((dimension, index) => ({
         id: dimension.key,
         dim: index,
         name: nameOf(dimension.key),
         nameGap: 16,
         nameTextStyle: { color: palette.text, fontSize: 11 },
-        nameTruncate: { maxWidth: AXIS_WIDTH - 2 },
+        nameTruncate: { maxWidth: width - 2 },
         axisLine: { lineStyle: { color: palette.muted } },
         realtime: false, // brushes snap to values when they are let go
         areaSelectStyle: { width: 16, color: seriesColor(palette, 3), opacity: BRUSH_OPACITY },
@@ -67,14 +58,14 @@ export function Parallel({ plans, pins, dimensions, filters, onFilters }: Props)
               min: 0,
               max: dimension.values.length - 1,
               interval: Math.ceil(dimension.values.length / 12),
-              axisLabel: { ...label(palette.surface), formatter: (at: number) => String(dimension.values[at] ?? "") },
+              axisLabel: { ...label(palette.surface, width), formatter: (at: number) => String(dimension.values[at] ?? "") },
             }
-          : { type: "value", scale: true, min: dimension.low, max: dimension.high, axisLabel: { ...label(palette.surface), formatter: (at: number) => measureText(dimension.key, at) } }),
+          : { type: "value", scale: true, min: dimension.low, max: dimension.high, axisLabel: { ...label(palette.surface, width), formatter: (at: number) => measureText(dimension.key, at) } }),
       })),
       series: [
         {
           type: "parallel",
-          data: [...plans].reverse().map(line), // the best on top
+          data: [...plans].reverse().map((plan) => ({ value: line(plan), lineStyle: { color: tint(plan) } })), // the best on top
           smooth: 0.08,
           inactiveOpacity: 0.04,
           activeOpacity: 0.85,
@@ -154,6 +145,18 @@ export function Parallel({ plans, pins, dimensions, filters, onFilters }: Props)
   );
 }
 
+/** The fastest plan in the first colour of the palette, the slowest in the second. */
+function stepTints(plans: readonly RankedPlan[], palette: Palette): (plan: RankedPlan) => string {
+  const steps = plans.map(({ estimate }) => estimate.step_time_s);
+  const [low, high] = [Math.min(...steps), Math.max(...steps)];
+  const channels = (color: string) => [1, 3, 5].map((at) => Number.parseInt(color.slice(at, at + 2), 16));
+  const [fast, slow] = [channels(seriesColor(palette, 0)), channels(seriesColor(palette, 1))];
+  return ({ estimate }) => {
+    const share = high > low ? (estimate.step_time_s - low) / (high - low) : 0;
+    return `rgb(${fast.map((channel, index) => Math.round(channel + share * ((slow[index] ?? channel) - channel))).join(",")})`;
+  };
+}
+
 /** ECharts draws a brush in an opaque grey as soon as another axis has one, or when an action gave it. */
 function tintBrushes(chart: ECharts, color: string): void {
   for (const root of chart.getZr().storage.getRoots())
@@ -165,6 +168,6 @@ function tintBrushes(chart: ECharts, color: string): void {
     });
 }
 
-function label(surface: string) {
-  return { fontSize: 11, width: AXIS_WIDTH - 8, overflow: "truncate", textBorderColor: surface, textBorderWidth: 3 };
+function label(surface: string, width: number) {
+  return { fontSize: 11, width: width - 8, overflow: "truncate", textBorderColor: surface, textBorderWidth: 3 };
 }

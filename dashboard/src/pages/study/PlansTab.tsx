@@ -1,7 +1,7 @@
 import { Button, Skeleton, Stack } from "@mantine/core";
 import { IconFilterOff } from "@tabler/icons-react";
-import { lazy, Suspense, useCallback, useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { lazy, Suspense, useCallback, useEffect, useMemo } from "react";
+import { useTranslation } from "../../i18n";
 
 import type { Study } from "../../api/queries";
 import { DataTable } from "../../components/DataTable";
@@ -14,7 +14,8 @@ import { dimensionsOf, filterFromText, filterText, isKept, type Filter } from ".
 import { Filters } from "./Filters";
 import { rowsOf, usePlanColumns, variantsOf, type PlanRow } from "./planColumns";
 
-const PlanCharts = lazy(async () => ({ default: (await import("./PlanCharts")).PlanCharts }));
+const loadCharts = () => import("./PlanCharts");
+const PlanCharts = lazy(async () => ({ default: (await loadCharts()).PlanCharts }));
 
 const ROWS = 10;
 const CHARTS_PX = 480;
@@ -38,6 +39,9 @@ export function PlansTab({ study, plans, isComplete, baseline }: Props) {
   const [open, setOpen] = useUrlList("open");
   const [chosen, setChosen] = useUrlList("selected");
   const change = useUrlChange();
+
+  // While the other plans are on their way.
+  useEffect(() => void loadCharts(), []);
 
   const dimensions = useMemo(() => dimensionsOf(plans), [plans]);
   const filters = useMemo(() => filterTexts.flatMap((text) => filterFromText(text) ?? []), [filterTexts]);

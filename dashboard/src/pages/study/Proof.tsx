@@ -1,4 +1,4 @@
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import { count, duration, percent } from "../../units/format";
 import type { Result } from "./data";

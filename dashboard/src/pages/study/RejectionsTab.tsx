@@ -1,6 +1,6 @@
 import { Alert, Button, Card, Group, Stack, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 
 import type { Study } from "../../api/queries";
 import { Explained } from "../../components/Explained";

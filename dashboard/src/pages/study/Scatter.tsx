@@ -1,13 +1,13 @@
 import { NativeSelect } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { useNavigate } from "react-router";
 
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { tooltipHtml } from "../../components/chart/tooltip";
 import { ChartCard } from "../../components/ChartCard";
-import { strategyText } from "../../components/strategy";
+import { changeText, strategyText } from "../../components/strategy";
 import { useUrlText } from "../../state/url";
 import { seriesColor, type Palette } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
@@ -17,6 +17,7 @@ import { paretoFront, type Dimension } from "./dimensions";
 import { useDimensionNames } from "./Filters";
 
 const GIB = 2 ** 30;
+const CROWD = 200; // points that cover one another
 
 interface Props {
   plans: readonly RankedPlan[];
@@ -26,15 +27,8 @@ interface Props {
   dimensions: readonly Dimension[];
 }
 
-interface Point {
-  value: [number, number];
-  /** Null for the baseline. */
-  plan: RankedPlan | null;
-  /** Of a variant. */
-  change?: string;
-  step: number;
-  memory: number;
-}
+/** Memory in GiB, step time in seconds, place of the plan (-1 is the baseline), place of its variant (-1 is the plan itself). */
+type Point = [memory: number, step: number, plan: number, variant: number];
 
 /** Step time against memory: every plan and variant, the limit, and what no other plan beats in both. */
 export function Scatter(props: Props) {
@@ -58,8 +52,13 @@ export function Scatter(props: Props) {
   }, [plans, kept, pins, baseline, colored, palette, t]);
 
   const on = useMemo(
-    () => ({ click: ({ data }: { data?: Partial<Point> }) => data?.plan && void navigate(`plans/${data.plan.plan_id}`) }),
-    [navigate],
+    () => ({
+      click: ({ value }: { value?: Point }) => {
+        const plan = plans[value?.[2] ?? -1];
+        if (plan) void navigate(`plans/${plan.plan_id}`);
+      },
+    }),
+    [navigate, plans],
   );
   return (
     <ChartCard
@@ -102,34 +101,44 @@ function scatterOption(
   palette: Palette,
   texts: Texts,
 ): EChartsCoreOption {
-  const point = (step: number, memory: number, plan: RankedPlan | null): Point => ({ value: [memory / GIB, step], plan, step, memory });
-  const planPoints = plans.map((plan) => ({ plan, point: point(plan.estimate.step_time_s, plan.estimate.peak_memory_bytes, plan) }));
-  const variants = plans.flatMap((plan) => plan.variants.map((each) => ({ ...point(each.step_time_s, each.peak_memory_bytes, plan), change: each.change })));
-  const front = paretoFront([...planPoints.map(({ point: each }) => each), ...variants]).map(({ value }) => value);
+  // Numbers only: ECharts copies what it is given to the last field, and asks each point that has a style of its own.
+  const points = plans.map(({ estimate }, place): Point => [estimate.peak_memory_bytes / GIB, estimate.step_time_s, place, -1]);
+  const variants = plans.flatMap((plan, place) => plan.variants.map((each, variant): Point => [each.peak_memory_bytes / GIB, each.step_time_s, place, variant]));
+  const front = paretoFront([...points, ...variants].map(([memory, step]) => ({ memory, step }))).map(({ memory, step }) => [memory, step]);
   const limit = plans[0]?.estimate.memory_limit_bytes ?? 0;
   const groups = colored?.kind === "choice" ? colored.values : [null];
-  const opacity = (plan: RankedPlan) => (kept.has(plan) ? 0.9 : 0.12);
-  const memories = [...planPoints.map(({ point: each }) => each), ...variants].map(({ memory }) => memory / GIB);
-  const least = Math.min(...memories);
+  const least = [...points, ...variants].reduce((low, [memory]) => Math.min(low, memory), Infinity);
   const own = baseline && typeof baseline.estimate.step_time_s === "number" ? (baseline.estimate as { step_time_s: number; peak_memory_bytes: number }) : null;
+  const most = [...points, ...variants].reduce((high, [memory]) => Math.max(high, memory), own ? own.peak_memory_bytes / GIB : 0);
+  const tick = [2, 5, 10, 20, 50, 100].find((step) => (Math.max(most, limit / GIB) - least) / step <= 7) ?? 200;
+  const pinned = (point: Point, plan: RankedPlan) => ({
+    value: point,
+    symbolSize: 15,
+    itemStyle: { opacity: 1, borderColor: palette.text, borderWidth: 1.5 },
+    label: { show: true, formatter: `#${plan.rank}`, position: "top", color: palette.text, fontWeight: 600 },
+  });
   return {
     grid: { left: 12, right: 24, top: 40, bottom: 34 },
     legend: { type: "scroll", bottom: 0, left: 0, right: 0 },
     tooltip: {
       trigger: "item",
-      formatter: ({ data: { plan, change, step, memory } }: { data: Point }) =>
-        tooltipHtml([plan ? texts.titleOf(plan) : texts.baseline, ...(change ? [change] : [])].join(": "), [
+      formatter: ({ value: [memory, step, place, variant] }: { value: Point }) => {
+        const plan = plans[place];
+        const change = plan?.variants[variant]?.change;
+        return tooltipHtml([plan ? texts.titleOf(plan) : texts.baseline, ...(change ? [changeText(change)] : [])].join(": "), [
           { name: texts.step, value: seconds(step) },
-          { name: texts.memory, value: bytes(memory) },
-        ]),
+          { name: texts.memory, value: bytes(memory * GIB) },
+        ]);
+      },
     },
     xAxis: {
       type: "value",
       name: `${texts.memory} [GiB]`,
       nameLocation: "middle",
       nameGap: 26,
-      min: Math.max(0, Math.floor((least - 0.05 * limit / GIB) / 4) * 4),
-      max: ({ max }: { max: number }) => Math.ceil(Math.max(max, limit / GIB) / 4) * 4,
+      min: Math.max(0, Math.floor(least / tick) * tick),
+      max: Math.ceil(Math.max(most, limit / GIB) / tick) * tick,
+      interval: tick,
     },
     yAxis: { type: "value", scale: true, name: `${texts.step} [s]`, nameTextStyle: { align: "left" } },
     series: [
@@ -156,28 +165,29 @@ function scatterOption(
         symbolSize: 5,
         itemStyle: { color: "transparent", borderColor: palette.muted, borderWidth: 1, opacity: 0.55 },
         data: variants,
+        large: true,
+        largeThreshold: 1000,
       },
-      ...groups.map((group, index) => ({
-        type: "scatter",
-        name: group === null ? texts.plans : String(group),
-        symbolSize: 10,
-        cursor: "pointer",
-        itemStyle: { color: seriesColor(palette, index) },
-        emphasis: { scale: 1.5 },
-        data: planPoints
-          .filter(({ plan }) => group === null || colored?.value(plan) === group)
-          .map(({ plan, point: each }) => ({
-            ...each,
-            itemStyle: { opacity: opacity(plan) },
-            ...(pins.includes(plan.plan_id) && {
-              symbolSize: 15,
-              itemStyle: { opacity: 1, borderColor: palette.text, borderWidth: 1.5 },
-              label: { show: true, formatter: `#${plan.rank}`, position: "top", color: palette.text, fontWeight: 600 },
-            }),
-          })),
-      })),
+      ...groups.flatMap((group, index) => {
+        const series = (isKept: boolean) => ({
+          type: "scatter",
+          name: group === null ? texts.plans : String(group),
+          symbolSize: plans.length > CROWD ? 7 : 10,
+          z: isKept ? 3 : 2,
+          cursor: "pointer",
+          itemStyle: { color: seriesColor(palette, index), opacity: isKept ? (plans.length > CROWD ? 0.6 : 0.9) : 0.12 },
+          emphasis: { scale: 1.5 },
+          data: points.flatMap<Point | ReturnType<typeof pinned>>((point) => {
+            const plan = plans[point[2]];
+            if (!plan || (group !== null && colored?.value(plan) !== group)) return [];
+            if (pins.includes(plan.plan_id)) return isKept ? [pinned(point, plan)] : [];
+            return kept.has(plan) === isKept ? [point] : [];
+          }),
+        });
+        return [series(true), series(false)]; // the legend shows the first
+      }),
       ...(own
-        ? [{ type: "scatter", name: texts.baseline, symbol: "diamond", symbolSize: 14, itemStyle: { color: palette.warn }, data: [point(own.step_time_s, own.peak_memory_bytes, null)] }]
+        ? [{ type: "scatter", name: texts.baseline, symbol: "diamond", symbolSize: 14, itemStyle: { color: palette.warn }, data: [[own.peak_memory_bytes / GIB, own.step_time_s, -1, -1]] }]
         : []),
     ],
   };

@@ -2,7 +2,7 @@ import { Alert, Button, Tabs, Text } from "@mantine/core";
 import { IconAlertTriangle, IconBan, IconZoomExclamation } from "@tabler/icons-react";
 import { useInfiniteQuery, usePrefetchInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link, useParams } from "react-router";
 
 import { FINISHED, studyQuery, type Study } from "../../api/queries";

@@ -1,11 +1,11 @@
 import { ActionIcon, Anchor, Badge, Group, Stack, Text, Tooltip } from "@mantine/core";
 import { IconChevronDown, IconChevronRight, IconPin, IconPinFilled } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import type { Column } from "../../components/DataTable";
-import { recomputeText, strategyParts, strategyText } from "../../components/strategy";
+import { changeText, recomputeText, strategyParts, strategyText } from "../../components/strategy";
 import { bytes, count, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "../../units/format";
 import type { RankedPlan } from "./data";
 import { exposedCommunication } from "./dimensions";
@@ -218,7 +218,7 @@ function PlanName({ row: { key, plan, variant }, isOpen, onOpen }: { row: PlanRo
   if (variant)
     return (
       <Text size="sm" pl={22} className={classes.change}>
-        {variant.change}
+        {changeText(variant.change)}
       </Text>
     );
   const { degrees, options } = strategyParts(plan.strategy);

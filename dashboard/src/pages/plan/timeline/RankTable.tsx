@@ -1,6 +1,6 @@
 import { Title } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../../i18n";
 
 import { DataTable, type Column } from "../../../components/DataTable";
 import { bytes, percent, seconds } from "../../../units/format";

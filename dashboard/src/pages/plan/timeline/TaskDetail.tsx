@@ -1,7 +1,7 @@
 import { Button, Card, Group, Text, Title } from "@mantine/core";
 import { IconX } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../../i18n";
 
 import { count, percent, seconds } from "../../../units/format";
 import type { Task, Timeline } from "./tasks";

@@ -1,11 +1,11 @@
 import { useEffect, useImperativeHandle, useMemo, useRef, useState, type Ref } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../../i18n";
 
 import { usePalette } from "../../../theme/usePalette";
 import { bytes, percent, seconds } from "../../../units/format";
 import { Controls } from "./controls";
 import type { Look } from "./draw";
-import type { Hit, Shown } from "./layout";
+import { mostHeight, type Hit, type Shown } from "./layout";
 import { css, inkOn, kindColor, timePoint } from "./look";
 import type { Weight, Window } from "./paint";
 import { taskAt, type Timeline } from "./tasks";
@@ -43,6 +43,7 @@ export function TimelineCanvas(props: Props) {
   const [hover, setHover] = useState<{ hit: Hit; x: number; y: number } | null>(null);
   const count = useRef<HTMLSpanElement>(null);
   const { numTasks } = timeline;
+  const maxHeight = useMemo(() => mostHeight(timeline, shown), [timeline, shown]);
 
   useEffect(() => {
     latest.current = props;
@@ -104,6 +105,7 @@ export function TimelineCanvas(props: Props) {
       <canvas
         ref={canvas}
         className={classes.canvas}
+        style={{ maxHeight }}
         tabIndex={0}
         role="application"
         aria-label={props.label}

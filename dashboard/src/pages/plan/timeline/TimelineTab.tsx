@@ -2,7 +2,7 @@ import { ActionIcon, Button, Card, Group, Kbd, MultiSelect, Popover, Stack, Swit
 import { IconFocusCentered, IconKeyboard, IconZoomIn, IconZoomOut, IconZoomReset } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useId, useMemo, useRef, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "../../../i18n";
 
 import type { Plan } from "../../../api/queries";
 import { ErrorState } from "../../../components/ErrorState";

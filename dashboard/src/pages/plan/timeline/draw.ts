@@ -315,7 +315,7 @@ export class Drawing {
     this.font(look, 11);
     context.textAlign = "left";
     context.fillStyle = look.palette.text;
-    context.fillText(look.words.memoryOf(memoryRank), 4, top + 10);
+    context.fillText(look.words.memoryOf(memoryRank), 4, top + 10, layout.gutter - 8);
     context.fillStyle = look.palette.muted;
     if (layout.gutter >= 100) context.fillText(look.words.bytes(highest(bytes)), 4, top + 25);
     context.fillStyle = look.palette.bad;

@@ -7,7 +7,7 @@ export const AXIS_PX = 24;
 export const MEMORY_PX = 76;
 const GAP_PX = 6;
 const RANK_GAP_PX = 3;
-const TALLEST_PX = 24;
+const TALLEST_PX = 32;
 const LOWEST_PX = 9;
 const SIDE_SHARE = 0.55; // height of a lane beside compute over that of the compute lane
 const SPARSE_SHARE = 0.3; // and of one with next to nothing in it, such as the exchange of gradients
@@ -86,6 +86,12 @@ export function arrange(timeline: Timeline, shown: Shown, width: number, height:
     memoryTop: memory ? height - MEMORY_PX : null,
     blocks,
   };
+}
+
+/** The height at which lanes grow no more. */
+export function mostHeight(timeline: Timeline, shown: Shown): number {
+  const { rowsTop, contentHeight, memoryTop, height } = arrange(timeline, shown, 0, 1e6);
+  return rowsTop + contentHeight + (memoryTop === null ? 0 : height - memoryTop + GAP_PX);
 }
 
 export const maxScroll = ({ contentHeight, rowsHeight }: Layout): number => Math.max(0, contentHeight - rowsHeight);
