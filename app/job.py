@@ -25,7 +25,7 @@ from app.job_fields import (
     StrategySection,
     TrainingSection,
 )
-from app.job_strategy import strategy_from_section
+from app.job_strategy import feature_warnings, strategy_from_section
 from app.models.catalogue import Preset, resolve_model
 from app.models.catalogue import names as preset_names
 from app.models.fields import ModelError
@@ -128,6 +128,7 @@ def parse_job(
     strategy = None
     if document.get("strategy") is not None:
         strategy = strategy_from_section(check(StrategySection, document["strategy"], "strategy", labels), workload)
+        warnings += feature_warnings(workload, strategy)
     return Job(
         workload=workload,
         strategy=strategy,

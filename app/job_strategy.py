@@ -9,6 +9,7 @@ from app.job_fields import RecomputeSection, StrategySection
 from cost_models.layout import default_layout, stage_table
 from cost_models.strategy import (
     DEFAULT_FEATURES,
+    UNPRICED_FEATURES,
     CpAlgo,
     Dispatcher,
     Feature,
@@ -74,7 +75,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
     )
     if section.features is None:
         # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
-        strategy = ParallelStrategy(**{**vars(strategy), "features": _default_features(workload, strategy)})
+        strategy = ParallelStrategy(**{**vars(strategy), "features": _acting(workload, strategy, DEFAULT_FEATURES)})
     if strategy.layer_layout is not None:
         try:
             stage_table(workload.model, strategy.pp, strategy.vpp, strategy.layer_layout)
@@ -250,18 +251,37 @@ def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | N
     return tuple(layers)
 
 
-def _default_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
+def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str]:
+    """A sentence on switches that have nothing to act on, and one on those that leave the price alone."""
+    acting = strategy.features & _acting(workload, strategy, strategy.features)
+    idle, unpriced = strategy.features & ~acting, acting & UNPRICED_FEATURES
+    sentences = []
+    if idle:
+        why = "the model, the layout or the dispatcher leaves nothing to act on"
+        sentences.append(f"strategy.features: {_names(idle)} {'has' if len(idle) == 1 else 'have'} no effect: {why}.")
+    if unpriced:
+        verb = "changes" if len(unpriced) == 1 else "change"
+        sentences.append(f"strategy.features: {_names(unpriced)} {verb} launch arguments alone: the price is the one without.")
+    return sentences
+
+
+def _names(features: Feature) -> str:
+    return ", ".join((feature.name or "").lower() for feature in features)
+
+
+def _acting(workload: Workload, strategy: ParallelStrategy, features: Feature) -> Feature:
     return _features_with_effect(
         workload.model,
         scope_of(workload.model, strategy),
         canonical_dispatcher(workload.model, strategy.ep * strategy.etp, workload.cluster, strategy.dispatcher),
         strategy.zero_stage,
+        features,
     )
 
 
 @lru_cache(maxsize=4096)
-def _features_with_effect(model: ModelShape, scope: Scope, dispatcher: Dispatcher, zero_stage: int) -> Feature:
-    return canonical_features(model, scope, dispatcher, canonical_zero_stage(scope, zero_stage), DEFAULT_FEATURES)
+def _features_with_effect(model: ModelShape, scope: Scope, dispatcher: Dispatcher, zero_stage: int, features: Feature) -> Feature:
+    return canonical_features(model, scope, dispatcher, canonical_zero_stage(scope, zero_stage), features)
 
 
 @lru_cache(maxsize=1024)

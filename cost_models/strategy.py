@@ -158,6 +158,8 @@ DEFAULT_FEATURES = (
     | Feature.MOE_GROUPED_GEMM
     | Feature.MOE_PERMUTE_FUSION
 )
+# What launch files set and no formula knows.
+UNPRICED_FEATURES = Feature.MOE_PERMUTATION_ASYNC_COMM | Feature.MOE_TP_EXTEND_EP | Feature.CP_SEND_RECV_OVERLAP
 
 # Layers on each virtual stage, [chunk][stage]; sums to the model's layers (no-op layers are not counted).
 LayerLayout = tuple[tuple[int, ...], ...]

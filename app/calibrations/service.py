@@ -15,6 +15,7 @@ from app.calibrating import ASCEND_STACKS, GPU_STACKS, check_applies
 from app.calibrations import repository
 from app.calibrations.schemas import CalibrationRequest, CalibrationSummary
 from app.errors import InputError, show, unknown_name
+from app.http.jobs import check_keys
 from app.http.problems import ServiceError
 from app.job import Job
 from app.reports.calibration import learned
@@ -41,9 +42,7 @@ _fitting = threading.Lock()  # a fit keeps a core busy: one at a time leaves the
 def parse_request(body: Mapping[str, Any]) -> tuple[str, str]:
     """Hardware and stack; ``InputError`` where either is unknown."""
     allowed = tuple(CalibrationRequest.model_fields)
-    for name in body:
-        if name not in allowed:
-            raise unknown_name(name[:100], name, allowed, what="key")
+    check_keys(body, allowed)
     for name in allowed:
         value = body.get(name)
         if not isinstance(value, str):

@@ -10,8 +10,9 @@ from app.calibrations.service import stored_calibrations
 from app.checks.baseline import parse_baseline
 from app.checks.budget import Budget, parse_budget
 from app.checks.check import check_job, check_without_job
+from app.checks.schemas import CheckRequest
 from app.errors import InfeasibleStrategyError, InputError, show
-from app.http.jobs import parse_request
+from app.http.jobs import check_keys, parse_request
 from app.job import Job
 from app.storage.session import Database
 
@@ -20,6 +21,7 @@ MAX_SEARCH_S = 10.0  # somebody waits for the answer; a longer search is a study
 
 def check_request(document: Mapping[str, Any], database: Database) -> dict[str, Any]:
     """The answer to a request body; ``InputError`` where nothing can be checked."""
+    check_keys(document, CheckRequest.model_fields)
     own = ("budget", "baseline", "pin")
     budget, baseline, pin = (document.get(name) for name in own)
     for name, part in (("budget", budget), ("baseline", baseline)):

@@ -10,8 +10,8 @@ import numpy as np
 from app.calibrations.service import stored_calibrations
 from app.checking import check
 from app.errors import InputError, show
-from app.estimates.schemas import MAX_STRATEGIES
-from app.http.jobs import parse_request
+from app.estimates.schemas import MAX_STRATEGIES, EstimateRequest
+from app.http.jobs import check_keys, parse_request
 from app.job import SCHEMA_VERSION, Job
 from app.job_fields import StrategySection
 from app.job_strategy import strategy_from_section
@@ -32,15 +32,16 @@ MAX_STAGES = MAX_STRATEGIES * 128
 
 def estimates(document: Mapping[str, Any], database: Database) -> dict[str, Any]:
     """The answer to a request body; ``InputError`` where it cannot be priced."""
-    given, simulated = document.get("strategies"), document.get("simulate", False)
-    if not isinstance(simulated, bool):
+    check_keys(document, EstimateRequest.model_fields)
+    given, simulated = document.get("strategies"), document.get("simulate")
+    if not isinstance(simulated, bool | None):
         raise InputError(f"simulate: {show(simulated)} is not allowed; give true or false.")
     job = parse_request({key: value for key, value in document.items() if key not in ("strategies", "simulate")})
     own = stored_calibrations(database, job)
     if given is None:
         if job.strategy is None:
             raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
-        return estimate_document(job, job.strategy, own, simulated=simulated)
+        return estimate_document(job, job.strategy, own, simulated=bool(simulated))
     if job.strategy is not None:
         raise InputError("strategies: given beside strategy; give one of the two.")
     return {
@@ -48,7 +49,7 @@ def estimates(document: Mapping[str, Any], database: Database) -> dict[str, Any]
         "job": job.document,
         "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
         "warnings": list(job.warnings),
-        "estimates": _entries(job, own, _sections(given), simulated=simulated),
+        "estimates": _entries(job, own, _sections(given), simulated=bool(simulated)),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from app.errors import InputError, unknown_name
@@ -10,6 +10,13 @@ from app.job import Job, parse_job
 from hardware_profiles import catalogue
 
 MAX_LAYERS = 2048  # the memory of an estimate grows with the square of its pipeline's stages, of which there are no more
+
+
+def check_keys(body: Mapping[str, Any], allowed: Collection[str]) -> None:
+    """``InputError`` for a key that a request does not have."""
+    for name in body:
+        if name not in allowed:
+            raise unknown_name(name[:100], name, allowed, what="key")
 
 
 def parse_request(document: Mapping[str, Any]) -> Job:

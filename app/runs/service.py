@@ -14,12 +14,12 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from app.documents import MAX_DEPTH
-from app.errors import InputError, show, unknown_name
-from app.http.jobs import MAX_LAYERS
+from app.errors import InputError, show
+from app.http.jobs import MAX_LAYERS, check_keys
 from app.http.paging import MAX_LIMIT
 from app.pricing import constants_for, interval_of
 from app.runs import repository
-from app.runs.schemas import MAX_RUNS, RunItem
+from app.runs.schemas import MAX_RUNS, RunItem, RunsRequest
 from app.storage.clock import now_s
 from app.storage.tables import MeasuredRun
 from calibration.files import Calibration
@@ -45,9 +45,7 @@ class GivenRun:
 
 def given_runs(body: Mapping[str, Any]) -> list[GivenRun]:
     """The records of a request in their order, each predicted or refused; ``InputError`` where there is no list of them."""
-    for name in body:
-        if name != "runs":
-            raise unknown_name(name[:100], name, ["runs"], what="key")
+    check_keys(body, RunsRequest.model_fields)
     runs = body.get("runs")
     if not isinstance(runs, list) or not 1 <= len(runs) <= MAX_RUNS:
         found = "missing" if "runs" not in body else f"{len(runs)} records" if isinstance(runs, list) else show(runs)

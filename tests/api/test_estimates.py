@@ -193,3 +193,12 @@ def test_of_a_step_too_long_to_replay_only_the_moments_are_missing(
     ranks = api.post("/v1/estimates", json={**job, "strategy": {"pp": 4}, "simulate": True}).json()["simulation"]["ranks"]
     assert [rank["peak_at_s"] for rank in ranks] == [None] * 4
     assert all(rank["peak_memory_bytes"] > 0 for rank in ranks)
+
+
+@pytest.mark.parametrize(("path", "misspelt", "meant"), [("/v1/estimates", "simulat", "simulate"), ("/v1/checks", "pim", "pin")])
+def test_a_misspelt_key_is_told_its_nearest(
+    api: TestClient, refused: Refused, job: dict[str, Any], path: str, misspelt: str, meant: str
+) -> None:
+    problem = refused(api.post(path, json={**job, "strategy": {"tp": 8}, misspelt: True}), 422, "invalid-input")
+    assert problem["pointer"] == f"#/{misspelt}"
+    assert f"did you mean {meant!r}?" in problem["detail"]

@@ -301,6 +301,16 @@ def test_what_has_no_effect_is_a_warning() -> None:
     assert any(line.startswith("search.max_trials has no effect") for line in job.warnings)
 
 
+def test_switches_that_do_nothing_are_a_warning() -> None:
+    features = ["flash_attention", "moe_allgather_overlap_comm", "cp_send_recv_overlap", "moe_tp_extend_ep"]
+    job = parse_job(with_part(PANGU, strategy={"tp": 8, "pp": 16, "ep": 32, "features": features}))
+    assert job.warnings == (
+        "strategy.features: moe_allgather_overlap_comm, cp_send_recv_overlap have no effect: "
+        "the model, the layout or the dispatcher leaves nothing to act on.",
+        "strategy.features: moe_tp_extend_ep changes launch arguments alone: the price is the one without.",
+    )
+
+
 def test_a_roadmap_product_is_a_warning() -> None:
     job = parse_job(with_part(DENSE, cluster={"hardware": "atlas-950-superpod"}))
     assert any("announced, not delivered" in line for line in job.warnings)

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 import cost_models
 from cost_models.layer_keys import LAYER_FEATURES, data_parallel_sizes, distinct_rows, layer_keys, shard_sizes
-from cost_models.strategy import Dispatcher, Feature, ParallelStrategy, RecomputeModule, Schedule, StrategyBatch
+from cost_models.strategy import (
+    UNPRICED_FEATURES,
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    RecomputeModule,
+    Schedule,
+    StrategyBatch,
+)
 from tests.workloads import batch, keys, workload
 
 
@@ -64,6 +72,12 @@ def test_a_key_holds_every_switch_that_formulas_ask_it_for() -> None:
     }
     assert "TP_2D" in asked
     assert {name for name in asked if not Feature[name] & LAYER_FEATURES} == set()
+
+
+def test_switches_that_no_formula_asks_for_are_said_to_be_unpriced() -> None:
+    sources = [path for path in Path(cost_models.__file__).parent.rglob("*.py") if path.name != "strategy.py"]
+    asked = set(re.findall(r"Feature\.(\w+)", "".join(path.read_text(encoding="utf-8") for path in sources)))
+    assert {feature for feature in Feature if feature.name not in asked} == set(UNPRICED_FEATURES)
 
 
 def test_zero3_keys_know_over_how_many_ranks_a_layer_is_gathered() -> None:
