@@ -38,11 +38,6 @@ def sampled(job: Job, space: SearchSpace, sampler: str, seed: int) -> tuple[Samp
     return found, time.process_time() - begun_s
 
 
-def regret(found: SamplerSearch, num_trials: int, best_s: float) -> float:
-    value = found.trials[num_trials - 1].best_value
-    return float("inf") if value is None else value / best_s - 1.0
-
-
 def percent(values: list[float]) -> str:
     return f"{statistics.median(values):.1%} ({min(values):.1%} to {max(values):.1%})"
 

@@ -1,7 +1,7 @@
 """Streams the lattice in chunks, in one fixed order, and charges each illegal strategy to the first rule it breaks.
 
 Order: pp, vpp, schedule, tp, cp, ep, etp, micro batch size, then the options, each ascending. A chunk holds rows of one
-pipeline only, since the cost model vectorises over those. Rules that look at a layout alone (``LAYOUT_RULES``) are checked
+pipeline only, since the cost model vectorises over those. Rules that look at a layout alone (``layout_only``) are checked
 once a layout, and the whole block of its options is charged by arithmetic: a space with few legal layouts costs little.
 """
 
@@ -17,15 +17,12 @@ from numpy.typing import NDArray
 
 from cost_models.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.workload import Workload
-from search.legality import Rule, rules_degrees, rules_for, rules_pipeline
+from search.legality import Rule, rules_for
 from search.options import Layouts, OptionTable, OptionTables, option_classes
 from search.space import Pipeline, SearchSpace
 
 CHUNK_ROWS = 1 << 16
 LAYOUTS_PER_SLICE = 1 << 15
-
-# They read degrees, schedule, micro batch size and derived dp only: all options of a layout share the verdict.
-LAYOUT_RULES = frozenset(rule.name for rule in (*rules_degrees.LAYOUT_RULES, *rules_pipeline.LAYOUT_RULES))
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ def layout_rules(workload: Workload) -> tuple[Rule, ...]:
 
     Only leading ones can be charged a block at a time: behind a rule that reads options, rows of one layout differ.
     """
-    return tuple(takewhile(lambda rule: rule.name in LAYOUT_RULES, rules_for(workload.software.target)))
+    return tuple(takewhile(lambda rule: rule.layout_only, rules_for(workload.software.target)))
 
 
 def option_rules(workload: Workload) -> tuple[Rule, ...]:
