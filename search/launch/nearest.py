@@ -1,7 +1,7 @@
 """The nearest strategy that a framework can be told, where it cannot express the planned one.
 
 What a release takes is in its legality rules and its table; here is what to write instead. A plan that breaks no rule of the
-framework changes in nothing but switches that the framework sets by itself (``IMPLIED``).
+framework changes in nothing but switches that the framework sets by itself.
 """
 
 from __future__ import annotations
@@ -27,21 +27,6 @@ from search.launch.arguments import has_replicas
 from search.launch.draft import Draft, breaks
 from search.legality import rules_megatron, rules_mindformers, rules_mindspeed
 from search.legality.rule import layout_of
-
-# Switches that a framework sets or clears without being asked: they may differ in a plan that it runs.
-IMPLIED = {
-    "megatron-lm": Feature.FUSED_NORM | Feature.FUSED_ROPE | DATA_PARALLEL_FEATURES,
-    "mindspeed-llm": (
-        Feature.FUSED_NORM
-        | Feature.FLASH_ATTENTION
-        | Feature.MOE_PERMUTE_FUSION
-        | Feature.MOE_PERMUTATION_ASYNC_COMM
-        | Feature.MOE_SHARED_EXPERT_OVERLAP
-        | Feature.MOE_TP_EXTEND_EP
-        | Feature.CP_SEND_RECV_OVERLAP
-    ),
-    "mindformers": DATA_PARALLEL_FEATURES | Feature.OVERLAP_P2P,
-}
 
 
 def megatron(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from search.canonical import canonical_schedule
 from search.launch import launch_block, mindformers, nearest
 from search.launch.files import Start, launch_file
 from search.launch.mindformers_cells import block_size, counts_of, modules_of, numbers_of_layers, spread
-from search.launch.parsing import parse_arguments, parse_launch
+from tests.oracle.launch_files.parsing import parse_arguments, parse_launch
 from tests.unit.search.launch.plans import MODELS, workload
 
 SWAP = DEFAULT_FEATURES | Feature.SWAP_ATTENTION

@@ -11,8 +11,8 @@ from typing import Any
 from calibration.run_records import RunRecord, read_run_records
 from cost_models.strategy import CpAlgo, Feature, ParallelStrategy, Recompute
 from search.canonical import canonical
-from search.launch.parsing import parse_arguments
-from search.launch.shell import LaunchFileError
+from tests.oracle.launch_files.parsing import parse_arguments
+from tests.oracle.launch_files.shell import LaunchFileError
 from tests.unit.search.launch.published import ROOT, RUNS, megatron_arguments, mindformers_options, rows
 
 RECOMPUTE = {"recompute", "recompute_method", "recompute_num_layers", "recompute_modules"}

@@ -20,7 +20,7 @@ from cost_models.strategy import (
 from search.canonical import canonical_group_size, canonical_schedule
 from search.launch import megatron, mindspeed
 from search.launch.release import Given, Release, values_of
-from search.launch.shell import LaunchFileError
+from tests.oracle.launch_files.shell import LaunchFileError
 
 MAX_NUMBER = 10**12
 MAX_LAYERS = 100_000

@@ -13,10 +13,10 @@ from typing import Any
 import yaml
 
 from cost_models.strategy import ParallelStrategy
-from search.launch import reading_megatron, reading_mindformers
 from search.launch.release import problems, read_tokens
 from search.launch.releases import RELEASES
-from search.launch.shell import MAX_CHARACTERS, LaunchFileError, Script, read_script
+from tests.oracle.launch_files import reading_megatron, reading_mindformers
+from tests.oracle.launch_files.shell import MAX_CHARACTERS, LaunchFileError, Script, read_script
 
 MAX_DEVICES = 1_000_000
 MAX_DEPTH = 8

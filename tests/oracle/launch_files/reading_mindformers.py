@@ -21,7 +21,7 @@ from cost_models.strategy import (
 from search.canonical import canonical_schedule
 from search.launch import mindformers, mindformers_cells
 from search.launch.releases import RELEASES
-from search.launch.shell import LaunchFileError
+from tests.oracle.launch_files.shell import LaunchFileError
 
 # Sections whose keys MindFormers or MindSpore passes on without checking them.
 FREE_SECTIONS = (
