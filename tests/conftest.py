@@ -7,10 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.databases import database, database_url, empty_url, kind, postgresql, sqlite_template
-
-__all__ = ["database", "database_url", "empty_url", "kind", "postgresql", "sqlite_template"]  # one server for all folders
-
 # Pricing a batch compiles nothing but can be slow on a busy machine, so time limits would only make tests flaky.
 settings.register_profile("check", deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None, max_examples=2000, print_blob=True)

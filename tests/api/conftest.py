@@ -10,6 +10,9 @@ from app.main import create_app
 from app.storage.session import Database
 from app.studies.runner import StudyRun
 from app.workers import queue
+from tests.databases import database, database_url, postgresql, sqlite_template
+
+__all__ = ["database", "database_url", "postgresql", "sqlite_template"]
 
 LOCAL = "http://127.0.0.1:8765"
 JOB: dict[str, Any] = {
