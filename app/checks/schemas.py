@@ -62,7 +62,7 @@ class Comparison(Document):
     note: str | None
 
 
-class BestPlan(Document):
+class FoundPlan(Document):
     plan_id: str
     strategy: StrategyDocument
     estimate: EstimateNumbers
@@ -72,7 +72,7 @@ class SearchSummary(Document):
     counts: Counts
     proof: Proof
     total_s: float
-    best: BestPlan | None
+    best: FoundPlan | None
     nearest: str | None
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.reports.schemas import Baseline, Counts, Document, Plan, Proof, StrategyDocument, Timing
+from app.studies.views import BestPlan
 
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 
@@ -28,19 +29,6 @@ class StudySummary(Document):
     attempts: int = Field(description="how often a worker took it up")
     error: str | None = Field(description="why it failed")
     progress: dict[str, Any] | None
-
-
-class BestPlan(Document):
-    """A study's first plan, on one line."""
-
-    plan_id: str
-    step_time_s: float
-    step_time_low_s: float | None
-    step_time_high_s: float | None
-    tokens_per_s: float
-    mfu_fraction: float | None
-    peak_memory_bytes: float
-    headroom_bytes: float
 
 
 class ListedStudy(StudySummary):

@@ -33,6 +33,10 @@ def test_every_error_is_documented_as_a_problem(path: str, method: str) -> None:
         assert list(responses[status]["content"]) == [MEDIA_TYPE], (path, status)
 
 
+def test_names_of_schemas_say_nothing_of_our_modules() -> None:
+    assert [name for name in DOCUMENT["components"]["schemas"] if "__" in name] == []
+
+
 def _numbers(schema: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
     found = []
     if isinstance(schema, dict):
