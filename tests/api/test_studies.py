@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -53,10 +54,8 @@ def test_a_list_shows_the_best_plan_of_each_study_that_has_one(api: TestClient, 
     assert (newest.id, newest.best, newest.proved_best) == (waiting, None, None)
     plan = api.get(f"/v1/studies/{finished}/plans?limit=1").json()["items"][0]
     assert oldest.best is not None
-    assert oldest.best.model_dump() == {
-        "plan_id": plan["plan_id"],
-        **{name: plan["estimate"][name] for name in oldest.best.model_dump() if name != "plan_id"},
-    }
+    best = asdict(oldest.best)
+    assert best == {"plan_id": plan["plan_id"], **{name: plan["estimate"][name] for name in best if name != "plan_id"}}
     assert oldest.proved_best is api.get(f"/v1/studies/{finished}").json()["result"]["proof"]["proved_best"] is True
 
 
