@@ -12,6 +12,10 @@ export function KeyboardHelp({ opened, onClose }: { opened: boolean; onClose: ()
     [["↑", "↓"], t("keyboard.rows")],
     [["↵"], t("keyboard.open")],
     [["␣"], t("keyboard.select")],
+    [["w", "s"], t("keyboard.zoom")],
+    [["a", "d"], t("keyboard.pan")],
+    [["f"], t("keyboard.toTask")],
+    [["0"], t("keyboard.wholeStep")],
     [["?"], t("keyboard.title")],
   ];
   return (

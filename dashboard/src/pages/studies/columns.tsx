@@ -31,7 +31,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
         fixed: true,
         value: (study) => study.model,
         cell: (study) => (
-          <Stack gap={0} miw={150}>
+          <Stack gap={0} miw={160}>
             <Anchor component={Link} to={`/studies/${study.id}`} fw={550} c="inherit" lineClamp={2} style={{ overflowWrap: "anywhere" }} title={study.model}>
               {study.model}
             </Anchor>
@@ -145,7 +145,7 @@ function State({ study }: { study: ListedStudy }) {
   if (study.state === "running") {
     const fraction = typeof done === "number" ? done : 0;
     return (
-      <Stack gap={4} miw={120}>
+      <Stack gap={4} miw={108}>
         <Group gap={6} wrap="nowrap">
           <StateBadge state="running" />
           <Text size="xs" c="dimmed" className="number">

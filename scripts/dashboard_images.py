@@ -1,0 +1,103 @@
+"""Takes the pictures of the dashboard in docs/images, from a real server with real searches (two minutes; needs Chromium)."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+from playwright.sync_api import Browser, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.dashboard import server  # noqa: E402
+
+IMAGES = ROOT / "docs/images"
+WIDTH = 1280
+
+
+def _job(model: str, hardware: str, num_devices: int, **sections: Any) -> dict[str, Any]:
+    return {"model": model, "cluster": {"hardware": hardware, "num_devices": num_devices}, **sections}
+
+
+PANGU = _job("pangu-ultra-moe-718b", "atlas-800t-a2", 6144, search={"top": 40})
+OTHERS = (
+    _job("llama-2-70b", "atlas-800t-a2", 1),
+    _job("llama-3.1-70b", "atlas-900-a2-podc", 128, search={"sampler": "tpe", "max_trials": 200, "seed": 1}),
+    _job("qwen3-30b-a3b", "atlas-900-a3-superpod", 64, software={"target": "mindspeed-llm"}),
+    _job("deepseek-v3", "atlas-900-a3-superpod", 1024),
+)
+RUNNING = _job("pangu-ultra-moe-718b", "atlas-800t-a2", 4096)
+
+
+def submit(client: httpx.Client, job: dict[str, Any]) -> str:
+    return str(client.post("/v1/studies", json=job).raise_for_status().json()["id"])
+
+
+def wait(client: httpx.Client, study: str) -> None:
+    while client.get(f"/v1/studies/{study}").raise_for_status().json()["state"] in ("queued", "running"):
+        time.sleep(1)
+
+
+def take(
+    browser: Browser,
+    url: str,
+    name: str,
+    scheme: Literal["light", "dark"],
+    height: int,
+    begin: str | None = None,
+) -> None:
+    """A picture of the window, from the top or from where the heading ``begin`` stands."""
+    context = browser.new_context(
+        viewport={"width": WIDTH, "height": height}, color_scheme=scheme, locale="en-US", reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.goto(url)
+    page.locator("h1").first.wait_for()
+    page.locator("[role=status][aria-label]").first.wait_for(state="detached")
+    page.wait_for_load_state("networkidle")
+    if begin is not None:
+        page.get_by_role("heading", name=begin).evaluate("(found) => window.scrollTo(0, found.getBoundingClientRect().top - 90)")
+    page.wait_for_timeout(1000)  # charts draw in steps
+    page.screenshot(path=IMAGES / f"dashboard-{name}-{scheme}.png")
+    context.close()
+
+
+def main() -> None:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        sys.exit("no Chromium here: `make chromium` installs Debian's")
+    with server() as url, sync_playwright() as playwright:
+        transport = httpx.HTTPTransport(retries=20)
+        with httpx.Client(base_url=url, timeout=30, transport=transport) as client:
+            for other in [submit(client, job) for job in OTHERS]:
+                wait(client, other)
+            study = submit(client, PANGU)
+            wait(client, study)
+            first, second = [plan["plan_id"] for plan in client.get(f"/v1/studies/{study}/ranking?limit=2").json()["items"]]
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+            page, plan = f"{url}/studies/{study}", f"{url}/studies/{study}/plans/{first}"
+            take(browser, page, "study", "light", 900)
+            take(browser, page, "study", "dark", 900)
+            take(browser, f"{page}?pins={first}&color=pp", "charts", "dark", 1000, begin="Step time against memory")
+            take(browser, plan, "plan", "light", 900)
+            take(browser, f"{plan}?tab=timeline&window=0,5", "timeline", "dark", 810, begin="Pipeline timeline")
+            take(browser, f"{plan}?tab=network", "network", "light", 800, begin="Where the groups sit")
+            compared = f"{url}/compare?plans={study}:{first},{study}:{second}&timelines=on"
+            take(browser, compared, "compare", "dark", 900)
+            form = f"{url}/studies/new?model=pangu-ultra-moe-718b&hardware=atlas-900-a3-superpod&devices=6144"
+            take(browser, form, "new", "light", 900)
+            take(browser, f"{url}/accuracy", "accuracy", "light", 900)
+            running = submit(client, RUNNING)
+            while not (client.get(f"/v1/studies/{running}").json()["progress"] or {}).get("best_step_time_s"):
+                time.sleep(0.5)
+            take(browser, f"{url}/studies", "studies", "light", 640)
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()
