@@ -34,8 +34,9 @@ from scripts.case_text import (  # noqa: E402
     table,
     wrapped,
 )
-from scripts.pangu_case import best_nearby, best_of_structure, published, workload_of  # noqa: E402
+from scripts.pangu_case import JOB, best_nearby, best_of_structure, published, workload_of  # noqa: E402
 from search.baseline import default_baseline  # noqa: E402
+from search.plan import strategy_to_mapping  # noqa: E402
 
 PAGE = ROOT / "docs" / "systems.md"
 Turn = Callable[[Workload, ParallelStrategy], tuple[Workload, ParallelStrategy]]
@@ -51,6 +52,8 @@ Published training stacks credit their speed to a handful of systems. This page 
 job: {model} on {devices:,} devices of {hardware}, {batch:,} sequences of {seq:,} tokens, laid out as {layout}.
 Steps are simulated under the shipped calibration. What the published stack reached with these systems, and why that differs,
 is in the [case study](case-studies/pangu-ultra-moe.md); DualPipe and DualPipeV are in [another](case-studies/deepseek-v3.md).
+
+The command line prices each row; with everything on it is `{command}`.
 """
 
 
@@ -155,7 +158,32 @@ def head() -> str:
         batch=workload.training.global_batch_size,
         seq=workload.training.seq_length,
         layout=layout_text(strategy),
+        command=" ".join(("meshplan", *command())),
     )
+
+
+def command() -> list[str]:
+    """What `meshplan` is given to price everything on."""
+    workload, strategy = everything_on()
+    section = strategy_to_mapping(workload, strategy)
+    training = workload.training
+    flags = {
+        "hardware": workload.cluster.profile.name,
+        "devices": workload.cluster.num_devices,
+        "seq-length": training.seq_length,
+        "global-batch-size": training.global_batch_size,
+        "expert-load-factor": f"{training.expert_load_factor:g}",
+        **{name: section[name] for name in ("tp", "pp", "vpp", "ep")},
+        "moe-dispatcher": section["moe_dispatcher"],
+        "recompute": "+".join(section["recompute"]["modules"]),
+        "features": ",".join(section["features"]),
+    }
+    return [
+        "estimate",
+        JOB["model"],
+        *(word for name, value in flags.items() for word in (f"--{name}", str(value))),
+        "--simulate",
+    ]
 
 
 def step_and_peak(*systems: System) -> dict[str, Any]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
 import pytest
 
+from app.cli import main
 from scripts.case_text import table, wrapped
 from scripts.write_systems import (
     PAGE,
     SYSTEMS,
     System,
     balance_section,
+    command,
     everything_on,
     head,
     load_that_explains,
@@ -42,6 +45,13 @@ def test_the_load_that_explains_a_gain_grows_with_it() -> None:
     assert large is not None
     assert 1.0 < small < large
     assert load_that_explains(100.0) is None
+
+
+def test_the_command_of_the_page_prices_everything_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command(), "--json"]) == 0
+    estimate = json.loads(capsys.readouterr().out)["estimate"]
+    assert estimate["step_time_s"] == pytest.approx(step_and_peak()["step_time_s"])
+    assert estimate["peak_memory_bytes"] == pytest.approx(step_and_peak()["peak_memory_bytes"])
 
 
 @pytest.mark.parametrize("section", [head, systems_section, balance_section, memory_section])
