@@ -72,14 +72,12 @@ def search(
     sections = options.sections(fields, given)
     for name, values in _switches(switch or []).items():
         sections.setdefault("search", {})[name] = values
-    if save_dir is not None and save_dir.exists() and not save_dir.is_dir():
-        raise InputError(f"--save-dir: {save_dir} is a file; give a folder.")
 
     from app.calibrating import own_calibrations
     from app.job import load_job
     from app.reports import terminal
     from app.reports.progress import search_progress
-    from app.reports.saved import save_report
+    from app.reports.saved import make_folder, save_report
     from app.reports.search import print_search
     from app.searching import search_document
     from app.spares import with_filled_devices
@@ -89,6 +87,8 @@ def search(
     if devices_at_most is not None:
         job = with_filled_devices(job)
     own = own_calibrations(job) if server is None else ()
+    if save_dir is not None:
+        make_folder(save_dir)
     with search_progress() as on_progress:
         if server is None:
             document = search_document(job, on_progress, own=own)

@@ -20,10 +20,19 @@ USUAL_DEVICES_PER_NODE = 8
 EXPERT_COUNTS = "expert_counts.json"
 
 
+def make_folder(folder: Path) -> None:
+    """Before a search, so that none is lost for want of a place to write to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise InputError(f"--save-dir: {folder} is a file; give a folder.") from None
+    except OSError as error:
+        raise InputError(f"--save-dir: {folder} cannot be made ({error.strerror or error}).") from None
+
+
 def save_report(folder: Path, document: Mapping[str, Any]) -> None:
     """``report.txt``, ``report.json``, ``job.yaml``, and for each plan a job and its launch files; replaces older ones."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with (folder / "report.txt").open("w", encoding="utf-8") as file:
             print_search(plain_text(file, REPORT_WIDTH), document)
         _write(folder / "report.json", json_text(document))

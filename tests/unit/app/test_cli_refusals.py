@@ -71,6 +71,7 @@ FLAGS = ("--hardware", "atlas-800t-a2", "--devices", "8")
         (("search", "llama-2-7b", *FLAGS, "--objective", "speed"), "--objective: 'speed' is not allowed"),
         (("search", "llama-2-7b", *FLAGS, "--devices-at-most", "9"), "--devices-at-most: given beside --devices"),
         (("search", "llama-2-7b", *FLAGS, "--save-dir", "pyproject.toml"), "--save-dir: pyproject.toml is a file"),
+        (("search", "llama-2-7b", *FLAGS, "--save-dir", "pyproject.toml/out"), "--save-dir: pyproject.toml/out cannot be made"),
         (("search", "llama-2-7b", *FLAGS, "--target", "megatron"), "megatron-lm"),
         (
             ("search", "llama-2-7b", *FLAGS, "--target", "megatron-lm"),
