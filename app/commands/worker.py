@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from app.errors import InputError
 from app.exit_codes import DONE
 
 
@@ -25,6 +26,8 @@ def worker(
     from app.workers.supervisor import start_workers
 
     settings = load_settings(workers=workers)
+    if settings.workers == 0:
+        raise InputError("--workers: 0 is not allowed, by flag or MESHPLAN_WORKERS; give an integer from 1 to 256.")
     configure_logs(settings.log_format)
     with Database(settings.url) as database:
         check_current(database)

@@ -48,6 +48,11 @@ def test_what_cannot_be_served_is_refused_in_one_sentence(
     assert not data_folder.exists()
 
 
+def test_a_worker_of_no_processes_is_refused(capsys: pytest.CaptureFixture[str], data_folder: Path) -> None:
+    assert "--workers: 0 is not allowed" in refused(capsys, "worker", "--workers", "0")
+    assert not data_folder.exists()
+
+
 def test_a_port_in_use_is_refused(capsys: pytest.CaptureFixture[str], data_folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
