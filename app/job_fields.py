@@ -129,7 +129,8 @@ class SoftwareSection(Section):
     )
     fp32_parameters: bool = Field(default=False, description="4-byte weights with cast copies (MindFormers' FP16 recipes)")
     portable_attention: bool | None = Field(
-        default=None, description="FlashAttention-2 on newer devices, Triton's kernels with a year before 2024; default: true for fsdp"
+        default=None,
+        description="FlashAttention-2 on newer devices, Triton's kernels with a year before 2024; default: true for fsdp",
     )
     time_factor: TimeFactor = Field(
         default=1.0, description="multiplies device time: kernels older (above 1) or fresher than those that were measured"
