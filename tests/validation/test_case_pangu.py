@@ -81,7 +81,7 @@ def test_hierarchical_all_to_all_is_about_twice_as_fast_as_a_plain_one() -> None
 
 
 def test_merged_pairs_hide_what_is_published_in_half_of_dualpipes_weights() -> None:
-    # [pangu-ultra-moe-2] more than 98 %, in the steady phase; alone less than what MindSpeed claims of its own recipe, half.
+    # [pangu-ultra-moe-2] more than 98 %, in the steady phase; alone less than MindSpeed claims of its own recipe, about half.
     layer = layer_exchange(WORKLOAD, published("none"))
     assert layer.left_s <= 0.02 * layer.total_s
     assert 0.5 < layer.left_alone_s / layer.total_s < 0.8
