@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from calibration.files import shipped_calibration
 from tests.api.run_records import HARDWARE, STACK, usable_records
@@ -76,6 +76,11 @@ def test_a_run_is_chosen_filtered_and_traced_to_its_source(view: OpenView, serve
     expect(page.get_by_text("No run matches")).to_be_visible()
 
 
+def _choose(page: Page, label: str, option: re.Pattern[str]) -> None:
+    page.get_by_role("combobox", name=label).or_(page.get_by_role("textbox", name=label)).first.click()
+    page.get_by_role("option", name=option).click()
+
+
 def test_own_runs_are_sent_predicted_drawn_and_teach_a_calibration(view: OpenView, server: Server, tmp_path: Path) -> None:
     records = usable_records(3)
     wrong = {**records[0], "id": "elsewhere", "cluster": {**records[0]["cluster"], "hardware": "atlas-9000"}}
@@ -107,6 +112,17 @@ def test_own_runs_are_sent_predicted_drawn_and_teach_a_calibration(view: OpenVie
         card.get_by_role("button", name="Download the file").click()
     kept = json.loads(download.value.path().read_text("utf-8"))
     assert kept == httpx.get(f"{server.url}/v1/calibrations/{stored['id']}").json()["calibration"]
+
+    page = view(server.url).open("/accuracy?tab=own")
+    _choose(page, "Predicted by", re.compile(f"^{stored['id']}"))
+    expect(page).to_have_url(re.compile(f"by={stored['id']}"))
+    own = httpx.get(f"{server.url}/v1/runs?predicted=true&calibration={stored['id']}", timeout=60).json()["items"][0]
+    row = page.get_by_role("region", name="Your runs").get_by_role("row").filter(has_text=own["id"])
+    expect(row).to_contain_text(f"{100 * abs(own['prediction']['error_fraction']):.1f} %")
+    page.goto(f"{server.url}/studies/new?hardware={HARDWARE}")
+    _choose(page, "Calibration", re.compile(f"^{stored['id']}"))
+    expect(page.get_by_role("region", name="The same search from a terminal")).to_contain_text(f"--calibration {stored['id']}")
+    expect(page).to_have_url(re.compile(f"stack={STACK}&calibration={stored['id']}"))
     taught = shipped_calibration("ascend").num_runs
     published = view(server.url).open("/accuracy")
     expect(published.get_by_role("img", name=re.compile(f"of {taught + 3} runs"))).to_be_visible()
