@@ -70,7 +70,7 @@ def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mappin
     document, folder = _document(source)
     for section, values in flags.items():
         if values:
-            document[section] = {**_as_mapping(document, section), **values}
+            document[section] = _with_flags(_as_mapping(document, section), values)
     # A path in a flag starts where the user is, not where the job file lies.
     if "hardware" in flags.get("cluster", {}):
         document["cluster"]["hardware"] = _hardware_reference(document["cluster"]["hardware"], Path())
@@ -79,6 +79,17 @@ def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mappin
     if "expert_counts" in flags.get("training", {}):
         document["training"]["expert_counts"] = counts_reference(document["training"]["expert_counts"], Path())
     return parse_job(document, folder=folder, labels=labels)
+
+
+def _with_flags(section: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags in place of what the file has; of a mapping, such as ``switches``, only the entries that they name."""
+    return {
+        **section,
+        **{
+            name: {**section[name], **value} if isinstance(value, Mapping) and isinstance(section.get(name), Mapping) else value
+            for name, value in flags.items()
+        },
+    }
 
 
 def parse_job(

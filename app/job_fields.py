@@ -155,6 +155,12 @@ class RecomputeSection(Section):
     )
 
 
+if TYPE_CHECKING:
+    Switches = Section
+else:
+    Switches = create_model("Switches", __base__=Section, **{name: (bool | None, None) for name in FEATURES})
+
+
 class StrategySection(Section):
     """One way to lay the job out; what is left out takes the default that is echoed."""
 
@@ -196,6 +202,7 @@ class StrategySection(Section):
     features: list[Annotated[str, OneOf(*FEATURES)]] | None = Field(
         default=None, max_length=64, description="all switches that are on; default: the usual fused kernels and overlaps"
     )
+    switches: Switches = Field(default=Switches(), description="switches that differ from `features`, on or off")
 
 
 class Range(Section):

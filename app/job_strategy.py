@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from app.errors import InfeasibleStrategyError, InputError, show
@@ -76,6 +78,8 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
     if section.features is None:
         # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
         strategy = ParallelStrategy(**{**vars(strategy), "features": _acting(workload, strategy, DEFAULT_FEATURES)})
+    if section.switches.model_fields_set:
+        strategy = replace(strategy, features=_switched(strategy.features, dict(section.switches)))
     if strategy.layer_layout is not None:
         try:
             stage_table(workload.model, strategy.pp, strategy.vpp, strategy.layer_layout)
@@ -290,6 +294,11 @@ def _features(names: tuple[str, ...]) -> Feature:
     for name in names:
         features |= Feature[name.upper()]
     return features
+
+
+def _switched(features: Feature, switches: Mapping[str, bool | None]) -> Feature:
+    off = _features(tuple(name for name, on in switches.items() if on is False))
+    return features & ~off | _features(tuple(name for name, on in switches.items() if on))
 
 
 def _layout(section: StrategySection, model: ModelShape, schedule: Schedule) -> LayerLayout | None:

@@ -9,7 +9,7 @@ import typer
 
 from app.commands import options
 from app.commands.options import JOB_FIELDS
-from app.errors import InputError
+from app.errors import InputError, show
 from app.exit_codes import DONE
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ def estimate(
     features: Annotated[
         str | None, typer.Option(help="all switches that are on, comma-separated", rich_help_panel=_LAYOUT)
     ] = None,
+    switch: Annotated[
+        list[str] | None,
+        typer.Option(help="one switch beside the usual ones, as in mc2=false", rich_help_panel=_LAYOUT, metavar="NAME=BOOL"),
+    ] = None,
     simulate: Annotated[bool, typer.Option("--simulate", help="play the step task by task")] = False,
     timeline: Annotated[
         Path | None, typer.Option(help="trace of the simulated step, for Perfetto and MindStudio Insight; implies --simulate")
@@ -75,7 +79,10 @@ def estimate(
     if features is not None:
         given["features"] = [name.strip() for name in features.split(",") if name.strip()]
     fields = {**JOB_FIELDS, **STRATEGY_FIELDS}
-    job = load_job(model, options.sections(fields, given), options.labels(fields, given))
+    sections = options.sections(fields, given)
+    if switch:
+        sections.setdefault("strategy", {})["switches"] = _switches(switch)
+    job = load_job(model, sections, options.labels(fields, given))
     if job.strategy is None:
         raise InputError("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4.")
     own = own_calibrations(job)
@@ -87,6 +94,16 @@ def estimate(
     else:
         print_estimate(terminal.output(), document)
     return DONE
+
+
+def _switches(given: list[str]) -> dict[str, bool | str]:
+    """Another word than true or false stays as it is: the job's own check names it, as it does a switch that is none."""
+    pairs = [text.partition("=") for text in given]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise InputError(f"--switch: {show(name)} is not allowed; give a feature and true or false, as in mc2=false.")
+    words = {"true": True, "false": False}
+    return {name.strip().replace("-", "_"): words.get(word.strip(), word.strip()) for name, _, word in pairs}
 
 
 def _save_timeline(path: Path, workload: Workload, strategy: ParallelStrategy, constants: Constants) -> None:

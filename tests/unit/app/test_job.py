@@ -87,6 +87,32 @@ def test_omitted_strategy_fields_take_the_documented_defaults() -> None:
     assert strategy.layer_layout is None
 
 
+def _features(strategy: dict[str, Any]) -> Feature:
+    found = parse_job(with_part(DENSE, strategy=strategy)).strategy
+    assert found is not None
+    return found.features
+
+
+def test_switches_change_what_the_features_say() -> None:
+    usual = _features({"tp": 8})
+    assert Feature.FUSED_ROPE in usual
+    assert Feature.MC2 not in usual
+    for strategy, features in (
+        ({"tp": 8, "switches": {"mc2": True, "fused_rope": False, "coc": None}}, usual & ~Feature.FUSED_ROPE | Feature.MC2),
+        ({"tp": 8, "features": ["mc2", "coc"], "switches": {"coc": False}}, Feature.MC2),
+        ({"tp": 8, "switches": {}}, usual),
+    ):
+        assert _features(strategy) == features
+
+
+def test_a_flag_changes_the_switches_that_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(with_part(DENSE, strategy={"tp": 8, "switches": {"mc2": True, "fused_rope": False}})))
+    job = load_job(str(path), {"strategy": {"switches": {"mc2": False, "coc": True}}}, {})
+    assert job.strategy is not None
+    assert job.strategy.features == _features({"tp": 8}) & ~Feature.FUSED_ROPE | Feature.COC
+
+
 def test_default_features_are_those_that_have_an_effect() -> None:
     strategy = parse_job(with_part(DENSE, strategy={"tp": 8, "pp": 4})).strategy
     assert strategy is not None
