@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,7 @@ class GroupTasks:
         stages = group.stages
         self._chunks = [group.chunk(index) for index in range(stages.num_chunks)]
         self._merged = group.merged
+        self._savings: dict[tuple[int, int], Floats] = {}  # of the pairs of chunks met so far, ``[kind, n]``
         self.send_s = group.p2p_s / (2.0 * stages.num_chunks)
         self.hop_s = group.p2p_masked_s / (2.0 * stages.num_chunks)
         self._accumulation_s = group.sharded.accumulation_s / stages.num_chunks
@@ -58,10 +60,9 @@ class GroupTasks:
 
     def of(self, program: Program) -> tuple[Floats, IntColumn]:
         """Durations of the program's task classes, ``[class, n]``, and the messages that each sends, ``[class]``."""
-        following = next_places(program.shape)
-        sends = [self.num_sends(program.shape, following, task_class) for task_class in program.classes]
-        durations = [self._duration_s(c, count) for c, count in zip(program.classes, sends, strict=True)]
-        return np.stack(durations), np.array(sends, dtype=np.int64)
+        sends = _num_sends(program.shape)
+        durations = [self._duration_s(c, count) for c, count in zip(program.classes, sends.tolist(), strict=True)]
+        return np.stack(durations), sends
 
     def first_forward_s(self, rank: int) -> Floats:
         """A forward of a rank's first chunk, ``[n]``, its send included."""
@@ -80,10 +81,13 @@ class GroupTasks:
 
     def saving_s(self, task_class: TaskClass) -> Floats:
         """What a merged pair hides of the expert communication, ``[n]``; zero for all other tasks."""
-        kind, rank, chunk, backward_chunk = task_class
+        kind, rank, *pair = task_class
         if kind is not Pass.PAIR or self._merged is None:
             return np.zeros_like(self.send_s)
-        saving: Floats = self._merged.of(chunk, backward_chunk)[rank]
+        chunk, backward_chunk = pair
+        if (chunk, backward_chunk) not in self._savings:
+            self._savings[chunk, backward_chunk] = self._merged.of(chunk, backward_chunk)
+        saving: Floats = self._savings[chunk, backward_chunk][rank]
         return saving
 
     def _duration_s(self, task_class: TaskClass, num_sends: int) -> Floats:
@@ -99,6 +103,14 @@ class GroupTasks:
         if kind is Pass.WEIGHT_GRADIENT:
             seconds = seconds + backward.weight_gradient[rank] + self._accumulation_s[rank]
         return seconds
+
+
+@lru_cache(maxsize=128)  # as many as ``compiled`` keeps
+def _num_sends(shape: PipelineShape) -> IntColumn:
+    following = next_places(shape)
+    sends = np.array([GroupTasks.num_sends(shape, following, c) for c in compiled(shape).classes], dtype=np.int64)
+    sends.flags.writeable = False
+    return sends
 
 
 def exchange_left_s(group: Group, constants: Constants) -> tuple[Floats, Floats]:
@@ -147,12 +159,14 @@ def _played(
         counts = counts + periods * (0 if steady is None else steady.class_counts)
     else:
         repeats, last = np.ones(len(columns), dtype=np.bool_), ends.rank_s
-    busy, saving, sends = (np.zeros_like(last) for _ in range(3))
-    for task_class, count, sent, each in zip(program.classes, counts, num_sends, seconds, strict=True):
+    busy, saving = np.zeros_like(last), np.zeros_like(last)
+    for task_class, count, each in zip(program.classes, counts, seconds, strict=True):
         busy[task_class.rank] += count * each
-        sends[task_class.rank] += count * sent
-        saving[task_class.rank] += count * tasks.saving_s(task_class)[columns]
-    return Played(last, busy, saving, sends), repeats
+        if task_class.kind is Pass.PAIR:
+            saving[task_class.rank] += count * tasks.saving_s(task_class)[columns]
+    ranks = [task_class.rank for task_class in program.classes]
+    sends = np.bincount(ranks, counts * num_sends, shape.pp)
+    return Played(last, busy, saving, np.broadcast_to(sends[:, None], last.shape)), repeats
 
 
 def played_to_the_end(shape: PipelineShape, tasks: GroupTasks, start_s: Floats, columns: IntColumn) -> Played:
