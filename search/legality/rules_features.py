@@ -30,4 +30,13 @@ ONE_MATMUL_FUSION = Rule(
     ),
 )
 
-RULES = (ONE_MATMUL_FUSION,)
+FINE_GRAIN_INTERLEAVE = Rule(
+    "fine_grain_interleave",
+    PHYSICS,
+    "[mindformers-1.8, Parallel configuration]",
+    "fine_grain_interleave cuts a micro batch in two halves: micro_batch_size is even",
+    lambda w, b: has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.micro_batch_size % 2 != 0),
+    lambda w, s: f"fine_grain_interleave cuts a micro batch in two halves, and micro_batch_size is {s.micro_batch_size}",
+)
+
+RULES = (ONE_MATMUL_FUSION, FINE_GRAIN_INTERLEAVE)

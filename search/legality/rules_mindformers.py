@@ -20,7 +20,6 @@ from search.legality.rule import (
     MINDFORMERS_ONLY,
     Mask,
     Rule,
-    has_effect,
     none_of,
     num_microbatches,
     schedule_rule,
@@ -118,15 +117,6 @@ SWAP_OPTIMIZER = Rule(
         "swap_optimizer moves master weights and moments to the host; MindFormers' AdamW (swap: True) moves the moments alone, "
         "which is the same with fp32_parameters only"
     ),
-)
-
-FINE_GRAIN_INTERLEAVE = Rule(
-    "mindformers_fine_grain_interleave",
-    MINDFORMERS_ONLY,
-    "[mindformers-1.8, Parallel configuration]",
-    "fine_grain_interleave cuts a micro batch in two halves (micro_batch_interleave_num 2): micro_batch_size is even",
-    lambda w, b: has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.micro_batch_size % 2 != 0),
-    lambda w, s: f"fine_grain_interleave cuts a micro batch in two halves, and micro_batch_size is {s.micro_batch_size}",
 )
 
 ZERO_STAGE = Rule(
@@ -239,7 +229,6 @@ RULES = (
     ZBV,
     GROUP_SIZE,
     SWAP_OPTIMIZER,
-    FINE_GRAIN_INTERLEAVE,
     ZERO_STAGE,
     CHUNKS,
     SEQUENCE_PARALLEL_FOR_EXPERTS,

@@ -219,7 +219,7 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("mindformers_swap_optimizer", "mindformers", DENSE_JOB, with_features(FLAT, Feature.SWAP_ATTENTION),
      with_features(FLAT, Feature.SWAP_OPTIMIZER), ("master weights", "moments alone")),
     ("mindformers_zero_stage", "mindformers", DENSE_JOB, changed(FLAT, zero_stage=2), changed(FLAT, zero_stage=3), ("stage 3",)),
-    ("mindformers_fine_grain_interleave", "mindformers", DENSE_JOB, changed(HALVED, micro_batch_size=2), HALVED, ("size is 1",)),
+    ("fine_grain_interleave", "any", DENSE_JOB, changed(HALVED, micro_batch_size=2), HALVED, ("size is 1",)),
     ("mindformers_chunks", "mindformers", DENSE_JOB, changed(FLAT, layer_layout=((12, 10, 9, 1),)),
      changed(FLAT, layer_layout=((11, 11, 10, 0),)), ("0 layers", "11")),
     ("mindformers_experts_need_sequence_parallel", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
