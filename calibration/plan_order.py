@@ -42,13 +42,13 @@ def plan_groups(records: Sequence[RunRecord], predicted_step_time_s: Sequence[fl
         if record.suspect or not record.measured.step_time_s:
             continue
         batch = record.workload.training.global_batch_size
-        key = _key(record)
+        key = plan_key(record)
         table[key].append((predicted_s / batch, record.measured.step_time_s / batch))
         names.setdefault(key, record.ranking_group or record.id)
     return [PlanGroup(names[key], tuple(times)) for key, times in table.items() if len(times) > 1]
 
 
-def _key(record: RunRecord) -> Hashable:
+def plan_key(record: RunRecord) -> Hashable:
     """The published sweep where there is one; else runs of the same shape, sequence, devices and software release."""
     if record.ranking_group:
         return record.ranking_group

@@ -38,25 +38,25 @@ class KeptLayers:
         return KeptLayers(*(np.where(chosen, mine, theirs) for mine, theirs in zip(_columns(self), _columns(other), strict=True)))
 
 
+_LOSSES = [f.name for f in fields(KeptLayers)].index("losses")
+
+
 def _columns(kept: KeptLayers) -> list[Floats]:
     return [getattr(kept, f.name) for f in fields(KeptLayers)]
 
 
 def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
-    """What one micro batch keeps on each chunk for its backward, ``[chunk]``, its loss included.
-
-    An MTP module is one more layer beside the head.
-    """
+    """What one micro batch keeps on each chunk for its backward, ``[chunk]``, its loss included."""
     zero = np.zeros((stages.num_kinds, len(batch)))
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
     kept = []
-    for chunk, whole in enumerate(waiting_layers(stages, batch)):
+    for chunk in range(stages.num_chunks):
+        dense, moe, head = _layers_and_head(stages, chunk)
         dense_again, moe_again = stages.recomputed(chunk, batch)
         recomputed = dense_again + moe_again
         inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
-        dense, moe = whole.waiting_dense - dense_again, whole.waiting_moe - moe_again
-        kept.append(KeptLayers(dense, moe, inputs, whole.waiting_heads, zero, zero, zero))
+        kept.append(KeptLayers(dense - dense_again, moe - moe_again, inputs, zero + head, zero, zero, zero))
     return kept
 
 
@@ -65,11 +65,16 @@ def waiting_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
     zero = np.zeros((stages.num_kinds, len(batch)))
     kept = []
     for chunk in range(stages.num_chunks):
-        dense, moe, head = (column[:, chunk, None] for column in (stages.dense, stages.moe, stages.has_head))
-        mtp = stages.mtp_layers * head
-        dense, moe = (dense, moe + mtp) if stages.last_layer_is_moe else (dense + mtp, moe)
+        dense, moe, head = _layers_and_head(stages, chunk)
         kept.append(KeptLayers(zero, zero, zero, zero, zero + dense, zero + moe, zero + head))
     return kept
+
+
+def _layers_and_head(stages: Stages, chunk: int) -> tuple[Floats, Floats, Floats]:
+    """Dense layers, MoE layers and heads of a chunk, ``[stage, 1]`` each. An MTP module is one more layer beside the head."""
+    dense, moe, head = (each[:, chunk, None].astype(np.float64) for each in (stages.dense, stages.moe, stages.has_head))
+    mtp = stages.mtp_layers * head
+    return (dense, moe + mtp, head) if stages.last_layer_is_moe else (dense + mtp, moe, head)
 
 
 def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Floats) -> list[KeptLayers]:
@@ -81,14 +86,13 @@ def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Flo
     before = [replace(one, losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch)]
     tables, waiting = ([np.stack(_columns(one)) for one in part] for part in (before, waiting_layers(stages, batch)))
     differ = any((table != tables[0]).any() for table in tables)
-    losses = next(index for index, f in enumerate(fields(KeptLayers)) if f.name == "losses")
     moments: list[Floats] = []
     for composition in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):
         held = np.zeros_like(tables[0])
         for count, table in zip((*composition.forwards, *composition.weights), (*tables, *waiting), strict=True):
             if count.any():
                 held = held + count * table
-        held[losses] = composition.losses
+        held[_LOSSES] = composition.losses
         for number, other in enumerate(moments):
             more = (held >= other).all(axis=0)
             if (more | (held <= other).all(axis=0)).all():

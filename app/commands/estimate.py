@@ -9,7 +9,7 @@ import typer
 
 from app.commands import options
 from app.commands.options import JOB_FIELDS
-from app.errors import InputError, show
+from app.errors import InputError
 from app.exit_codes import DONE
 
 if TYPE_CHECKING:
@@ -98,12 +98,9 @@ def estimate(
 
 def _switches(given: list[str]) -> dict[str, bool | str]:
     """Another word than true or false stays as it is: the job's own check names it, as it does a switch that is none."""
-    pairs = [text.partition("=") for text in given]
-    for name, equals, _ in pairs:
-        if not equals:
-            raise InputError(f"--switch: {show(name)} is not allowed; give a feature and true or false, as in mc2=false.")
     words = {"true": True, "false": False}
-    return {name.strip().replace("-", "_"): words.get(word.strip(), word.strip()) for name, _, word in pairs}
+    named = options.assignments(given, "true or false, as in mc2=false")
+    return {name: words.get(word, word) for name, word in named.items()}
 
 
 def _save_timeline(path: Path, workload: Workload, strategy: ParallelStrategy, constants: Constants) -> None:

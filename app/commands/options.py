@@ -91,6 +91,17 @@ def sections(fields: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) ->
     return found
 
 
+def assignments(given: list[str], example: str) -> dict[str, str]:
+    """Each ``--switch NAME=VALUES`` by the feature's name; ``example`` says what is asked for where one is not."""
+    found = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise InputError(f"--switch: {show(text)} is not allowed; give a feature and {example}.")
+        found[name.strip().replace("-", "_")] = values.strip()
+    return found
+
+
 def _word(text: str) -> int | bool | str:
     if text in ("true", "false"):
         return text == "true"

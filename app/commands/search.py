@@ -10,7 +10,7 @@ import typer
 
 from app.commands import options
 from app.commands.options import JOB_FIELDS
-from app.errors import InputError, show
+from app.errors import InputError
 from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
 
 _LIMITS = "Limits: one value, a list (1,2,4) or a range (2..8)"
@@ -123,10 +123,5 @@ def _parsed(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _switches(given: list[str]) -> dict[str, Any]:
-    switches = {}
-    for text in given:
-        name, equals, values = text.partition("=")
-        if not equals:
-            raise InputError(f"--switch: {show(text)} is not allowed; give a feature and its values, as in mc2=true,false.")
-        switches[name.strip().replace("-", "_")] = options.limit(values, "switch")
-    return switches
+    named = options.assignments(given, "its values, as in mc2=true,false")
+    return {name: options.limit(values, "switch") for name, values in named.items()}

@@ -2,15 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Hashable
-from itertools import combinations
 
 import pytest
 
+from calibration.plan_order import GAP, PlanGroup, plan_groups, plan_key
 from calibration.run_records import RefusedRecord, RunRecord
 from calibration.validation import ValidationReport
 from cost_models.strategy import Schedule
 
-GAP = 1.05  # measured times closer than this are noise
 TOP = 3
 MIN_PAIRS = {"ascend": 20, "gpu": 1500}
 MIN_ORDERED_FRACTION = {"ascend": 0.90, "gpu": 0.84}
@@ -19,43 +18,27 @@ MAX_MISSED_GROUPS = 0.05
 Times = list[tuple[float, float]]  # predicted and measured seconds a sample
 
 
-def group_of(record: RunRecord) -> Hashable:
-    """The published sweep where there is one; else runs of the same shape, sequence, devices and software release."""
-    if record.ranking_group:
-        return record.ranking_group
-    workload = record.workload
-    cluster, training = workload.cluster, workload.training
-    return workload.model, training.seq_length, training.precision, cluster.profile.name, cluster.num_devices, workload.software
-
-
 @pytest.fixture(scope="module")
-def groups(records: list[RunRecord | RefusedRecord], report: ValidationReport) -> list[Times]:
+def groups(records: list[RunRecord | RefusedRecord], report: ValidationReport) -> list[PlanGroup]:
     """Groups of at least two plans. Sweeps that were disturbed are marked suspect in the runs."""
-    found: dict[Hashable, Times] = defaultdict(list)
-    for record, row in zip(records, report.rows, strict=True):
-        if isinstance(record, RunRecord) and record.suspect is None and row.refused is None:
-            assert row.predicted_step_time_s is not None
-            assert row.measured_step_time_s is not None
-            batch = record.workload.training.global_batch_size
-            found[group_of(record)].append((row.predicted_step_time_s / batch, row.measured_step_time_s / batch))
-    return [times for times in found.values() if len(times) > 1]
-
-
-def test_pairs_of_plans_keep_their_measured_order(family: str, groups: list[Times]) -> None:
-    ordered = [
-        (first[0] < second[0]) == (first[1] < second[1])
-        for times in groups
-        for first, second in combinations(times, 2)
-        if max(first[1], second[1]) >= GAP * min(first[1], second[1]) and first[0] != second[0]
+    priced = [
+        (record, row.predicted_step_time_s)
+        for record, row in zip(records, report.rows, strict=True)
+        if isinstance(record, RunRecord) and row.refused is None and row.predicted_step_time_s is not None
     ]
+    return plan_groups([record for record, _ in priced], [predicted_s for _, predicted_s in priced])
+
+
+def test_pairs_of_plans_keep_their_measured_order(family: str, groups: list[PlanGroup]) -> None:
+    ordered = [pair for group in groups for pair in group.pairs]
     assert len(ordered) >= MIN_PAIRS[family]
     assert sum(ordered) / len(ordered) >= MIN_ORDERED_FRACTION[family]
 
 
 @pytest.mark.parametrize("family", ["gpu"], indirect=True, scope="session")
-def test_the_measured_best_is_among_the_predicted_top(groups: list[Times]) -> None:
+def test_the_measured_best_is_among_the_predicted_top(groups: list[PlanGroup]) -> None:
     missed = 0
-    for times in groups:
+    for times in (group.times for group in groups):
         best = min(measured for _, measured in times)
         missed += min(measured for _, measured in sorted(times)[:TOP]) > GAP * best
     assert missed <= MAX_MISSED_GROUPS * len(groups)
@@ -70,7 +53,7 @@ def test_the_measured_best_schedule_of_every_zero_bubble_group_comes_first(
     for record, row in zip(records, report.rows, strict=True):
         if isinstance(record, RunRecord) and row.predicted_step_time_s and row.measured_step_time_s:
             training = record.workload.training
-            sweep: Hashable = (group_of(record), record.workload.model.num_layers, training.global_batch_size)
+            sweep: Hashable = (plan_key(record), record.workload.model.num_layers, training.global_batch_size)
             sweeps[sweep].append((row.predicted_step_time_s, row.measured_step_time_s))
             schedules[sweep].add(record.strategy.schedule)
     zero_bubble = [sweep for sweep, found in schedules.items() if {Schedule.ZB1P, Schedule.ZB2P} <= found]

@@ -11,7 +11,7 @@ import { usePalette } from "../../theme/usePalette";
 import { seconds } from "../../units/format";
 import { timelineQuery } from "../plan/data";
 import { css, kindColor } from "../plan/timeline/look";
-import { arranged, highest, type Timeline } from "../plan/timeline/tasks";
+import { arranged, fullestRank, type Timeline } from "../plan/timeline/tasks";
 import { TimelineCanvas, type TimelineHandle } from "../plan/timeline/TimelineCanvas";
 import classes from "./Compare.module.css";
 import type { Item } from "./data";
@@ -125,10 +125,7 @@ function One({ item: { letter, plan }, document, view, onWindow, longest, helpId
   const [selected, setSelected] = useState<number | null>(null);
   const handle = useRef<TimelineHandle>(null);
   const { memory, num_ranks: numRanks } = document;
-  const fullest = useMemo(() => {
-    const peaks = memory.bytes.map(highest);
-    return memory.rank[peaks.indexOf(Math.max(...peaks))] ?? null;
-  }, [memory]);
+  const fullest = useMemo(() => fullestRank(memory), [memory]);
   const height = Math.min(HIGHEST_PX, Math.max(LOWEST_PX, AROUND_RANKS_PX + numRanks * RANK_PX));
   const share = view ? 1 : Math.min(1, timeline.stepS / longest);
   const name = t("timelines.of", { letter, step: seconds(timeline.stepS), rank: plan.rank });

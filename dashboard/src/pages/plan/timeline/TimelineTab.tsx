@@ -14,7 +14,7 @@ import { timelineQuery } from "../data";
 import { css, kindColor } from "./look";
 import type { Window } from "./paint";
 import { RankTable } from "./RankTable";
-import { arranged, highest, kindTotals, taskAt, type Timeline } from "./tasks";
+import { arranged, fullestRank, kindTotals, taskAt, type Timeline } from "./tasks";
 import { TaskDetail } from "./TaskDetail";
 import { TimelineCanvas, type TimelineHandle } from "./TimelineCanvas";
 import classes from "./Timeline.module.css";
@@ -75,10 +75,7 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
     const { kind: kinds, micro_batch: batches } = document.tasks;
     return (index: number) => ((kind < 0 || kinds[index] === kind) && (microBatch === null || batches[index] === microBatch) ? 1 : DIMMED);
   }, [document, kind, microBatch]);
-  const fullest = useMemo(() => {
-    const peaks = document.memory.bytes.map(highest);
-    return document.memory.rank[peaks.indexOf(Math.max(...peaks))] ?? null;
-  }, [document]);
+  const fullest = useMemo(() => fullestRank(document.memory), [document]);
 
   const onWindow = useCallback(
     ({ startS, endS }: Window) => {

@@ -170,6 +170,12 @@ export function highest(values: readonly number[]): number {
   return values.reduce((a, b) => Math.max(a, b), 0);
 }
 
+/** The rank whose memory rises highest; null where the step has none. */
+export function fullestRank({ rank, bytes }: TimelineDocument["memory"]): number | null {
+  const peaks = bytes.map(highest);
+  return rank[peaks.indexOf(Math.max(...peaks))] ?? null;
+}
+
 type Span = [number, number];
 
 function union(spans: Span[]): Span[] {
