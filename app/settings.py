@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.errors import InputError, show
+from documents.errors import InputError, show
 
 PREFIX = "MESHPLAN_"
 DATABASE_FILE = "meshplan.db"

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from app.models.catalogue import model_preset
+from app.catalogue.models.presets import model_preset
 from cost_models.constants import Constants, prior_constants
 from cost_models.estimate import Estimate
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
 from cost_models.step import estimate
-from cost_models.strategy import ParallelStrategy, StrategyBatch
-from cost_models.workload import Cluster, Software, TrainingJob, Workload
 from hardware_profiles.catalogue import profile
 from search.lattice import search
 from search.result import SearchResult

@@ -11,8 +11,8 @@ import sys
 import time
 from typing import Any
 
-from app.job import Job, parse_job
-from app.pricing import constants_for
+from app.answers.pricing import constants_for
+from app.jobs.job import Job, parse_job
 from search.lattice import search
 from search.sampling import SAMPLERS, SamplerSearch
 from search.space import SearchSpace, search_space

@@ -26,19 +26,19 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from app.pricing import constants_for
-from app.simulating import play
-from app.timelines.trace import trace_text
+from app.answers.pricing import constants_for
+from app.answers.simulating import play
+from app.answers.trace import trace_text
 from benchmarks.lattice import job
 from cost_models.constants import Constants
-from cost_models.layer_keys import layer_keys
+from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.shapes.layer_keys import layer_keys
+from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, compiled
 from cost_models.simulation.steady import steady_of
 from cost_models.simulation.step_times import simulate
-from cost_models.simulation.tasks import Pass, PipelineShape
-from cost_models.strategy import ParallelStrategy, Schedule, StrategyBatch
-from cost_models.workload import Workload
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.limits import limits_from_mapping
 from search.space import search_space

@@ -8,16 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibration.files import Calibration, FittedConstant, rounded
-from calibration.fitting import (
-    Fitted,
-    Floats,
-    Observation,
-    Progress,
-    fit,
-    left_out_log_errors,
-    observation_of,
-    observations_of,
-)
+from calibration.fitting import Fitted, Floats, Observation, Progress, fit, left_out_log_errors, observation_of, observations_of
 from calibration.groups import architecture, framework
 from calibration.intervals import LEARNING_PRECISIONS, QUANTILES_FROM, ErrorBand, coverage_of, error_bands, merged_coverage
 from calibration.run_records import RefusedRecord, RunRecord

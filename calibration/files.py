@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from calibration.intervals import Coverage, ErrorBand, Interval, interval
 from cost_models.constants import CONSTANTS, Constants, prior_constants
-from cost_models.workload import Workload
+from cost_models.shapes.workload import Workload
 
 FORMAT = "meshplan-calibration/1"
 FAMILIES = ("ascend", "gpu")

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from calibration.recompute_recipe import recompute_by_memory
 from calibration.run_records import RunRecord
 from cost_models.constants import CONSTANTS, Constants
+from cost_models.shapes.strategy import StrategyBatch, concatenate
 from cost_models.simulation.step_times import simulate
-from cost_models.strategy import StrategyBatch, concatenate
 
 Floats = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from calibration.categories import LONG_SEQUENCE, is_slice
 from calibration.run_records import RunRecord
-from cost_models.workload import Workload
+from cost_models.shapes.workload import Workload
 
 MODEL_KINDS = ("dense", "moe", "long", "slice")
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from calibration.groups import model_kind
 from calibration.run_records import RunRecord
-from cost_models.workload import Workload
+from cost_models.shapes.workload import Workload
 
 Floats = NDArray[np.float64]
 

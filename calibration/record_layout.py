@@ -6,8 +6,8 @@ import json
 import re
 
 from calibration.record_fields import Section
-from cost_models.layout import lean_tail_layout
-from cost_models.strategy import LayerLayout
+from cost_models.shapes.layout import lean_tail_layout
+from cost_models.shapes.strategy import LayerLayout
 
 _MAX_STAGES = 100_000
 _REPEATED = re.compile(r"\(([^()]{1,200})\)\*(\d{1,4})")

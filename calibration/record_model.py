@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from calibration.record_fields import RecordError, Section, shown
-from cost_models.workload import MlaShape, ModelShape, MoeShape
+from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
 
 _MAX_LAYERS, _MAX_WIDTH, _MAX_VOCABULARY, _MAX_EXPERTS = 10_000, 10**6, 10**8, 10**5
 _USUAL_HEAD_DIM = 128

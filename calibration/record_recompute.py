@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from calibration.record_fields import Section, shown
 from calibration.record_software import RecordSoftware
-from cost_models.strategy import Recompute, RecomputeMethod, RecomputeModule
+from cost_models.shapes.strategy import Recompute, RecomputeMethod, RecomputeModule
 
 _MAX_LAYERS = 10_000
 _MODULES = {

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from calibration.record_fields import Section
-from cost_models.strategy import Feature
-from cost_models.workload import Software
+from cost_models.shapes.strategy import Feature
+from cost_models.shapes.workload import Software
 from hardware_profiles.schema import HardwareProfile
 
 # First match wins: Megatron-DeepSpeed before Megatron, MindSpore's own names before those that contain "Mind".

@@ -8,8 +8,8 @@ from calibration.record_fields import RecordError, Section
 from calibration.record_layout import record_layout
 from calibration.record_recompute import record_recompute
 from calibration.record_software import RecordSoftware
-from cost_models.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, Schedule
-from cost_models.workload import ModelShape
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, Schedule
+from cost_models.shapes.workload import ModelShape
 
 MAX_DEGREE = 10**6
 _FEATURES = {feature.name.lower(): feature for feature in Feature if feature.name}

@@ -18,8 +18,8 @@ from calibration.record_layout import num_noop_layers
 from calibration.record_model import record_model
 from calibration.record_software import record_software
 from calibration.record_strategy import MAX_DEGREE, record_degrees, record_strategy
-from cost_models.strategy import ParallelStrategy
-from cost_models.workload import Cluster, TrainingJob, Workload
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Cluster, TrainingJob, Workload
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
 

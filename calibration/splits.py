@@ -12,7 +12,7 @@ from calibration.files import Calibration
 from calibration.fitting import Fitted, Floats, Observation, left_out_log_errors, linearised
 from calibration.groups import architecture, framework
 from cost_models.constants import prior_constants
-from cost_models.flops import model_flops_per_step
+from cost_models.shapes.flops import model_flops_per_step
 
 # The largest cluster that teaches where large ones are left out, by family: two runs on Ascend are above 64 devices.
 SMALL_DEVICES = {"ascend": 16, "gpu": 64}

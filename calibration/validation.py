@@ -12,9 +12,9 @@ from calibration.recompute_recipe import recompute_by_memory
 from calibration.run_records import RefusedRecord, RunRecord
 from cost_models.constants import Constants
 from cost_models.estimate import Estimate
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.strategy import StrategyBatch
-from cost_models.workload import Workload
 
 ConstantsFor = Callable[[Workload], Constants]
 IntervalFor = Callable[[RunRecord, float], tuple[float, float] | None]

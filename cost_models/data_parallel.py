@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.collectives import all_gather_s, reduce_scatter_s
-from cost_models.compute import Device, vector_s
-from cost_models.layer_keys import Floats, shard_sizes
-from cost_models.model_states import WEIGHT_BYTES, StageParameters, gradient_bytes, replica_sizes
-from cost_models.network import Network
-from cost_models.strategy import Feature, IntColumn, StrategyBatch
-from cost_models.workload import Workload
+from cost_models.layer.compute import Device, vector_s
+from cost_models.memory.model_states import WEIGHT_BYTES, StageParameters, gradient_bytes, replica_sizes
+from cost_models.network.collectives import all_gather_s, reduce_scatter_s
+from cost_models.network.tiers import Network
+from cost_models.shapes.layer_keys import Floats, shard_sizes
+from cost_models.shapes.strategy import Feature, IntColumn, StrategyBatch
+from cost_models.shapes.workload import Workload
 
 ADAM_BYTES = 30  # a parameter: read gradient, master, both moments; write master, both moments, 16-bit weight
 NORM_BYTES = 8  # a parameter: zero the gradient buffer, read it for norm and clip

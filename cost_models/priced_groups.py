@@ -11,23 +11,23 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.activations import LayerActivations, layer_activations
-from cost_models.collectives import send_recv_s
-from cost_models.compute import ELEMENT_BYTES, Device
 from cost_models.constants import Constants
 from cost_models.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
-from cost_models.edge_costs import EdgeCosts, edge_costs
-from cost_models.layer_comm import network_of
-from cost_models.layer_costs import LayerCosts, layer_costs
-from cost_models.layer_keys import Floats, distinct_rows, layer_keys
-from cost_models.layer_pairs import PairSavings, pair_savings
-from cost_models.merged_passes import MergedPasses
-from cost_models.model_states import ModelStates, StageParameters, model_states, stage_parameters
-from cost_models.network import Network
-from cost_models.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
-from cost_models.stages import Stages, stages_of
-from cost_models.strategy import Feature, IntColumn, Schedule, StrategyBatch
-from cost_models.workload import Workload
+from cost_models.layer.activations import LayerActivations, layer_activations
+from cost_models.layer.communication import network_of
+from cost_models.layer.compute import ELEMENT_BYTES, Device
+from cost_models.layer.costs import LayerCosts, layer_costs
+from cost_models.layer.edges import EdgeCosts, edge_costs
+from cost_models.layer.pairs import PairSavings, pair_savings
+from cost_models.memory.model_states import ModelStates, StageParameters, model_states, stage_parameters
+from cost_models.network.collectives import send_recv_s
+from cost_models.network.tiers import Network
+from cost_models.pipeline.merged_passes import MergedPasses
+from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
+from cost_models.pipeline.stages import Stages, stages_of
+from cost_models.shapes.layer_keys import Floats, distinct_rows, layer_keys
+from cost_models.shapes.strategy import Feature, IntColumn, Schedule, StrategyBatch
+from cost_models.shapes.workload import Workload
 
 Costs = TypeVar("Costs")
 

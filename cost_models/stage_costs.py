@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.layer_keys import Floats
-from cost_models.memory import held_activations, memory_estimate
+from cost_models.memory.peak import held_activations, memory_estimate
 from cost_models.priced_groups import priced_groups
-from cost_models.strategy import ParallelStrategy, StrategyBatch
-from cost_models.workload import Workload
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import numpy as np
 from cost_models.constants import Constants
 from cost_models.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
 from cost_models.estimate import Breakdown, Estimate
-from cost_models.layer_keys import Floats
-from cost_models.memory import held_activations, memory_estimate
-from cost_models.pipeline import Surroundings, pipeline_lower_bound_s, pipeline_time
+from cost_models.memory.peak import held_activations, memory_estimate
+from cost_models.pipeline.closed_form import Surroundings, pipeline_lower_bound_s, pipeline_time
 from cost_models.priced_groups import Group, priced_groups
-from cost_models.strategy import IntColumn, Schedule, StrategyBatch
-from cost_models.workload import Workload
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
+from cost_models.shapes.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
 def estimate(workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False) -> Estimate:
     """Step time, its lower bound and peak memory of ``n`` strategies. See ``Estimate`` for the columns.
 
-    Strategies must be legal for ``any`` target (``search.legality``). Layer costs are priced once per distinct layer key
+    Strategies must be legal for ``any`` target (``frameworks.legality``). Layer costs are priced once per distinct layer key
     and gathered; rows are grouped by pipeline shape. ``breakdown`` adds parts and per-stage columns. Raises
     ``ValueError`` for an empty batch, a layout that does not hold the model, or a precision without a peak.
     """

@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cost_models.compute import Device
 from cost_models.constants import Constants
 from cost_models.data_parallel import gradient_exchange
-from cost_models.edge_costs import edge_costs
-from cost_models.layer_comm import context_parallel_comm, expert_comm, network_of, tensor_parallel_comm, weight_comm
-from cost_models.layer_keys import Floats, LayerKeys, layer_keys
-from cost_models.model_states import StageParameters, stage_parameters
-from cost_models.network import Network, Tier
-from cost_models.placement import Group as Ranks
-from cost_models.placement import members_per_domain, rank_groups
+from cost_models.layer.communication import context_parallel_comm, expert_comm, network_of, tensor_parallel_comm, weight_comm
+from cost_models.layer.compute import Device
+from cost_models.layer.edges import edge_costs
+from cost_models.memory.model_states import StageParameters, stage_parameters
+from cost_models.network.rank_placement import Group as Ranks
+from cost_models.network.rank_placement import members_per_domain, rank_groups
+from cost_models.network.tiers import Network, Tier
 from cost_models.priced_groups import Group, pipeline_sends_s, priced_groups
-from cost_models.strategy import ParallelStrategy, RecomputeModule, StrategyBatch
-from cost_models.workload import Cluster, Workload
+from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
+from cost_models.shapes.strategy import ParallelStrategy, RecomputeModule, StrategyBatch
+from cost_models.shapes.workload import Cluster, Workload
 from hardware_profiles.schema import Wiring
 
 

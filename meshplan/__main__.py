@@ -10,7 +10,7 @@ def main() -> int:
     package = Path(__file__).resolve().parent
     tree = package / "_tree"
     sys.path.insert(0, str(tree if tree.is_dir() else package.parent))  # before a foreign `app` or `search`
-    return int(import_module("app.cli").main())
+    return int(import_module("app.cli.main").main())
 
 
 if __name__ == "__main__":

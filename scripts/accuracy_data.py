@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from calibration.ablation import SWITCHED_OFF, held_log_errors, thinned  # noqa: E402
-from calibration.calibrate import family_observations  # noqa: E402
-from calibration.files import Calibration, shipped_calibration  # noqa: E402
-from calibration.fitting import Floats, left_out_log_errors  # noqa: E402
-from calibration.groups import architecture  # noqa: E402
-from calibration.intervals import LEARNING_PRECISIONS, left_out_inside  # noqa: E402
-from calibration.plan_order import PlanGroup, plan_groups  # noqa: E402
-from calibration.run_records import RunRecord, read_run_records  # noqa: E402
-from calibration.splits import Splits, splits_of  # noqa: E402
-from calibration.validation import predict, predicted_peak_bytes  # noqa: E402
-from cost_models.estimate import Estimate  # noqa: E402
-from cost_models.step import estimate as closed_form  # noqa: E402
+from calibration.ablation import SWITCHED_OFF, held_log_errors, thinned
+from calibration.calibrate import family_observations
+from calibration.files import Calibration, shipped_calibration
+from calibration.fitting import Floats, left_out_log_errors
+from calibration.groups import architecture
+from calibration.intervals import LEARNING_PRECISIONS, left_out_inside
+from calibration.plan_order import PlanGroup, plan_groups
+from calibration.run_records import RunRecord, read_run_records
+from calibration.splits import Splits, splits_of
+from calibration.validation import predict, predicted_peak_bytes
+from cost_models.estimate import Estimate
+from cost_models.step import estimate as closed_form
 
 ABLATED_EVERY = {"ascend": 1, "gpu": 4}  # runs of an architecture: enough to compare mechanisms
 Mask = NDArray[np.bool_]

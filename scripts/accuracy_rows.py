@@ -12,11 +12,11 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.pricing import constants_for, interval_of  # noqa: E402
-from calibration.published import PREDICTED, rounded  # noqa: E402
-from calibration.run_records import RunRecord, read_run_records  # noqa: E402
-from calibration.validation import ValidationRow, validate  # noqa: E402
-from scripts.accuracy_data import FamilyAccuracy  # noqa: E402
+from app.answers.pricing import constants_for, interval_of
+from calibration.published import PREDICTED, rounded
+from calibration.run_records import RunRecord, read_run_records
+from calibration.validation import ValidationRow, validate
+from scripts.accuracy_data import FamilyAccuracy
 
 
 def rows_of(family: FamilyAccuracy) -> list[dict[str, Any]]:

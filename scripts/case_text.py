@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
 
-from app.reports.estimate import recompute_text
-from cost_models.strategy import Feature, ParallelStrategy, Schedule
-from cost_models.workload import Workload
+from app.answers.tables.estimate import recompute_text
+from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule
+from cost_models.shapes.workload import Workload
 from search.plan import strategy_to_mapping
 
 GIB = 2.0**30

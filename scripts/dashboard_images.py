@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.dashboard import server  # noqa: E402
+from benchmarks.dashboard import server
 
 IMAGES = ROOT / "docs/images"
 WIDTH = 1280

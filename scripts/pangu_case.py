@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from app.job import parse_job
-from app.pricing import constants_for
+from app.answers.pricing import constants_for
+from app.jobs.job import parse_job
 from cost_models.constants import CONSTANTS, Constants
-from cost_models.flops import model_flops_per_token
-from cost_models.strategy import Feature, ParallelStrategy
-from cost_models.workload import ModelShape, Workload
+from cost_models.shapes.flops import model_flops_per_token
+from cost_models.shapes.strategy import Feature, ParallelStrategy
+from cost_models.shapes.workload import ModelShape, Workload
 from scripts.case_prices import simulated
 from search.lattice import search
 from search.limits import limits_from_mapping

@@ -12,15 +12,15 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from calibration.categories import CATEGORIES  # noqa: E402
-from calibration.groups import MODEL_KINDS, architecture, model_kind  # noqa: E402
-from calibration.run_records import RunRecord  # noqa: E402
-from calibration.validation import predict  # noqa: E402
-from cost_models.strategy import Schedule  # noqa: E402
-from scripts.accuracy_data import ABLATED_EVERY, Ablation, Errors, FamilyAccuracy, Mask  # noqa: E402
-from scripts.accuracy_plot import scatter_svg  # noqa: E402
-from scripts.accuracy_rows import write_rows  # noqa: E402
-from scripts.accuracy_text import AIMS, EXPLANATIONS, HEAD, NOT_COVERED, PEERS_HEAD, README_END, README_START  # noqa: E402
+from calibration.categories import CATEGORIES
+from calibration.groups import MODEL_KINDS, architecture, model_kind
+from calibration.run_records import RunRecord
+from calibration.validation import predict
+from cost_models.shapes.strategy import Schedule
+from scripts.accuracy_data import ABLATED_EVERY, Ablation, Errors, FamilyAccuracy, Mask
+from scripts.accuracy_plot import scatter_svg
+from scripts.accuracy_rows import write_rows
+from scripts.accuracy_text import AIMS, EXPLANATIONS, HEAD, NOT_COVERED, PEERS_HEAD, README_END, README_START
 
 PAGE, IMAGES, README = ROOT / "docs/accuracy.md", ROOT / "docs/images", ROOT / "README.md"
 SHOWN_WORST = 10

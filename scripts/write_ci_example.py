@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.cli import main  # noqa: E402
+from app.cli.main import main
 
 if __name__ == "__main__":
     os.chdir(ROOT / "examples/ci")

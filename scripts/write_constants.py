@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from cost_models.constants import CONSTANTS  # noqa: E402
+from cost_models.constants import CONSTANTS
 
 PAGE = ROOT / "docs/model.md"
 START, END = "<!-- constants -->\n", "<!-- /constants -->"

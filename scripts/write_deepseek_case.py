@@ -9,12 +9,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from calibration.files import calibration_for  # noqa: E402
-from cost_models.layout import default_layout  # noqa: E402
-from cost_models.strategy import Feature, ParallelStrategy, Schedule  # noqa: E402
-from cost_models.workload import Workload  # noqa: E402
-from scripts.case_prices import exposed_fraction, layer_exchange, simulated  # noqa: E402
-from scripts.case_text import (  # noqa: E402
+from calibration.files import calibration_for
+from cost_models.shapes.layout import default_layout
+from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule
+from cost_models.shapes.workload import Workload
+from frameworks.legality import TARGETS, violations
+from scripts.case_prices import exposed_fraction, layer_exchange, simulated
+from scripts.case_text import (
     change,
     gib,
     layout_text,
@@ -26,7 +27,7 @@ from scripts.case_text import (  # noqa: E402
     table,
     wrapped,
 )
-from scripts.deepseek_case import (  # noqa: E402
+from scripts.deepseek_case import (
     DETACHED,
     HOURS_PER_TRILLION_TOKENS,
     MERGED,
@@ -37,8 +38,7 @@ from scripts.deepseek_case import (  # noqa: E402
     under,
     workload_of,
 )
-from scripts.pangu_case import searched  # noqa: E402
-from search.legality import TARGETS, violations  # noqa: E402
+from scripts.pangu_case import searched
 
 PAGE = ROOT / "docs" / "case-studies" / "deepseek-v3.md"
 NEARBY: dict[str, Any] = {"tp": [1, 2, 4], "pp": [4, 8, 16], "cp": 1, "ep": [16, 32, 64], "micro_batch_size": [1, 2]}

@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from search.legality import RULES, TARGETS  # noqa: E402  (the checkout is not installed where this runs)
-from search.legality.target import MINDFORMERS  # noqa: E402
+from frameworks.legality import RULES, TARGETS
+from frameworks.target import MINDFORMERS
 
 HEAD = """# Which strategies can run
 

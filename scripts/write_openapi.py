@@ -8,9 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.http.openapi import document_text  # noqa: E402
-from app.main import create_app  # noqa: E402
-from app.storage.session import Database  # noqa: E402
+from app.http.application import create_app
+from app.http.openapi import document_text
+from app.storage.session import Database
 
 if __name__ == "__main__":
     app = create_app(Database("sqlite:///never-opened.db"))

@@ -12,15 +12,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from calibration.files import calibration_for  # noqa: E402
-from cost_models.constants import CONSTANTS  # noqa: E402
-from cost_models.expert_communication import inter_domain_copies  # noqa: E402
-from cost_models.simulation.orders import num_warmup_forwards  # noqa: E402
-from cost_models.simulation.tasks import PipelineShape  # noqa: E402
-from cost_models.strategy import ParallelStrategy, Schedule  # noqa: E402
-from cost_models.workload import Workload  # noqa: E402
-from scripts.case_prices import exposed_fraction, layer_exchange, simulated  # noqa: E402
-from scripts.case_text import (  # noqa: E402
+from calibration.files import calibration_for
+from cost_models.constants import CONSTANTS
+from cost_models.layer.expert_communication import inter_domain_copies
+from cost_models.pipeline.orders import num_warmup_forwards
+from cost_models.pipeline.tasks import PipelineShape
+from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.workload import Workload
+from frameworks.legality import TARGETS, violations
+from scripts.case_prices import exposed_fraction, layer_exchange, simulated
+from scripts.case_text import (
     change,
     gib,
     layout_text,
@@ -32,7 +33,7 @@ from scripts.case_text import (  # noqa: E402
     table,
     wrapped,
 )
-from scripts.pangu_case import (  # noqa: E402
+from scripts.pangu_case import (
     DISPATCHERS,
     LATER_MFU_FRACTION,
     LOOPED,
@@ -52,11 +53,10 @@ from scripts.pangu_case import (  # noqa: E402
     what_ifs,
     workload_of,
 )
-from scripts.pangu_throughput import batch_section, throughput_section  # noqa: E402
-from search.explanation import compared, part_name  # noqa: E402
-from search.legality import TARGETS, violations  # noqa: E402
-from search.plan import DeploymentPlan, strategy_to_mapping  # noqa: E402
-from search.result import SearchResult  # noqa: E402
+from scripts.pangu_throughput import batch_section, throughput_section
+from search.explanation import compared, part_name
+from search.plan import DeploymentPlan, strategy_to_mapping
+from search.result import SearchResult
 
 PAGE = ROOT / "docs" / "case-studies" / "pangu-ultra-moe.md"
 RANKED = 60  # structures in which the published one is looked for

@@ -11,19 +11,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.pricing import constants_for  # noqa: E402
-from cost_models.step import estimate  # noqa: E402
-from cost_models.strategy import (  # noqa: E402
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-)
-from cost_models.workload import Workload  # noqa: E402
-from scripts.case_prices import exposed_fraction, simulated  # noqa: E402
-from scripts.case_text import (  # noqa: E402
+from app.answers.pricing import constants_for
+from cost_models.shapes.strategy import Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
+from cost_models.shapes.workload import Workload
+from cost_models.step import estimate
+from scripts.case_prices import exposed_fraction, simulated
+from scripts.case_text import (
     change,
     gib,
     layout_text,
@@ -34,9 +27,9 @@ from scripts.case_text import (  # noqa: E402
     table,
     wrapped,
 )
-from scripts.pangu_case import JOB, best_nearby, best_of_structure, published, workload_of  # noqa: E402
-from search.baseline import default_baseline  # noqa: E402
-from search.plan import strategy_to_mapping  # noqa: E402
+from scripts.pangu_case import JOB, best_nearby, best_of_structure, published, workload_of
+from search.baseline import default_baseline
+from search.plan import strategy_to_mapping
 
 PAGE = ROOT / "docs" / "systems.md"
 Turn = Callable[[Workload, ParallelStrategy], tuple[Workload, ParallelStrategy]]

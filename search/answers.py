@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.strategy import Feature, ParallelStrategy, StrategyBatch
-from cost_models.workload import Workload
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.strategy import Feature, ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from frameworks.launch import launch_block
+from frameworks.legality import launchable_on, violations
 from search.baseline import default_baseline
-from search.canonical import canonical
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change
-from search.launch import launch_block
-from search.legality import fillable_device_counts, launchable_on, violations
+from search.fillable import fillable_device_counts
 from search.limits import SearchLimits
 from search.plan import DeploymentPlan, estimate_to_mapping, plan_id, strategy_to_mapping
 from search.ranking import RankedStrategy

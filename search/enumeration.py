@@ -15,9 +15,9 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.strategy import IntColumn, ParallelStrategy, StrategyBatch
-from cost_models.workload import Workload
-from search.legality import Rule, rules_for
+from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from frameworks.legality import Rule, rules_for
 from search.options import Layouts, OptionTable, OptionTables, option_classes
 from search.space import Pipeline, SearchSpace
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.estimate import Estimate
-from cost_models.workload import Workload
+from cost_models.shapes.workload import Workload
 from search.explanation import Estimator
 from search.ranking import Scored, joined, scored_from_mapping, scored_to_mapping
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from cost_models.constants import Constants
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate as simulation
 from cost_models.step import estimate as closed_form
-from cost_models.strategy import ParallelStrategy, StrategyBatch
-from cost_models.workload import Workload
 from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, option_rules
 from search.explanation import Estimator

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.strategy import COLUMNS, ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import COLUMNS, ParallelStrategy, StrategyBatch
+from frameworks.legality import RULES
 from search.enumeration import Rejections
 from search.errors import SearchError
 from search.finalists import Finalists
-from search.legality import RULES
 from search.ranking import Leaderboard, scored_from_mapping, scored_to_mapping
 
 FORMAT = 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from cost_models.strategy import CpAlgo, Dispatcher, Feature, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Schedule
 from search.errors import SearchError
 from search.recompute_modes import RecomputeMode, recompute_mode
 

@@ -13,9 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.strategy import CpAlgo, IntColumn, Schedule
-from cost_models.workload import Workload
-from search.canonical import (
+from cost_models.shapes.canonical import (
     Scope,
     canonical_cp,
     canonical_dispatcher,
@@ -25,6 +23,8 @@ from search.canonical import (
     expert_domain_devices,
     layers_per_chunk,
 )
+from cost_models.shapes.strategy import CpAlgo, IntColumn, Schedule
+from cost_models.shapes.workload import Workload
 from search.space import Pipeline, SearchSpace
 
 Variant = tuple[int, ...]

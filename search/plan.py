@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from cost_models.estimate import Estimate, FloatColumn
-from cost_models.expert_load import ExpertCounts
-from cost_models.flops import MFU_CONVENTION, model_flops_per_step
-from cost_models.layout import default_layout
-from cost_models.strategy import (
+from cost_models.shapes.canonical import group_size
+from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.flops import MFU_CONVENTION, model_flops_per_step
+from cost_models.shapes.layout import default_layout
+from cost_models.shapes.strategy import (
     CpAlgo,
     Dispatcher,
     Feature,
@@ -27,9 +28,8 @@ from cost_models.strategy import (
     RecomputeModule,
     Schedule,
 )
-from cost_models.workload import TrainingJob, Workload
+from cost_models.shapes.workload import TrainingJob, Workload
 from hardware_profiles.schema import HardwareProfile
-from search.canonical import group_size
 
 # What describes a profile or the training in words, and changes no price.
 PROSE = {HardwareProfile: ("title", "notes", "provenance", "status"), TrainingJob: ("expert_load_source",)}

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from cost_models.constants import Constants
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
 from cost_models.stage_costs import StageCosts, stage_costs
-from cost_models.strategy import ParallelStrategy, StrategyBatch
 from cost_models.traffic import step_traffic
-from cost_models.workload import Workload
 from search.explanation import Estimator, one_change
 from search.sensitivity import sensitivity
 from search.space import SearchSpace

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.strategy import COLUMNS, IntColumn, ParallelStrategy, StrategyBatch, concatenate
+from cost_models.shapes.strategy import COLUMNS, IntColumn, ParallelStrategy, StrategyBatch, concatenate
 
 Floats = NDArray[np.float64]
 

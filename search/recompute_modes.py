@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from cost_models.strategy import Recompute, RecomputeMethod, RecomputeModule
+from cost_models.shapes.strategy import Recompute, RecomputeMethod, RecomputeModule
 from search.errors import SearchError
 
 MAX_RECOMPUTE_LAYERS = 10_000

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cost_models.workload import Workload
+from cost_models.shapes.workload import Workload
 from search.enumeration import Rejections
 from search.plan import DeploymentPlan
 

@@ -18,15 +18,15 @@ from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESample
 from optuna.trial import TrialState
 
 from cost_models.constants import Constants
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
 from cost_models.step import estimate as closed_form
-from cost_models.strategy import ParallelStrategy, StrategyBatch
-from cost_models.workload import Workload
+from frameworks.legality import rules_for
 from search.answers import Answers
 from search.baseline import default_baseline
 from search.enumeration import Rejections
 from search.errors import SearchError
 from search.explanation import Estimator
-from search.legality import rules_for
 from search.proposals import Choose, Proposals, Value
 from search.ranking import Leaderboard, Scored
 from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections

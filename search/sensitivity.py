@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from cost_models.constants import Constants
-from cost_models.strategy import ParallelStrategy, StrategyBatch
-from cost_models.workload import TrainingJob, Workload
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import TrainingJob, Workload
 from hardware_profiles.schema import CollectiveCurve, HardwareProfile, NetworkTier
 from search.explanation import Estimator
 

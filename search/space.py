@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-from cost_models.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, Schedule
-from cost_models.workload import ModelShape, Workload
-from search.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, expert_domain_devices, schedules_of
+from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, expert_domain_devices, schedules_of
+from cost_models.shapes.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, Schedule
+from cost_models.shapes.workload import ModelShape, Workload
+from frameworks.target import MINDSPEED, parse_target
 from search.errors import SearchError
-from search.legality.target import MINDSPEED, parse_target
 from search.limits import Degrees, Range, SearchLimits
 from search.recompute_modes import RecomputeMode, recompute_mode
 
@@ -53,7 +53,7 @@ class SearchSpace:
 
     ``features`` lists whole combinations of switches, ``dualpipev_features`` and ``interleaved_features`` those that are tried
     with these schedules.
-    The lattice is the product of all dimensions in canonical form (``search.canonical``).
+    The lattice is the product of all dimensions in canonical form (``cost_models.shapes.canonical``).
     """
 
     tp: tuple[int, ...]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cost_models.strategy import ParallelStrategy
-from cost_models.workload import Workload
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Workload
 from search.errors import SearchError
 from search.proposals import Proposals, Value
 from search.space import SearchSpace

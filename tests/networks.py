@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cost_models.workload import Cluster
+from cost_models.shapes.workload import Cluster
 from hardware_profiles.schema import CollectiveCurve, HardwareProfile, NetworkTier, Status, Wiring
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cost_models.simulation.tasks import Pass, PipelineShape, Task
-from cost_models.strategy import Schedule
+from cost_models.pipeline.tasks import Pass, PipelineShape, Task
+from cost_models.shapes.strategy import Schedule
 from tests.oracle.schedules import Rule, Step, dualpipev, interleaved, looped, rule_of, v_shaped
 
 KINDS = {Pass.FORWARD: "F", Pass.BACKWARD: "BW", Pass.INPUT_GRADIENT: "B", Pass.WEIGHT_GRADIENT: "W", Pass.PAIR: "FB"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cost_models.workload import Cluster, MlaShape, ModelShape, MoeShape, Software, TrainingJob, Workload
+from cost_models.shapes.workload import Cluster, MlaShape, ModelShape, MoeShape, Software, TrainingJob, Workload
 from hardware_profiles.catalogue import profile
 
 DENSE = ModelShape(

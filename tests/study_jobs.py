@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.job import Job, parse_job
+from app.jobs.job import Job, parse_job
 
 SMALL: dict[str, Any] = {
     "model": "llama-2-7b",

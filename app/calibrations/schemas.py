@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.reports.schemas import Document
+from app.answers.schemas import Document
 
 
 class CalibrationRequest(Document):

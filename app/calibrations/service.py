@@ -11,16 +11,15 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.calibrating import ASCEND_STACKS, GPU_STACKS, check_applies
 from app.calibrations import repository
+from app.calibrations.own import ASCEND_STACKS, GPU_STACKS, check_applies
+from app.calibrations.report import learned
+from app.calibrations.runs.repository import records_of
+from app.calibrations.runs.service import readable_record
 from app.calibrations.schemas import CalibrationRequest, CalibrationSummary
-from app.errors import InputError, show, unknown_name
 from app.http.jobs import check_keys
 from app.http.problems import ServiceError
-from app.job import Job
-from app.reports.calibration import learned
-from app.runs.repository import records_of
-from app.runs.service import readable_record
+from app.jobs.job import Job
 from app.storage.clock import now_s
 from app.storage.session import Database
 from app.storage.tables import Calibration
@@ -28,6 +27,7 @@ from calibration.calibrate import SiteOutcome, calibrate_site
 from calibration.files import Calibration as StoredConstants
 from calibration.files import CalibrationError, calibration_text, family_of, parse_calibration, shipped_calibration
 from calibration.run_records import RefusedRecord, RunRecord
+from documents.errors import InputError, show, unknown_name
 from hardware_profiles import catalogue
 from meshplan import __version__
 

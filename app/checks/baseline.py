@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
-from app.errors import InputError, show
-from app.job import SCHEMA_VERSION, Job, parse_job
-from app.priced_with import priced_with
-from app.pricing import estimate_document
+from app.answers.priced_with import priced_with
+from app.answers.pricing import estimate_document
+from app.jobs.job import SCHEMA_VERSION, Job, parse_job
 from calibration.files import FORMAT, Calibration, CalibrationError, calibration_for, parse_calibration
+from documents.errors import InputError, show
 from hardware_profiles import catalogue
 from hardware_profiles.document import Document
 from hardware_profiles.loader import parse_profile

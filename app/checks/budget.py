@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from app.checking import Section, check
 from app.checks.metrics import MEASURES, METRICS, SLOWDOWN
-from app.errors import InputError
+from documents.checking import Section, check
+from documents.errors import InputError
 
 LARGEST = 1e18
 Bound = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]

@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from app.answers.priced_with import priced_with
+from app.answers.pricing import constants_for, estimate_document
+from app.answers.quantities import gibibytes
 from app.checks.baseline import Baseline, is_simulated, pinned, tool_changes
 from app.checks.budget import Budget
 from app.checks.metrics import SLOWDOWN, measured
 from app.checks.outcome import EXIT_CODES, MEMORY, PLAN, STRATEGY, Item, bound_item, skipped, status_of
 from app.checks.regression import compared, regression_items
-from app.errors import InputError
-from app.job import SCHEMA_VERSION, Job
-from app.job_fields import EXHAUSTIVE
-from app.priced_with import priced_with
-from app.pricing import constants_for, estimate_document
-from app.reports.quantities import gibibytes
+from app.jobs.fields import EXHAUSTIVE
+from app.jobs.job import SCHEMA_VERSION, Job
 from calibration.files import Calibration
-from cost_models.strategy import ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy
+from documents.errors import InputError
+from frameworks.legality import violations
 from meshplan import __version__
 from search.errors import SearchError
 from search.lattice import search
-from search.legality import violations
 from search.result import SearchResult
 from search.space import search_space
 from search.stepwise import ProgressCallback

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any, get_args
 
-from app.errors import InputError
-from app.reports.quantities import gibibytes, percent, seconds
-from app.reports.schemas import EstimateNumbers
+from app.answers.quantities import gibibytes, percent, seconds
+from app.answers.schemas import EstimateNumbers
+from documents.errors import InputError
 
 SECONDS_PER_DAY = 86_400
 SLOWDOWN = "slowdown_against_best_fraction"

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
+from app.answers.quantities import percent
 from app.checks.baseline import HASHES, LARGEST, Baseline, job_changes, repriced
 from app.checks.metrics import DEVICE_DAYS, measured, shown, worsening
 from app.checks.outcome import Item
-from app.errors import InputError, show
-from app.job import Job
-from app.reports.quantities import percent
+from app.jobs.job import Job
 from calibration.files import Calibration
+from documents.errors import InputError, show
 
 ALWAYS_COMPARED = ("step_time_s", "tokens_per_s", "peak_memory_bytes")
 SMALLEST = 1e-30  # of a stored number that others are divided by

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from app.answers.schemas import Counts, Document, EstimateNumbers, PricedWith, Proof, StrategyDocument
 from app.checks.budget import BudgetDocument
-from app.job_fields import JobDocument
-from app.reports.schemas import Counts, Document, EstimateNumbers, PricedWith, Proof, StrategyDocument
+from app.jobs.fields import JobDocument
 
 
 class CheckRequest(JobDocument):

@@ -11,10 +11,10 @@ from app.checks.baseline import parse_baseline
 from app.checks.budget import Budget, parse_budget
 from app.checks.check import check_job, check_without_job
 from app.checks.schemas import CheckRequest
-from app.errors import InfeasibleStrategyError, InputError, show
 from app.http.jobs import check_keys, parse_request
-from app.job import Job
+from app.jobs.job import Job
 from app.storage.session import Database
+from documents.errors import InfeasibleStrategyError, InputError, show
 
 MAX_SEARCH_S = 10.0  # somebody waits for the answer; a longer search is a study
 

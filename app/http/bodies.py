@@ -14,10 +14,10 @@ from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from app.documents import parse_document
-from app.errors import InputError, show
 from app.http.problems import ServiceError, from_input_error
 from app.http.security import authorize
+from documents.errors import InputError, show
+from documents.reading import parse_document
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from app.errors import InputError, unknown_name
-from app.job import Job, parse_job
+from app.jobs.job import Job, parse_job
+from documents.errors import InputError, unknown_name
 from hardware_profiles import catalogue
 
 MAX_LAYERS = 2048  # the memory of an estimate grows with the square of its pipeline's stages, of which there are no more

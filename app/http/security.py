@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from app import keys
-from app.errors import show
+from app.http import keys
 from app.http.problems import ServiceError
 from app.http.state import state_of
 from app.storage.session import Database
+from documents.errors import show
 
 LOCAL_CALLER = "local"
 _bearer = HTTPBearer(auto_error=False, description="An API key; not needed where the server listens on loopback only.")

@@ -9,9 +9,9 @@ from types import FrameType
 
 import uvicorn
 
+from app.http.application import create_app
 from app.http.state import ServerState
 from app.logs import configure_logs
-from app.main import create_app
 from app.settings import Settings
 from app.storage.session import Database
 from app.workers.supervisor import start_workers

@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic_core import to_json
 
+from app.answers.schemas import Plan
 from app.http.bodies import StrictRoute
 from app.http.problems import described
 from app.http.state import state_of
 from app.plans import service
 from app.plans.schemas import PlanAnalysis, PlanLaunch
-from app.reports.schemas import Plan
 from app.studies import service as studies
 from app.studies.endpoints import IDENTIFIER, StudyId, not_found
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.reports.schemas import Change, Document, LaunchDocument
+from app.answers.schemas import Change, Document, LaunchDocument
 from hardware_profiles.schema import Wiring
 
 

@@ -7,25 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from app.checking import check
-from app.errors import InputError
-from app.job import SCHEMA_VERSION, parse_job
-from app.job_fields import StrategySection
-from app.job_strategy import strategy_from_section
-from app.reports.saved import USUAL_DEVICES_PER_NODE, plan_job_text
+from app.answers.saved import USUAL_DEVICES_PER_NODE, plan_job_text
+from app.jobs.fields import StrategySection
+from app.jobs.job import SCHEMA_VERSION, parse_job
+from app.jobs.strategy import strategy_from_section
 from app.storage.session import Database
 from app.studies import service
 from app.studies.resume import constants_from
 from cost_models.constants import Constants
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.simulation.step_times import simulate
 from cost_models.step import estimate
-from cost_models.strategy import ParallelStrategy
-from cost_models.workload import Workload, WorkloadError
+from documents.checking import check
+from documents.errors import InputError
+from frameworks.launch_files import Start, launch_file
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.schema import ProfileError
 from meshplan import __version__
 from search.errors import SearchError
-from search.launch.files import Start, launch_file
 from search.plan_analysis import plan_analysis
 from search.space import SearchSpace
 from search.stored_space import space_from_mapping

@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app.errors import InputError, show
+from documents.errors import InputError, show
 
 BUSY_TIMEOUT_MS = 30_000
 _to_json = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

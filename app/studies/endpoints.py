@@ -15,8 +15,8 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import to_json
 from sqlalchemy.exc import IntegrityError
 
+from app.answers.schemas import Plan, Rejection
 from app.calibrations.service import calibrations_of
-from app.errors import show
 from app.http import etag, idempotency
 from app.http.bodies import DescribedBy, StrictRoute
 from app.http.jobs import parse_request
@@ -24,10 +24,10 @@ from app.http.paging import Limit, Listing, Position, encoded
 from app.http.problems import ServiceError, described
 from app.http.security import Caller
 from app.http.state import ServerState, state_of
-from app.job_fields import JobDocument
-from app.reports.schemas import Plan, Rejection
+from app.jobs.fields import JobDocument
 from app.studies import service
 from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, State, StudyDocument, Trial
+from documents.errors import show
 
 MAX_WAIT_S = 60
 MAX_RANKED = 1000  # as many as a study stores

@@ -10,15 +10,15 @@ from typing import Any
 import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from app.errors import InputError
-from app.pricing import fill_intervals
+from app.answers.pricing import fill_intervals
 from app.storage.session import Database
 from app.studies import repository
 from app.studies.resume import StoredStudy, StudySearch, checkpoint_of, continued
 from app.workers import queue
 from app.workers.queue import Lease, LeaseLostError, Outcome
 from calibration.files import CalibrationError
-from cost_models.workload import Workload, WorkloadError
+from cost_models.shapes.workload import Workload, WorkloadError
+from documents.errors import InputError
 from hardware_profiles.schema import ProfileError
 from meshplan import __version__
 from search.errors import SearchError

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.reports.schemas import Baseline, Counts, Document, Plan, Proof, StrategyDocument, Timing
+from app.answers.schemas import Baseline, Counts, Document, Plan, Proof, StrategyDocument, Timing
 from app.studies.views import BestPlan
 
 State = Literal["queued", "running", "completed", "failed", "cancelled"]

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from app.errors import InputError
-from app.job import Job
-from app.pricing import calibration_sentence
+from app.answers.pricing import calibration_sentence
+from app.jobs.job import Job
 from app.storage.clock import now_s
 from app.storage.tables import IdempotencyRecord, Study
 from app.studies import repository
@@ -30,6 +29,7 @@ from app.studies.views import (
     StudyView,
 )
 from calibration.files import Calibration, calibration_for
+from documents.errors import InputError
 from hardware_profiles.writer import profile_document
 from meshplan import __version__
 from search.errors import SearchError

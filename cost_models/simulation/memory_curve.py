@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cost_models.held_layers import KeptLayers, kept_layers, waiting_layers
-from cost_models.memory import (
+from cost_models.memory.held_layers import KeptLayers, kept_layers, waiting_layers
+from cost_models.memory.peak import (
     gathered_bytes,
     held_activations,
     logits_bytes,
@@ -16,9 +16,9 @@ from cost_models.memory import (
     optimizer_transient_bytes,
     saved_bytes,
 )
+from cost_models.pipeline.tasks import Pass
+from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
-from cost_models.simulation.tasks import Pass
-from cost_models.workload import Workload
 
 FORWARDS = (Pass.FORWARD, Pass.PAIR)
 BACKWARDS = (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR)
@@ -89,7 +89,7 @@ class _RankMemory:
 def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     """Allocated bytes of every rank over one step, ``[rank]``; times are those of its tasks.
 
-    What is held is what ``cost_models.memory`` counts, whose ``allocated`` no curve exceeds: a micro batch keeps activations
+    What is held is what ``cost_models.memory.peak`` counts, whose ``allocated`` no curve exceeds: a micro batch keeps activations
     from its forward's start to the end of its backward, and from there what its weight gradient needs where that runs apart.
     Layers are expanded again while a backward runs; the loss holds its logits while a pass of the head's chunk does, beside no
     layer's buffers, and the softmax in between.

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.simulation.orders import rank_orders
-from cost_models.simulation.tasks import Pass, PipelineShape, Place, Task, next_places, previous_place
+from cost_models.pipeline.orders import rank_orders
+from cost_models.pipeline.tasks import Pass, PipelineShape, Place, Task, next_places, previous_place
 
 Rows = NDArray[np.int64]
 

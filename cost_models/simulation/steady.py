@@ -8,10 +8,10 @@ from itertools import takewhile
 
 import numpy as np
 
-from cost_models.simulation.orders import rank_orders
+from cost_models.pipeline.orders import rank_orders
+from cost_models.pipeline.tasks import Pass, PipelineShape, Task
+from cost_models.shapes.strategy import Schedule
 from cost_models.simulation.program import Program, Rows, compiled
-from cost_models.simulation.tasks import Pass, PipelineShape, Task
-from cost_models.strategy import Schedule
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,17 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from cost_models.constants import Constants
-from cost_models.flops import layer_flops_per_token
-from cost_models.layer_comm import expert_comm, network_of
-from cost_models.layer_costs import LayerCosts
-from cost_models.layer_keys import layer_keys
-from cost_models.parameters import layer_parameters
+from cost_models.layer.communication import expert_comm, network_of
+from cost_models.layer.costs import LayerCosts
+from cost_models.pipeline.tasks import Pass
 from cost_models.priced_groups import Group
+from cost_models.shapes.flops import layer_flops_per_token
+from cost_models.shapes.layer_keys import layer_keys
+from cost_models.shapes.parameters import layer_parameters
+from cost_models.shapes.strategy import RecomputeModule
+from cost_models.shapes.workload import Workload
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
-from cost_models.simulation.tasks import Pass
-from cost_models.strategy import RecomputeModule
-from cost_models.workload import Workload
 
 
 class Stream(IntEnum):
@@ -258,7 +258,7 @@ class _Layout:
     def pair(self, forwards: list[_LayerPass], backwards: list[_LayerPass], work_s: float, saving_s: float) -> None:
         """Both passes of a merged pair, ``work_s`` together: transfers in turn, spread evenly over the compute.
 
-        Which piece of compute is beside which transfer, ``cost_models.layer_pairs`` decides for one layer and does not keep.
+        Which piece of compute is beside which transfer, ``cost_models.layer.pairs`` decides for one layer and does not keep.
         """
         exposed_s = sum(layer.experts_exposed_s for layer in (*forwards, *backwards))
         left = 1.0 - saving_s / exposed_s if exposed_s else 1.0

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.layer_keys import Floats
+from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
 from cost_models.simulation.task_bars import Kind, Stream, TaskBars
-from cost_models.simulation.tasks import Pass, PipelineShape
-from cost_models.strategy import ParallelStrategy, Schedule
-from cost_models.workload import Workload
 
 Integers = NDArray[np.int64]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.main import create_app
+from app.http.application import create_app
 from app.storage.session import Database
 from app.studies.runner import StudyRun
 from app.workers import queue

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.accuracy.schemas import AccuracyDocument
+from app.calibrations.accuracy.schemas import AccuracyDocument
 from calibration.files import FAMILIES, shipped_calibration
 
 RUNS = Path(__file__).resolve().parents[2] / "calibration/runs"

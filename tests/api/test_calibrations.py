@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.calibrations import service
+from app.calibrations.report import learned
 from app.calibrations.schemas import CalibrationDocument, CalibrationSummary
-from app.reports.calibration import learned
 from calibration.calibrate import calibrate_site
 from calibration.files import parse_calibration, read_calibration, shipped_calibration
 from calibration.run_records import parse_run_record

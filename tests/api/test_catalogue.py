@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.catalogue_api.schemas import HardwareDetails, HardwareSummary, ImportedModel, ModelDetails, ModelSummary
-from app.models import catalogue as models
+from app.catalogue.models import presets as models
+from app.catalogue.schemas import HardwareDetails, HardwareSummary, ImportedModel, ModelDetails, ModelSummary
 from hardware_profiles import catalogue as hardware
 
 Refused = Callable[..., dict[str, Any]]

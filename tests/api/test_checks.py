@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from app.checks.budget import parse_budget
 from app.checks.check import check_job
 from app.checks.schemas import CheckDocument
-from app.job import parse_job
+from app.jobs.job import parse_job
 
 Refused = Callable[..., dict[str, Any]]
 BUDGET = {"step_time_s": {"max": 60}, "headroom_bytes": {"min": 1e9}}

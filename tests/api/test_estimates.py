@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app import simulating
-from app.estimates import service
-from app.job import parse_job
-from app.pricing import estimate_document
-from app.reports.schemas import EstimateDocument
+from app.answers import estimates as service
+from app.answers import simulating
+from app.answers.pricing import estimate_document
+from app.answers.schemas import EstimateDocument
+from app.jobs.job import parse_job
 
 Refused = Callable[..., dict[str, Any]]
 STRATEGIES: list[dict[str, Any]] = [

@@ -8,12 +8,12 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from app import keys
-from app.errors import InputError
+from app.http import keys
+from app.http.application import create_app
 from app.http.security import is_loopback
-from app.main import create_app
 from app.storage.session import Database
 from app.storage.tables import ApiKey
+from documents.errors import InputError
 from tests.databases import KINDS
 
 Refused = Callable[..., dict[str, Any]]

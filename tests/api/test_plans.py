@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
+from app.answers.saved import _save_plan
+from app.answers.schemas import LaunchDocument
 from app.plans.schemas import PlanAnalysis, PlanLaunch
-from app.reports.saved import _save_plan
-from app.reports.schemas import LaunchDocument
 from app.storage.session import Database
 from app.storage.tables import Study
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.estimates import endpoints
+from app.answers import endpoints
 from app.http.envelope import MAX_BODY_BYTES
 
 Refused = Callable[..., dict[str, Any]]

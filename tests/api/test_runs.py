@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.pricing import constants_for, interval_of
-from app.runs.schemas import RunsDocument, StoredRun
-from app.runs.service import MAX_RECORD_BYTES
+from app.answers.pricing import constants_for, interval_of
+from app.calibrations.runs.schemas import RunsDocument, StoredRun
+from app.calibrations.runs.service import MAX_RECORD_BYTES
 from calibration.run_records import parse_run_record
 from calibration.validation import validate
 from tests.api.run_records import usable_records

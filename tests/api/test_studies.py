@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from app.answers.schemas import Plan, Rejection
 from app.http import idempotency
+from app.http.application import create_app
 from app.http.paging import MAX_LIMIT
-from app.main import create_app
-from app.reports.schemas import Plan, Rejection
 from app.storage.session import Database
 from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, StudyDocument, Trial
 from tests.api.conftest import LOCAL

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cost_models.estimate import Estimate
-from cost_models.strategy import ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("app", "calibration", "cost_models", "hardware_profiles", "search")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from app import keys
+from app.http import keys
 from app.storage.session import Database
 from tests.browser.conftest import OpenView
 from tests.servers import Server, running_server

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.job import parse_job
-from app.searching import search_document
+from app.answers.searching import search_document
+from app.jobs.job import parse_job
 from meshplan import Client, MeshplanError
 from tests.api.run_records import HARDWARE, STACK, usable_records
 from tests.servers import ROOT, Server, running_server

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from app.models.catalogue import model_preset
+from app.catalogue.models.presets import model_preset
 from cost_models.constants import prior_constants
-from cost_models.step import estimate
-from cost_models.strategy import (
+from cost_models.shapes.strategy import (
     DEFAULT_FEATURES,
     CpAlgo,
     Dispatcher,
@@ -24,7 +23,8 @@ from cost_models.strategy import (
     Schedule,
     StrategyBatch,
 )
-from cost_models.workload import Cluster, Software, TrainingJob, Workload
+from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
+from cost_models.step import estimate
 from hardware_profiles.catalogue import named
 
 JOBS = yaml.safe_load((Path(__file__).parent / "jobs.yaml").read_text(encoding="utf-8"))

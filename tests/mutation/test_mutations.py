@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("cost_models", "hardware_profiles", "app/__init__.py", "app/errors.py", "app/models", "docs", "tests")
+COPIED = ("cost_models", "hardware_profiles", "documents", "app/__init__.py", "app/catalogue", "docs", "tests")
 MUTATIONS = yaml.safe_load((Path(__file__).parent / "mutations.yaml").read_text(encoding="utf-8"))
 # A failing example needs no shrinking here.
 PLUGIN = """

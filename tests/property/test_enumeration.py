@@ -12,19 +12,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cost_models.constants import prior_constants
+from cost_models.shapes.canonical import canonical, layers_per_chunk, schedules_of
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.workload import Workload
 from cost_models.step import estimate
-from cost_models.strategy import (
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Schedule,
-    StrategyBatch,
-)
-from cost_models.workload import Workload
-from search.canonical import canonical, layers_per_chunk, schedules_of
+from frameworks.legality import RULES, first_violation, legal_mask
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
-from search.legality import RULES, first_violation, legal_mask
 from search.proposals import Choose, Proposals, Value
 from search.recompute_modes import recompute_mode
 from search.space import Pipeline, SearchSpace

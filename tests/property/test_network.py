@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
-from cost_models.expert_communication import expert_combine, expert_dispatch, inter_domain_copies
-from cost_models.network import Network
-from cost_models.placement import domains_spanned, members_per_domain
-from cost_models.strategy import Dispatcher
-from cost_models.workload import MoeShape
+from cost_models.layer.expert_communication import expert_combine, expert_dispatch, inter_domain_copies
+from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
+from cost_models.network.rank_placement import domains_spanned, members_per_domain
+from cost_models.network.tiers import Network
+from cost_models.shapes.strategy import Dispatcher
+from cost_models.shapes.workload import MoeShape
 from hardware_profiles.schema import CollectiveCurve
 from tests.networks import ascend_a2, gpu
 

@@ -14,10 +14,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
-from app.errors import InputError
 from app.storage.session import Database, StorageError, is_reachable, parsed_url
 from app.storage.tables import PREFIX, VERSION_TABLE, Table
 from app.storage.upgrade import MIGRATIONS, check_current, upgrade
+from documents.errors import InputError
 from migrations import versions
 
 ROOT = Path(__file__).resolve().parents[2]

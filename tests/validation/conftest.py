@@ -9,7 +9,7 @@ from calibration.files import calibration_for
 from calibration.run_records import RefusedRecord, RunRecord, read_run_records
 from calibration.validation import ValidationReport, validate
 from cost_models.constants import Constants
-from cost_models.workload import Workload
+from cost_models.shapes.workload import Workload
 
 RUNS = Path(__file__).resolve().parents[2] / "calibration" / "runs"
 

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from cost_models.strategy import Feature, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule
+from frameworks.legality import violations
 from scripts.case_prices import layer_exchange, simulated
 from scripts.case_text import wrapped
 from scripts.deepseek_case import DETACHED, HOURS_PER_TRILLION_TOKENS, MERGED, recipe, trained, under, workload_of
 from scripts.write_deepseek_case import PAGE, bubble_section, head, recipe_section, schedule_section, trained_section
-from search.legality import violations
 
 ON_A3, ON_H800 = workload_of("recipe"), workload_of("trained")
 

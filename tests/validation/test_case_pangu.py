@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cost_models.strategy import Feature, ParallelStrategy
+from cost_models.shapes.strategy import Feature, ParallelStrategy
+from frameworks.legality import violations
 from scripts.case_prices import layer_exchange, simulated
 from scripts.case_text import gib, wrapped
 from scripts.pangu_case import (
@@ -23,7 +24,6 @@ from scripts.pangu_case import (
     workload_of,
 )
 from scripts.write_pangu_case import PAGE, dispatch_section, head, memory_section, overlap_rows, overlap_section
-from search.legality import violations
 
 WORKLOAD = workload_of()
 SECTIONS = (

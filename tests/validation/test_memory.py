@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibration.run_records import RefusedRecord, RunRecord
 from calibration.validation import ValidationReport, predict
 from cost_models.constants import Constants
-from cost_models.workload import Workload
+from cost_models.shapes.workload import Workload
 
 Errors = NDArray[np.float64]
 

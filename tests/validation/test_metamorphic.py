@@ -12,7 +12,7 @@ import pytest
 from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
 from calibration.validation import ValidationReport, predict, validate
 from cost_models.constants import Constants
-from cost_models.workload import ModelShape, Workload
+from cost_models.shapes.workload import ModelShape, Workload
 
 RUNS = Path(__file__).resolve().parents[2] / "calibration" / "runs"
 DESCRIPTIVE = ("id", "source", "notes", "tier", "suspect", "is_latest_for_config", "config_complete", "ranking_group")

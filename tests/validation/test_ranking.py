@@ -8,7 +8,7 @@ import pytest
 from calibration.plan_order import GAP, PlanGroup, plan_groups, plan_key
 from calibration.run_records import RefusedRecord, RunRecord
 from calibration.validation import ValidationReport
-from cost_models.strategy import Schedule
+from cost_models.shapes.strategy import Schedule
 
 TOP = 3
 MIN_PAIRS = {"ascend": 20, "gpu": 1500}

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.cli import main
+from app.cli.main import main
+from frameworks.legality import violations
 from scripts.case_text import table, wrapped
 from scripts.write_systems import (
     PAGE,
@@ -24,7 +25,6 @@ from scripts.write_systems import (
     systems_section,
     without,
 )
-from search.legality import violations
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from app.searching import search_document
+from app.answers.searching import search_document
 from app.storage.session import Database
 from app.storage.tables import Study
 from app.studies import repository, service

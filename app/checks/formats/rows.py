@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.answers.tables.estimate import strategy_text
 from app.checks.metrics import shown
-from app.reports.estimate import strategy_text
 
 HEADLINES = {
     "passed": "PASSED",

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from cost_models.strategy import ParallelStrategy
-from search.launch.release import problems, read_tokens
-from search.launch.releases import RELEASES
+from cost_models.shapes.strategy import ParallelStrategy
+from frameworks.release import problems, read_tokens
+from frameworks.releases import RELEASES
 from tests.oracle.launch_files import reading_megatron, reading_mindformers
 from tests.oracle.launch_files.shell import MAX_CHARACTERS, LaunchFileError, Script, read_script
 

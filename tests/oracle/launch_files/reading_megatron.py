@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cost_models.layout import layer_layout, lean_tail_layout
-from cost_models.strategy import (
+from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
+from cost_models.shapes.layout import layer_layout, lean_tail_layout
+from cost_models.shapes.strategy import (
     CpAlgo,
     Dispatcher,
     Feature,
@@ -17,9 +18,9 @@ from cost_models.strategy import (
     RecomputeModule,
     Schedule,
 )
-from search.canonical import canonical_group_size, canonical_schedule
-from search.launch import megatron, mindspeed
-from search.launch.release import Given, Release, values_of
+from frameworks.megatron_lm import writer as megatron
+from frameworks.mindspeed_llm import writer as mindspeed
+from frameworks.release import Given, Release, values_of
 from tests.oracle.launch_files.shell import LaunchFileError
 
 MAX_NUMBER = 10**12

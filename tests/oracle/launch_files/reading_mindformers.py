@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cost_models.layout import layer_layout, lean_tail_layout
-from cost_models.strategy import (
+from cost_models.shapes.canonical import canonical_schedule
+from cost_models.shapes.layout import layer_layout, lean_tail_layout
+from cost_models.shapes.strategy import (
     CpAlgo,
     Dispatcher,
     Feature,
@@ -18,9 +19,9 @@ from cost_models.strategy import (
     RecomputeModule,
     Schedule,
 )
-from search.canonical import canonical_schedule
-from search.launch import mindformers, mindformers_cells
-from search.launch.releases import RELEASES
+from frameworks.mindformers import cells as mindformers_cells
+from frameworks.mindformers import writer as mindformers
+from frameworks.releases import RELEASES
 from tests.oracle.launch_files.shell import LaunchFileError
 
 # Sections whose keys MindFormers or MindSpore passes on without checking them.

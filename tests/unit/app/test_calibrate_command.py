@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.calibrations.schemas import CalibrateDocument
-from app.cli import main
-from app.exit_codes import BAD_INPUT, DONE
+from app.cli.exit_codes import BAD_INPUT, DONE
+from app.cli.main import main
 
 RUNS = Path(__file__).resolve().parents[3] / "calibration" / "runs" / "ascend.jsonl"
 SITE = ("--hardware", "atlas-900-a2-podc", "--stack", "mindspeed-llm")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.checking import Section, check
-from app.errors import InputError
-from app.job_fields import ClusterSection, SearchSection, SoftwareSection, StrategySection, TrainingSection
+from app.jobs.fields import ClusterSection, SearchSection, SoftwareSection, StrategySection, TrainingSection
+from documents.checking import Section, check
+from documents.errors import InputError
 
 
 @pytest.mark.parametrize(

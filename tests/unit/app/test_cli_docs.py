@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from app.cli import application
-from app.job_fields import ClusterSection, SearchSettings, SoftwareSection, StrategySection, TrainingSection
-from cost_models.strategy import Schedule
+from app.cli.main import application
+from app.jobs.fields import ClusterSection, SearchSettings, SoftwareSection, StrategySection, TrainingSection
+from cost_models.shapes.strategy import Schedule
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.cli import main
+from app.cli.main import main
 
 ROOT = Path(__file__).parents[3]
 

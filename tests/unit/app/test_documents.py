@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.documents import MAX_BYTES, parse_document, read_document
-from app.errors import InputError
+from documents.errors import InputError
+from documents.reading import MAX_BYTES, parse_document, read_document
 
 
 def test_scalars_are_those_of_yaml_1_2() -> None:

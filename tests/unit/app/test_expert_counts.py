@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from app.answers.pricing import estimate_document
+from app.answers.saved import save_report
+from app.answers.searching import search_document
 from app.checks.baseline import job_changes, parse_baseline, repriced
-from app.errors import InputError
 from app.http.jobs import parse_request
-from app.job import Job, load_job, parse_job
-from app.pricing import estimate_document
-from app.reports.saved import save_report
-from app.searching import search_document
+from app.jobs.job import Job, load_job, parse_job
+from documents.errors import InputError
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 EXAMPLE = EXAMPLES / "deepseek-v2-lite.yaml"

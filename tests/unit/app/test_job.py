@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from app.errors import InputError
-from app.job import load_job, parse_job
-from app.spares import with_filled_devices
-from cost_models.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeMethod, RecomputeModule, Schedule
+from app.jobs.job import load_job, parse_job
+from app.jobs.spares import with_filled_devices
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeMethod, RecomputeModule, Schedule
+from documents.errors import InputError
 from search.plan import strategy_to_mapping
 
 DENSE: dict[str, Any] = {

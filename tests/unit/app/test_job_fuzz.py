@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.errors import InputError
-from app.job import parse_job
-from app.job_fields import FEATURES, ClusterSection, SearchSettings, SoftwareSection, StrategySection, TrainingSection
-from app.pricing import estimate_document
+from app.answers.pricing import estimate_document
+from app.jobs.fields import FEATURES, ClusterSection, SearchSettings, SoftwareSection, StrategySection, TrainingSection
+from app.jobs.job import parse_job
+from documents.errors import InputError
 
 ODD = st.one_of(
     st.none(),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from app.exit_codes import BAD_INPUT, DONE
+from app.cli.exit_codes import BAD_INPUT, DONE
+from app.cli.main import main
 from hardware_profiles.catalogue import profile
 
 LOG = """data_size(Bytes): |   avg_time(us): | alg_bandwidth(GB/s): | check_result:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from app.exit_codes import BAD_INPUT, DONE
+from app.cli.exit_codes import BAD_INPUT, DONE
+from app.cli.main import main
 from hardware_profiles.catalogue import profile
 
 HARDWARE = "atlas-900-a2-podc"

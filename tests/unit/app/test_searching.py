@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.errors import InputError
-from app.job import load_job, parse_job
-from app.reports.schemas import SearchDocument
-from app.reports.terminal import json_text
-from app.searching import search_document
+from app.answers.schemas import SearchDocument
+from app.answers.searching import search_document
+from app.answers.terminal import json_text
+from app.jobs.job import load_job, parse_job
+from documents.errors import InputError
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
@@ -44,8 +44,8 @@ def test_a_sampler_without_a_number_of_trials_is_resolved_to_one() -> None:
 def test_an_exhaustive_search_does_not_wait_for_optuna() -> None:
     script = (
         "import sys\n"
-        "from app.job import parse_job\n"
-        "from app.searching import search_document\n"
+        "from app.jobs.job import parse_job\n"
+        "from app.answers.searching import search_document\n"
         f"search_document(parse_job({ {**JOB, 'search': {'tp': 8, 'pp': 1, 'cp': 1}}!r}))\n"
         "print('optuna' in sys.modules)\n"
     )

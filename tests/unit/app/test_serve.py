@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from app.commands.serve import _greeting, _url
-from app.exit_codes import BAD_INPUT, DONE
+from app.cli.commands.serve import _greeting, _url
+from app.cli.exit_codes import BAD_INPUT, DONE
+from app.cli.main import main
 from app.storage.tables import VERSION_TABLE
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import InputError
 from app.settings import PREFIX, Settings, load_settings
+from documents.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.job import parse_job
-from app.pricing import constants_for
-from app.simulating import PlayedStep, play
-from app.timelines.trace import trace_text
+from app.answers.pricing import constants_for
+from app.answers.simulating import PlayedStep, play
+from app.answers.trace import trace_text
+from app.jobs.job import parse_job
 
 JOB: dict[str, Any] = {
     "model": "deepseek-v3",

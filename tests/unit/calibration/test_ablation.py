@@ -8,8 +8,8 @@ from calibration.ablation import SWITCHED_OFF, held_log_errors, thinned
 from calibration.fitting import Fitted, Observation, fit, left_out_log_errors, observation_of
 from calibration.run_records import RunRecord
 from cost_models.constants import CONSTANTS, prior_constants
+from cost_models.shapes.strategy import StrategyBatch
 from cost_models.simulation.step_times import simulate
-from cost_models.strategy import StrategyBatch
 
 PRIORS = prior_constants("ascend")
 TRUTH = PRIORS.with_values({"matmul_fraction": 0.9, "dp_exposed_fraction": 0.9})

@@ -11,8 +11,8 @@ from calibration.calibrate import SITE_LOG_SPREAD, SiteOutcome, calibrate, calib
 from calibration.files import calibration_text, parse_calibration, shipped_calibration
 from calibration.run_records import RefusedRecord, RunRecord
 from cost_models.constants import Constants
+from cost_models.shapes.strategy import StrategyBatch
 from cost_models.simulation.step_times import simulate
-from cost_models.strategy import StrategyBatch
 
 Read = Callable[..., RunRecord]
 BASE = shipped_calibration("ascend")

@@ -10,8 +10,8 @@ from calibration.fitting import ERROR_SCALE, Observation, fit, left_out_log_erro
 from calibration.groups import architecture
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants, prior_constants
+from cost_models.shapes.strategy import StrategyBatch
 from cost_models.simulation.step_times import simulate
-from cost_models.strategy import StrategyBatch
 
 Read = Callable[..., RunRecord]
 PRIORS = prior_constants("ascend")

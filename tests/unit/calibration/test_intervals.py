@@ -5,15 +5,7 @@ import numpy as np
 import pytest
 
 from calibration.groups import model_kind
-from calibration.intervals import (
-    Coverage,
-    ErrorBand,
-    coverage_of,
-    error_bands,
-    interval,
-    left_out_inside,
-    merged_coverage,
-)
+from calibration.intervals import Coverage, ErrorBand, coverage_of, error_bands, interval, left_out_inside, merged_coverage
 from calibration.run_records import RunRecord
 
 Read = Callable[..., RunRecord]

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from calibration.run_records import RunRecord
-from cost_models.strategy import CpAlgo, Dispatcher, Feature, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Schedule
 
 Read = Callable[..., RunRecord]
 Refuse = Callable[..., str]

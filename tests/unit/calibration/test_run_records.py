@@ -5,14 +5,7 @@ from typing import Any
 
 import pytest
 
-from calibration.run_records import (
-    MAX_LINE_BYTES,
-    RefusedRecord,
-    RunRecord,
-    RunRecordError,
-    parse_run_record,
-    read_run_records,
-)
+from calibration.run_records import MAX_LINE_BYTES, RefusedRecord, RunRecord, RunRecordError, parse_run_record, read_run_records
 
 Read = Callable[..., RunRecord]
 Refuse = Callable[..., str]

@@ -10,8 +10,8 @@ from calibration.files import shipped_calibration
 from calibration.fitting import Observation
 from calibration.run_records import RunRecord
 from calibration.time_factor import HIGHEST, SiteFactor, site_factor
+from cost_models.shapes.strategy import StrategyBatch
 from cost_models.simulation.step_times import simulate
-from cost_models.strategy import StrategyBatch
 
 Read = Callable[..., RunRecord]
 BASE = shipped_calibration("ascend")

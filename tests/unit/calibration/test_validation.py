@@ -9,9 +9,9 @@ from calibration import recompute_recipe
 from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
 from calibration.validation import ValidationRow, predict, predicted_peak_bytes, summarise, validate
 from cost_models.constants import Constants, prior_constants
+from cost_models.shapes.strategy import Recompute, RecomputeMethod, StrategyBatch
+from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.strategy import Recompute, RecomputeMethod, StrategyBatch
-from cost_models.workload import Workload
 
 Read = Callable[..., RunRecord]
 Row = Callable[..., dict[str, Any]]

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from app.models.catalogue import model_preset
-from cost_models.activations import LayerActivations, attention_bytes_per_token, expert_copies, layer_activations
-from cost_models.expert_rows import expert_rows, routed_copies
-from cost_models.layer_keys import LayerKeys
-from cost_models.strategy import DEFAULT_FEATURES, Dispatcher, Feature, Recompute, RecomputeModule
-from cost_models.workload import ModelShape, Workload
+from app.catalogue.models.presets import model_preset
+from cost_models.layer.activations import LayerActivations, attention_bytes_per_token, expert_copies, layer_activations
+from cost_models.layer.expert_rows import expert_rows, routed_copies
+from cost_models.shapes.layer_keys import LayerKeys
+from cost_models.shapes.strategy import DEFAULT_FEATURES, Dispatcher, Feature, Recompute, RecomputeModule
+from cost_models.shapes.workload import ModelShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked
 from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, keys, workload

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
-from cost_models.network import Network
-from cost_models.workload import Cluster, WorkloadError
+from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
+from cost_models.network.tiers import Network
+from cost_models.shapes.workload import Cluster, WorkloadError
 from hardware_profiles.schema import CollectiveCurve, NetworkTier, Wiring
 from tests.networks import ascend_a2, cluster, gpu
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.compute import (
+from cost_models.layer.compute import (
     achievable_flops_per_s,
     fused_attention_s,
     matmul_peak_flops_per_s,

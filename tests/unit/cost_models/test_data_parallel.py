@@ -11,9 +11,9 @@ from cost_models.data_parallel import (
     gradient_exchange,
     optimizer_s,
 )
-from cost_models.model_states import StageParameters
-from cost_models.strategy import DEFAULT_FEATURES, Feature
-from cost_models.workload import Workload
+from cost_models.memory.model_states import StageParameters
+from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
+from cost_models.shapes.workload import Workload
 from tests.worked_examples import worked
 from tests.workloads import batch, device, network, workload
 

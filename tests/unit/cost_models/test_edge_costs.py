@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from cost_models.edge_costs import EdgeCosts, edge_costs
-from cost_models.strategy import DEFAULT_FEATURES, Feature
-from cost_models.workload import Workload
+from cost_models.layer.edges import EdgeCosts, edge_costs
+from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
+from cost_models.shapes.workload import Workload
 from tests.worked_examples import worked
 from tests.workloads import DENSE, device, keys, network, workload
 

@@ -5,16 +5,16 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cost_models.expert_communication import (
+from cost_models.layer.expert_communication import (
     ExpertTransfer,
     expected_domains_per_token,
     expert_combine,
     expert_dispatch,
     inter_domain_copies,
 )
-from cost_models.network import Network
-from cost_models.strategy import Dispatcher
-from cost_models.workload import MoeShape
+from cost_models.network.tiers import Network
+from cost_models.shapes.strategy import Dispatcher
+from cost_models.shapes.workload import MoeShape
 from hardware_profiles.schema import NetworkTier, Wiring
 from tests.networks import ascend_a2, cluster, gpu
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cost_models.activations import layer_activations
-from cost_models.expert_communication import expected_domains_per_token, expert_dispatch
-from cost_models.expert_load import ExpertCounts
-from cost_models.expert_rows import expert_rows, peak_expert_rows
-from cost_models.layer_comm import expert_comm
-from cost_models.strategy import Dispatcher
-from cost_models.workload import Workload
+from cost_models.layer.activations import layer_activations
+from cost_models.layer.communication import expert_comm
+from cost_models.layer.expert_communication import expected_domains_per_token, expert_dispatch
+from cost_models.layer.expert_rows import expert_rows, peak_expert_rows
+from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.strategy import Dispatcher
+from cost_models.shapes.workload import Workload
 from tests.worked_examples import worked
 from tests.workloads import SPARSE, constants, keys, network, workload
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.models.catalogue import model_preset
-from cost_models.flops import (
+from app.catalogue.models.presets import model_preset
+from cost_models.shapes.flops import (
     MFU_CONVENTION,
     attention_score_flops_per_token,
     layer_flops_per_token,

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.in_flight import chunks_in_flight, compositions_in_flight
-from cost_models.simulation.orders import rank_orders
-from cost_models.simulation.tasks import Pass, PipelineShape, next_places
-from cost_models.stages import stages_of
-from cost_models.strategy import ParallelStrategy, Schedule, StrategyBatch
+from cost_models.memory.in_flight import chunks_in_flight, compositions_in_flight
+from cost_models.pipeline.orders import rank_orders
+from cost_models.pipeline.stages import stages_of
+from cost_models.pipeline.tasks import Pass, PipelineShape, next_places
+from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
 from tests.oracle.event_loop import held_at_peak
 from tests.oracle.schedules import rule_of
 from tests.pipelines import oracle_rule, shape, shapes

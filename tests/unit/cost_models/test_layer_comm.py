@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.layer_comm import (
+from cost_models.layer.communication import (
     context_parallel_comm,
     expert_comm,
     exposed_tp_fraction,
     tensor_parallel_comm,
     weight_comm,
 )
-from cost_models.strategy import CpAlgo, Dispatcher, Feature
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature
 from tests.worked_examples import worked
 from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, constants, keys, network, workload
 

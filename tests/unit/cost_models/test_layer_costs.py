@@ -4,10 +4,10 @@ from dataclasses import fields, replace
 
 import pytest
 
-from cost_models.layer_comm import expert_comm, tensor_parallel_comm
-from cost_models.layer_costs import LayerCosts, layer_costs
-from cost_models.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, RecomputeModule
-from cost_models.workload import ModelShape, Workload
+from cost_models.layer.communication import expert_comm, tensor_parallel_comm
+from cost_models.layer.costs import LayerCosts, layer_costs
+from cost_models.shapes.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, RecomputeModule
+from cost_models.shapes.workload import ModelShape, Workload
 from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE, constants, device, keys, network, workload
 

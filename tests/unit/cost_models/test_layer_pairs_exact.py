@@ -6,7 +6,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from cost_models.layer_pairs import AFTER, COMMUNICATION, FORWARD, LETTERS, ORDERS, compute_s, merged_communication_s
+from cost_models.layer.pairs import AFTER, COMMUNICATION, FORWARD, LETTERS, ORDERS, compute_s, merged_communication_s
 from tests.oracle.layers import best_fused_order
 from tests.oracle.streams import pairwise
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.layout import default_layout, distinct_stages, layer_layout, stage_table
-from cost_models.stages import stages_of
-from cost_models.strategy import Schedule
+from cost_models.pipeline.stages import stages_of
+from cost_models.shapes.layout import default_layout, distinct_stages, layer_layout, stage_table
+from cost_models.shapes.strategy import Schedule
 from tests.workloads import DENSE, SPARSE
 
 

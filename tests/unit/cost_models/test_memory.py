@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.activations import layer_activations
-from cost_models.memory import num_communicators
-from cost_models.model_states import layer_rank_parameters
-from cost_models.parameters import num_parameters
-from cost_models.strategy import (
+from cost_models.layer.activations import layer_activations
+from cost_models.memory.model_states import layer_rank_parameters
+from cost_models.memory.peak import num_communicators
+from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.strategy import (
     DEFAULT_FEATURES,
     CpAlgo,
     Dispatcher,
@@ -19,7 +19,7 @@ from cost_models.strategy import (
     RecomputeMethod,
     Schedule,
 )
-from cost_models.workload import ModelShape, Workload
+from cost_models.shapes.workload import ModelShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked
 from tests.workloads import DENSE, SPARSE, batch, keys, priced, workload

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.model_states import (
+from cost_models.memory.model_states import (
     ModelStates,
     StageParameters,
     edge_parameters,
@@ -14,10 +14,10 @@ from cost_models.model_states import (
     model_states,
     stage_parameters,
 )
-from cost_models.parameters import num_parameters
-from cost_models.stages import stages_of
-from cost_models.strategy import DEFAULT_FEATURES, Feature, StrategyBatch
-from cost_models.workload import ModelShape, Workload
+from cost_models.pipeline.stages import stages_of
+from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature, StrategyBatch
+from cost_models.shapes.workload import ModelShape, Workload
 from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE, batch, workload
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.models.catalogue import model_preset
-from cost_models.parameters import layer_parameters, mtp_parameters, num_parameters
+from app.catalogue.models.presets import model_preset
+from cost_models.shapes.parameters import layer_parameters, mtp_parameters, num_parameters
 from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.layout import layer_layout
-from cost_models.pipeline import PipelineTime, Surroundings, pipeline_lower_bound_s, pipeline_time
-from cost_models.stages import Stages, stages_of
+from cost_models.pipeline.closed_form import PipelineTime, Surroundings, pipeline_lower_bound_s, pipeline_time
+from cost_models.pipeline.stages import Stages, stages_of
+from cost_models.shapes.layout import layer_layout
 from tests.oracle.event_loop import Durations, simulate
 from tests.worked_examples import worked
 from tests.workloads import DENSE

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cost_models.placement import crossed_tier, domains_spanned, members_per_domain, rank_groups
-from cost_models.strategy import ParallelStrategy, StrategyBatch
+from cost_models.network.rank_placement import crossed_tier, domains_spanned, members_per_domain, rank_groups
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 
 
 @pytest.mark.parametrize(

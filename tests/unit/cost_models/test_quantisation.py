@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from cost_models.layer_costs import QUANTISED_EXPERT_LAUNCHES, layer_costs
-from cost_models.quantisation import quantise_s
-from cost_models.strategy import DEFAULT_FEATURES, Feature
-from cost_models.workload import ModelShape, Workload
+from cost_models.layer.costs import QUANTISED_EXPERT_LAUNCHES, layer_costs
+from cost_models.layer.quantisation import quantise_s
+from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
+from cost_models.shapes.workload import ModelShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE, device, keys, network, workload

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.stage_costs import stage_costs
-from cost_models.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from tests.workloads import SPARSE, constants, priced, workload
 
 STRATEGY = ParallelStrategy(

@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.edge_costs import edge_costs
-from cost_models.layer_costs import LayerCosts, layer_costs
-from cost_models.parameters import layer_parameters, num_parameters
-from cost_models.step import estimate
-from cost_models.strategy import (
+from cost_models.layer.costs import LayerCosts, layer_costs
+from cost_models.layer.edges import edge_costs
+from cost_models.shapes.parameters import layer_parameters, num_parameters
+from cost_models.shapes.strategy import (
     DEFAULT_FEATURES,
     Feature,
     ParallelStrategy,
@@ -18,7 +17,8 @@ from cost_models.strategy import (
     Schedule,
     StrategyBatch,
 )
-from cost_models.workload import ModelShape, Workload
+from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.step import estimate
 from tests.worked_examples import worked
 from tests.workloads import DENSE, SPARSE, constants, device, hop_s, keys, network, priced, workload
 

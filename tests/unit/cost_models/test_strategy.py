@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.strategy import (
+from cost_models.shapes.strategy import (
     COLUMNS,
     DEFAULT_FEATURES,
     CpAlgo,

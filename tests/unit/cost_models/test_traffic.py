@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from cost_models.parameters import num_parameters
-from cost_models.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
+from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
+from cost_models.shapes.workload import Workload
 from cost_models.traffic import GroupTraffic, step_traffic
-from cost_models.workload import Workload
 from hardware_profiles.schema import CollectiveCurve, Wiring
 from tests.networks import ascend_a2, gpu
 from tests.workloads import DENSE, LATENT, SPARSE, constants, priced, workload

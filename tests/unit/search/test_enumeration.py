@@ -4,9 +4,9 @@ from itertools import islice
 
 import numpy as np
 
-from cost_models.strategy import CpAlgo, Schedule
+from cost_models.shapes.strategy import CpAlgo, Schedule
+from frameworks.legality import RULES, rules_for
 from search.enumeration import CHUNK_ROWS, Rejections, charge_illegal, chunks, layout_rules, option_rules
-from search.legality import RULES, rules_for
 from search.limits import SearchLimits
 from search.recompute_modes import recompute_mode
 from search.space import SearchSpace, search_space

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.step import estimate
-from cost_models.strategy import (
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.strategy import (
     DEFAULT_FEATURES,
     CpAlgo,
     Dispatcher,
@@ -18,9 +18,9 @@ from cost_models.strategy import (
     Schedule,
     StrategyBatch,
 )
-from search.canonical import canonical
+from cost_models.step import estimate
+from frameworks.legality import legal_mask
 from search.explanation import GIB, best_change, bound_by, changes, compared, neighbours, one_change
-from search.legality import legal_mask
 from search.limits import SearchLimits
 from search.space import search_space
 from tests.search_workloads import DENSE, MOE, workload

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.workload import Workload
+from cost_models.shapes.workload import Workload
 from search.enumeration import Rejections, chunks
 from search.errors import SearchError
 from search.lattice import LatticeSearch, search

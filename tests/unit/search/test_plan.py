@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.flops import model_flops_per_step
-from cost_models.step import estimate
-from cost_models.strategy import (
+from cost_models.shapes.flops import model_flops_per_step
+from cost_models.shapes.strategy import (
     CpAlgo,
     Dispatcher,
     Feature,
@@ -19,6 +18,7 @@ from cost_models.strategy import (
     Schedule,
     StrategyBatch,
 )
+from cost_models.step import estimate
 from search.plan import estimate_to_mapping, plan_id, strategy_to_mapping
 from tests.search_workloads import DENSE, MOE, workload
 

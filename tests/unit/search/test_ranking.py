@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.strategy import ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
 from search.ranking import Leaderboard, RankedStrategy, Scored
 
 PLANS = st.lists(

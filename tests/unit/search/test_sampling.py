@@ -9,13 +9,13 @@ import pytest
 
 from cost_models.constants import prior_constants
 from cost_models.estimate import Estimate
+from cost_models.shapes.strategy import Feature, ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
 from cost_models.step import estimate
-from cost_models.strategy import Feature, ParallelStrategy, StrategyBatch
-from cost_models.workload import Workload
+from frameworks.legality import legal_mask
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.errors import SearchError
 from search.lattice import search
-from search.legality import legal_mask
 from search.limits import SearchLimits
 from search.recompute_modes import recompute_mode
 from search.sampling import BATCH_TRIALS, SAMPLERS, SamplerSearch, sample

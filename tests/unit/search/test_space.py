@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cost_models.strategy import (
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.strategy import (
     DEFAULT_FEATURES,
     CpAlgo,
     Dispatcher,
@@ -16,8 +17,7 @@ from cost_models.strategy import (
     RecomputeModule,
     Schedule,
 )
-from cost_models.workload import ModelShape
-from search.canonical import canonical
+from cost_models.shapes.workload import ModelShape
 from search.errors import SearchError
 from search.limits import Range, SearchLimits, limits_from_mapping
 from search.recompute_modes import RecomputeMode, recompute_mode

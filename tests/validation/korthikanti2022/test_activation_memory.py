@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cost_models.activations import layer_activations
-from cost_models.layer_keys import layer_keys
-from cost_models.strategy import Feature, ParallelStrategy, Recompute, RecomputeModule, StrategyBatch
-from cost_models.workload import Cluster, ModelShape, Software, TrainingJob, Workload
+from cost_models.layer.activations import layer_activations
+from cost_models.shapes.layer_keys import layer_keys
+from cost_models.shapes.strategy import Feature, ParallelStrategy, Recompute, RecomputeModule, StrategyBatch
+from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
 from hardware_profiles.catalogue import named
 
 SEQUENCE, TP = 2048, 8

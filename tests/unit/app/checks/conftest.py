@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.job import Job
-from app.pricing import estimate_document
+from app.answers.pricing import estimate_document
+from app.jobs.job import Job
 from tests.unit.app.checks.jobs import small_job
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.job import Job, parse_job
+from app.jobs.job import Job, parse_job
 
 SMALL: dict[str, Any] = {
     "model": "llama-2-7b",

@@ -7,8 +7,8 @@ import pytest
 
 from app.checks.budget import Budget, parse_budget
 from app.checks.metrics import HIGHER_IS_BETTER, MEASURES, METRICS, SLOWDOWN, measured, shown, worsening
-from app.errors import InputError
-from app.job import Job
+from app.jobs.job import Job
+from documents.errors import InputError
 from tests.unit.app.checks.jobs import small_job
 
 

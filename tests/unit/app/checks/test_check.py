@@ -10,8 +10,8 @@ from app.checks.check import check_job, check_without_job
 from app.checks.metrics import SLOWDOWN
 from app.checks.outcome import Item, bound_item, status_of
 from app.checks.schemas import CheckDocument
-from app.errors import InputError
-from app.job import Job
+from app.jobs.job import Job
+from documents.errors import InputError
 from tests.unit.app.checks.jobs import SMALL, small_job
 
 TOO_LARGE = {"tp": 1, "micro_batch_size": 8, "features": []}

@@ -18,7 +18,7 @@ from app.checks.formats import FORMATS, sarif
 from app.checks.formats.places import Place, Places
 from app.checks.metrics import SLOWDOWN
 from app.checks.outcome import EXIT_CODES
-from app.commands.check import NAMES
+from app.cli.commands.check import NAMES
 from tests.unit.app.checks.jobs import small_job
 
 SCHEMAS = Path(__file__).parents[3] / "fixtures" / "reports"

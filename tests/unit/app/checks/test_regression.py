@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import hardware_profiles
+from app.answers.priced_with import priced_with, profile_fingerprint
+from app.answers.pricing import estimate_document
+from app.answers.searching import search_document
 from app.checks.baseline import Baseline, baseline_document, parse_baseline
 from app.checks.budget import parse_budget
 from app.checks.check import check_job
-from app.errors import InputError
-from app.job import Job, parse_job
-from app.priced_with import priced_with, profile_fingerprint
-from app.pricing import estimate_document
-from app.searching import search_document
+from app.jobs.job import Job, parse_job
 from calibration.files import Calibration, calibration_for
+from documents.errors import InputError
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
 from tests.unit.app.checks.jobs import SMALL, small_job

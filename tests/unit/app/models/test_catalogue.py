@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from app.models.catalogue import model_details, model_preset, names, preset_details, resolve_model, rows
-from app.models.fields import ModelError
-from app.models.shape import model_from_mapping
-from cost_models.parameters import num_parameters
+from app.catalogue.models.fields import ModelError
+from app.catalogue.models.presets import model_details, model_preset, names, preset_details, resolve_model, rows
+from app.catalogue.models.shape import model_from_mapping
+from cost_models.shapes.parameters import num_parameters
 
 ROOT = Path(__file__).parents[4]
 

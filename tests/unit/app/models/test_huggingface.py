@@ -9,15 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.catalogue import model_preset
-from app.models.fields import ModelError
-from app.models.huggingface import (
-    MAX_FILE_BYTES,
-    SUPPORTED_MODEL_TYPES,
-    model_from_config,
-    model_from_config_file,
-)
-from cost_models.workload import ModelShape
+from app.catalogue.models.fields import ModelError
+from app.catalogue.models.huggingface import MAX_FILE_BYTES, SUPPORTED_MODEL_TYPES, model_from_config, model_from_config_file
+from app.catalogue.models.presets import model_preset
+from cost_models.shapes.workload import ModelShape
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "huggingface"
 CONFIGS = {path.stem: json.loads(path.read_text()) for path in sorted(FIXTURES.glob("*.json"))}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.fields import ModelError
-from app.models.shape import MLA_FIELDS, MODEL_FIELDS, MOE_FIELDS, model_from_mapping, model_to_mapping
-from cost_models.workload import MlaShape, ModelShape, MoeShape
+from app.catalogue.models.fields import ModelError
+from app.catalogue.models.shape import MLA_FIELDS, MODEL_FIELDS, MOE_FIELDS, model_from_mapping, model_to_mapping
+from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
 
 DENSE = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 8, "ffn_hidden_size": 256, "vocab_size": 1000}
 MOE = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 32}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main
-from app.reports.estimate import recompute_text, strategy_text
-from cost_models.strategy import ParallelStrategy, Schedule
+from app.answers.tables.estimate import recompute_text, strategy_text
+from app.cli.main import main
+from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from search.plan import strategy_to_mapping
 from search.recompute_modes import recompute_mode
 from tests.search_workloads import workload

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cost_models.pipeline.tasks import Pass
+from cost_models.shapes.strategy import Schedule
 from cost_models.simulation import lockstep
 from cost_models.simulation.lockstep import Durations, ends_s, task_times_s
 from cost_models.simulation.program import Program, compiled
-from cost_models.simulation.tasks import Pass
-from cost_models.strategy import Schedule
 from tests.oracle.event_loop import Durations as Played
 from tests.oracle.event_loop import Result, play
 from tests.pipelines import KINDS, oracle_rule, oracle_step, shape, shapes

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 
-from cost_models.simulation.orders import rank_orders
+from cost_models.pipeline.orders import rank_orders
+from cost_models.pipeline.tasks import Pass, PipelineShape, next_places, previous_place
+from cost_models.shapes.strategy import Schedule
 from cost_models.simulation.program import compiled
 from cost_models.simulation.step_times import GroupTasks
-from cost_models.simulation.tasks import Pass, PipelineShape, next_places, previous_place
-from cost_models.strategy import Schedule
 from tests.oracle.event_loop import makes, receiver_of
 from tests.pipelines import oracle_rule, oracle_step, shape, shapes
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.shapes.strategy import Schedule
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import compiled
 from cost_models.simulation.steady import steady_of
-from cost_models.simulation.tasks import Pass, PipelineShape
-from cost_models.strategy import Schedule
 from tests.pipelines import shape
 
 SHARES = {Pass.FORWARD: 1.0, Pass.BACKWARD: 2.0, Pass.INPUT_GRADIENT: 1.1, Pass.WEIGHT_GRADIENT: 0.9, Pass.PAIR: 2.6}

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cost_models.pipeline import pipeline_time
+from cost_models.pipeline.closed_form import pipeline_time
+from cost_models.pipeline.stages import stages_of
+from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.shapes.strategy import Schedule
 from cost_models.simulation.lockstep import Durations, task_times_s
 from cost_models.simulation.program import compiled
-from cost_models.simulation.tasks import Pass, PipelineShape
-from cost_models.stages import stages_of
-from cost_models.strategy import Schedule
 from tests.pipelines import shape, shapes
 from tests.workloads import DENSE
 

@@ -6,15 +6,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cost_models.activations import activation_swap_s
-from cost_models.layer_comm import expert_comm
+from cost_models.layer.activations import activation_swap_s
+from cost_models.layer.communication import expert_comm
+from cost_models.pipeline.tasks import Pass
+from cost_models.shapes.strategy import (
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+)
+from cost_models.shapes.workload import ModelShape
 from cost_models.simulation import timeline as module
 from cost_models.simulation.replay import Replay, replay
 from cost_models.simulation.task_bars import Kind, Stream, TaskBar, TaskBars, Transfer
-from cost_models.simulation.tasks import Pass
 from cost_models.simulation.timeline import Timeline, num_tasks, timeline
-from cost_models.strategy import Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, Schedule
-from cost_models.workload import ModelShape
 from tests.workloads import DENSE, SPARSE, constants, keys, network, workload
 
 PLAIN = Feature.FLASH_ATTENTION | Feature.MOE_GROUPED_GEMM

@@ -1,0 +1,1 @@
+"""Answers: prices, searches and simulated steps, as documents and as text."""

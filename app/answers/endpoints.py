@@ -1,0 +1,28 @@
+"""``POST /v1/estimates``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request, Response
+from pydantic_core import to_json
+
+from app.answers.estimates import estimates
+from app.answers.requests import EstimateRequest, EstimatesDocument
+from app.answers.schemas import EstimateDocument
+from app.http.bodies import DescribedBy, StrictRoute
+from app.http.problems import described
+from app.http.state import state_of
+
+router = APIRouter(prefix="/estimates", tags=["estimates"], route_class=StrictRoute)
+
+
+@router.post(
+    "",
+    response_model=EstimateDocument | EstimatesDocument,
+    responses=described("invalid-input", "not-json", "too-large"),
+)
+def create_estimates(request: Request, body: Annotated[dict[str, Any], DescribedBy(EstimateRequest), Body()]) -> Response:
+    """Prices one strategy (`strategy`) or up to 10,000 (`strategies`) of a job; nothing is stored."""
+    # The service built the document: checking 10,000 estimates against their own schema would cost more than pricing them.
+    return Response(to_json(estimates(body, state_of(request).database)), media_type="application/json")

@@ -1,0 +1,160 @@
+"""An estimate as tables: where the time and the memory of one strategy go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from app.answers.quantities import column_seconds, count, days, gibibytes, percent, seconds
+from app.answers.tables.simulation import print_simulation
+from app.answers.terminal import plain_table
+from cost_models.shapes.expert_load import ExpertCounts
+
+SECONDS_PER_DAY = 86_400
+_USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp says which
+
+
+def strategy_text(strategy: Mapping[str, Any]) -> str:
+    """A strategy on one line: the degrees above one, the micro batch, then the options that are not usual."""
+    degrees = [f"{name.upper()}{strategy[name]}" for name in ("tp", "pp", "vpp", "cp", "ep", "etp") if strategy[name] > 1]
+    parts = [*degrees, f"DP{strategy['dp']}", f"MBS{strategy['micro_batch_size']}"]
+    if strategy["schedule"] not in _USUAL_SCHEDULES:
+        parts.append(str(strategy["schedule"]))
+    if strategy.get("microbatch_group_size_per_vp_stage") not in (None, strategy["pp"]):  # baselines of old do not state it
+        parts.append(f"groups of {strategy['microbatch_group_size_per_vp_stage']}")
+    if strategy["cp"] > 1:
+        parts.append(str(strategy["cp_algo"]))
+    if strategy["tp"] > 1 and not strategy["sequence_parallel"]:
+        parts.append("no SP")
+    if strategy["zero_stage"] != 1 and strategy["dp"] * strategy["cp"] > 1:
+        parts.append(f"ZeRO-{strategy['zero_stage']}")
+    if strategy["moe_dispatcher"] not in (None, "alltoall"):
+        parts.append(str(strategy["moe_dispatcher"]))
+    if strategy["recompute"]["granularity"] != "none":
+        parts.append(recompute_text(strategy["recompute"]))
+    return " ".join([*parts, *(name for name in ("swap_optimizer", "reuse_fp32_param") if name in strategy["features"])])
+
+
+def recompute_text(recompute: Mapping[str, Any]) -> str:
+    """The recompute as ``--recompute`` takes it."""
+    if recompute["granularity"] == "selective":
+        return "recompute " + "+".join(recompute["modules"])
+    if recompute["layers_per_stage"]:
+        return "recompute by stage"
+    if recompute["granularity"] == "full":
+        layers = recompute["num_layers"]
+        if recompute["method"] == "block":
+            return f"recompute block:{layers}"
+        return "recompute full" if layers == 1 else f"recompute full:{layers}"
+    return "no recompute"
+
+
+def train_days(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> float | None:
+    tokens = job["training"]["train_tokens"]
+    return tokens / estimate["tokens_per_s"] / SECONDS_PER_DAY if tokens else None
+
+
+def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Sequence[str]) -> None:
+    if assumptions:
+        console.print("Assumed")
+        for sentence in assumptions:
+            console.print(Padding(Text(sentence, style="dim"), (0, 0, 0, 2)))
+    for sentence in warnings:
+        console.print(f"Warning: {sentence}", markup=False, style="yellow")
+    if assumptions or warnings:
+        console.print()
+
+
+def print_estimate(console: Console, document: Mapping[str, Any]) -> None:
+    """The answer of ``meshplan estimate`` for a person."""
+    job, estimate = document["job"], document["estimate"]
+    print_assumptions(console, document["assumptions"], document["warnings"])
+    cluster = job["cluster"]
+    console.print(
+        f"{job['model']['name']} on {cluster['num_devices']:,} x {cluster['hardware']}: {strategy_text(document['strategy'])}",
+        style="bold",
+        markup=False,
+    )
+    console.print(_headline(estimate, job), markup=False)
+    for sentence in [*evidence_sentences(estimate, job), *_routing_sentences(document)]:
+        console.print(sentence, markup=False)
+    console.print()
+    console.print(_time_table(estimate))
+    console.print()
+    console.print(_memory_table(estimate))
+    if "simulation" in document:
+        print_simulation(console, document)
+
+
+def _headline(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> str:
+    parts = [f"{seconds(estimate['step_time_s'])} a step", f"{count(estimate['tokens_per_s'])} tokens/s"]
+    if estimate["mfu_fraction"] is not None:
+        parts.append(f"MFU {percent(estimate['mfu_fraction'])}")
+    duration = train_days(estimate, job)
+    if duration is not None:
+        parts.append(f"{days(duration)} for {count(job['training']['train_tokens'])} tokens")
+    used, limit = gibibytes(estimate["peak_memory_bytes"]), gibibytes(estimate["memory_limit_bytes"])
+    fit = "fits" if estimate["fits"] else "DOES NOT FIT"
+    return f"{', '.join(parts)}; {used} of {limit}: {fit}"
+
+
+def evidence_sentences(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> list[str]:
+    """The interval of the step time, and how many measured runs stand behind it."""
+    if estimate["step_time_low_s"] is None:
+        return []
+    evidence, hardware, stack = estimate["evidence"], job["cluster"]["hardware"], job["software"]["stack"]
+    interval = f"80 % interval {seconds(estimate['step_time_low_s'])} to {seconds(estimate['step_time_high_s'])}"
+    if evidence["num_runs"]:
+        runs = f"{evidence['num_runs']} measured run{'s' * (evidence['num_runs'] > 1)} of such models with {stack} on {hardware}"
+        found = [f"{interval}, from {runs} with up to {evidence['max_devices']:,} devices."]
+    else:
+        found = [f"{interval}, from other hardware, software or kinds of models."]
+    return [*found, *(f"Extrapolated: {sentence}." for sentence in evidence["extrapolated"])]
+
+
+def _routing_sentences(document: Mapping[str, Any]) -> list[str]:
+    """What measured counts make of the job's expert-parallel degree."""
+    training, ep = document["job"]["training"], document["strategy"]["ep"]
+    given = training.get("expert_counts")  # a server of old does not state it
+    if not given or document["job"]["model"]["moe"]["capacity_factor"]:
+        return []
+    counts = ExpertCounts(tuple(map(tuple, given if isinstance(given[0], list) else [given])))
+    load, peak = float(counts.load_factor(ep)), float(counts.peak_load_factor(ep))
+    return [f"Counted routing: the fullest of {ep} expert ranks has {load:.2f} x the mean, in the most uneven layer {peak:.2f}."]
+
+
+def _time_table(estimate: Mapping[str, Any]) -> Table:
+    total = estimate["step_time_s"]
+    exposed, masked = _largest_first(estimate["time_breakdown_s"]), _largest_first(estimate["masked_s"])
+    times = iter(column_seconds([value for _, value in [*exposed, ("step", total), *masked]]))
+    table = plain_table("where the time goes", ">time", ">share")
+    for name, value in exposed:
+        table.add_row(_words(name, "_s"), next(times), percent(value / total))
+    table.add_row("step", next(times), percent(1.0), style="bold")
+    for name, _ in masked:
+        table.add_row(f"hidden behind it: {_words(name, '_s')}", next(times), "", style="dim")
+    return table
+
+
+def _memory_table(estimate: Mapping[str, Any]) -> Table:
+    total = estimate["peak_memory_bytes"]
+    table = plain_table("where the memory goes, fullest rank", ">memory", ">share")
+    for name, value in _largest_first(estimate["memory_breakdown_bytes"]):
+        table.add_row(_words(name, "_bytes"), gibibytes(value), percent(value / total))
+    table.add_row("peak", gibibytes(total), percent(1.0), style="bold")
+    table.add_row("limit", gibibytes(estimate["memory_limit_bytes"]), "", style="dim")
+    table.add_row("headroom", gibibytes(estimate["headroom_bytes"]), "", style="dim" if estimate["fits"] else "red")
+    return table
+
+
+def _largest_first(parts: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(((name, value) for name, value in parts.items() if value), key=lambda part: -part[1])
+
+
+def _words(name: str, suffix: str) -> str:
+    return name.removesuffix(suffix).replace("_", " ")

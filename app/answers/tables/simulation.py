@@ -1,0 +1,55 @@
+"""A simulated step as tables: beside the closed form, what hides, who waits, when memory peaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from app.answers.quantities import column_seconds, gibibytes, percent
+from app.answers.terminal import plain_table
+
+
+def print_simulation(console: Console, document: Mapping[str, Any]) -> None:
+    """What an estimate says besides where its step was simulated."""
+    estimate, simulation = document["estimate"], document["simulation"]
+    for table in (_times(estimate, simulation), _communication(simulation), _ranks(estimate, simulation)):
+        if table.row_count:
+            console.print()
+            console.print(table)
+
+
+def _times(estimate: Mapping[str, Any], simulation: Mapping[str, Any]) -> Table:
+    step_time_s = estimate["step_time_s"]
+    rows = {
+        "closed form": simulation["closed_form_step_time_s"],
+        "simulated": step_time_s,
+        "lower bound": estimate["step_time_lower_bound_s"],
+    }
+    table = plain_table("the step", ">time", ">of simulated")
+    for (name, value), shown in zip(rows.items(), column_seconds(rows.values()), strict=True):
+        table.add_row(name, shown, percent(value / step_time_s), style="bold" if name == "simulated" else "")
+    return table
+
+
+def _communication(simulation: Mapping[str, Any]) -> Table:
+    kinds = {name: part for name, part in simulation["communication"].items() if part["exposed_s"] or part["masked_s"]}
+    times = iter(column_seconds(part[name] for part in kinds.values() for name in ("exposed_s", "masked_s")))
+    table = plain_table("communication, critical rank", ">exposed", ">masked", ">masked share")
+    for name, part in kinds.items():
+        share = part["masked_s"] / (part["exposed_s"] + part["masked_s"])
+        table.add_row(name.replace("_", " "), next(times), next(times), percent(share))
+    return table
+
+
+def _ranks(estimate: Mapping[str, Any], simulation: Mapping[str, Any]) -> Table:
+    ranks = simulation["ranks"]
+    table = plain_table("pipeline rank", ">bubble", ">share", ">peak memory", ">peak at")
+    at = iter(column_seconds(rank["peak_at_s"] for rank in ranks if rank["peak_at_s"] is not None))
+    for rank, bubble in zip(ranks, column_seconds(rank["bubble_s"] for rank in ranks), strict=True):
+        share = percent(rank["bubble_s"] / estimate["step_time_s"])
+        peak_at = "-" if rank["peak_at_s"] is None else next(at)
+        table.add_row(str(rank["rank"]), bubble, share, gibibytes(rank["peak_memory_bytes"]), peak_at)
+    return table

@@ -1,0 +1,30 @@
+"""``/v1/accuracy``: how far to trust the predictions."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Response
+from pydantic_core import to_json
+
+from app.calibrations.accuracy import service
+from app.calibrations.accuracy.schemas import AccuracyDocument
+from app.http import etag
+from app.http.bodies import StrictRoute
+from app.http.problems import described
+
+router = APIRouter(tags=["runs"], route_class=StrictRoute)
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
+
+
+@cache
+def _content() -> bytes:
+    return to_json(service.accuracy())
+
+
+@router.get("/accuracy", response_model=AccuracyDocument, responses={**described(), **NOT_MODIFIED})
+def get_accuracy(if_none_match: Annotated[str | None, Header(max_length=1000)] = None) -> Response:
+    """The published runs, each predicted beside what it measured, and the shipped calibrations."""
+    content = _content()
+    return etag.answer(content, etag.content_tag(content), if_none_match)

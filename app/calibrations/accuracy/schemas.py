@@ -1,0 +1,115 @@
+"""Published runs beside their predictions, as the API shows them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from app.answers.schemas import Document
+
+Family = Literal["ascend", "gpu"]
+
+
+class RunSource(Document):
+    """Where a run was published."""
+
+    title: str
+    url: str
+    locator: str
+    date: str
+
+
+class RunStrategy(Document):
+    """What the source states; null where it does not."""
+
+    tp: int
+    pp: int
+    vpp: int | None
+    cp: int
+    ep: int
+    dp: int
+    micro_batch_size: int | None
+
+
+class PublishedRun(Document):
+    """Predicted with the shipped calibration; ``refused`` says why it could not be."""
+
+    id: str
+    family: Family
+    category: str | None
+    model: str
+    hardware: str
+    hardware_basis: str = Field(description="how sure the hardware is: `named`, `likely` or `unclear`")
+    num_devices: int
+    framework: str = Field(description="as its source names it")
+    stack: str | None = Field(description="as a job names it")
+    precision: str
+    seq_length: int
+    global_batch_size: int | None
+    strategy: RunStrategy
+    is_latest: bool = Field(description="the newest run of its configuration")
+    suspect: str | None = Field(description="why its measurement is not to be judged by")
+    measured_step_time_s: float | None
+    predicted_step_time_s: float | None
+    low_s: float | None = Field(description="lower end of the 80 % interval")
+    high_s: float | None
+    error_fraction: float | None = Field(description="predicted / measured - 1")
+    left_out_error_fraction: float | None = Field(
+        description="the same with constants fitted without any run of its architecture; null for runs that taught nothing"
+    )
+    left_out_inside: bool | None = Field(description="whether the interval that other architectures give holds it")
+    predicted_peak_memory_bytes: float | None
+    measured_peak_memory_bytes: float | None
+    peak_memory_basis: str | None
+    memory_error_fraction: float | None
+    refused: str | None
+    warnings: list[str]
+    source: RunSource
+
+
+class ConstantDocument(Document):
+    """Spreads are one standard deviation of the logarithm."""
+
+    name: str
+    value: float
+    prior: float
+    prior_log_spread: float
+    log_spread: float
+
+
+class BandDocument(Document):
+    """80 % interval of measured / predicted of one kind of model."""
+
+    kind: str
+    low: float
+    high: float
+    num_runs: int
+
+
+class CoverageDocument(Document):
+    """What was measured on one hardware, stack and kind of model."""
+
+    hardware: str
+    stack: str
+    kind: str
+    num_runs: int
+    max_devices: int
+    max_seq_length: int
+
+
+class ShippedCalibration(Document):
+    """Constants that price every job of the family that names no calibration of its own."""
+
+    family: Family
+    id: str
+    num_runs: int
+    command: str
+    constants: list[ConstantDocument]
+    bands: list[BandDocument]
+    coverage: list[CoverageDocument]
+
+
+class AccuracyDocument(Document):
+    calibrations: list[ShippedCalibration]
+    runs: list[PublishedRun]

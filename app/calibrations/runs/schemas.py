@@ -1,0 +1,47 @@
+"""Measured runs as the API takes and shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from app.answers.schemas import Document
+
+MAX_RUNS = 500
+
+
+class RunsRequest(Document):
+    runs: list[dict[str, Any]] = Field(
+        min_length=1, max_length=MAX_RUNS, description="run records, in the form that `meshplan validate` reads one a line"
+    )
+
+
+class RunItem(Document):
+    """One record, predicted with the shipped calibration or a chosen one; ``refused`` says why it could not be."""
+
+    id: str
+    category: str | None
+    predicted_step_time_s: float | None
+    low_s: float | None = Field(description="lower end of the 80 % interval")
+    high_s: float | None
+    measured_step_time_s: float | None
+    error_fraction: float | None = Field(description="predicted / measured - 1")
+    refused: str | None
+
+
+class RunsDocument(Document):
+    items: list[RunItem]
+    stored: int = Field(description="records that were not stored before")
+    refused: int
+
+
+class StoredRun(Document):
+    """A record as it was given."""
+
+    id: str | None
+    category: str | None
+    record_sha256: str = Field(description="of the record as JSON with sorted keys and no spaces")
+    created_at_s: float
+    record: dict[str, Any]
+    prediction: RunItem | None = Field(description="null unless `predicted=true`")

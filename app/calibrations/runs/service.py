@@ -1,0 +1,156 @@
+"""Measured runs: read leniently, predicted, and stored once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from app.answers.pricing import constants_for, interval_of
+from app.calibrations.runs import repository
+from app.calibrations.runs.schemas import MAX_RUNS, RunItem, RunsRequest
+from app.http.jobs import MAX_LAYERS, check_keys
+from app.http.paging import MAX_LIMIT
+from app.storage.clock import now_s
+from app.storage.tables import MeasuredRun
+from calibration.files import Calibration
+from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
+from calibration.validation import ValidationRow, validate
+from documents.errors import InputError, show
+from documents.reading import MAX_DEPTH
+
+MAX_RECORD_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class GivenRun:
+    """One record of a request with its prediction; ``text`` is its canonical JSON, empty where it is refused."""
+
+    record: RunRecord | RefusedRecord
+    row: ValidationRow
+    document: Mapping[str, Any]
+    text: str
+
+    @property
+    def item(self) -> dict[str, Any]:
+        return {name: getattr(self.row, name) for name in RunItem.model_fields}
+
+
+def given_runs(body: Mapping[str, Any]) -> list[GivenRun]:
+    """The records of a request in their order, each predicted or refused; ``InputError`` where there is no list of them."""
+    check_keys(body, RunsRequest.model_fields)
+    runs = body.get("runs")
+    if not isinstance(runs, list) or not 1 <= len(runs) <= MAX_RUNS:
+        found = "missing" if "runs" not in body else f"{len(runs)} records" if isinstance(runs, list) else show(runs)
+        raise InputError(f"runs: {found}; give a list of 1 to {MAX_RUNS} run records.")
+    return [_given(number, run) for number, run in enumerate(runs, start=1)]
+
+
+def readable_record(document: Mapping[str, Any], number: int) -> RunRecord | RefusedRecord:
+    """A stranger's record; one whose price would need the memory of many is refused."""
+    record = parse_run_record(document, number)
+    if isinstance(record, RunRecord) and record.workload.model.num_layers > MAX_LAYERS:
+        reason = f"model.num_layers is {record.workload.model.num_layers}; the server takes at most {MAX_LAYERS}."
+        return RefusedRecord(record.id, number, reason, record.category, record.measured)
+    return record
+
+
+def store_runs(session: Session, runs: list[GivenRun]) -> int:
+    """Stores what was not refused; equal records are stored once. Returns how many were new."""
+    at_s = now_s(session)
+    rows = [
+        {
+            "record_sha256": hashlib.sha256(run.text.encode()).hexdigest(),
+            "record_id": run.record.id if isinstance(run.document.get("id"), str) else None,
+            "category": run.record.category,
+            "record": run.document,
+            "created_at_s": at_s,
+        }
+        for run in runs
+        if run.row.refused is None
+    ]
+    return repository.add_new(session, rows)
+
+
+def list_runs(session: Session, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    """Stored runs, newest first, and the position of the next page."""
+    found = repository.list_runs(session, after, min(limit, MAX_LIMIT) + 1)
+    return [_stored(run) for run in found[:limit]], found[limit - 1].number if len(found) > limit else None
+
+
+def _stored(run: MeasuredRun) -> dict[str, Any]:
+    return {
+        "id": run.record_id,
+        "category": run.category,
+        "record_sha256": run.record_sha256,
+        "created_at_s": run.created_at_s,
+        "record": run.record,
+        "prediction": None,
+    }
+
+
+def prediction_of(record: Mapping[str, Any], own: tuple[Calibration, ...] = ()) -> dict[str, Any]:
+    """A stored record as this version predicts it: with the first of a user's calibrations that applies, else the shipped one."""
+    return _prediction_of(_canonical(record), own)
+
+
+@lru_cache(maxsize=4 * MAX_RUNS)
+def _prediction_of(text: str, own: tuple[Calibration, ...]) -> dict[str, Any]:
+    return _given(1, json.loads(text), own).item
+
+
+def _canonical(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _given(number: int, run: object, own: tuple[Calibration, ...] = ()) -> GivenRun:
+    if not isinstance(run, Mapping):
+        reason = f"The record is {show(run)}; a JSON object is needed."
+        return _refused(RefusedRecord(f"line-{number}", number, reason), {})
+    record = readable_record(run, number)
+    if _is_deep(run, MAX_DEPTH):
+        return _refused(
+            RefusedRecord(record.id, number, f"The record is nested deeper than {MAX_DEPTH} levels.", record.category), run
+        )
+    try:
+        text = _canonical(run)
+    except ValueError:
+        reason = "The record holds a number beyond 1e308."
+        return _refused(RefusedRecord(record.id, number, reason, record.category), run)
+    if len(text.encode()) > MAX_RECORD_BYTES:
+        reason = f"The record holds {len(text.encode()):,} bytes; at most {MAX_RECORD_BYTES:,} are taken."
+        return _refused(RefusedRecord(record.id, number, reason, record.category), run)
+    row = _predicted(record, own)
+    return GivenRun(record, row, run, text) if row.refused is None else GivenRun(record, row, run, "")
+
+
+def _refused(record: RefusedRecord, document: Mapping[str, Any]) -> GivenRun:
+    return GivenRun(record, _predicted(record), document, "")
+
+
+def _predicted(record: RunRecord | RefusedRecord, own: tuple[Calibration, ...] = ()) -> ValidationRow:
+    beyond = "Its numbers lead to times or sizes beyond 1e308."
+    try:
+        with np.errstate(all="ignore"):
+            (row,) = validate([record], partial(constants_for, own=own), partial(interval_of, own=own)).rows
+    except ArithmeticError:
+        return _predicted(RefusedRecord(record.id, record.line_number, beyond, record.category, record.measured))
+    numbers = [value for value in (getattr(row, name) for name in RunItem.model_fields) if isinstance(value, float)]
+    if all(map(math.isfinite, numbers)):
+        return row
+    return replace(row, predicted_step_time_s=None, low_s=None, high_s=None, error_fraction=None, refused=beyond)
+
+
+def _is_deep(value: object, levels: int) -> bool:
+    """Whether containers lie in containers more than ``levels`` times: answers that hold such a record cannot be written."""
+    if not isinstance(value, dict | list):
+        return False
+    within = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deep(item, levels - 1) for item in within)

@@ -1,0 +1,99 @@
+"""How far predictions are off, as a table and a document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+
+from app.answers.quantities import percent, seconds
+from app.answers.terminal import WIDE, plain_table
+from calibration.validation import ValidationReport, ValidationRow
+
+SHOWN_WORST = 5
+SHOWN_REASONS = 5
+
+
+def document(report: ValidationReport) -> dict[str, Any]:
+    rows = [{**asdict(row), "warnings": list(row.warnings)} for row in report.rows]
+    summary = {name: asdict(errors) for name, errors in report.summary.items()}
+    return {"schema_version": 1, "rows": rows, "summary": {"num_refused": report.num_refused, "categories": summary}}
+
+
+def print_report(console: Console, report: ValidationReport, *, with_rows: bool = False) -> None:
+    console.print("Predicted / measured - 1 (median, mean and p90 of its size; bias: its median)")
+    times = plain_table("step time of", ">runs", ">median", ">mean", ">p90", ">bias", ">in interval")
+    memory = plain_table("memory of", ">runs", ">median", ">mean")
+    for name, errors in report.summary.items():
+        kind = name.replace("_", " ")
+        times.add_row(
+            kind,
+            str(errors.count),
+            _percent(errors.median_abs_error_fraction),
+            _percent(errors.mean_abs_error_fraction),
+            _percent(errors.p90_abs_error_fraction),
+            _percent(errors.bias_fraction),
+            _percent(errors.coverage_fraction),
+        )
+        if errors.memory_count:
+            memory.add_row(
+                kind,
+                str(errors.memory_count),
+                _percent(errors.memory_median_abs_error_fraction),
+                _percent(errors.memory_mean_abs_error_fraction),
+            )
+    console.print(times)
+    if memory.row_count:
+        console.print()
+        console.print(memory)
+    _print_rows(console, report, limit=None if with_rows else SHOWN_WORST)
+    _print_refused(console, report)
+
+
+def _print_rows(console: Console, report: ValidationReport, limit: int | None) -> None:
+    """The runs that are furthest off, or all in the order of the file."""
+    rows = [row for row in report.rows if row.error_fraction is not None]
+    if limit is not None:
+        rows = sorted(rows, key=lambda row: -abs(row.error_fraction or 0.0))[:limit]
+    if not rows:
+        return
+    wide = console.width >= WIDE
+    what = "run" if limit is None else "furthest off"
+    table = plain_table(what, ">predicted", *([">80 % interval"] if wide else []), ">measured", ">error", ">memory error")
+    for row in rows:
+        table.add_row(
+            row.id,
+            _seconds(row.predicted_step_time_s),
+            *([_interval(row)] if wide else []),
+            _seconds(row.measured_step_time_s),
+            _percent(row.error_fraction),
+            _percent(row.memory_error_fraction),
+        )
+    console.print()
+    console.print(table)
+
+
+def _print_refused(console: Console, report: ValidationReport) -> None:
+    refused: list[ValidationRow] = [row for row in report.rows if row.refused]
+    if not refused:
+        return
+    console.print(f"\n{len(refused)} of {len(report.rows)} runs are not predicted:")
+    reasons = Counter(row.refused for row in refused)
+    for reason, number in reasons.most_common(SHOWN_REASONS):
+        console.print(f"  {number} x {reason}", markup=False)
+    if len(reasons) > SHOWN_REASONS:
+        console.print(f"  and {len(reasons) - SHOWN_REASONS} other reasons; --json lists them all")
+
+
+def _interval(row: ValidationRow) -> str:
+    return "" if row.low_s is None or row.high_s is None else f"{_seconds(row.low_s)} to {_seconds(row.high_s)}"
+
+
+def _percent(fraction: float | None) -> str:
+    return "" if fraction is None else percent(fraction)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else seconds(value)

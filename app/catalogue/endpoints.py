@@ -1,0 +1,105 @@
+"""``/v1/models`` and ``/v1/hardware``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Header, Query, Response
+from pydantic_core import to_json
+
+from app.catalogue import hardware_report as reports
+from app.catalogue.models import presets as models
+from app.catalogue.models.fields import ModelError
+from app.catalogue.models.huggingface import model_from_config
+from app.catalogue.schemas import HardwareDetails, HardwareSummary, HuggingFaceConfig, ImportedModel, ModelDetails, ModelSummary
+from app.http import etag
+from app.http.bodies import DescribedBy, StrictRoute
+from app.http.paging import Listing
+from app.http.problems import ServiceError, described
+from documents.errors import nearest, show
+from hardware_profiles import catalogue as hardware
+
+router = APIRouter(route_class=StrictRoute)
+ModelName = Annotated[str, Query(max_length=200, description="what to call the model; default: its model_type")]
+IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
+
+
+def _answer(build: Callable[[], bytes], if_none_match: str | None) -> Response:
+    content = build()
+    return etag.answer(content, etag.content_tag(content), if_none_match)
+
+
+def _unknown(what: str, name: str, known: tuple[str, ...]) -> ServiceError:
+    guess = nearest(name[:200], known)
+    hint = f"Did you mean {guess!r}?" if guess else f"Known: {', '.join(known)}."
+    return ServiceError("not-found", f"There is no {what} {show(name)}.", parameter="name", hint=hint)
+
+
+@cache
+def _models() -> bytes:
+    return to_json({"items": models.rows(), "next_cursor": None})
+
+
+@cache
+def _model(name: str) -> bytes:
+    return to_json(models.preset_details(name))
+
+
+@cache
+def _profiles() -> bytes:
+    return to_json({"items": [reports.summary(hardware.named(name)) for name in hardware.names()], "next_cursor": None})
+
+
+@cache
+def _profile(name: str) -> bytes:
+    return to_json(reports.details(hardware.named(name)))
+
+
+@router.get("/models", tags=["catalogue"], response_model=Listing[ModelSummary], responses={**described(), **NOT_MODIFIED})
+def list_models(if_none_match: IfNoneMatch = None) -> Response:
+    """The model presets."""
+    return _answer(_models, if_none_match)
+
+
+@router.get(
+    "/models/{name}", tags=["catalogue"], response_model=ModelDetails, responses={**described("not-found"), **NOT_MODIFIED}
+)
+def get_model(name: str, if_none_match: IfNoneMatch = None) -> Response:
+    """One preset: dimensions, published sizes, default training, each with its source."""
+    if name not in models.names():
+        raise _unknown("model preset", name, models.names())
+    return _answer(lambda: _model(name), if_none_match)
+
+
+@router.post(
+    "/models:import",
+    tags=["catalogue"],
+    response_model=ImportedModel,
+    responses=described("invalid-input", "not-json", "too-large"),
+)
+def import_model(body: Annotated[dict[str, Any], DescribedBy(HuggingFaceConfig), Body()], name: ModelName = "") -> Response:
+    """Reads a Hugging Face `config.json`: the `model` part of a job, and its parameter counts."""
+    try:
+        model = model_from_config(body, name=name.strip())
+    except ModelError as error:
+        raise ServiceError("invalid-input", f"{error}.", pointer="#") from None
+    return Response(to_json(models.model_details(model)), media_type="application/json")
+
+
+@router.get("/hardware", tags=["catalogue"], response_model=Listing[HardwareSummary], responses={**described(), **NOT_MODIFIED})
+def list_hardware(if_none_match: IfNoneMatch = None) -> Response:
+    """The hardware profiles."""
+    return _answer(_profiles, if_none_match)
+
+
+@router.get(
+    "/hardware/{name}", tags=["catalogue"], response_model=HardwareDetails, responses={**described("not-found"), **NOT_MODIFIED}
+)
+def get_hardware(name: str, if_none_match: IfNoneMatch = None) -> Response:
+    """One profile, every number with its unit, basis and source."""
+    if name not in hardware.names():
+        raise _unknown("hardware profile", name, hardware.names())
+    return _answer(lambda: _profile(name), if_none_match)

@@ -1,0 +1,110 @@
+"""A user's own hardware profile: a known one with their collective benchmarks and matmul rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from calibration.collective_logs import MAX_LOG_BYTES, CollectiveLog, CollectiveLogError, parse_collective_log
+from calibration.op_summaries import MAX_FILE_BYTES, OperatorRate, OpSummaryError, best_matmuls, parse_op_summary
+from documents.errors import InputError, show
+from hardware_profiles import catalogue
+from hardware_profiles.loader import parse_profile_text
+from hardware_profiles.schema import HardwareProfile, ProfileError
+from hardware_profiles.writer import profile_document
+
+MAX_RANKS = 100_000
+LARGE_MATMUL_FLOPS = 1e11  # 4,096 x 4,096 x 3,072: below, launch and ragged tiles hide what the cores can do
+
+
+def known_profile(reference: str) -> HardwareProfile:
+    try:
+        return catalogue.profile(reference)
+    except ProfileError as error:
+        raise InputError(str(error)) from None
+
+
+def measured_profile(
+    profile: HardwareProfile, name: str, curves: Sequence[str], matmuls: Mapping[str, OperatorRate] | None = None, file: str = ""
+) -> str:
+    """The profile as YAML, under a new name: each curve in the innermost tier that joins its ranks, each rate of ``file``."""
+    document: dict[str, Any] = profile_document(profile)
+    document["name"] = name
+    for given in curves:
+        path, log = _read(given)
+        tier = document["tiers"][_tier_index(profile, log.group_size)]
+        others = [c for c in tier.get("curves", []) if (c["op"], int(c["group_size"]["value"])) != (log.op, log.group_size)]
+        tier["curves"] = [*others, _curve(log, path.name)]
+    for precision, rate in (matmuls or {}).items():
+        document.setdefault("achievable_matmul_flops_per_s", {})[precision] = _matmul_rate(profile, precision, rate, file)
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=130)
+    try:
+        parse_profile_text(text, f"{name}.yaml")
+    except ProfileError as error:
+        raise InputError(f"{'--curve' if curves else '--op-summary'}: {error}") from None
+    return text
+
+
+def read_op_summary(path: Path) -> tuple[OperatorRate, ...]:
+    """The operator rates in a file of msprof; ``InputError`` where it has none."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InputError(f"--op-summary: {path} is larger than {MAX_FILE_BYTES // 2**20} MiB; cut it to one step.")
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+            return parse_op_summary(lines)
+    except OSError as error:
+        raise InputError(f"--op-summary: {path} cannot be read: {error.strerror or error}.") from None
+    except OpSummaryError as error:
+        raise InputError(f"--op-summary: {path}: {error}") from None
+
+
+def written_matmuls(profile: HardwareProfile, rates: Sequence[OperatorRate]) -> dict[str, OperatorRate]:
+    """The fastest large matmul of each precision that the profile has."""
+    large = [rate for rate in rates if rate.flops >= LARGE_MATMUL_FLOPS]
+    return {name: rate for name, rate in best_matmuls(large).items() if name in profile.matmul_flops_per_s}
+
+
+def _matmul_rate(profile: HardwareProfile, precision: str, rate: OperatorRate, file: str) -> dict[str, Any]:
+    peak = profile.matmul_flops_per_s[precision]
+    if rate.flops_per_s > peak:
+        raise InputError(
+            f"--op-summary: {rate.shapes[:60]} reaches {rate.flops_per_s / 1e12:,.1f} TFLOPS, more than the {precision} peak "
+            f"{peak / 1e12:,.1f} of {profile.name}; name the hardware that was profiled."
+        )
+    note = f"{100 * rate.flops_per_s / peak:.1f} % of peak: median of {rate.count} matmuls {rate.shapes[:100]} in {file}"
+    tflops = float(f"{rate.flops_per_s / 1e12:.4g}")
+    return {"value": tflops, "unit": "TFLOPS", "source": "own-measurement", "basis": "measured", "note": note}
+
+
+def _read(given: str) -> tuple[Path, CollectiveLog]:
+    what, equals, file = given.partition("=")
+    op, colon, ranks = what.partition(":")
+    if not (equals and colon and file and ranks.isascii() and ranks.isdigit() and 2 <= int(ranks[:9]) <= MAX_RANKS):
+        raise InputError(f"--curve: {show(given)} is not allowed; give OPERATION:RANKS=LOG, as in all_reduce:8=all_reduce.log.")
+    path = Path(file)
+    try:
+        if path.stat().st_size > MAX_LOG_BYTES:
+            raise InputError(f"--curve: {path} is larger than the {MAX_LOG_BYTES} bytes that a log may have.")
+        return path, parse_collective_log(path.read_text(encoding="utf-8", errors="replace"), op, int(ranks))
+    except OSError as error:
+        raise InputError(f"--curve: {path} cannot be read: {error.strerror or error}.") from None
+    except CollectiveLogError as error:
+        raise InputError(f"--curve: {path}: {error}") from None
+
+
+def _tier_index(profile: HardwareProfile, group_size: int) -> int:
+    joining = (i for i, tier in enumerate(profile.tiers) if tier.domain_devices is None or group_size <= tier.domain_devices)
+    return next(joining, len(profile.tiers) - 1)
+
+
+def _curve(log: CollectiveLog, file: str) -> dict[str, Any]:
+    stated = {"source": "own-measurement", "basis": "measured", "note": f"from {file}"}
+    return {
+        "op": log.op,
+        "group_size": {"value": log.group_size, "unit": "1", **stated},
+        "message_bytes": {"value": list(log.message_bytes), "unit": "B", **stated},
+        "time_s": {"value": list(log.time_us), "unit": "us", **stated},
+    }

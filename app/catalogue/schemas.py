@@ -1,0 +1,141 @@
+"""Models and hardware as the API shows them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.answers.schemas import Document
+
+
+class ModelSummary(Document):
+    """One preset on one line."""
+
+    name: str
+    title: str
+    num_parameters: int
+    num_active_parameters: int
+    num_layers: int
+    hidden_size: int
+    num_attention_heads: int
+    num_query_groups: int
+    num_experts: int | None
+    top_k: int | None
+    vocab_size: int
+    seq_length: int
+    global_batch_size: int
+    train_tokens: float | None
+    precision: str
+    basis: str
+
+
+class ModelSource(Document):
+    text: str
+    basis: str
+    unconfirmed: list[str]
+
+
+class Published(Document):
+    parameters: float | None
+    active_parameters: float | None
+    active_includes_embedding: bool
+    source: str
+
+
+class Default(Document):
+    value: Any
+    basis: str
+    source: str
+
+
+class Parameters(Document):
+    total: int
+    active: int
+    embedding: int
+    head: int
+    mtp: int
+
+
+class ImportedModel(Document):
+    """``model`` is what a job's ``model`` holds."""
+
+    model: dict[str, Any]
+    num_parameters: Parameters
+
+
+class ModelDetails(ImportedModel):
+    """A preset with the source of each number; a job may also name it."""
+
+    title: str
+    source: ModelSource
+    published: Published
+    default_training: dict[str, Default]
+
+
+class HuggingFaceConfig(BaseModel):
+    """A model's ``config.json``, whole; fields that say nothing about its shape are ignored."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model_type: str = Field(max_length=200, description="architecture: llama, qwen2, deepseek_v3, ...")
+
+
+class Tier(Document):
+    name: str
+    wiring: Literal["mesh", "switch", "fabric"]
+    domain_devices: int | None
+    bandwidth_bytes_per_s: float
+    latency_s: float
+
+
+class HardwareSummary(Document):
+    """One profile; ``provenance`` is with its details."""
+
+    name: str
+    title: str
+    family: str
+    status: Literal["validated", "unvalidated", "roadmap"]
+    device: str
+    matmul_flops_per_s: dict[str, float]
+    hbm_bytes: float
+    hbm_bytes_per_s: float
+    devices_per_node: int
+    tiers: list[Tier]
+
+
+class Stated(Document):
+    """A number as its source states it."""
+
+    value: float
+    unit: str
+    source: str
+    basis: str
+    note: str
+
+
+class MeasuredCollective(Document):
+    """Times of one collective over one group; ``message_bytes``: before an all-gather, after a reduce-scatter, else both."""
+
+    tier: str
+    op: str
+    group_size: int
+    message_bytes: list[float]
+    time_s: list[float]
+    source: str
+
+
+class HardwareDetails(HardwareSummary):
+    achievable_matmul_flops_per_s: dict[str, float]
+    vector_flops_per_s: float
+    num_matmul_cores: int
+    usable_hbm_bytes: float
+    host_link_bytes_per_s: float
+    context_bytes: float
+    communicator_bytes: float
+    sequential_tiers: bool
+    power_w: float | None
+    price_usd: float | None
+    notes: list[str]
+    collectives: list[MeasuredCollective]
+    provenance: dict[str, Stated]

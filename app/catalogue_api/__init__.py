@@ -1,1 +1,0 @@
-"""The catalogues over REST: models and hardware."""

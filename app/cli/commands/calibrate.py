@@ -1,0 +1,43 @@
+"""``meshplan calibrate``: the constants of a user's own cluster and software."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.commands.options import Json
+from app.cli.exit_codes import DONE
+
+
+def calibrate(
+    runs: Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="your measured runs, one JSON object a line")],
+    hardware: Annotated[str, typer.Option("--hardware", help="profile name or file of the cluster they ran on")],
+    stack: Annotated[str, typer.Option("--stack", help="framework they ran with")],
+    output: Annotated[
+        Path | None, typer.Option("--output", help="file to write (default HARDWARE.STACK.calibration.json)")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Fits the model's constants to your own runs, and says how much they taught."""
+    from app.answers import terminal
+    from app.calibrations import report as calibration
+    from app.calibrations.own import site_outcome
+    from calibration.files import write_calibration
+    from documents.errors import InputError
+
+    if output is not None and (output.is_dir() or not output.parent.is_dir()):
+        raise InputError(f"--output: {output} is {'a folder' if output.is_dir() else 'in no folder that exists'}; give a file.")
+
+    def show(iteration: int, median: float) -> None:
+        terminal.messages().print(f"fit step {iteration + 1}: median error {median:.1%}", markup=False)
+
+    outcome = site_outcome(runs, hardware, stack, show)
+    path = output or Path(f"{outcome.calibration.hardware}.{stack}.calibration.json")
+    write_calibration(path, outcome.calibration)
+    if as_json:
+        terminal.write_json(calibration.document(outcome, path))
+    else:
+        calibration.print_outcome(terminal.output(), outcome, path)
+    return DONE

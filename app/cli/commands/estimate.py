@@ -1,0 +1,121 @@
+"""``meshplan estimate``: time and memory of one strategy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.commands import options
+from app.cli.commands.options import JOB_FIELDS
+from app.cli.exit_codes import DONE
+from documents.errors import InputError
+
+if TYPE_CHECKING:
+    from cost_models.constants import Constants
+    from cost_models.shapes.strategy import ParallelStrategy
+    from cost_models.shapes.workload import Workload
+
+_LAYOUT = "Strategy"
+Degree = Annotated[int | None, typer.Option(rich_help_panel=_LAYOUT)]
+Choice = Annotated[str | None, typer.Option(rich_help_panel=_LAYOUT)]
+
+STRATEGY_FIELDS = {
+    name: ("strategy", name)
+    for name in (
+        "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch_size", "cp_algo", "ulysses_degree", "sequence_parallel",
+        "schedule", "microbatch_group_size_per_vp_stage", "zero_stage", "moe_dispatcher", "recompute", "features",
+    )
+}  # fmt: skip
+
+
+@options.with_job_options
+def estimate(
+    context: typer.Context,
+    model: options.Model,
+    tp: Degree = None,
+    pp: Degree = None,
+    vpp: Degree = None,
+    cp: Degree = None,
+    ep: Degree = None,
+    etp: Degree = None,
+    dp: Degree = None,
+    micro_batch_size: Degree = None,
+    cp_algo: Choice = None,
+    ulysses_degree: Degree = None,
+    sequence_parallel: Annotated[bool | None, typer.Option(rich_help_panel=_LAYOUT)] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help="1f1b, interleaved-1f1b, gpipe, zb1p, zb2p, zbv, dualpipe, dualpipev", rich_help_panel=_LAYOUT),
+    ] = None,
+    microbatch_group_size_per_vp_stage: Degree = None,
+    zero_stage: Degree = None,
+    moe_dispatcher: Choice = None,
+    recompute: Annotated[
+        str | None, typer.Option(help="none, full, full:K, block:K, or modules joined by '+'", rich_help_panel=_LAYOUT)
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(help="all switches that are on, comma-separated", rich_help_panel=_LAYOUT)
+    ] = None,
+    switch: Annotated[
+        list[str] | None,
+        typer.Option(help="one switch beside the usual ones, as in mc2=false", rich_help_panel=_LAYOUT, metavar="NAME=BOOL"),
+    ] = None,
+    simulate: Annotated[bool, typer.Option("--simulate", help="play the step task by task")] = False,
+    timeline: Annotated[
+        Path | None, typer.Option(help="trace of the simulated step, for Perfetto and MindStudio Insight; implies --simulate")
+    ] = None,
+    as_json: options.Json = False,
+) -> int:
+    """Step time and memory of one strategy, to the last part."""
+    from app.answers import terminal
+    from app.answers.pricing import constants_for, estimate_document
+    from app.answers.tables.estimate import print_estimate
+    from app.calibrations.own import own_calibrations
+    from app.jobs.job import load_job
+
+    given = dict(context.params)
+    if features is not None:
+        given["features"] = [name.strip() for name in features.split(",") if name.strip()]
+    fields = {**JOB_FIELDS, **STRATEGY_FIELDS}
+    sections = options.sections(fields, given)
+    if switch:
+        sections.setdefault("strategy", {})["switches"] = _switches(switch)
+    job = load_job(model, sections, options.labels(fields, given))
+    if job.strategy is None:
+        raise InputError("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4.")
+    own = own_calibrations(job)
+    document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None)
+    if timeline is not None:
+        _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
+    if as_json:
+        terminal.write_json(document)
+    else:
+        print_estimate(terminal.output(), document)
+    return DONE
+
+
+def _switches(given: list[str]) -> dict[str, bool | str]:
+    """Another word than true or false stays as it is: the job's own check names it, as it does a switch that is none."""
+    words = {"true": True, "false": False}
+    named = options.assignments(given, "true or false, as in mc2=false")
+    return {name: words.get(word, word) for name, word in named.items()}
+
+
+def _save_timeline(path: Path, workload: Workload, strategy: ParallelStrategy, constants: Constants) -> None:
+    from app.answers.simulating import play
+    from app.answers.terminal import messages
+    from app.answers.trace import trace_text
+
+    try:
+        played = play(workload, strategy, constants)
+    except ValueError as error:
+        raise InputError(f"--timeline: {error}; give a smaller training.global_batch_size to see its shape.") from None
+    try:
+        path.write_text(trace_text(played), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"--timeline: {path} cannot be written ({getattr(error, 'strerror', None) or error}).") from None
+    messages().print(
+        f"{len(played.timeline.bars):,} bars in {path}; open it with ui.perfetto.dev or MindStudio Insight.", markup=False
+    )

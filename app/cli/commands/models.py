@@ -1,0 +1,57 @@
+"""``meshplan models``: the presets, and the import of a ``config.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.commands.options import Json
+from app.cli.exit_codes import DONE
+
+commands = typer.Typer(no_args_is_help=True, help="Model presets, and import of a Hugging Face config.json.")
+
+
+@commands.command("list")
+def list_presets(as_json: Json = False) -> int:
+    """The presets that ship with meshplan."""
+    from app.answers import terminal
+    from app.catalogue import models_report as models
+    from app.catalogue.models import presets as catalogue
+
+    rows = catalogue.rows()
+    if as_json:
+        terminal.write_json({"schema_version": 1, "items": rows})
+    else:
+        terminal.output().print(models.list_table(rows))
+    return DONE
+
+
+@commands.command("show")
+def show(name: Annotated[str, typer.Argument(metavar="NAME", help="a preset's name")], as_json: Json = False) -> int:
+    """One preset: dimensions, published sizes, default training, each with its source."""
+    from app.catalogue.models import presets as catalogue
+
+    return _print(catalogue.preset_details(name), as_json)
+
+
+@commands.command("import")
+def import_config(
+    path: Annotated[Path, typer.Argument(metavar="CONFIG.json", help="a Hugging Face config.json")], as_json: Json = False
+) -> int:
+    """Reads a config.json and prints the `model` part of a job."""
+    from app.catalogue.models import presets as catalogue
+    from app.catalogue.models.huggingface import model_from_config_file
+
+    return _print(catalogue.model_details(model_from_config_file(path)), as_json)
+
+
+def _print(document: dict[str, Any], as_json: bool) -> int:
+    from app.answers import terminal
+
+    if as_json:
+        terminal.write_json({"schema_version": 1, **document})
+    else:
+        terminal.write_yaml(document)
+    return DONE

@@ -1,0 +1,120 @@
+"""The flags that several commands share, and the job fields that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from documents.errors import InputError, show
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="a preset's name, a config.json, or a job file (YAML or JSON)")]
+Calibration = Annotated[
+    Path | None, typer.Option("--calibration", help="file that `meshplan calibrate` wrote, in place of the shipped constants")
+]
+CALIBRATION_FIELD = {"calibration": ("software", "calibration")}
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
+
+
+def _job_option(kind: Any, section: str, field: str, text: str) -> tuple[Any, tuple[str, str]]:
+    return Annotated[kind, typer.Option(help=text, rich_help_panel="Job")], (section, field)
+
+
+_TEXT, _COUNT, _NUMBER = str | None, int | None, float | None
+# Parameter -> what typer makes of it, and (section, field) of the job: the flags of every command that takes a job apart.
+_JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
+    "hardware": _job_option(_TEXT, "cluster", "hardware", "profile name or file"),
+    "devices": _job_option(_COUNT, "cluster", "num_devices", "number of devices"),
+    "inter_node_bytes_per_s": _job_option(
+        _NUMBER, "cluster", "inter_node_bytes_per_s", "one device's share of the network between nodes"
+    ),
+    "seq_length": _job_option(_COUNT, "training", "seq_length", "tokens of a sequence"),
+    "global_batch_size": _job_option(_COUNT, "training", "global_batch_size", "sequences in a step"),
+    "precision": _job_option(_TEXT, "training", "precision", "bf16, fp16, fp8, ..."),
+    "train_tokens": _job_option(_NUMBER, "training", "train_tokens", "token budget, for days"),
+    "expert_load_factor": _job_option(_NUMBER, "training", "expert_load_factor", "fullest expert rank over the mean"),
+    "expert_counts": _job_option(Path | None, "training", "expert_counts", "JSON file of tokens per expert, by MoE layer"),
+    "stack": _job_option(_TEXT, "software", "stack", "framework whose efficiency applies"),
+    "target": _job_option(_TEXT, "software", "target", "framework that must be able to run the plan (default any)"),
+    "cluster_time_factor": _job_option(_NUMBER, "cluster", "time_factor", "multiplies device and communication time (default 1)"),
+    "software_time_factor": _job_option(_NUMBER, "software", "time_factor", "multiplies device time (default 1)"),
+    "calibration": (Calibration, CALIBRATION_FIELD["calibration"]),
+}
+JOB_FIELDS = {name: field for name, (_, field) in _JOB_OPTIONS.items()}
+
+
+def with_job_options(command: Callable[..., int]) -> Callable[..., int]:
+    """The command with the flags of a job behind its model; their values are in the context's parameters."""
+    hints = get_type_hints(command, include_extras=True)
+    own = [parameter.replace(annotation=hints[name]) for name, parameter in signature(command).parameters.items()]
+    shared = [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=option)
+        for name, (option, _) in _JOB_OPTIONS.items()
+    ]
+    behind = 1 + [parameter.name for parameter in own].index("model")
+    parameters = [*own[:behind], *shared, *own[behind:]]
+
+    @wraps(command)
+    def run(**given: Any) -> int:
+        return command(**{name: value for name, value in given.items() if name not in _JOB_OPTIONS})
+
+    # What typer reads.
+    run.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def flag(parameter: str) -> str:
+    return "--" + parameter.replace("_", "-")
+
+
+def labels(fields: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) -> dict[str, str]:
+    """Paths of the job's fields as the user wrote them: the flag, where there is or could be one."""
+    missing = ("hardware", "devices", "seq_length", "global_batch_size")
+    return {
+        f"{section}.{field}": flag(name) if given.get(name) is not None else f"{section}.{field} ({flag(name)})"
+        for name, (section, field) in fields.items()
+        if given.get(name) is not None or name in missing
+    }
+
+
+def sections(fields: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The given flags as parts of a job."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, (section, field) in fields.items():
+        if given.get(name) is not None:
+            found.setdefault(section, {})[field] = str(given[name]) if isinstance(given[name], Path) else given[name]
+    return found
+
+
+def assignments(given: list[str], example: str) -> dict[str, str]:
+    """Each ``--switch NAME=VALUES`` by the feature's name; ``example`` says what is asked for where one is not."""
+    found = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise InputError(f"--switch: {show(text)} is not allowed; give a feature and {example}.")
+        found[name.strip().replace("-", "_")] = values.strip()
+    return found
+
+
+def _word(text: str) -> int | bool | str:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
+
+
+def limit(text: str, parameter: str) -> Any:
+    """A flag such as ``8``, ``1,2,4``, ``2..8`` or ``full,none`` as the job writes it."""
+    low, dots, high = text.partition("..")
+    if dots:
+        ends = {name: _word(end.strip()) for name, end in (("min", low), ("max", high)) if end.strip()}
+        if not ends:
+            raise InputError(f"{flag(parameter)}: {show(text)} is not allowed; give a range such as 2..8, 2.. or ..8.")
+        return ends
+    words = [_word(word.strip()) for word in text.split(",")]
+    return words[0] if len(words) == 1 else words

@@ -1,0 +1,38 @@
+"""``meshplan schema``: the JSON Schema of what goes in and what comes out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli.exit_codes import DONE
+
+NAMES = ("job", "search", "estimate", "validate", "budget", "check", "calibrate")
+
+
+def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]) -> int:
+    """Prints the JSON Schema of a job, of a budget, or of what a command prints as JSON."""
+    from pydantic import BaseModel
+
+    from app.answers import schemas, terminal
+    from app.calibrations.schemas import CalibrateDocument
+    from app.checks.budget import BudgetDocument
+    from app.checks.schemas import CheckDocument
+    from app.jobs.fields import JobDocument
+    from documents.errors import unknown_name
+
+    documents: dict[str, type[BaseModel]] = {
+        "job": JobDocument,
+        "search": schemas.SearchDocument,
+        "estimate": schemas.EstimateDocument,
+        "validate": schemas.ValidationDocument,
+        "budget": BudgetDocument,
+        "check": CheckDocument,
+        "calibrate": CalibrateDocument,
+    }
+    if name not in documents:
+        raise unknown_name("NAME", name, NAMES, what="document")
+    document = documents[name].model_json_schema()
+    terminal.write_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
+    return DONE

@@ -1,0 +1,127 @@
+"""``meshplan search``: ranked plans."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.commands import options
+from app.cli.commands.options import JOB_FIELDS
+from app.cli.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
+from documents.errors import InputError
+
+_LIMITS = "Limits: one value, a list (1,2,4) or a range (2..8)"
+Limit = Annotated[str | None, typer.Option(rich_help_panel=_LIMITS, metavar="VALUES")]
+
+LIMITS = (
+    "tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size", "sequence_parallel", "cp_algo", "schedule",
+    "microbatch_group_size_per_vp_stage", "moe_dispatcher", "recompute", "zero_stage",
+)  # fmt: skip
+SETTINGS = ("objective", "top", "time_limit_s", "sampler", "max_trials", "seed")
+SEARCH_FIELDS = {**{name: ("search", name) for name in (*SETTINGS, *LIMITS)}, "devices_at_most": ("cluster", "num_devices")}
+
+
+@options.with_job_options
+def search(
+    context: typer.Context,
+    model: options.Model,
+    devices_at_most: Annotated[
+        int | None,
+        typer.Option(help="in place of --devices: the largest count up to this that can be filled", rich_help_panel="Job"),
+    ] = None,
+    objective: Annotated[str | None, typer.Option(help="step_time (default), memory_headroom or device_hours")] = None,
+    top: Annotated[int | None, typer.Option(help="plans to report (default 20)")] = None,
+    time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds; a search that is cut exits 5")] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help="exhaustive (default), or tpe, nsga2, random: try some of the space only")
+    ] = None,
+    max_trials: Annotated[int | None, typer.Option(help="strategies that a sampler tries (default 1000)")] = None,
+    seed: Annotated[int | None, typer.Option(help="of a sampler (default 0)")] = None,
+    tp: Limit = None,
+    pp: Limit = None,
+    vpp: Limit = None,
+    cp: Limit = None,
+    ep: Limit = None,
+    etp: Limit = None,
+    micro_batch_size: Limit = None,
+    sequence_parallel: Limit = None,
+    cp_algo: Limit = None,
+    schedule: Limit = None,
+    microbatch_group_size_per_vp_stage: Limit = None,
+    moe_dispatcher: Annotated[
+        str | None, typer.Option("--moe-dispatcher", "--dispatcher", rich_help_panel=_LIMITS, metavar="VALUES")
+    ] = None,
+    recompute: Limit = None,
+    zero_stage: Limit = None,
+    switch: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a feature and its values, as in swap_optimizer=true,false", rich_help_panel=_LIMITS, metavar="NAME=VALUES"
+        ),
+    ] = None,
+    save_dir: Annotated[Path | None, typer.Option(help="folder for the report, the job and the launch arguments")] = None,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
+    as_json: options.Json = False,
+) -> int:
+    """Scores every legal layout of the job and ranks the best."""
+    given = _parsed(context.params)
+    fields = {**JOB_FIELDS, **SEARCH_FIELDS}
+    sections = options.sections(fields, given)
+    for name, values in _switches(switch or []).items():
+        sections.setdefault("search", {})[name] = values
+
+    from app.answers import terminal
+    from app.answers.saved import make_folder, save_report
+    from app.answers.searching import search_document
+    from app.answers.tables.search import print_search
+    from app.calibrations.own import own_calibrations
+    from app.cli.progress import search_progress
+    from app.jobs.job import load_job
+    from app.jobs.spares import with_filled_devices
+
+    labels = options.labels(fields, given)
+    job = load_job(model, sections, {**labels, "search.time_limit_s": "--time-limit"} if time_limit_s is not None else labels)
+    if devices_at_most is not None:
+        job = with_filled_devices(job)
+    own = own_calibrations(job) if server is None else ()
+    if save_dir is not None:
+        make_folder(save_dir)
+    with search_progress() as on_progress:
+        if server is None:
+            document = search_document(job, on_progress, own=own)
+        else:
+            from app.cli.remote import remote_search_document
+
+            document = remote_search_document(job, server, on_progress)
+    if as_json:
+        terminal.write_json(document)
+    else:
+        print_search(terminal.output(), document)
+    if save_dir is not None:
+        save_report(save_dir, document)
+    said = not as_json and sys.stdout.isatty()  # the report on this terminal says it
+    if document["proof"]["stopped_by"]:
+        if not said:
+            stopped_by = document["proof"]["stopped_by"].replace("_", " ")
+            terminal.messages().print(f"The search was cut by {stopped_by}: better plans may exist.", markup=False)
+        return SEARCH_CUT
+    if not document["plans"]:
+        if not said:
+            terminal.messages().print(f"No plan: {document['nearest']}", markup=False)
+        return NOTHING_FEASIBLE
+    return DONE
+
+
+def _parsed(parameters: dict[str, Any]) -> dict[str, Any]:
+    if parameters.get("devices") is not None and parameters.get("devices_at_most") is not None:
+        raise InputError("--devices-at-most: given beside --devices; give one of the two.")
+    limits = {name: options.limit(parameters[name], name) for name in LIMITS if parameters.get(name) is not None}
+    return {**parameters, **limits}
+
+
+def _switches(given: list[str]) -> dict[str, Any]:
+    named = options.assignments(given, "its values, as in mc2=true,false")
+    return {name: options.limit(values, "switch") for name, values in named.items()}

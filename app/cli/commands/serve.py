@@ -1,0 +1,81 @@
+"""``meshplan serve``: the dashboard and the REST API with its workers."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import typer
+
+from app.cli.exit_codes import DONE
+from documents.errors import InputError
+
+DEFAULT_PORT = 8765
+MAX_PORT = 65_535
+_GRACE_S = 5  # for requests that run when the server is asked to end
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="address to listen on; beyond this machine, callers need API keys")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes any free port")] = DEFAULT_PORT,
+    workers: Annotated[int | None, typer.Option(help="processes that run studies (default 1, or MESHPLAN_WORKERS)")] = None,
+    require_keys: Annotated[
+        bool, typer.Option("--require-keys", help="ask for API keys on loopback too, as behind a proxy")
+    ] = False,
+) -> int:
+    """Serves the dashboard and the REST API: studies are stored, run by workers, and go on after a restart."""
+    if not 0 <= port <= MAX_PORT:
+        raise InputError(f"--port: {port} is not allowed; give an integer from 0 to {MAX_PORT:,}.")
+
+    from app.settings import load_settings
+
+    settings = load_settings(workers=workers)
+    with _listening(host, port) as listener:
+        from app.http.security import is_loopback
+        from app.http.server import run
+        from app.storage.session import Database
+        from app.storage.upgrade import upgrade
+
+        upgrade(settings.url)
+        database = Database(settings.url)
+        keys_required = require_keys or not is_loopback(host)
+        typer.echo(_greeting(_url(host, listener.getsockname()[1]), database.shown_url, settings.workers, keys_required))
+        run(database, listener, settings, keys_required=keys_required, grace_s=_GRACE_S)
+    return DONE
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"--host: {host!r} is no address of this machine ({getattr(error, 'strerror', error)}).") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # restart at once, while old connections linger
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise InputError(
+            f"--port: {host}:{port} cannot be used ({(error.strerror or str(error)).lower()}); "
+            "stop what listens there, or give another --port, 0 for any free one."
+        ) from None
+    return listener
+
+
+def _url(host: str, port: int) -> str:
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{name}:{port}"
+
+
+def _greeting(url: str, database: str, workers: int, keys_required: bool) -> str:
+    key = ' -H "Authorization: Bearer $MESHPLAN_API_KEY"' if keys_required else ""
+    lines = [
+        f"meshplan serves {url} ({database}, {workers} {'worker' if workers == 1 else 'workers'}): "
+        f"open it in a browser for the dashboard; the API is documented at {url}/docs",
+        *(["Callers need an API key: `meshplan keys create NAME` prints one."] if keys_required else []),
+        "Try:",
+        f"  curl {url}/v1/studies{key} -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\",
+        """    -d '{"model": "llama-2-7b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 64}}'""",
+    ]
+    return "\n".join(lines)

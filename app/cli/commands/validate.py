@@ -1,0 +1,43 @@
+"""``meshplan validate``: predictions against measured runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.commands.options import Calibration, Json
+from app.cli.exit_codes import DONE
+
+
+def validate(
+    runs: Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="measured runs, one JSON object a line")],
+    calibration: Calibration = None,
+    rows: Annotated[bool, typer.Option("--rows", help="every run with its error, not only the worst")] = False,
+    as_json: Json = False,
+) -> int:
+    """Predicts every run record, in file order, and reports the errors by category."""
+    from app.answers import terminal
+    from app.answers.pricing import constants_for, interval_of
+    from app.calibrations import validation_report as validation
+    from app.calibrations.own import read_own
+    from calibration.run_records import RunRecordError, read_run_records
+    from calibration.validation import validate
+    from documents.errors import InputError
+
+    try:
+        records = read_run_records(runs)
+    except RunRecordError as error:
+        raise InputError(str(error)) from None
+    own = read_own(calibration)
+    report = validate(
+        records,
+        lambda workload: constants_for(workload, own),
+        lambda record, step_time_s: interval_of(record, step_time_s, own),
+    )
+    if as_json:
+        terminal.write_json(validation.document(report))
+    else:
+        validation.print_report(terminal.output(), report, with_rows=rows)
+    return DONE

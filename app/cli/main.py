@@ -1,0 +1,87 @@
+"""The command line: which commands there are, and what the process returns."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from app.cli.commands import calibrate, check, db, estimate, hardware, keys, models, schema, search, serve, validate, worker
+from app.cli.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
+from documents.errors import InfeasibleError, InputError
+
+HELP = "Plans how to lay a large-model training job over an Ascend or GPU cluster, without touching a device."
+
+application = typer.Typer(
+    name="meshplan",
+    help=HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+application.command()(search.search)
+application.command()(estimate.estimate)
+application.command()(check.check)
+application.command()(validate.validate)
+application.command()(calibrate.calibrate)
+application.command()(serve.serve)
+application.command()(worker.worker)
+application.add_typer(db.commands, name="db")
+application.add_typer(keys.commands, name="keys")
+application.add_typer(hardware.commands, name="hardware")
+application.add_typer(models.commands, name="models")
+application.command()(schema.schema)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from meshplan import __version__
+
+        typer.echo(f"meshplan {__version__}")
+        raise typer.Exit
+
+
+@application.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+def _say(message: str) -> None:
+    sentence = " ".join(message.split()).rstrip(".")
+    sys.stderr.write(f"meshplan: {sentence}{'' if sentence.endswith('?') else '.'}\n")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command; ``app.cli.exit_codes`` lists what it returns."""
+    try:
+        code = application(args=argv, prog_name="meshplan", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else DONE
+    except InputError as error:
+        _say(str(error))
+        return BAD_INPUT
+    except InfeasibleError as error:
+        _say(str(error))
+        return NOTHING_FEASIBLE
+    except typer.TyperException as error:
+        if error.format_message():  # none where help was printed in place of a missing command
+            _say(error.format_message())
+        return BAD_INPUT
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        _say(f"{error.filename or 'standard output'}: {error.strerror}")
+        return OUR_FAULT
+    except Exception as error:
+        if os.environ.get("MESHPLAN_DEBUG"):
+            raise
+        _say(f"internal error: {type(error).__name__}: {error}. Please report it; MESHPLAN_DEBUG=1 shows where it happened")
+        return OUR_FAULT

@@ -1,0 +1,48 @@
+"""How far a search is, on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from app.answers.quantities import seconds
+from app.answers.terminal import messages
+from search.result import Progress as SearchProgress
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+def _text(progress: SearchProgress) -> str:
+    best = f", best {seconds(progress.best_step_time_s)} a step" if progress.best_step_time_s else ""
+    return f"{progress.enumerated:,} enumerated, {progress.legal:,} legal, {progress.fits_memory:,} fit{best}"
+
+
+@contextmanager
+def search_progress() -> Iterator[Callable[[SearchProgress], None]]:
+    """A bar on a terminal; elsewhere a line now and then, none for a short search."""
+    if not sys.stderr.isatty():
+        yield _lines()
+        return
+    columns = (BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=messages(), transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def show(progress: SearchProgress) -> None:
+            bar.update(task, completed=progress.done_fraction, description=_text(progress))
+
+        yield show
+
+
+def _lines() -> Callable[[SearchProgress], None]:
+    due_s = SECONDS_BETWEEN_LINES
+
+    def show(progress: SearchProgress) -> None:
+        nonlocal due_s
+        if progress.elapsed_s >= due_s:
+            due_s = progress.elapsed_s + SECONDS_BETWEEN_LINES
+            sys.stderr.write(f"{progress.done_fraction:.0%}: {_text(progress)}\n")
+
+    return show

@@ -1,1 +1,0 @@
-"""Estimates over REST: the price of one strategy, or of thousands."""

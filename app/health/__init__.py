@@ -1,1 +1,0 @@
-"""Whether the server lives, whether it can serve, and what it measures."""

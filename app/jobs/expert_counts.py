@@ -1,0 +1,77 @@
+"""Tokens per expert from a training log: lists in a job, or a JSON file that it names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.jobs.fields import ExpertCountsFile
+from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.workload import ModelShape
+from documents.checking import check
+from documents.errors import InputError, show
+from documents.reading import parse_document, read_text
+
+FIELD = "training.expert_counts"
+MAX_BYTES = 16 * 2**20  # of a file: 1024 layers of a few hundred experts
+
+
+def counts_reference(given: Any, folder: Path | None) -> Any:
+    """A path from the root on; anything else as it is."""
+    if isinstance(given, str) and folder is not None:
+        return os.path.abspath(folder / given)  # noqa: PTH100 - Path's keeps "..".
+    return given
+
+
+def expert_counts(given: Any, model: ModelShape, folder: Path | None, labels: Mapping[str, str]) -> ExpertCounts:
+    """The counts that a job gives, which must be those of its model; ``InputError`` where they cannot be used."""
+    field = labels.get(FIELD, FIELD)
+    if isinstance(given, str):
+        if folder is None:
+            raise InputError(f"{field}: {show(given)} is a file, which a server does not read; give the lists of counts in it.")
+        given, field = _read(folder / given, field)
+    rows: Sequence[Sequence[int]] = [given] if given and isinstance(given[0], int) else given
+    if model.moe is None:
+        raise InputError(f"{field}: {model.name} has no experts; leave it out.")
+    num_layers, num_experts = sum(model.moe_layers()), model.moe.num_experts
+    if len(rows) not in (1, num_layers):
+        raise InputError(
+            f"{field}: {len(rows):,} layers, but {model.name} has {num_layers:,} MoE layers; give a list for each of them, in "
+            "order, or one list for all."
+        )
+    for index, row in enumerate(rows):
+        where = field if rows is not given else f"{field}[{index}]"
+        if len(row) != num_experts:
+            raise InputError(
+                f"{where}: {len(row):,} counts, but {model.name} has {num_experts:,} routed experts; give one for each."
+            )
+        if not any(row):
+            raise InputError(f"{where}: all counts are 0; give tokens per expert of a step in which the layer was routed.")
+    return ExpertCounts(tuple(tuple(map(float, row)) for row in rows))
+
+
+def counts_to_lists(counts: ExpertCounts | None) -> list[Any] | None:
+    """As a job holds them; reading them gives the same counts."""
+    if counts is None:
+        return None
+    rows = [[int(count) for count in row] for row in counts.layers]
+    return rows[0] if len(rows) == 1 else rows
+
+
+def _read(path: Path, field: str) -> tuple[Any, str]:
+    try:
+        text = read_text(path, MAX_BYTES)
+        # A bare list is what a log gives; a mapping may say beside it where the counts come from.
+        whole = parse_document(text if text.lstrip().startswith("{") else f'{{"expert_counts": {text}}}', str(path), is_json=True)
+    except InputError as error:
+        raise InputError(f"{field}: {error}") from None
+    inside = f"{field}: {path}"
+    try:
+        counts = check(ExpertCountsFile, whole).expert_counts
+        if isinstance(counts, str):
+            raise InputError(f"expert_counts: {show(counts)} is not allowed; give lists of integers.")
+        return counts, f"{inside}: expert_counts"
+    except InputError as error:
+        raise InputError(f"{inside}: {error}") from None

@@ -1,0 +1,275 @@
+"""The job document: every field, its type and its bounds. Names are those of measured run records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, create_model
+from pydantic_core import CoreSchema, core_schema
+
+from app.catalogue.models.shape import MAX_EXPERTS
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeMethod, RecomputeModule, Schedule
+from documents.checking import Section
+from search.finalists import MAX_SIMULATIONS
+
+MAX_DEVICES = 1_000_000
+MAX_GLOBAL_BATCH = 10_000_000
+MAX_SEQ_LENGTH = 100_000_000
+MAX_DEGREE = 65_536
+MAX_LAYERS = 10_000
+MAX_VALUES = 256  # of one dimension of a search
+MAX_COUNTED_LAYERS = 1024
+MAX_COUNT = 2**63
+
+Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
+Devices = Annotated[int, Field(ge=1, le=MAX_DEVICES)]
+Layers = Annotated[int, Field(ge=0, le=MAX_LAYERS)]
+Name = Annotated[str, Field(min_length=1, max_length=4096)]
+TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
+Precision = Literal["bf16", "fp16", "fp8", "nvfp4", "fp32"]
+
+CP_ALGOS = tuple(kind.label for kind in CpAlgo)
+SCHEDULES = tuple(kind.label for kind in Schedule)
+DISPATCHERS = tuple(kind.label for kind in Dispatcher)
+FEATURES = tuple(str(feature.name).lower() for feature in Feature)
+RECOMPUTE_MODULES = tuple(str(module.name).lower() for module in RecomputeModule)
+OBJECTIVES = ("step_time", "memory_headroom", "device_hours")
+EXHAUSTIVE = "exhaustive"
+SAMPLERS = (EXHAUSTIVE, "tpe", "nsga2", "random")
+MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next ones
+DEFAULT_TRIALS = 1000
+
+
+class OneOf:
+    """Text that is one of ``names``, which are the enums' own labels."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        return core_schema.literal_schema(list(self.names))
+
+
+def _form_of_counts(value: object) -> str:
+    if isinstance(value, list):
+        return "by_layer" if value and isinstance(value[0], list) else "of_all"
+    return "file"
+
+
+Counts = Annotated[list[Annotated[int, Field(ge=0, le=MAX_COUNT)]], Field(min_length=1, max_length=MAX_EXPERTS)]
+CountsByLayer = Annotated[list[Counts], Field(min_length=1, max_length=MAX_COUNTED_LAYERS)]
+# Told apart by their form, so that what is wrong is said of the form that was given.
+ExpertCountsField = Annotated[
+    Annotated[Counts, Tag("of_all")] | Annotated[CountsByLayer, Tag("by_layer")] | Annotated[Name, Tag("file")],
+    Discriminator(_form_of_counts),
+]
+
+
+class ClusterSection(Section):
+    """Which devices, how many, and how they are joined."""
+
+    hardware: Name = Field(description="hardware profile: a name from `hardware list`, or the path of a profile file")
+    num_devices: Devices = Field(description="devices the job runs on (what the collective library gives a rank)")
+    devices_per_node: Devices | None = Field(default=None, description="checked against the profile")
+    inter_node_bytes_per_s: float | None = Field(
+        default=None,
+        ge=1e6,
+        le=1e13,
+        description="one device's share of the network between nodes, one direction; default: the profile's",
+    )
+    oversubscription: float = Field(default=1.0, ge=1, le=1000, description="divides the bandwidth between nodes")
+    time_factor: TimeFactor = Field(
+        default=1.0, description="multiplies all device and communication time of this cluster: clocks, power caps, a slow fabric"
+    )
+
+
+class TrainingSection(Section):
+    """The batch. Without length or batch size, the model preset's default training applies and is listed as assumed."""
+
+    seq_length: int | None = Field(default=None, ge=1, le=MAX_SEQ_LENGTH)
+    global_batch_size: int | None = Field(default=None, ge=1, le=MAX_GLOBAL_BATCH, description="sequences in one step")
+    precision: Precision | None = None
+    train_tokens: float | None = Field(default=None, gt=0, le=1e18, description="gives days; default: the model preset's")
+    expert_load_factor: float | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="largest rank's routed tokens over the mean; default 1.0 with a capacity factor, else 1.1",
+    )
+    expert_counts: ExpertCountsField | None = Field(
+        default=None,
+        description="in place of expert_load_factor: measured tokens of each routed expert, one list for each MoE layer in order "
+        "or one for all; in a file also the path of a JSON file with them",
+    )
+    mean_squared_length_fraction: float = Field(
+        default=1.0, gt=0, le=1, description="packed samples: sum of squared sample lengths over seq_length squared; 1: unpacked"
+    )
+    task: Literal["pretrain", "sft_full"] | None = Field(default=None, description="full-parameter training only; costs the same")
+
+
+class ExpertCountsFile(Section):
+    """A file of counts that says where they come from."""
+
+    expert_counts: ExpertCountsField
+    source: str | None = Field(default=None, max_length=4096)
+
+
+class SoftwareSection(Section):
+    """Whose efficiency, and whose legality rules."""
+
+    stack: Literal["mindspeed-llm", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"] | None = None
+    target: Name = Field(
+        default="any", description="framework the plan must run on, name or name@release; any: the physics alone"
+    )
+    execution: Literal["eager", "graph"] | None = Field(
+        default=None, description="default: graph for mindformers and maxtext, else eager"
+    )
+    year: float | None = Field(
+        default=None, ge=2018, le=2100, description="when the stack was released, where known (2024.5: July)"
+    )
+    fp32_parameters: bool = Field(default=False, description="4-byte weights with cast copies (MindFormers' FP16 recipes)")
+    portable_attention: bool | None = Field(
+        default=None,
+        description="FlashAttention-2 on newer devices, Triton's kernels with a year before 2024; default: true for fsdp",
+    )
+    time_factor: TimeFactor = Field(
+        default=1.0, description="multiplies device time: kernels older (above 1) or fresher than those that were measured"
+    )
+    calibration: Name | None = Field(
+        default=None,
+        description="in place of the shipped constants: on a server the id of a stored calibration, in a file the path of one",
+    )
+
+
+class RecomputeSection(Section):
+    """Activation recompute."""
+
+    granularity: Annotated[str, OneOf(*(kind.label for kind in Recompute))] = "none"
+    method: Annotated[str, OneOf(*(kind.label for kind in RecomputeMethod))] | None = Field(
+        default=None, description="of a full recompute; default uniform"
+    )
+    num_layers: Layers | None = Field(default=None, description="a virtual stage; default 1 with uniform")
+    layers_per_stage: list[Layers] | None = Field(default=None, max_length=MAX_LAYERS, description="one entry a pipeline rank")
+    modules: list[Annotated[str, OneOf(*RECOMPUTE_MODULES)]] | None = Field(
+        default=None, max_length=16, description="of a selective recompute; default core_attn"
+    )
+
+
+if TYPE_CHECKING:
+    Switches = Section
+else:
+    Switches = create_model("Switches", __base__=Section, **{name: (bool | None, None) for name in FEATURES})
+
+
+class StrategySection(Section):
+    """One way to lay the job out; what is left out takes the default that is echoed."""
+
+    tp: Degree = 1
+    sequence_parallel: bool | None = Field(default=None, description="default: true where tp > 1")
+    cp: Degree = 1
+    cp_algo: Annotated[str, OneOf(*CP_ALGOS)] | None = Field(default=None, description="default: ring where cp > 1")
+    ulysses_degree: Degree | None = Field(default=None, description="inside cp; needed with hybrid")
+    pp: Degree = 1
+    vpp: Degree = Field(default=1, description="virtual stages of a pipeline rank")
+    ep: Degree = Field(default=1, description="all expert-parallel ranks, those inside tp included")
+    etp: Degree = Field(default=1, description="tensor parallelism inside an expert")
+    dp: Devices | None = Field(default=None, description="derived; if given, tp x cp x pp x dp must be num_devices")
+    micro_batch_size: int = Field(default=1, ge=1, le=MAX_GLOBAL_BATCH)
+    num_microbatches: int | None = Field(default=None, ge=1, le=MAX_GLOBAL_BATCH, description="derived; checked if given")
+    schedule: Annotated[str, OneOf(*SCHEDULES)] | None = Field(
+        default=None, description="default: none, 1f1b or interleaved-1f1b, by pp and vpp"
+    )
+    microbatch_group_size_per_vp_stage: int | None = Field(
+        default=None, ge=1, le=MAX_GLOBAL_BATCH, description="interleaved: micro batches a chunk takes in turn; default pp"
+    )
+    distributed_optimizer: bool | None = Field(default=None, description="true is zero_stage 1, false is 0")
+    zero_stage: int | None = Field(default=None, ge=0, le=3, description="default: 1, the distributed optimizer")
+    optimizer_shard_size: int = Field(default=0, ge=0, le=MAX_DEVICES, description="ranks that share one optimizer state; 0: all")
+    moe_dispatcher: Annotated[str, OneOf(*DISPATCHERS)] | None = Field(default=None, description="default: alltoall for MoE")
+    recompute: RecomputeSection | Name = Field(
+        default=RecomputeSection(),
+        description="a mapping, or a mode's name: none, full, full:K, block:K, or modules joined by '+'",
+    )
+    layer_layout: list[Layers] | list[list[Layers]] | None = Field(
+        default=None, min_length=1, max_length=MAX_LAYERS, description="layers of each stage, or of each [chunk][stage]"
+    )
+    layer_offset: list[Annotated[int, Field(ge=-MAX_LAYERS, le=MAX_LAYERS)]] | None = Field(
+        default=None, max_length=MAX_LAYERS, description="MindFormers' offset, one entry a stage"
+    )
+    noop_layers: Layers | Annotated[list[Layers], Field(max_length=MAX_LAYERS)] | None = Field(
+        default=None, description="positions of no-op layers, from 0; a count is checked against the layout"
+    )
+    features: list[Annotated[str, OneOf(*FEATURES)]] | None = Field(
+        default=None, max_length=64, description="all switches that are on; default: the usual fused kernels and overlaps"
+    )
+    switches: Switches = Field(default=Switches(), description="switches that differ from `features`, on or off")
+
+
+class Range(Section):
+    """Bounds of a dimension, both included; they select from the values that a search tries by default."""
+
+    min: Degree | None = None
+    max: Degree | None = None
+
+
+DegreeLimit = Degree | Annotated[list[Degree], Field(min_length=1, max_length=MAX_VALUES)] | Range | None
+SwitchLimit = bool | Annotated[list[bool], Field(min_length=1, max_length=2)] | None
+NameLimit = Name | Annotated[list[Name], Field(min_length=1, max_length=MAX_VALUES)] | None
+ZeroStage = Annotated[int, Field(ge=0, le=3)]
+GroupSize = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class SearchSettings(Section):
+    """How to search, and which values each dimension may take: one value, a list, or ``{min, max}``."""
+
+    objective: Annotated[str, OneOf(*OBJECTIVES)] = "step_time"
+    top: int = Field(default=20, ge=1, le=1000, description="plans to report")
+    time_limit_s: float | None = Field(default=None, gt=0, le=1e7)
+    sampler: Annotated[str, OneOf(*SAMPLERS)] = Field(
+        default=EXHAUSTIVE, description="exhaustive prices every strategy and proves the best; the others try some of them"
+    )
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="of a sampler; an exhaustive search draws nothing")
+    max_simulations: int = Field(
+        default=MAX_SIMULATIONS, ge=1, le=10**7, description="finalists simulated at most to prove the best"
+    )
+    max_trials: int | None = Field(
+        default=None, ge=1, le=MAX_TRIALS, description=f"strategies that a sampler tries; default {DEFAULT_TRIALS}"
+    )
+    tp: DegreeLimit = None
+    pp: DegreeLimit = None
+    vpp: DegreeLimit = None
+    cp: DegreeLimit = None
+    ep: DegreeLimit = None
+    etp: DegreeLimit = None
+    micro_batch_size: DegreeLimit = None
+    sequence_parallel: SwitchLimit = None
+    cp_algo: NameLimit = None
+    schedule: NameLimit = None
+    microbatch_group_size_per_vp_stage: (
+        GroupSize | Annotated[list[GroupSize], Field(min_length=1, max_length=MAX_VALUES)] | None
+    ) = Field(default=None, description="default 0: pp; only interleaved-1f1b has it")
+    moe_dispatcher: NameLimit = None
+    recompute: NameLimit = None
+    zero_stage: ZeroStage | Annotated[list[ZeroStage], Field(min_length=1, max_length=4)] | None = None
+
+
+# One more dimension for each switch that a search may try both ways.
+if TYPE_CHECKING:
+    SearchSection = SearchSettings
+else:
+    SearchSection = create_model("SearchSection", __base__=SearchSettings, **{name: (SwitchLimit, None) for name in FEATURES})
+SETTINGS = ("objective", "top", "time_limit_s", "sampler", "seed", "max_simulations", "max_trials")
+
+
+class JobDocument(Section):
+    """A job. Flags may stand in for any part of it."""
+
+    schema_version: Literal[1] = 1
+    model: Name | dict[str, Any] = Field(description="a preset's name, the path of a Hugging Face config.json, or a mapping")
+    cluster: ClusterSection | Name = Field(description="a mapping, or a hardware profile's name where flags give the rest")
+    training: TrainingSection = TrainingSection()
+    software: SoftwareSection | Name = Field(default=SoftwareSection(), description="a mapping, or a stack's name")
+    search: SearchSection = SearchSection()
+    strategy: StrategySection | None = Field(
+        default=None, description="what `estimate` prices; in a search, the baseline to beat"
+    )

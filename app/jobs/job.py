@@ -1,0 +1,424 @@
+"""A job: what to train, on which devices, with which software; parsed from a file or flags and fully resolved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.catalogue.models.fields import ModelError
+from app.catalogue.models.presets import Preset, resolve_model
+from app.catalogue.models.presets import names as preset_names
+from app.catalogue.models.shape import model_to_mapping
+from app.jobs.expert_counts import FIELD as COUNTS_FIELD
+from app.jobs.expert_counts import counts_reference, counts_to_lists, expert_counts
+from app.jobs.fields import (
+    DEFAULT_TRIALS,
+    EXHAUSTIVE,
+    SETTINGS,
+    ClusterSection,
+    JobDocument,
+    SearchSection,
+    SearchSettings,
+    SoftwareSection,
+    StrategySection,
+    TrainingSection,
+)
+from app.jobs.strategy import feature_warnings, strategy_from_section
+from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
+from documents.checking import check
+from documents.errors import InputError
+from documents.reading import read_document
+from frameworks.legality import TARGETS, TargetError, parse_target
+from hardware_profiles import catalogue as hardware
+from hardware_profiles.schema import HardwareProfile, ProfileError, Status
+from search.errors import SearchError
+from search.limits import SearchLimits, limits_from_mapping
+from search.plan import strategy_to_mapping
+
+SCHEMA_VERSION = 1
+MAX_TOKENS_PER_STEP = 10**13
+ASSUMED_DROPLESS_LOAD = 1.1
+GRAPH_STACKS = ("mindformers", "maxtext")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A resolved job. ``document`` is the same job with every default filled in: parsing it gives this job again."""
+
+    workload: Workload
+    strategy: ParallelStrategy | None
+    limits: SearchLimits
+    settings: SearchSettings
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...]
+    document: dict[str, Any]
+
+    @property
+    def calibration(self) -> str | None:
+        """What the job names in place of the shipped constants; who prices it finds it."""
+        name: str | None = self.document["software"]["calibration"]
+        return name
+
+
+def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> Job:
+    """The job that ``source`` (a preset, a ``config.json`` or a job file) and the flags, by section, describe together."""
+    document, folder = _document(source)
+    for section, values in flags.items():
+        if values:
+            document[section] = _with_flags(_as_mapping(document, section), values)
+    # A path in a flag starts where the user is, not where the job file lies.
+    if "hardware" in flags.get("cluster", {}):
+        document["cluster"]["hardware"] = _hardware_reference(document["cluster"]["hardware"], Path())
+    if "calibration" in flags.get("software", {}):
+        document["software"]["calibration"] = _calibration_reference(document["software"]["calibration"], Path())
+    if "expert_counts" in flags.get("training", {}):
+        document["training"]["expert_counts"] = counts_reference(document["training"]["expert_counts"], Path())
+    return parse_job(document, folder=folder, labels=labels)
+
+
+def _with_flags(section: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags in place of what the file has; of a mapping, such as ``switches``, only the entries that they name."""
+    return {
+        **section,
+        **{
+            name: {**section[name], **value} if isinstance(value, Mapping) and isinstance(section.get(name), Mapping) else value
+            for name, value in flags.items()
+        },
+    }
+
+
+def parse_job(
+    document: Mapping[str, Any],
+    *,
+    folder: Path | None = None,
+    labels: Mapping[str, str] | None = None,
+    profile: HardwareProfile | None = None,
+) -> Job:
+    """The job in ``document``. Files that it names are read only where ``folder`` is given, relative to it.
+
+    ``profile`` takes the place of the one that the document names: a stored job runs on the numbers it was made with.
+    """
+    labels = labels or {}
+    unknown = {key: value for key, value in document.items() if key not in JobDocument.model_fields}
+    if unknown or document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+        check(JobDocument, document, labels=labels)
+    if document.get("model") is None:
+        raise InputError("model: missing; give a preset's name, the path of a config.json, or a mapping.")
+    cluster_section = check(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
+    training_section = check(TrainingSection, _as_mapping(document, "training"), "training", labels)
+    software_section = check(SoftwareSection, _as_mapping(document, "software"), "software", labels)
+    settings, limits = _search(_as_mapping(document, "search"), labels)
+    assumptions: list[str] = []
+    warnings: list[str] = []
+    model, preset = _model(document["model"], folder)
+    hardware_reference = _hardware_reference(cluster_section.hardware, folder)
+    profile = profile or _profile(hardware_reference, from_file=folder is not None)
+    training = _training(training_section, model, preset, profile, labels, assumptions)
+    if training_section.expert_counts is not None:
+        training = replace(training, expert_counts=_expert_counts(training_section, model, folder, labels, warnings))
+    workload = Workload(
+        model=model,
+        training=training,
+        cluster=Cluster(
+            profile=profile,
+            num_devices=cluster_section.num_devices,
+            inter_node_bytes_per_s=cluster_section.inter_node_bytes_per_s,
+            oversubscription=cluster_section.oversubscription,
+            time_factor=cluster_section.time_factor,
+        ),
+        software=_software(software_section, profile, assumptions),
+    )
+    assumptions += _factors(workload)
+    _warn(cluster_section, settings, profile, warnings)
+    _warn_of_two_frameworks(workload.software, warnings)
+    strategy = None
+    if document.get("strategy") is not None:
+        strategy = strategy_from_section(check(StrategySection, document["strategy"], "strategy", labels), workload)
+        warnings += feature_warnings(workload, strategy)
+    return Job(
+        workload=workload,
+        strategy=strategy,
+        limits=limits,
+        settings=settings,
+        assumptions=tuple(assumptions),
+        warnings=tuple(warnings),
+        document=_resolved(
+            workload,
+            hardware_reference,
+            _calibration_reference(software_section.calibration, folder),
+            _as_mapping(document, "search"),
+            settings,
+            strategy,
+        ),
+    )
+
+
+def _document(source: str) -> tuple[dict[str, Any], Path]:
+    path = Path(source)
+    is_file = os.path.exists(path) or path.suffix in (".json", ".yaml", ".yml")  # noqa: PTH110 - Path's raises for a long name
+    if source in preset_names() or not source or not is_file:
+        return {"model": source}, Path()
+    document = read_document(path)
+    if "model" in document:
+        return document, path.parent
+    if "model_type" in document:
+        return {"model": str(path.absolute())}, Path()
+    raise InputError(f"{source}: neither a job (no key 'model') nor a Hugging Face config.json (no key 'model_type').")
+
+
+_SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
+
+
+def _as_mapping(document: Mapping[str, Any], section: str) -> Any:
+    value = document.get(section)
+    if value is None:
+        return {}
+    if isinstance(value, str) and section in _SHORT_FORMS:
+        return {_SHORT_FORMS[section]: value}
+    if not isinstance(value, Mapping):
+        kind = "a list" if isinstance(value, list) else repr(value)
+        raise InputError(f"{section}: {kind} is not allowed; give a mapping of field names to values.")
+    return value
+
+
+def _sentence(error: Exception) -> InputError:
+    return InputError(f"{str(error).rstrip('.')}.")
+
+
+def _model(value: object, folder: Path | None) -> tuple[ModelShape, Preset | None]:
+    try:
+        return resolve_model(value, folder=folder)
+    except ModelError as error:
+        raise _sentence(error) from None
+
+
+def _hardware_reference(name: str, folder: Path | None) -> str:
+    """A profile's name as it is, a path from the root on."""
+    is_path = folder is not None and name not in hardware.names() and ("/" in name or name.endswith((".yaml", ".yml")))
+    return os.path.abspath(folder / name) if is_path and folder is not None else name  # noqa: PTH100 - Path's keeps "..".
+
+
+def _calibration_reference(name: str | None, folder: Path | None) -> str | None:
+    """A server's id as it is, a path from the root on."""
+    if name is None or folder is None:
+        return name
+    path = os.path.abspath(folder / name)  # noqa: PTH100 - Path's keeps "..".
+    is_path = "/" in name or name.endswith(".json") or os.path.exists(path)  # noqa: PTH110 - Path's raises for a long name
+    return path if is_path else name
+
+
+def _profile(reference: str, *, from_file: bool) -> HardwareProfile:
+    try:
+        return hardware.profile(reference) if from_file else hardware.named(reference)
+    except ProfileError as error:
+        raise _sentence(error) from None
+
+
+def _training(
+    section: TrainingSection,
+    model: ModelShape,
+    preset: Preset | None,
+    profile: HardwareProfile,
+    labels: Mapping[str, str],
+    assumptions: list[str],
+) -> TrainingJob:
+    default = preset.default_training if preset else None
+    sentences = dict(zip(default.sources, default.assumptions(), strict=True)) if default else {}
+
+    def resolved(name: str, value: Any) -> Any:
+        if value is None and default is not None and name in sentences:
+            assumptions.append(sentences[name])
+            return getattr(default, name)
+        return value
+
+    seq_length = resolved("seq_length", section.seq_length)
+    global_batch_size = resolved("global_batch_size", section.global_batch_size)
+    for name, value in (("seq_length", seq_length), ("global_batch_size", global_batch_size)):
+        if value is None:
+            field = labels.get(f"training.{name}", f"training.{name}")
+            raise InputError(f"{field}: missing; only model presets have a default, so give an integer.")
+    if seq_length * global_batch_size > MAX_TOKENS_PER_STEP:
+        raise InputError(
+            f"training.global_batch_size: {global_batch_size} sequences of {seq_length} tokens are more than "
+            f"{MAX_TOKENS_PER_STEP:.0e} tokens a step; give less."
+        )
+    load_factor, load_source = _expert_load(section, model, assumptions)
+    return TrainingJob(
+        seq_length=seq_length,
+        global_batch_size=global_batch_size,
+        precision=_precision(section.precision, default.precision if default else None, profile, sentences, assumptions),
+        train_tokens=resolved("train_tokens", section.train_tokens),
+        expert_load_factor=load_factor,
+        expert_load_source=load_source,
+        mean_squared_length_fraction=section.mean_squared_length_fraction,
+    )
+
+
+def _precision(
+    given: str | None, default: str | None, profile: HardwareProfile, sentences: Mapping[str, str], assumptions: list[str]
+) -> str:
+    supported = profile.matmul_flops_per_s
+    if given is not None:
+        if given not in supported:
+            raise InputError(
+                f"training.precision: {given!r} has no matmul rate on {profile.name}; give one of {', '.join(sorted(supported))}."
+            )
+        return given
+    if default in supported and default is not None:
+        assumptions.append(sentences["precision"])
+        return default
+    precision = "bf16" if "bf16" in supported else "fp16" if "fp16" in supported else next(iter(supported))
+    assumptions.append(f"training.precision = {precision} (default on {profile.name})")
+    return precision
+
+
+def _expert_load(section: TrainingSection, model: ModelShape, assumptions: list[str]) -> tuple[float, str]:
+    if section.expert_counts is not None:
+        return 1.0, "counted"
+    if section.expert_load_factor is not None:
+        return section.expert_load_factor, "given in the job"
+    if model.moe is None:
+        return 1.0, "no experts"
+    if model.moe.capacity_factor is not None:
+        return 1.0, "the capacity factor bounds it"
+    assumptions.append(
+        f"training.expert_load_factor = {ASSUMED_DROPLESS_LOAD} (assumed: dropless routing loads the fullest expert rank "
+        f"{ASSUMED_DROPLESS_LOAD - 1:.0%} above the mean)"
+    )
+    return ASSUMED_DROPLESS_LOAD, "assumed for dropless routing"
+
+
+def _expert_counts(
+    section: TrainingSection, model: ModelShape, folder: Path | None, labels: Mapping[str, str], warnings: list[str]
+) -> ExpertCounts:
+    if section.expert_load_factor is not None:
+        field = labels.get(COUNTS_FIELD, COUNTS_FIELD)
+        raise InputError(f"{field}: given beside training.expert_load_factor, which it takes the place of; give one of the two.")
+    counts = expert_counts(section.expert_counts, model, folder, labels)
+    if model.moe is not None and model.moe.capacity_factor:
+        warnings.append(
+            f"{COUNTS_FIELD} has no effect: {model.name} has a capacity factor, which pads or drops every expert to the same."
+        )
+    return counts
+
+
+def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: list[str]) -> Software:
+    stack: str | None = section.stack
+    if stack is None:
+        stack = "mindspeed-llm" if profile.family == "ascend" else "megatron-lm"
+        assumptions.append(f"software.stack = {stack} (default on {profile.family} devices)")
+    try:
+        target = parse_target(section.target)
+    except TargetError as error:
+        raise _sentence(error) from None
+    if target.families and profile.family not in target.families:
+        others = [known.name for known in TARGETS if not known.families or profile.family in known.families]
+        raise InputError(
+            f"software.target: {target.name} runs on {' and '.join(target.families)} devices, and {profile.name} is of family "
+            f"{profile.family}; give {' or '.join(others)}."
+        )
+    execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
+    return Software(
+        stack=stack,
+        execution=execution,
+        year=section.year,
+        fp32_parameters=section.fp32_parameters,
+        portable_attention=stack == "fsdp" if section.portable_attention is None else section.portable_attention,
+        target=target.label,
+        time_factor=section.time_factor,
+    )
+
+
+def _factors(workload: Workload) -> list[str]:
+    given = (
+        ("cluster", workload.cluster.time_factor, "all device and communication time"),
+        ("software", workload.software.time_factor, "device time"),
+    )
+    return [
+        f"{part}.time_factor = {factor:g} (given in the job; multiplies {what})" for part, factor, what in given if factor != 1.0
+    ]
+
+
+def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[SearchSettings, SearchLimits]:
+    settings: SearchSettings = check(SearchSection, mapping, "search", labels)
+    if settings.sampler != EXHAUSTIVE and settings.max_trials is None:
+        settings = settings.model_copy(update={"max_trials": DEFAULT_TRIALS})
+    try:
+        return settings, limits_from_mapping({k: v for k, v in mapping.items() if k not in SETTINGS and v is not None})
+    except SearchError as error:
+        raise _sentence(error) from None
+
+
+def _warn_of_two_frameworks(software: Software, warnings: list[str]) -> None:
+    target = parse_target(software.target).name
+    if target not in ("any", software.stack):
+        warnings.append(
+            f"software.stack is {software.stack} and software.target is {target}: times are of the one, rules of the other; "
+            f"give stack {target} unless both are meant."
+        )
+
+
+def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwareProfile, warnings: list[str]) -> None:
+    if profile.status is Status.ROADMAP:
+        warnings.append(f"{profile.name} is announced, not delivered: its numbers are the vendor's plan.")
+    elif profile.status is Status.UNVALIDATED:
+        warnings.append(f"{profile.name} is unvalidated: no measured training run backs its numbers.")
+    if cluster.devices_per_node not in (None, profile.devices_per_node):
+        warnings.append(
+            f"cluster.devices_per_node = {cluster.devices_per_node} has no effect: {profile.name} has {profile.devices_per_node}."
+        )
+    if settings.max_trials is not None and settings.sampler == EXHAUSTIVE:
+        warnings.append("search.max_trials has no effect: every strategy is enumerated and priced.")
+
+
+def _resolved(
+    workload: Workload,
+    hardware_name: str,
+    calibration: str | None,
+    search: Mapping[str, Any],
+    settings: SearchSettings,
+    strategy: ParallelStrategy | None,
+) -> dict[str, Any]:
+    training, cluster, software = workload.training, workload.cluster, workload.software
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "model": model_to_mapping(workload.model),
+        "cluster": {
+            "hardware": hardware_name,
+            "num_devices": cluster.num_devices,
+            "inter_node_bytes_per_s": cluster.inter_node_bytes_per_s,
+            "oversubscription": cluster.oversubscription,
+            "time_factor": cluster.time_factor,
+        },
+        "training": {
+            "seq_length": training.seq_length,
+            "global_batch_size": training.global_batch_size,
+            "precision": training.precision,
+            "train_tokens": training.train_tokens,
+            "expert_load_factor": training.expert_load_factor if training.expert_counts is None else None,
+            "expert_counts": counts_to_lists(training.expert_counts),
+            "mean_squared_length_fraction": training.mean_squared_length_fraction,
+        },
+        "software": {
+            "stack": software.stack,
+            "target": software.target,
+            "execution": software.execution,
+            "year": software.year,
+            "fp32_parameters": software.fp32_parameters,
+            "portable_attention": software.portable_attention,
+            "time_factor": software.time_factor,
+            "calibration": calibration,
+        },
+        "search": {
+            **{name: getattr(settings, name) for name in SETTINGS},
+            **{k: v for k, v in search.items() if k not in SETTINGS},
+        },
+    }
+    if strategy is not None:
+        document["strategy"] = strategy_to_mapping(workload, strategy)
+    return document

@@ -1,0 +1,349 @@
+"""A job's ``strategy`` mapping as a ``ParallelStrategy``: defaults filled in, arithmetic checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from app.jobs.fields import RecomputeSection, StrategySection
+from cost_models.shapes.canonical import (
+    Scope,
+    canonical_dispatcher,
+    canonical_features,
+    canonical_group_size,
+    canonical_zero_stage,
+    schedules_of,
+    scope_of,
+)
+from cost_models.shapes.layout import default_layout, stage_table
+from cost_models.shapes.strategy import (
+    DEFAULT_FEATURES,
+    UNPRICED_FEATURES,
+    CpAlgo,
+    Dispatcher,
+    Feature,
+    LayerLayout,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+)
+from cost_models.shapes.workload import ModelShape, Workload
+from documents.errors import InfeasibleStrategyError, InputError, show
+from frameworks.rule import either
+from search.errors import SearchError
+from search.recompute_modes import MODULE_NAMES, recompute_mode
+
+_CP_ALGO = {kind.label: kind for kind in CpAlgo}
+_SCHEDULE = {kind.label: kind for kind in Schedule}
+_DISPATCHER = {kind.label: kind for kind in Dispatcher}
+_RECOMPUTE = {kind.label: kind for kind in Recompute}
+_RECOMPUTE_METHOD = {kind.label: kind for kind in RecomputeMethod}
+_default_layout = lru_cache(maxsize=512)(default_layout)  # the parts of a strategy recur when a list of them is read
+
+
+def strategy_from_section(section: StrategySection, workload: Workload) -> ParallelStrategy:
+    """The strategy that ``section`` describes for this model, batch and cluster; ``InputError`` where it cannot be one."""
+    dp = _data_parallel(section, workload)
+    cp_algo, ulysses_degree = _context_parallel(section)
+    schedule = _schedule(section)
+    recompute = _recompute_section(section)
+    strategy = ParallelStrategy(
+        tp=section.tp,
+        pp=section.pp,
+        dp=dp,
+        cp=section.cp,
+        ep=section.ep,
+        etp=section.etp,
+        vpp=section.vpp,
+        micro_batch_size=section.micro_batch_size,
+        sequence_parallel=section.tp > 1 if section.sequence_parallel is None else section.sequence_parallel,
+        cp_algo=cp_algo,
+        ulysses_degree=ulysses_degree,
+        schedule=schedule,
+        microbatch_group_size_per_vp_stage=_group_size(section, schedule),
+        zero_stage=_zero_stage(section),
+        optimizer_shard_size=section.optimizer_shard_size,
+        dispatcher=_dispatcher(section, workload),
+        recompute=_RECOMPUTE[recompute.granularity],
+        recompute_method=_recompute_method(recompute),
+        recompute_num_layers=_recompute_num_layers(recompute),
+        recompute_modules=_recompute_modules(recompute),
+        features=DEFAULT_FEATURES if section.features is None else _features(tuple(section.features)),
+        recompute_layers_per_stage=_layers_per_stage(recompute, section.pp),
+        layer_layout=_layout(section, workload.model, schedule),
+    )
+    if section.features is None:
+        # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
+        strategy = ParallelStrategy(**{**vars(strategy), "features": _acting(workload, strategy, DEFAULT_FEATURES)})
+    if section.switches.model_fields_set:
+        strategy = replace(strategy, features=_switched(strategy.features, dict(section.switches)))
+    if strategy.layer_layout is not None:
+        try:
+            stage_table(workload.model, strategy.pp, strategy.vpp, strategy.layer_layout)
+        except ValueError:
+            raise _misplaced(strategy.layer_layout, workload.model, section) from None
+    _check_num_microbatches(section, strategy, workload)
+    return strategy
+
+
+def _misplaced(layout: LayerLayout, model: ModelShape, section: StrategySection) -> InputError:
+    rows = [list(row) for row in layout]
+    needed = f"{section.pp} stages" if section.vpp == 1 else f"{section.vpp} chunks of {section.pp} stages each"
+    return InputError(
+        f"strategy.layer_layout: {show(rows[0] if len(rows) == 1 else rows)} places {sum(map(sum, rows))} layers; "
+        f"give the {model.num_layers} of {model.name} to {needed}."
+    )
+
+
+def _data_parallel(section: StrategySection, workload: Workload) -> int:
+    devices = workload.cluster.num_devices
+    product = section.tp * section.cp * section.pp
+    arithmetic = f"tp {section.tp} x cp {section.cp} x pp {section.pp} = {product}"
+    if devices % product:
+        below = devices // product * product
+        counts = f"{below} or {below + product}" if below else f"{product}"
+        raise InfeasibleStrategyError(
+            f"strategy: {arithmetic} does not divide the {devices} devices of the cluster; {counts} devices would do."
+        )
+    dp = devices // product
+    if section.dp not in (None, dp):
+        raise InputError(
+            f"strategy.dp: {section.dp} is given, but {devices} devices / ({arithmetic}) = {dp}; leave dp out or give {dp}."
+        )
+    return dp
+
+
+def _check_num_microbatches(section: StrategySection, strategy: ParallelStrategy, workload: Workload) -> None:
+    if section.num_microbatches is None:
+        return
+    batch, per_round = workload.training.global_batch_size, strategy.micro_batch_size * strategy.dp
+    if section.num_microbatches * per_round != batch:
+        raise InputError(
+            f"strategy.num_microbatches: {section.num_microbatches} is given, but global_batch_size {batch} / "
+            f"(micro_batch_size {strategy.micro_batch_size} x dp {strategy.dp}) = {batch / per_round:g}."
+        )
+
+
+def _context_parallel(section: StrategySection) -> tuple[CpAlgo, int]:
+    algo = _CP_ALGO[section.cp_algo or ("ring" if section.cp > 1 else "none")]
+    if (algo == CpAlgo.NONE) != (section.cp == 1):
+        raise InputError(f"strategy.cp_algo: {algo.label!r} does not go with cp {section.cp}; leave it out or change cp.")
+    natural = {CpAlgo.ULYSSES: section.cp, CpAlgo.HYBRID: None}.get(algo, 1)
+    degree = natural if section.ulysses_degree is None else section.ulysses_degree
+    if degree is None:
+        raise InputError("strategy.ulysses_degree: missing; cp_algo 'hybrid' needs the Ulysses share of cp.")
+    if natural is not None and degree != natural:
+        raise InputError(
+            f"strategy.ulysses_degree: {degree} is given, but cp_algo {algo.label!r} with cp {section.cp} has {natural}."
+        )
+    if section.cp % degree:
+        raise InputError(f"strategy.ulysses_degree: {degree} does not divide cp {section.cp}.")
+    return algo, degree
+
+
+def _schedule(section: StrategySection) -> Schedule:
+    if section.pp == 1 and section.vpp > 1:
+        raise InputError(f"strategy.vpp: {section.vpp} needs a pipeline; give pp above 1 or leave vpp out.")
+    usual, *others = schedules_of(section.pp, section.vpp)
+    schedule = usual if section.schedule is None else _SCHEDULE[section.schedule]
+    if schedule in (usual, *others):
+        return schedule
+    if section.pp > 1 and schedule.is_vee:
+        raise InputError(
+            f"strategy.vpp: {section.vpp} is given, but schedule {schedule.label!r} folds the model into 2 chunks a rank; "
+            "give vpp 2."
+        )
+    raise InputError(
+        f"strategy.schedule: {section.schedule!r} is given, but pp {section.pp} with vpp {section.vpp} runs "
+        f"{either([repr(runnable.label) for runnable in (usual, *others)])}."
+    )
+
+
+def _group_size(section: StrategySection, schedule: Schedule) -> int:
+    size = section.microbatch_group_size_per_vp_stage
+    if size is not None and schedule is not Schedule.INTERLEAVED:
+        raise InputError(
+            f"strategy.microbatch_group_size_per_vp_stage: {size} is given, but only the chunks of "
+            f"{Schedule.INTERLEAVED.label!r} take turns, and the schedule is {schedule.label!r}; leave it out."
+        )
+    return canonical_group_size(section.pp, schedule, size or 0)
+
+
+def _zero_stage(section: StrategySection) -> int:
+    if section.zero_stage is None:
+        return 1 if section.distributed_optimizer is None else int(section.distributed_optimizer)
+    if section.distributed_optimizer not in (None, section.zero_stage >= 1):
+        raise InputError(
+            f"strategy.zero_stage: {section.zero_stage} contradicts distributed_optimizer "
+            f"{str(section.distributed_optimizer).lower()}; give one of the two."
+        )
+    return section.zero_stage
+
+
+def _dispatcher(section: StrategySection, workload: Workload) -> Dispatcher:
+    is_moe = workload.model.moe is not None
+    given = section.moe_dispatcher
+    if given not in (None, "none") and not is_moe:
+        raise InputError(f"strategy.moe_dispatcher: {given!r} is given, but {workload.model.name} has no experts; leave it out.")
+    if given is not None:
+        return _DISPATCHER[given]
+    return Dispatcher.ALLTOALL if is_moe else Dispatcher.NONE
+
+
+def _recompute_section(section: StrategySection) -> RecomputeSection:
+    return section.recompute if isinstance(section.recompute, RecomputeSection) else _named_recompute(section.recompute)
+
+
+@lru_cache(maxsize=256)
+def _named_recompute(name: str) -> RecomputeSection:
+    try:
+        mode = recompute_mode(name)
+    except SearchError as error:
+        raise InputError(f"strategy.{error}.") from None
+    if mode.share_percent:
+        raise InputError(f"strategy.recompute: {name!r} is a share; give the layers of a virtual stage, as in block:2.")
+    names = [name for name, module in MODULE_NAMES.items() if module in mode.modules]
+    return RecomputeSection(
+        granularity=mode.granularity.label, method=mode.method.label, num_layers=mode.num_layers or None, modules=names or None
+    )
+
+
+def _recompute_method(section: RecomputeSection) -> RecomputeMethod:
+    default = "uniform" if section.granularity == "full" and section.layers_per_stage is None else "none"
+    if section.method not in (None, "none") and section.granularity != "full":
+        raise InputError(f"strategy.recompute.method: {section.method!r} belongs to granularity full, not {section.granularity}.")
+    return _RECOMPUTE_METHOD[section.method or default]
+
+
+def _recompute_num_layers(section: RecomputeSection) -> int:
+    if section.granularity != "full" or section.layers_per_stage is not None:
+        if section.num_layers:
+            raise InputError(
+                f"strategy.recompute.num_layers: {section.num_layers} belongs to granularity full without layers_per_stage."
+            )
+        return 0
+    if section.num_layers is None and section.method == "block":
+        raise InputError("strategy.recompute.num_layers: missing; method block needs the layers of each virtual stage.")
+    return 1 if section.num_layers is None else section.num_layers
+
+
+def _recompute_modules(section: RecomputeSection) -> RecomputeModule:
+    if section.modules and section.granularity != "selective":
+        raise InputError(f"strategy.recompute.modules: belongs to granularity selective, not {section.granularity}.")
+    return _modules(tuple(section.modules or (["core_attn"] if section.granularity == "selective" else ())))
+
+
+@lru_cache(maxsize=1024)
+def _modules(names: tuple[str, ...]) -> RecomputeModule:
+    modules = RecomputeModule(0)
+    for name in names:
+        modules |= RecomputeModule[name.upper()]
+    return modules
+
+
+def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | None:
+    layers = section.layers_per_stage
+    if layers is None:
+        return None
+    if section.granularity != "full":
+        raise InputError("strategy.recompute.layers_per_stage: belongs to granularity full.")
+    if len(layers) != pp:
+        raise InputError(f"strategy.recompute.layers_per_stage: holds {len(layers)} entries, but pp is {pp}; give one a stage.")
+    return tuple(layers)
+
+
+def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str]:
+    """A sentence on switches that have nothing to act on, and one on those that leave the price alone."""
+    acting = strategy.features & _acting(workload, strategy, strategy.features)
+    idle, unpriced = strategy.features & ~acting, acting & UNPRICED_FEATURES
+    sentences = []
+    if idle:
+        why = "the model, the layout or the dispatcher leaves nothing to act on"
+        sentences.append(f"strategy.features: {_names(idle)} {'has' if len(idle) == 1 else 'have'} no effect: {why}.")
+    if unpriced:
+        verb = "changes" if len(unpriced) == 1 else "change"
+        sentences.append(f"strategy.features: {_names(unpriced)} {verb} launch arguments alone: the price is the one without.")
+    return sentences
+
+
+def _names(features: Feature) -> str:
+    return ", ".join((feature.name or "").lower() for feature in features)
+
+
+def _acting(workload: Workload, strategy: ParallelStrategy, features: Feature) -> Feature:
+    return _features_with_effect(
+        workload.model,
+        scope_of(workload.model, strategy),
+        canonical_dispatcher(workload.model, strategy.ep * strategy.etp, workload.cluster, strategy.dispatcher),
+        strategy.zero_stage,
+        features,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _features_with_effect(model: ModelShape, scope: Scope, dispatcher: Dispatcher, zero_stage: int, features: Feature) -> Feature:
+    return canonical_features(model, scope, dispatcher, canonical_zero_stage(scope, zero_stage), features)
+
+
+@lru_cache(maxsize=1024)
+def _features(names: tuple[str, ...]) -> Feature:
+    features = Feature(0)
+    for name in names:
+        features |= Feature[name.upper()]
+    return features
+
+
+def _switched(features: Feature, switches: Mapping[str, bool | None]) -> Feature:
+    off = _features(tuple(name for name, on in switches.items() if on is False))
+    return features & ~off | _features(tuple(name for name, on in switches.items() if on))
+
+
+def _layout(section: StrategySection, model: ModelShape, schedule: Schedule) -> LayerLayout | None:
+    num_layers = model.num_layers
+    noops = section.noop_layers
+    positions = noops if isinstance(noops, list) else []
+    given = [name for name in ("layer_layout", "layer_offset") if getattr(section, name) is not None]
+    given += ["noop_layers"] if positions else []
+    if len(given) > 1:
+        raise InputError(f"strategy.{given[1]}: given beside {given[0]}; give one of the two.")
+    layout: LayerLayout | None = None
+    if section.layer_layout is not None:
+        rows = section.layer_layout if isinstance(section.layer_layout[0], list) else [section.layer_layout]
+        layout = tuple(tuple(row) for row in rows)
+    elif section.layer_offset is not None:
+        base = num_layers // (section.pp * section.vpp)
+        if section.vpp > 1 or any(base + offset < 0 for offset in section.layer_offset):
+            raise InputError("strategy.layer_offset: needs vpp 1 and leaves no stage with fewer than 0 layers; use layer_layout.")
+        layout = (tuple(base + offset for offset in section.layer_offset),)
+    elif positions:
+        layout = _layout_with_noops(set(positions), num_layers, section.pp, section.vpp)
+    if layout is None and section.pp * section.vpp > num_layers:
+        return None  # a rule names the numbers
+    default = _default_layout(model, section.pp, section.vpp, schedule)
+    if isinstance(noops, int):
+        _check_num_noops(noops, layout or default, num_layers)
+    return None if layout == default else layout
+
+
+def _check_num_noops(given: int, layout: LayerLayout, num_layers: int) -> None:
+    slots = max(map(max, layout)) * sum(map(len, layout))
+    if given != slots - num_layers:
+        raise InputError(
+            f"strategy.noop_layers: {given} is given, but the layout has {slots} slots for {num_layers} layers, "
+            f"which leaves {slots - num_layers}; leave it out or give positions."
+        )
+
+
+def _layout_with_noops(noops: set[int], num_layers: int, pp: int, vpp: int) -> LayerLayout:
+    positions, stages = num_layers + len(noops), pp * vpp
+    if max(noops) >= positions or positions % stages:
+        raise InputError(
+            f"strategy.noop_layers: {num_layers} layers and {len(noops)} no-op layers do not spread evenly over "
+            f"pp {pp} x vpp {vpp} = {stages} virtual stages, with positions from 0 to {positions - 1}."
+        )
+    size = positions // stages
+    counts = [sum(p not in noops for p in range(first, first + size)) for first in range(0, positions, size)]
+    return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))

@@ -1,1 +1,0 @@
-"""What is printed and saved: tables for people, JSON for programs."""

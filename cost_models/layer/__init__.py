@@ -1,0 +1,1 @@
+"""One layer and one micro batch: kernels, communication, activations."""

@@ -1,0 +1,168 @@
+"""Communication of one layer and micro batch: its time by kind, forward and backward, before anything hides it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.layer.compute import ELEMENT_BYTES
+from cost_models.layer.expert_communication import expert_combine, expert_dispatch
+from cost_models.layer.expert_rows import load_factor, measured_counts, token_holders
+from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
+from cost_models.network.tiers import Network
+from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.parameters import layer_parameters
+from cost_models.shapes.strategy import Feature
+from cost_models.shapes.workload import Workload
+
+FINE_GRAIN_INTERLEAVE_FRACTION = 0.87  # of TP communication stays: half a micro batch hides behind the other half [runs-fit]
+
+
+def network_of(workload: Workload, constants: Constants) -> Network:
+    """The workload's topology at the rates that collectives reach."""
+    return Network.of(
+        workload.cluster,
+        intra_fraction=constants.intra_fraction,
+        inter_fraction=constants.inter_fraction,
+        call_latency_s=constants.collective_latency_s,
+    )
+
+
+@dataclass(frozen=True)
+class TensorParallelComm:
+    """Columns ``[k]`` in seconds. ``regather_s`` runs beside the weight gradients and is always hidden."""
+
+    forward_s: Floats
+    backward_s: Floats
+    regather_s: Floats
+
+
+def tensor_parallel_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: bool) -> TensorParallelComm:
+    """All-gather and reduce-scatter around the attention and the MLP block, all-reduces without sequence parallelism.
+
+    Each moves 2 n h bytes over tp; MLA under sequence parallelism gathers the latents instead of the hidden state
+    [megatron-0.12, multi_latent_attention.py]. Routed experts with etp = 1 need none; shared experts do.
+    """
+    model, training = workload.model, workload.training
+    n = keys.tokens(training)
+    stride = np.ones_like(keys.tp)
+    hidden = ELEMENT_BYTES * n * model.hidden_size
+    entering = hidden
+    if model.mla is not None and model.mla.q_lora_rank:
+        mla = model.mla
+        entering = ELEMENT_BYTES * n * (mla.q_lora_rank + mla.kv_lora_rank + mla.qk_rope_head_dim)
+    gather, scatter = all_gather_s(hidden, keys.tp, stride, network), reduce_scatter_s(hidden, keys.tp, stride, network)
+    enter, reduce = all_gather_s(entering, keys.tp, stride, network), all_reduce_s(hidden, keys.tp, stride, network)
+    enter_back = reduce_scatter_s(entering, keys.tp, stride, network)
+    has_mlp_block = not (moe and model.moe is not None and model.moe.shared_expert_ffn_hidden_size == 0)
+    blocks = 1.0 if has_mlp_block else 0.0
+    sp = keys.sequence_parallel != 0
+    forward = np.where(sp, enter + scatter + blocks * (gather + scatter), (1.0 + blocks) * reduce)
+    backward = np.where(sp, gather + enter_back + blocks * (gather + scatter), (1.0 + blocks) * reduce)
+    grid = keys.has(Feature.TP_2D)
+    if grid.any():
+        whole = _grid_comm_s(keys, hidden, network) * (1.0 + blocks)
+        forward, backward = np.where(grid, whole, forward), np.where(grid, 2.0 * whole, backward)
+    return TensorParallelComm(forward, backward, np.where(sp & ~grid, enter + blocks * gather, 0.0))
+
+
+def _grid_comm_s(keys: LayerKeys, hidden_bytes: Floats, network: Network) -> Floats:
+    """TP-2D: both matmuls of a block gather along x and scatter along y of an x by y grid of the tp ranks [mindspeed, tp-2d].
+
+    x is the larger factor of tp next to its square root; tokens are split over x, the hidden size over y.
+    """
+    x = 2.0 ** np.ceil(np.log2(np.maximum(keys.tp, 1)) / 2.0)
+    y = keys.tp / x
+    gather = all_gather_s(hidden_bytes / y, x, np.ones_like(x), network)
+    return 2.0 * (gather + reduce_scatter_s(hidden_bytes / x, y, x, network))
+
+
+def exposed_tp_fraction(keys: LayerKeys, constants: Constants) -> Floats:
+    """Share of the TP communication that the layer's fused or overlapped kernels leave. ``[k]``"""
+    fused = constants.fused_tp_exposed_fraction
+    fraction = np.ones(len(keys.tp))
+    fraction = np.where(keys.has(Feature.TP_COMM_OVERLAP), constants.overlapped_tp_exposed_fraction, fraction)
+    fraction = np.where(keys.has(Feature.COC), 0.5 * (1.0 + fused), fraction)
+    fraction = np.where(keys.has(Feature.MC2), fused, fraction)
+    return fraction * np.where(keys.has(Feature.FINE_GRAIN_INTERLEAVE), FINE_GRAIN_INTERLEAVE_FRACTION, 1.0)
+
+
+@dataclass(frozen=True)
+class ContextParallelComm:
+    """Columns ``[k]`` in seconds: the Ulysses all-to-alls of one pass, one ring hop, and how many hops."""
+
+    all_to_all_s: Floats
+    hop_s: Floats
+    num_hops: Floats
+
+
+def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network) -> ContextParallelComm:
+    """Ulysses inside, ring outside: q, k, v and the output change hands inside u ranks, K and V go round c / u.
+
+    Source: [mindspeed, hybrid context parallel]; MLA moves its expanded keys and values. Backward: the same
+    all-to-alls, and hops of twice the bytes (K, V and their gradients).
+    """
+    model = workload.model
+    n = keys.tokens(workload.training)
+    heads = model.num_attention_heads
+    inner = np.maximum(keys.ulysses_degree, 1)
+    kv: Floats
+    if model.mla is None:
+        kv = 2.0 * model.kv_channels * np.maximum(model.num_query_groups, keys.tp * inner)
+        query = out = model.kv_channels * heads
+    else:
+        mla = model.mla
+        qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
+        kv = np.full(len(keys.tp), float((qk + mla.v_head_dim) * heads))
+        query, out = qk * heads, mla.v_head_dim * heads
+    exchanged = ELEMENT_BYTES * n * (query + kv + out) / keys.tp
+    ring = keys.cp // inner
+    hop = send_recv_s(ELEMENT_BYTES * n * kv / keys.tp, ring, keys.tp * inner, network)
+    return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), hop, np.asarray(ring - 1.0, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class ExpertComm:
+    """Columns ``[k]`` in seconds: dispatch and combine of one forward."""
+
+    dispatch_s: Floats
+    combine_s: Floats
+
+
+def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants: Constants) -> ExpertComm:
+    """Expert all-to-all of the key's dispatcher. Capacity padding balances the receive side.
+
+    Ranks of an etp group that hold the same tokens count for their share each; the gather and scatter over etp then
+    add up to the all-reduce that runs instead.
+    """
+    shape, training = workload.model.moe, workload.training
+    assert shape is not None
+    tokens = keys.sharded_tokens(training) * (shape.capacity_factor or 1.0) / token_holders(keys)
+    arguments = (
+        keys.dispatcher,
+        tokens,
+        ELEMENT_BYTES * workload.model.hidden_size,
+        keys.ep,
+        keys.etp,
+        shape,
+        network,
+        load_factor(keys, shape, training),
+        measured_counts(shape, training),
+    )
+    factor = constants.expert_comm_factor
+    return ExpertComm(expert_dispatch(*arguments).time_s * factor, expert_combine(*arguments).time_s * factor)
+
+
+def weight_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: bool) -> tuple[Floats, Floats]:
+    """ZeRO-3: time to gather one layer's weights, and to reduce-scatter its gradients. Zero where nothing is sharded. ``[k]``"""
+    parts = layer_parameters(workload.model, moe=moe)
+    sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / keys.tp
+    dense = sharded + parts.attention_replicated + parts.norms + parts.router
+    experts = parts.experts / (keys.ep * keys.etp)
+    gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), 2.0, 4.0)
+    groups = ((dense, keys.weight_shards, keys.tp), (experts, keys.expert_weight_shards, keys.ep * keys.etp))
+    gather = sum((all_gather_s(ELEMENT_BYTES * p, size, stride, network) for p, size, stride in groups), np.zeros_like(dense))
+    scatter = sum((reduce_scatter_s(gradient * p, size, stride, network) for p, size, stride in groups), np.zeros_like(dense))
+    return gather, scatter

@@ -1,0 +1,173 @@
+"""Time of one device's kernels: matrix units, fused attention, vector units."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cost_models.constants import Constants
+from cost_models.shapes.workload import Cluster, Software, Workload
+from hardware_profiles.schema import HardwareProfile
+
+Floats = NDArray[np.float64]
+
+TILE_ROWS, TILE_COLUMNS = 128, 256  # output tile of a core [asc-devkit-guide, Matmul tiling]
+UNMEASURED_ACHIEVABLE_FRACTION = 0.86  # best large matmul over dense peak, where a profile has no measurement [flagperf]
+ATTENTION_BACKWARD_FLOPS = 2.5  # five matmuls against two: the scores are computed again [flash-attention-2]
+MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when the head dim is no multiple of 8 [runs-fit]
+NARROW_HEAD_EXPONENT = (
+    0.15  # rate over (d / 128): heads of 64 run at 0.9 of heads of 128 [flash-attention-2, figure 5]; [runs-fit]
+)
+# Share of a GPU's peak that Ampere's matrix instruction has, by what its peaks tell: Blackwell, Hopper, before.
+_AMPERE_SHARES = (("nvfp4", 0.25), ("fp8", 0.5), ("", 1.0))
+_FLASH_ATTENTION_2_YEAR = 2024  # of PyTorch 2.2, whose own attention it is
+ELEMENT_BYTES = 2
+
+
+@dataclass(frozen=True)
+class Device:
+    """Rates of one rank under the given software and constants."""
+
+    linear_flops_per_s: float  # linear layers, in the training precision
+    bf16_flops_per_s: float  # head, expert router and unfused scores
+    attention_flops_per_s: float  # long-sequence fused attention, forward
+    attention_half_length: float  # tokens at which it reaches half of that
+    hbm_bytes_per_s: float  # as vector operators reach it
+    raw_hbm_bytes_per_s: float
+    num_cores: int
+    time_factor: float  # on device time: one software release over another, and the job's own factors
+    constants: Constants
+
+    @classmethod
+    def of(cls, workload: Workload, constants: Constants) -> Device:
+        """Rates for the workload's hardware, precision and software."""
+        profile, software = workload.cluster.profile, workload.software
+        precision = workload.training.precision
+        half = "fp16" if precision == "fp16" else "bf16"
+        matmul_fraction = constants.matmul_fraction
+        attention_fraction, attention_half_length = _attention_kernels(workload, constants)
+        if software.stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s:
+            matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
+        return cls(
+            linear_flops_per_s=achievable_flops_per_s(profile, precision) * matmul_fraction,
+            bf16_flops_per_s=achievable_flops_per_s(profile, half) * matmul_fraction,
+            attention_flops_per_s=matmul_peak_flops_per_s(profile, half) * attention_fraction,
+            attention_half_length=attention_half_length,
+            hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
+            raw_hbm_bytes_per_s=profile.hbm_bytes_per_s,
+            num_cores=profile.num_matmul_cores,
+            time_factor=_release_factor(software, constants)
+            * _slowest_device_factor(workload.cluster, constants)
+            * software.time_factor
+            * workload.cluster.time_factor,
+            constants=constants,
+        )
+
+
+def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float, float]:
+    """Long-sequence rate of the fused attention over the device's peak, and the length at which it reaches half of that."""
+    profile, software = workload.cluster.profile, workload.software
+    peaks = profile.matmul_flops_per_s
+    # A peak in FP8 tells Hopper and later from Ampere, for which FlashAttention-2 was written.
+    if profile.family == "ascend" or ("fp8" in peaks and not software.portable_attention):
+        return constants.attention_forward_fraction, constants.attention_half_length
+    share = next(share for name, share in _AMPERE_SHARES if name in peaks or not name)
+    if software.portable_attention and software.year is not None and software.year < _FLASH_ATTENTION_2_YEAR:
+        return constants.triton_attention_fraction * share, constants.triton_attention_half_length
+    return constants.portable_attention_fraction * share, constants.portable_attention_half_length
+
+
+def _release_factor(software: Software, constants: Constants) -> float:
+    if software.year is None:
+        return 1.0
+    if software.execution == "eager":
+        return constants.recent_eager_factor if software.year >= 2025 else 1.0
+    return constants.early_graph_factor if software.year < 2024.75 else 1.0
+
+
+def _slowest_device_factor(cluster: Cluster, constants: Constants) -> float:
+    nodes = cluster.num_devices / cluster.profile.devices_per_node
+    return 1.0 + constants.node_doubling_fraction * math.log2(max(nodes, 1.0))
+
+
+def matmul_peak_flops_per_s(profile: HardwareProfile, precision: str) -> float:
+    """Dense peak of a precision; FP16 and BF16 stand in for each other where one is missing. [flops/s]
+
+    Raises ``ValueError`` when the profile has no peak for it: a peak is never made up.
+    """
+    peaks = profile.matmul_flops_per_s
+    for name in {"bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16")}.get(precision, (precision,)):
+        if name in peaks:
+            return peaks[name]
+    raise ValueError(f"{profile.name} has no {precision} matmul peak; it has {', '.join(sorted(peaks))}")
+
+
+def achievable_flops_per_s(profile: HardwareProfile, precision: str) -> float:
+    """Best measured matmul rate of a precision, or its usual share of peak. [flops/s]"""
+    measured = profile.achievable_matmul_flops_per_s
+    peak = matmul_peak_flops_per_s(profile, precision)
+    half = {"bf16": "fp16", "fp16": "bf16"}.get(precision, "")
+    return measured.get(precision) or measured.get(half) or peak * UNMEASURED_ACHIEVABLE_FRACTION
+
+
+def matmul_s(
+    rows: ArrayLike,
+    columns: ArrayLike,
+    depth: ArrayLike,
+    device: Device,
+    *,
+    groups: ArrayLike = 1,
+    flops_per_s: float | None = None,
+) -> Floats:
+    """Time of ``groups`` matmuls ``[rows, depth] x [depth, columns]``, ``rows`` in all. [s]
+
+    T = max(2 rows' columns depth / (rate e_wave e_depth), bytes / HBM) + launch, with rows' = rows + half a tile a
+    group, e_wave = w / (w + w0) for w = tiles / cores waves, e_depth = k / (k + k0). The smooth forms stand for wave
+    quantisation averaged over shapes, so that a shape changed by one step never makes the time jump.
+    Zero for zero rows. Source: [asc-devkit-guide, Matmul tiling]; limits: no split-K, no sparsity.
+    """
+    c = device.constants
+    m, n, k, g = (np.asarray(x, dtype=np.float64) for x in (rows, columns, depth, groups))
+    padded = np.where(g > 1, m + 0.5 * TILE_ROWS * g, m)
+    waves = padded / TILE_ROWS * np.maximum(n / TILE_COLUMNS, 0.25) / device.num_cores
+    rate = (flops_per_s or device.linear_flops_per_s) * waves / (waves + c.wave_loss) * k / (k + c.depth_half)
+    busy = 2.0 * padded * n * k / np.maximum(rate, 1.0)
+    moved = ELEMENT_BYTES * (m * k + g * k * n + m * n) / device.raw_hbm_bytes_per_s
+    return np.where(m > 0, np.maximum(busy, moved) + c.kernel_s, 0.0) * device.time_factor
+
+
+def fused_attention_s(flops: ArrayLike, length: ArrayLike, head_dim: int, device: Device) -> tuple[Floats, Floats]:
+    """Forward and backward time of fused (flash) attention on one rank. [s]
+
+    ``flops``: causal forward FLOPs. The rate is R s / (s + s0), scaled by (d / 128)^0.15 for head dims below 128 (shorter
+    inner loops); the backward executes 2.5x the FLOPs at its own share of the rate. Source: [pto-isa], [flash-attention-2].
+    """
+    c = device.constants
+    s = np.asarray(length, dtype=np.float64)
+    narrow = min(1.0, (head_dim / 128.0) ** NARROW_HEAD_EXPONENT)
+    rate = device.attention_flops_per_s * s / (s + device.attention_half_length) * narrow
+    forward = np.asarray(flops, dtype=np.float64) / rate * device.time_factor
+    return forward, forward * ATTENTION_BACKWARD_FLOPS / c.attention_backward_fraction
+
+
+def unfused_attention_s(scores: ArrayLike, head_dim: int, device: Device) -> tuple[Floats, Floats]:
+    """Forward and backward time of attention that writes its scores out. [s]
+
+    ``scores``: heads x queries x keys on the rank, no causal skipping. Two matmuls of 2 d FLOPs a score at the dense
+    rate, or at 10 TFLOPS where d is no multiple of 8 (GPU tensor cores need it), and ``score_bytes`` of traffic a score;
+    backward: four matmuls and 1.6x the traffic. Source: [korthikanti2022, section 4], [runs-fit].
+    """
+    count = np.asarray(scores, dtype=np.float64)
+    rate = device.bf16_flops_per_s if head_dim % 8 == 0 else min(device.bf16_flops_per_s, MISALIGNED_HEAD_FLOPS_PER_S)
+    depth_fraction = head_dim / (head_dim + device.constants.depth_half)
+    matmul = 4.0 * head_dim * count / (rate * depth_fraction)
+    traffic = device.constants.score_bytes * count / device.raw_hbm_bytes_per_s
+    return (matmul + traffic) * device.time_factor, (2.0 * matmul + 1.6 * traffic) * device.time_factor
+
+
+def vector_s(moved_bytes: ArrayLike, device: Device) -> Floats:
+    """Time of memory-bound operators that move ``moved_bytes``. [s]"""
+    return np.asarray(moved_bytes, dtype=np.float64) / device.hbm_bytes_per_s * device.time_factor

@@ -1,0 +1,61 @@
+"""Time of what only the ends of the pipeline run: embedding, output head with its loss, MTP projections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.layer.compute import ELEMENT_BYTES, Device, matmul_s, vector_s
+from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
+from cost_models.network.tiers import Network
+from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.strategy import Feature
+from cost_models.shapes.workload import Workload
+
+LOSS_FORWARD_FRACTION = 0.4  # of the cross-entropy traffic: maximum, exponent and sum; the rest is its gradient
+
+
+@dataclass(frozen=True)
+class EdgeCosts:
+    """Columns ``[k]`` in seconds for one micro batch; ``*_compute_s`` without communication."""
+
+    embedding_forward_s: Floats
+    embedding_backward_s: Floats
+    embedding_compute_s: tuple[Floats, Floats]
+    head_forward_s: Floats  # one head; MTP modules run it again
+    head_backward_s: Floats
+    head_compute_s: tuple[Floats, Floats]
+    head_weight_gradient_s: Floats  # of the backward
+    mtp_projection_s: Floats  # forward; backward twice that
+
+
+def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Network) -> EdgeCosts:
+    """Embedding lookup and its TP reduction; vocabulary-parallel logits and cross-entropy [megatron-0.12, cross_entropy.py]."""
+    model = workload.model
+    n, n_l = keys.tokens(workload.training), keys.sharded_tokens(workload.training)
+    h, t = model.hidden_size, keys.tp
+    ones = np.ones_like(t)
+    hidden = ELEMENT_BYTES * n * h
+    sp = keys.sequence_parallel != 0
+    replicated = keys.has(Feature.REPLICATED_EMBEDDING)
+    lookup = vector_s(4.0 * h * n_l, device)
+    scatter = np.where(sp, reduce_scatter_s(hidden, t, ones, network), all_reduce_s(hidden, t, ones, network))
+    gather = np.where(sp, all_gather_s(hidden, t, ones, network), 0.0)
+    embedding_comm = np.where(replicated, 0.0, scatter)
+    embedding_comm_back = np.where(replicated, 0.0, gather)
+    logits = matmul_s(n, model.vocab_size / t, h, device, flops_per_s=device.bf16_flops_per_s)
+    loss = vector_s(device.constants.cross_entropy_bytes * n * model.vocab_size / t, device)
+    forward = logits + LOSS_FORWARD_FRACTION * loss
+    backward = 2.0 * logits + (1.0 - LOSS_FORWARD_FRACTION) * loss
+    head_back = np.where(sp, reduce_scatter_s(hidden, t, ones, network), all_reduce_s(hidden, t, ones, network))
+    return EdgeCosts(
+        embedding_forward_s=lookup + embedding_comm,
+        embedding_backward_s=2.0 * lookup + embedding_comm_back,
+        embedding_compute_s=(lookup, 2.0 * lookup),
+        head_forward_s=forward + gather,
+        head_backward_s=backward + head_back,
+        head_compute_s=(forward, backward),
+        head_weight_gradient_s=logits,
+        mtp_projection_s=matmul_s(n, h / t, 2 * h, device) if model.mtp_num_layers else np.zeros_like(n),
+    )

@@ -1,0 +1,308 @@
+"""How tokens reach their experts and come back: copies, bytes and time of one MoE layer and micro batch.
+
+A rank holds n_l tokens of x bytes, each routed to k of E experts that lie evenly over e ranks; these spread over N
+bandwidth domains of m = e / N ranks (nodes, or supernodes where those are one domain). Copies of a token that leave its
+domain, and copies that move inside the domain of their experts:
+
+=================  =======================================  ==========================
+dispatcher         between domains                          inside
+=================  =======================================  ==========================
+all-to-all         k (1 - 1/N)                              k (m - 1) / e
+two-level          distinct domains, its own left out       k (1 - 1/m), or distinct ranks (1 - 1/m)
+hierarchical       N - 1, whatever the routing              k (1 - 1/m)
+all-gather         N - 1                                    N (m - 1), with m etp ranks
+=================  =======================================  ==========================
+
+[megatron-0.12, token_dispatcher.py]; two-level [deepseek-v3, section 3.2.2]; hierarchical [mindspeed, hierarchical-alltoallv];
+[pangu-ultra-moe]. An all-gather between domains moves less than an all-to-all where N - 1 < k (1 - 1/N).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cost_models.network.collectives import all_gather_s, all_to_all_s, reduce_scatter_s
+from cost_models.network.rank_placement import domains_spanned
+from cost_models.network.tiers import Network
+from cost_models.shapes.expert_load import ExpertCounts, share_missed
+from cost_models.shapes.strategy import Dispatcher
+from cost_models.shapes.workload import MoeShape
+
+Floats = NDArray[np.float64]
+
+COUNT_BYTES = 8  # tokens for one expert, an int64 [megatron-0.12, token_dispatcher.py]
+PROBABILITY_BYTES = 4  # routing weight of one copy [megatron-0.12, token_dispatcher.py]
+ROUTING_MAP_BYTES = 1  # whether a token goes to an expert, a bool [megatron-0.12, token_dispatcher.py]
+
+
+@dataclass(frozen=True)
+class ExpertTransfer:
+    """One direction of one MoE layer and micro batch, ``[n]``.
+
+    Bytes are what the most loaded rank moves through its ports inside its bandwidth domain and into the outermost fabric.
+    """
+
+    time_s: Floats
+    intra_bytes: Floats
+    inter_bytes: Floats
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...]) -> ExpertTransfer:
+        """No communication."""
+        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+
+
+def expected_domains_per_token(
+    num_domains: ArrayLike, num_experts: int, top_k: int, num_groups: int = 1, group_topk: int = 1
+) -> Floats:
+    """Distinct domains, out of N, that hold an expert of a token; elementwise over ``num_domains``.
+
+    Uniform top-k of E without replacement: N (1 - C(E - E/N, k) / C(E, k)). With group-limited routing
+    [deepseek-v3, section 2.1.2] the token first picks ``group_topk`` of ``num_groups`` groups, uniformly, and its
+    experts among theirs, so that it meets at most ``group_topk`` domains where a group lies in one. A learned router
+    is not uniform: correlated choices meet fewer domains.
+    """
+    domains = np.asarray(num_domains, dtype=np.float64)
+    group_size = num_experts / num_groups
+    candidates = group_topk * group_size
+    groups_held = np.maximum(num_groups / domains, 1.0)  # groups that a domain has experts of
+    held_of_group = np.minimum(num_experts / domains, group_size)
+    hit = np.zeros_like(domains)
+    for chosen in range(1, group_topk + 1):
+        # P(the token picks `chosen` of the domain's groups) is hypergeometric
+        picks = (
+            _binomial(groups_held, chosen)
+            * _binomial(num_groups - groups_held, group_topk - chosen)
+            / math.comb(num_groups, group_topk)
+        )
+        hit += picks * (1.0 - share_missed(candidates, chosen * held_of_group, top_k))
+    return domains * np.minimum(hit, 1.0)
+
+
+def inter_domain_copies(dispatcher: Dispatcher, num_domains: ArrayLike, moe: MoeShape) -> Floats:
+    """Copies of a token that cross between domains, of which the experts span ``num_domains`` [megatron-0.12]; [mindspeed]."""
+    domains = np.asarray(num_domains, dtype=np.float64)
+    remote_share = 1.0 - 1.0 / domains
+    if dispatcher is Dispatcher.ALLTOALL:
+        return moe.top_k * remote_share
+    if dispatcher is Dispatcher.TWO_LEVEL:
+        return remote_share * _domains_met(domains, moe)
+    if dispatcher is Dispatcher.NONE:
+        return np.zeros_like(domains)
+    return domains - 1.0
+
+
+def expert_dispatch(
+    dispatcher: ArrayLike,
+    tokens_per_rank: ArrayLike,
+    token_bytes: ArrayLike,
+    ep: ArrayLike,
+    etp: ArrayLike,
+    moe: MoeShape,
+    network: Network,
+    load_factor: ArrayLike = 1.0,
+    counts: ExpertCounts | None = None,
+) -> ExpertTransfer:
+    """Tokens to experts, with the counts and routing weights that go along [megatron-0.12, token_dispatcher.py].
+
+    ``dispatcher`` holds ``Dispatcher`` codes, ``tokens_per_rank`` n_l = s b / (cp tp) under sequence parallelism,
+    ``token_bytes`` bytes an element times hidden size. ``load_factor`` is the most loaded rank's share of copies over the
+    mean: every exchange waits for that rank, an all-gather has none; ``counts``, where it comes from measured ones, say the
+    same of domains. Elementwise, ``[n]``.
+    """
+    return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, counts, routing=True)
+
+
+def expert_combine(
+    dispatcher: ArrayLike,
+    tokens_per_rank: ArrayLike,
+    token_bytes: ArrayLike,
+    ep: ArrayLike,
+    etp: ArrayLike,
+    moe: MoeShape,
+    network: Network,
+    load_factor: ArrayLike = 1.0,
+    counts: ExpertCounts | None = None,
+) -> ExpertTransfer:
+    """Experts' outputs back to their tokens: a dispatch reversed, with reduce-scatters for its all-gathers.
+
+    It is also the gradient of a dispatch, and takes as long as the gradient of a combine: neither carries counts
+    [megatron-0.12, token_dispatcher.py]. Arguments as in ``expert_dispatch``.
+    """
+    return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, counts, routing=False)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of one dispatcher."""
+
+    tokens: Floats
+    token_bytes: Floats
+    ep: Floats
+    etp: Floats
+    load: Floats
+    moe: MoeShape
+    network: Network
+    counts: ExpertCounts | None
+    routing: bool
+
+    @property
+    def copied_bytes(self) -> Floats:
+        """All copies of a rank's tokens."""
+        return self.moe.top_k * self.tokens * self.token_bytes
+
+    @property
+    def domains(self) -> Floats:
+        """Bandwidth domains over which the experts spread."""
+        return domains_spanned(self.ep, self.etp, self.network.domain_devices)
+
+
+def _transfer(
+    dispatcher: ArrayLike,
+    tokens_per_rank: ArrayLike,
+    token_bytes: ArrayLike,
+    ep: ArrayLike,
+    etp: ArrayLike,
+    moe: MoeShape,
+    network: Network,
+    load_factor: ArrayLike,
+    counts: ExpertCounts | None,
+    *,
+    routing: bool,
+) -> ExpertTransfer:
+    codes, *inputs = np.broadcast_arrays(dispatcher, tokens_per_rank, token_bytes, ep, etp, load_factor)
+    columns = [column.astype(np.float64) for column in inputs]
+    result = ExpertTransfer.none(codes.shape)
+    forms = {
+        Dispatcher.ALLGATHER: _gathered,
+        Dispatcher.ALLTOALL: _exchanged,
+        Dispatcher.TWO_LEVEL: _two_level,
+        Dispatcher.HIERARCHICAL: _hierarchical,
+    }
+    for code, form in forms.items():
+        chosen = codes == code
+        if chosen.any():
+            tokens, each_bytes, ep_rows, etp_rows, load = (column[chosen] for column in columns)
+            part = form(_Rows(tokens, each_bytes, ep_rows, etp_rows, load, moe, network, counts, routing))
+            result.time_s[chosen] = part.time_s
+            result.intra_bytes[chosen] = part.intra_bytes
+            result.inter_bytes[chosen] = part.inter_bytes
+    return result
+
+
+def _gathered(rows: _Rows) -> ExpertTransfer:
+    """All tokens of the etp x ep ranks to each of them: (etp ep - 1) n_l x in; their sum back."""
+    size = rows.etp * rows.ep
+    one = np.ones_like(size)
+    total = size * rows.tokens * rows.token_bytes
+    if rows.routing:
+        routing_bytes = size * rows.tokens * rows.moe.num_experts
+        time_s = (
+            all_gather_s(total, size, one, rows.network)
+            + all_gather_s(routing_bytes * ROUTING_MAP_BYTES, size, one, rows.network)
+            + all_gather_s(routing_bytes * PROBABILITY_BYTES, size, one, rows.network)
+        )
+    else:
+        time_s = reduce_scatter_s(total, size, one, rows.network)
+    domains = domains_spanned(size, one, rows.network.domain_devices)
+    per_rank = rows.tokens * rows.token_bytes
+    return ExpertTransfer(time_s, (size - domains) * per_rank, (domains - 1.0) * per_rank)
+
+
+def _exchanged(rows: _Rows) -> ExpertTransfer:
+    """One copy for each chosen expert, straight to its rank; no copy is saved where two share a node."""
+    copied = rows.copied_bytes * rows.load
+    domains = rows.domains
+    etp_s, etp_bytes = _expert_tensor_parallel(rows)
+    return ExpertTransfer(
+        all_to_all_s(copied, rows.ep, rows.etp, rows.network) + _routing_s(rows) + etp_s,
+        copied * (1.0 / domains - 1.0 / rows.ep) + etp_bytes,
+        copied * (1.0 - 1.0 / domains),
+    )
+
+
+def _two_level(rows: _Rows) -> ExpertTransfer:
+    """One copy to each domain that a token needs, to the peer of the same local rank; copies are made inside."""
+    domains = rows.domains
+    sent = rows.tokens * rows.token_bytes * _fullest_domain_tokens(rows)
+    inter_s = all_to_all_s(sent, domains, _domain_stride(rows), rows.network)
+    # DeepEP sends a rank one copy however many of the token's experts it has [deepep]; HCCL's all-to-all one for each.
+    copies = float(rows.moe.top_k) if rows.network.sequential else _domains_met(rows.ep, rows.moe)
+    return _two_stage(rows, inter_s, (1.0 - 1.0 / domains) * sent, copies)
+
+
+def _fullest_domain_tokens(rows: _Rows) -> Floats:
+    """Domains that a token meets, times the load of the fullest: N times the share of tokens that meet it.
+
+    Without counts, or where a token chooses groups first, of which counts say nothing, choices are uniform. Without counts
+    one rank alone is hot, and slows the fabric by its share of its domain only: 1 + (load - 1) / m.
+    """
+    domains = rows.domains
+    if rows.counts is not None and rows.moe.num_groups == 1:
+        return rows.counts.tokens_of_fullest_domain(domains, rows.moe.top_k)
+    uneven = 1.0 + (rows.load - 1.0) / (rows.ep / domains) if rows.counts is None else rows.counts.load_factor(domains)
+    return _domains_met(domains, rows.moe) * uneven
+
+
+def _hierarchical(rows: _Rows) -> ExpertTransfer:
+    """All tokens to the peers of the same local rank in every domain, whatever their routing; copies are made inside."""
+    domains = rows.domains
+    per_rank = rows.tokens * rows.token_bytes
+    gather = all_gather_s if rows.routing else reduce_scatter_s
+    inter_s = gather(domains * per_rank, domains, _domain_stride(rows), rows.network)
+    return _two_stage(rows, inter_s, (domains - 1.0) * per_rank, float(rows.moe.top_k))
+
+
+def _two_stage(rows: _Rows, inter_s: Floats, inter_bytes: Floats, copies: Floats | float) -> ExpertTransfer:
+    """Between domains, then inside: one after the other, or tokens forwarded as they arrive where the network pipelines.
+
+    ``copies`` of a token move inside the domains of its experts.
+    """
+    members = rows.ep / rows.domains
+    copied = copies * rows.tokens * rows.token_bytes * rows.load
+    intra_s = all_to_all_s(copied, members, rows.etp, rows.network)
+    stages_s = inter_s + intra_s if rows.network.sequential else np.maximum(inter_s, intra_s)
+    etp_s, etp_bytes = _expert_tensor_parallel(rows)
+    return ExpertTransfer(stages_s + _routing_s(rows) + etp_s, copied * (1.0 - 1.0 / members) + etp_bytes, inter_bytes)
+
+
+def _routing_s(rows: _Rows) -> Floats:
+    """Seconds of the small messages beside a dispatch: how many tokens each expert gets, and the weight of each copy."""
+    if not rows.routing:
+        return np.zeros_like(rows.ep)
+    ranks = rows.etp * rows.ep
+    counts_s = all_gather_s(ranks * rows.moe.num_experts * COUNT_BYTES, ranks, np.ones_like(ranks), rows.network)
+    weights = rows.moe.top_k * rows.tokens * rows.load
+    return counts_s + all_to_all_s(weights * PROBABILITY_BYTES, rows.ep, rows.etp, rows.network)
+
+
+def _expert_tensor_parallel(rows: _Rows) -> tuple[Floats, Floats]:
+    """Seconds and bytes of sharing the received copies among the ranks of one expert, or of summing their outputs."""
+    received = rows.copied_bytes * rows.load
+    gather = all_gather_s if rows.routing else reduce_scatter_s
+    time_s = gather(rows.etp * received, rows.etp, np.ones_like(rows.etp), rows.network)
+    return time_s, (rows.etp - 1.0) * received
+
+
+def _domain_stride(rows: _Rows) -> Floats:
+    """Distance of ranks with the same place in neighbouring domains, which share none."""
+    return np.full_like(rows.ep, rows.network.domain_devices or 1)
+
+
+def _domains_met(domains: Floats, moe: MoeShape) -> Floats:
+    # Strategies have a handful of domain counts: price each once.
+    distinct, index = np.unique(domains, return_inverse=True)
+    met = expected_domains_per_token(distinct, moe.num_experts, moe.top_k, moe.num_groups, moe.group_topk)
+    return met[index.reshape(domains.shape)]
+
+
+def _binomial(n: Floats, r: int) -> Floats:
+    """C(n, r), 0 for r > n; ``n`` may be fractional, where experts do not divide."""
+    result = np.ones_like(n)
+    for i in range(r):
+        result = result * np.maximum(n - i, 0.0) / (i + 1)
+    return result

@@ -1,0 +1,60 @@
+"""Rows that a rank's experts process in one micro batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.strategy import Feature
+from cost_models.shapes.workload import MoeShape, TrainingJob
+
+
+def routed_copies(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
+    """Token copies a rank sends to experts: k n_l, or what the capacity pads or drops them to. ``[k]``"""
+    copies = keys.sharded_tokens(training) * shape.top_k
+    return copies * (shape.capacity_factor or 1.0)
+
+
+def token_holders(keys: LayerKeys) -> Floats:
+    """Ranks of one etp group with the same tokens: without sequence parallelism, those that share a tp group. ``[k]``"""
+    return np.where(keys.sequence_parallel != 0, 1.0, np.minimum(keys.etp, keys.tp))
+
+
+def padded(keys: LayerKeys, shape: MoeShape) -> np.ndarray:
+    """Whether every expert gets the same rows: padding needs a capacity to pad to. ``[k]``"""
+    return keys.has(Feature.MOE_PAD_TO_CAPACITY) & bool(shape.capacity_factor)
+
+
+def measured_counts(shape: MoeShape, training: TrainingJob) -> ExpertCounts | None:
+    """The job's counts by expert, where they decide the load: a capacity pads or drops every expert to the same."""
+    return None if shape.capacity_factor else training.expert_counts
+
+
+def load_factor(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
+    """Copies on the busiest expert-parallel rank over the mean, averaged over the MoE layers. ``[k]``
+
+    A capacity bounds every expert alike, which makes it one [megatron-0.12, moe].
+    """
+    counts = measured_counts(shape, training)
+    if counts is not None:
+        return counts.load_factor(keys.ep)
+    balanced = 1.0 if shape.capacity_factor else training.expert_load_factor
+    # One rank alone holds every expert: nothing can be uneven.
+    return np.where(keys.ep * keys.etp > 1, balanced, 1.0)
+
+
+def expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
+    """Rows on the busiest expert-parallel rank: load factor x copies, gathered over the etp ranks. ``[k]``
+
+    Ranks that hold the same tokens count once.
+    """
+    gathered = keys.etp / token_holders(keys)
+    return routed_copies(keys, shape, training) * load_factor(keys, shape, training) * gathered
+
+
+def peak_expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
+    """The same in the layer with the fullest rank: what memory must hold, as if one rank were it in every layer. ``[k]``"""
+    rows = expert_rows(keys, shape, training)
+    counts = measured_counts(shape, training)
+    return rows if counts is None else rows * counts.peak_load_factor(keys.ep) / counts.load_factor(keys.ep)

@@ -1,0 +1,62 @@
+"""What 8- and 4-bit matmuls cost beside themselves: their operands are scaled and cast first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cost_models.layer.compute import Device, vector_s
+from cost_models.layer.expert_rows import expert_rows
+from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.workload import ModelShape, Workload
+
+QUANTISED_PRECISIONS = ("fp8", "nvfp4")  # of linear layers; attention, router, embedding and head stay in 16 bits
+
+
+def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> tuple[Floats, Floats]:
+    """Forward and backward time of casting one layer's activations, and their gradients, for its linear layers. [s] ``[k]``
+
+    The forward casts the input of every linear layer, the backward the gradient of its output, each once, with its
+    transpose: both backward matmuls want their operands the other way round [transformer-engine]. Weights are cast once a
+    step and not counted. Zero in 16 and 32 bits.
+    """
+    if workload.training.precision not in QUANTISED_PRECISIONS:
+        return np.zeros(len(keys.tp)), np.zeros(len(keys.tp))
+    pairs = list(_linear_elements(workload, keys, moe=moe))
+    each = device.constants.quantise_bytes
+    forward, backward = (sum((pair[i] for pair in pairs), np.zeros(len(keys.tp))) for i in (0, 1))
+    return vector_s(each * forward, device), vector_s(each * backward, device)
+
+
+def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool) -> Iterator[tuple[Floats, Floats]]:
+    """Elements of the input and of the output of each linear layer of a layer, on a rank."""
+    model, training, t = workload.model, workload.training, keys.tp
+    n, n_l, h = keys.tokens(training), keys.sharded_tokens(training), model.hidden_size
+    yield from _attention_elements(model, n, n_l, np.asarray(t, dtype=np.float64))
+    shape = model.moe if moe else None
+    ways = 2 if model.gated_linear_unit else 1
+    width = model.ffn_hidden_size if shape is None else shape.shared_expert_ffn_hidden_size
+    if width:
+        yield n_l * h, ways * width * n / t
+        yield width * n / t, n_l * h
+    if shape is not None:
+        rows, expert_width = expert_rows(keys, shape, training), shape.expert_ffn_hidden_size / keys.etp
+        yield rows * h, ways * expert_width * rows
+        yield expert_width * rows, rows * h
+
+
+def _attention_elements(model: ModelShape, n: Floats, n_l: Floats, t: Floats) -> Iterator[tuple[Floats, Floats]]:
+    h, heads, mla = model.hidden_size, model.num_attention_heads, model.mla
+    if mla is None:
+        d = model.kv_channels
+        yield n_l * h, (heads + 2 * np.maximum(model.num_query_groups, t)) * d * n / t
+        yield heads * d * n / t, n_l * h
+        return
+    qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
+    yield n_l * h, (mla.kv_lora_rank + mla.qk_rope_head_dim) * n_l
+    yield mla.kv_lora_rank * n_l, heads * (mla.qk_nope_head_dim + mla.v_head_dim) * n / t
+    if mla.q_lora_rank:
+        yield n_l * h, mla.q_lora_rank * n_l
+    yield (mla.q_lora_rank or h) * n_l, heads * qk * n / t
+    yield heads * mla.v_head_dim * n / t, n_l * h

@@ -1,0 +1,1 @@
+"""Device memory of a pipeline rank, part by part and at its peak."""

@@ -1,0 +1,121 @@
+"""Layers whose activations a pipeline rank holds at its peak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.memory.in_flight import compositions_in_flight
+from cost_models.pipeline.stages import Stages
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch
+
+
+@dataclass(frozen=True)
+class KeptLayers:
+    """What micro batches leave on a rank, ``[stage, n]`` or ``[stage, 1]``.
+
+    For their backward: layers kept whole, checkpoints of the others, losses. For weight gradients that run apart: layers,
+    recomputed ones too, and heads.
+    """
+
+    dense: Floats
+    moe: Floats
+    inputs: Floats
+    losses: Floats
+    waiting_dense: Floats
+    waiting_moe: Floats
+    waiting_heads: Floats
+
+    def take(self, index: IntColumn) -> KeptLayers:
+        """The chosen columns."""
+        return KeptLayers(*(column if column.shape[1] == 1 else column.take(index, axis=1) for column in _columns(self)))
+
+    def where(self, chosen: NDArray[np.bool_], other: KeptLayers) -> KeptLayers:
+        """These where ``chosen``, ``[stage, n]``, the others elsewhere."""
+        return KeptLayers(*(np.where(chosen, mine, theirs) for mine, theirs in zip(_columns(self), _columns(other), strict=True)))
+
+
+_LOSSES = [f.name for f in fields(KeptLayers)].index("losses")
+
+
+def _columns(kept: KeptLayers) -> list[Floats]:
+    return [getattr(kept, f.name) for f in fields(KeptLayers)]
+
+
+def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
+    """What one micro batch keeps on each chunk for its backward, ``[chunk]``, its loss included."""
+    zero = np.zeros((stages.num_kinds, len(batch)))
+    group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
+    uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
+    kept = []
+    for chunk in range(stages.num_chunks):
+        dense, moe, head = _layers_and_head(stages, chunk)
+        dense_again, moe_again = stages.recomputed(chunk, batch)
+        recomputed = dense_again + moe_again
+        inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
+        kept.append(KeptLayers(dense - dense_again, moe - moe_again, inputs, zero + head, zero, zero, zero))
+    return kept
+
+
+def waiting_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
+    """What one micro batch keeps on each chunk from its input gradient to its weight gradient, ``[chunk]``."""
+    zero = np.zeros((stages.num_kinds, len(batch)))
+    kept = []
+    for chunk in range(stages.num_chunks):
+        dense, moe, head = _layers_and_head(stages, chunk)
+        kept.append(KeptLayers(zero, zero, zero, zero, zero + dense, zero + moe, zero + head))
+    return kept
+
+
+def _layers_and_head(stages: Stages, chunk: int) -> tuple[Floats, Floats, Floats]:
+    """Dense layers, MoE layers and heads of a chunk, ``[stage, 1]`` each. An MTP module is one more layer beside the head."""
+    dense, moe, head = (each[:, chunk, None].astype(np.float64) for each in (stages.dense, stages.moe, stages.has_head))
+    mtp = stages.mtp_layers * head
+    return (dense, moe + mtp, head) if stages.last_layer_is_moe else (dense + mtp, moe, head)
+
+
+def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Floats) -> list[KeptLayers]:
+    """What every kind of rank holds at the moments that can be its peak, for strategies of one group.
+
+    Where the chunks of a rank keep alike, that is one moment; else a later one may be heavier with no more chunks. Moments
+    of which one holds no less of anything are not told apart.
+    """
+    before = [replace(one, losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch)]
+    tables, waiting = ([np.stack(_columns(one)) for one in part] for part in (before, waiting_layers(stages, batch)))
+    differ = any((table != tables[0]).any() for table in tables)
+    moments: list[Floats] = []
+    for composition in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):
+        held = np.zeros_like(tables[0])
+        for count, table in zip((*composition.forwards, *composition.weights), (*tables, *waiting), strict=True):
+            if count.any():
+                held = held + count * table
+        held[_LOSSES] = composition.losses
+        for number, other in enumerate(moments):
+            more = (held >= other).all(axis=0)
+            if (more | (held <= other).all(axis=0)).all():
+                moments[number] = np.where(more, held, other)
+                break
+        else:
+            moments.append(held)
+    # What nobody holds stays one column.
+    return [KeptLayers(*(column if column.any() else column[:, :1] for column in held)) for held in moments]
+
+
+def expanded_layers(stages: Stages, batch: StrategyBatch) -> tuple[Floats, Floats]:
+    """Dense and MoE layers that a full recompute expands at once on each kind of rank, ``[stage, n]`` each.
+
+    One layer, or a whole group under the uniform method.
+    """
+    zero = np.zeros((stages.num_kinds, len(batch)))
+    dense, moe = zero, zero
+    group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
+    uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
+    for chunk in range(stages.num_chunks):
+        dense_again, moe_again = stages.recomputed(chunk, batch)
+        at_once = np.where(uniform, np.minimum(group, dense_again + moe_again), 1.0)
+        dense = np.maximum(dense, np.where(dense_again > 0, at_once, 0.0))
+        moe = np.maximum(moe, np.where(moe_again > 0, at_once, 0.0))
+    return dense, moe

@@ -1,0 +1,182 @@
+"""How many micro batches a pipeline rank keeps activations for at its peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cost_models.pipeline.orders import rank_orders
+from cost_models.pipeline.stages import Stages
+from cost_models.pipeline.tasks import Pass, PipelineShape, next_places
+from cost_models.shapes.strategy import Schedule, StrategyBatch
+
+Floats = NDArray[np.float64]
+
+
+class Composition(NamedTuple):
+    """Micro batches that a rank holds at one moment, ``[kind, n]`` or ``[kind, 1]``.
+
+    ``forwards`` ``[chunk]`` wait for their backward, ``weights`` ``[chunk]`` for their weight gradient after an input gradient of
+    its own. ``losses`` wait for their backward beside the loss that runs, if any.
+    """
+
+    forwards: list[Floats]
+    weights: list[Floats]
+    losses: Floats
+
+
+def compositions_in_flight(
+    stages: Stages, batch: StrategyBatch, num_microbatches: Floats, *, all_turns: bool
+) -> Iterator[Composition]:
+    """What a rank holds at the moments that can be its peak.
+
+    Where the chunks of a rank differ, ``all_turns`` also gives the compositions that may be heavier with no more chunks.
+    GPipe holds all, losses too. ZB-H1 keeps what 1F1B's first rank holds on every rank, ZB-H2 2 p - 1: what waits for its weight
+    gradient is held as well [zero-bubble, sections 2.3 and 4], on later ranks of a kind by more micro batches. The schedules
+    of two streams are counted in their orders.
+    """
+    pp, schedule = stages.pp, stages.schedule
+    none = np.zeros((stages.num_kinds, 1))
+    if schedule in (Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V):
+        shape = PipelineShape(schedule, pp, stages.vpp, 8 * pp, 0, stages.merge_pairs, stages.detach_weight_gradients)
+        for forwards, weights, losses in _in_orders(shape, stages):
+            yield Composition(
+                [np.minimum(held, num_microbatches) for held in forwards],
+                [np.minimum(held, num_microbatches) for held in weights],
+                losses,
+            )
+    elif schedule is Schedule.GPIPE:
+        every = np.broadcast_to(num_microbatches, (stages.num_kinds, len(batch)))
+        yield Composition([every], [none], stages.is_last * (num_microbatches - 1.0))
+    elif schedule in (Schedule.ZB1P, Schedule.ZB2P):
+        last_rank = np.array([[float(ranks[-1])] for ranks in stages.ranks])
+        times = 2.0 if schedule is Schedule.ZB2P else 1.0
+        for rank in (stages.first_rank, last_rank):
+            before = np.minimum(times * (pp - 1 - rank) + 1.0, num_microbatches)
+            after = np.minimum(times * rank, num_microbatches - before)
+            yield Composition([before], [after], none)
+            yield Composition([before - 1.0], [after + 1.0], none)
+    else:
+        group = batch.group_size.astype(np.float64)
+        for turn in range(num_turns(stages.vpp) if all_turns else 1):
+            forwards_by_chunk = [
+                chunks_in_flight(
+                    stages.first_rank, chunk, pp, stages.vpp, num_microbatches, turn, group, merged=stages.merge_pairs
+                )
+                for chunk in range(stages.vpp)
+            ]
+            yield Composition(forwards_by_chunk, [none] * stages.vpp, none)
+        if schedule is Schedule.INTERLEAVED:
+            yield from _with_short_last_group(stages, num_microbatches, group)
+
+
+def _in_orders(shape: PipelineShape, stages: Stages) -> Iterator[Composition]:
+    """Compositions counted in the orders of a pipeline, ``[kind, 1]``."""
+    of_kind = [_heaviest(shape, ranks) for ranks in stages.ranks]
+    chunks = stages.num_chunks
+    for turn in range(max(map(len, of_kind))):
+        chosen = np.array([found[min(turn, len(found) - 1)] for found in of_kind], dtype=np.float64)
+        columns = [chosen[:, column, None] for column in range(2 * chunks + 1)]
+        yield Composition(columns[:chunks], columns[chunks : 2 * chunks], columns[-1])
+
+
+FULL_GROUPS = 4  # fill, two periods, and the group before the last
+
+
+def _with_short_last_group(stages: Stages, num_microbatches: Floats, group: Floats) -> Iterator[Composition]:
+    """What a last group that is not full adds to ``chunks_in_flight``: turns of its own; zero for all others."""
+    rest = num_microbatches % group
+    played = rest + group * np.minimum(num_microbatches // group, FULL_GROUPS)
+    for m, size in sorted(set(zip(played[rest > 0].tolist(), group[rest > 0].tolist(), strict=True))):
+        here = np.where((rest > 0) & (played == m) & (group == size), 1.0, 0.0)
+        shape = PipelineShape(Schedule.INTERLEAVED, stages.pp, stages.vpp, int(m), int(size), stages.merge_pairs)
+        for forwards, weights, losses in _in_orders(shape, stages):
+            yield Composition([held * here for held in forwards], [held * here for held in weights], losses * here)
+
+
+def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
+    """Counts of ``Composition`` in one line while each task of a rank runs, and once an input gradient has ended.
+
+    The loss is a forward's last work and a backward's first, so that a merged pair runs one after the other.
+    """
+    chunks = shape.num_chunks
+    following = next_places(shape)
+    losses = 2 * chunks
+    held = [0] * (2 * chunks + 1)
+    for task in rank_orders(shape)[rank]:
+        back = task.backward_chunk if task.kind is Pass.PAIR else task.chunk
+        begins = task.kind in (Pass.FORWARD, Pass.PAIR)
+        if task.kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR) and (rank, back) not in following:
+            held[losses] -= 1
+        if begins:
+            held[task.chunk] += 1
+        yield tuple(held)
+        if task.kind is Pass.INPUT_GRADIENT:
+            held[back] -= 1
+            held[chunks + back] += 1
+            yield tuple(held)
+        elif task.kind is Pass.WEIGHT_GRADIENT:
+            held[chunks + back] -= 1
+        elif task.kind is not Pass.FORWARD:
+            held[back] -= 1
+        if begins and (rank, task.chunk) not in following:
+            held[losses] += 1
+
+
+@lru_cache(maxsize=1024)
+def _heaviest(shape: PipelineShape, ranks: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """``moments`` of any of the ranks, but for those that another exceeds."""
+    found = {held for rank in ranks for held in moments(shape, rank)}
+    heaviest: list[tuple[int, ...]] = []
+    for one in sorted(found, key=lambda held: (-sum(held), held)):  # what exceeds another comes before it
+        if not (heaviest and (np.array(heaviest) >= one).all(axis=1).any()):
+            heaviest.append(one)
+    return tuple(sorted(heaviest, key=lambda held: (-sum(held[:-1]), held)))
+
+
+def chunks_in_flight(
+    rank: ArrayLike,
+    chunk: int,
+    pp: int,
+    vpp: int,
+    num_microbatches: ArrayLike,
+    turn: int = 0,
+    group_size: ArrayLike | None = None,
+    *,
+    merged: bool = False,
+) -> Floats:
+    """Forwards of one chunk held on a rank at its peak, 1F1B or interleaved. Shapes broadcast.
+
+    1F1B: min(m, p - i). Interleaved: the first w + 1 of the rank's forwards, w = 2 (p - 1 - i) + (v - 1) g, at most
+    m v, which run through the chunks in groups of g micro batches (default p), the last group of what is left
+    [megatron-0.12, schedules.py]. ``merged`` pairs hold one more [mindspeed, vpp_schedules.py]. Without a pipeline: 1.
+
+    From then on a backward frees a chunk for every forward, last chunk first: the number held stays, its composition
+    moves. ``turn`` 1 to ``num_turns(vpp) - 1`` gives the compositions at which it changes course.
+    """
+    i, m = np.asarray(rank, dtype=np.float64), np.asarray(num_microbatches, dtype=np.float64)
+    g = np.asarray(pp if group_size is None else group_size, dtype=np.float64)
+    if vpp == 1:
+        return np.minimum(m, pp - i + merged)
+    held = np.minimum(m * vpp, 2.0 * (pp - 1 - i) + (vpp - 1) * g + 1 + merged)
+    later = held + g * (turn // 2)
+    forwards = np.minimum(later if turn % 2 == 0 else np.ceil(later / g) * g, m * vpp)
+    forward, backward = _passed(forwards, chunk, g, vpp, m), _passed(forwards - held, vpp - 1 - chunk, g, vpp, m)
+    return forward - backward
+
+
+def num_turns(vpp: int) -> int:
+    """Compositions that ``chunks_in_flight`` distinguishes."""
+    return 2 * vpp + 2 if vpp > 1 else 1
+
+
+def _passed(count: Floats, chunk: int, group_size: Floats, vpp: int, num_microbatches: Floats) -> Floats:
+    """Of the first ``count`` passes of a rank, those of one chunk."""
+    whole, rest = np.divmod(count, group_size * vpp)
+    group = np.minimum(group_size, num_microbatches - whole * group_size)
+    passed: Floats = whole * group_size + np.clip(rest - chunk * group, 0, group)
+    return passed

@@ -1,0 +1,150 @@
+"""Bytes of weights, gradients and optimizer states on a rank, and the parameters they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
+from cost_models.shapes.parameters import layer_parameters
+from cost_models.shapes.strategy import Feature, StrategyBatch
+from cost_models.shapes.workload import ModelShape, Workload
+
+WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
+SWAP_OPTIMIZER_TIMES = 16  # parts in which swapped states visit the device during a step [mindspeed, swap-optimizer]
+
+
+@dataclass(frozen=True)
+class StageParameters:
+    """Parameters a rank of each stage holds before sharding over data parallel, ``[stage, n]``."""
+
+    dense: Floats
+    experts: Floats
+    largest_tensor: Floats  # the biggest one, for the optimizer's transient
+    largest_layer: Floats  # all of the biggest layer or embedding table, for the weights that ZeRO-3 gathers
+
+
+@dataclass(frozen=True)
+class ModelStates:
+    """Bytes a rank keeps between steps, ``[stage, n]``, by kind; ``moments`` is the part that the first step creates."""
+
+    weights: Floats
+    gradients: Floats
+    master: Floats
+    moments: Floats
+    gradient_copies: Floats  # FP32 copy of the gradient shard, from the optimizer's start to the next zero_grad
+    swapped: Floats  # states that live in host memory
+
+    @property
+    def total(self) -> Floats:
+        """All that stays on the device from step to step."""
+        return self.weights + self.gradients + self.master + self.moments
+
+
+def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
+    """Bytes of one gradient in the accumulation buffer: 4 for BF16 training, 2 for FP16 or BF16 reduction. ``[n]``"""
+    software, precision = workload.software, workload.training.precision
+    base = 2.0 if precision == "fp16" and not software.fp32_parameters else 4.0
+    if software.stack == "megatron-deepspeed" and precision == "bf16":
+        base += 2.0
+    return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), 2.0, base)
+
+
+def layer_rank_parameters(model: ModelShape, batch: StrategyBatch, *, moe: bool) -> tuple[Floats, Floats]:
+    """Dense and routed-expert parameters of one layer on one rank. ``[n]``"""
+    parts = layer_parameters(model, moe=moe)
+    sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / batch.tp
+    dense = sharded + parts.attention_replicated + parts.norms + parts.router
+    return dense, parts.experts / (batch.ep * batch.etp)
+
+
+def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, Floats, Floats]:
+    """Dense parameters that only the first stage, and dense and expert ones that only the last stage holds. ``[n]``
+
+    First: embedding (and learned positions). Last: final norm, head, and all MTP modules with their embedding copy
+    [megatron-0.12, multi_token_prediction.py]. Tied embeddings: a copy on both ends, one where they coincide.
+    """
+    model = workload.model
+    h = model.hidden_size
+    table = model.vocab_size * h / np.where(batch.has(Feature.REPLICATED_EMBEDDING), 1, batch.tp)
+    positions = workload.training.seq_length * h if model.learned_positions else 0
+    first = table + positions
+    head = model.vocab_size * h / batch.tp
+    last = np.where(model.tied_embeddings & (batch.pp == 1), 0.0, head) + h
+    last_experts = np.zeros(len(batch))
+    if model.mtp_num_layers:
+        dense, experts = layer_rank_parameters(model, batch, moe=model.moe_layers()[-1])
+        copy = np.where(batch.pp > 1, table, 0.0)
+        last = last + model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + 3 * h) + copy
+        last_experts = model.mtp_num_layers * experts
+    return first, last, last_experts
+
+
+def stage_parameters(
+    workload: Workload, batch: StrategyBatch, dense_layers: Floats, moe_layers: Floats, is_first: Floats, is_last: Floats
+) -> StageParameters:
+    """Parameters on each stage; the layer counts and flags are ``[stage, 1]``."""
+    model = workload.model
+    dense_layer, _ = layer_rank_parameters(model, batch, moe=False)
+    dense = dense_layers * dense_layer
+    layer = np.where(dense_layers > 0, dense_layer, 0.0)
+    experts = np.zeros_like(dense)
+    h = model.hidden_size
+    tensor = np.broadcast_to((2.0 if model.gated_linear_unit else 1.0) * h * model.ffn_hidden_size / batch.tp, dense.shape)
+    if model.moe is not None:
+        moe_dense, moe_experts = layer_rank_parameters(model, batch, moe=True)
+        dense = dense + moe_layers * moe_dense
+        experts = moe_layers * moe_experts
+        layer = np.where(moe_layers > 0, np.maximum(layer, moe_dense + moe_experts), layer)
+        grouped = np.where(batch.has(Feature.MOE_GROUPED_GEMM), moe_experts * 2.0 / 3.0, 0.0)
+        tensor = np.where(moe_layers > 0, np.maximum(tensor, grouped), tensor)
+    first, last, last_experts = edge_parameters(workload, batch)
+    table = np.where((is_first + is_last) > 0, model.vocab_size * h / batch.tp, 0.0)
+    return StageParameters(
+        dense=dense + is_first * first + is_last * last,
+        experts=experts + is_last * last_experts,
+        largest_tensor=np.maximum(tensor, table),
+        largest_layer=np.maximum(layer, table),
+    )
+
+
+def model_states(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> ModelStates:
+    """Weights, gradients, master copies and Adam moments on each rank. [B]
+
+    Without sharding 2 + g + 12 bytes a parameter; the distributed optimizer divides the 12 by D = dp cp (experts: their own
+    replicas), ZeRO-2 the gradients too, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12, dist_optimizer.md].
+    FP32 parameters need no master copy: MindFormers', whose parallel optimizer shards the weights as well [mindformers-1.8],
+    and PyTorch FSDP's, which casts a shard when it gathers it [pytorch-fsdp, section 4.4].
+    DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].
+    Where gradients have 16 bits, Megatron's optimizer works on an FP32 copy of its shard.
+    reuse-fp32-param keeps the master in the weights and a 16-bit rest; swap-optimizer keeps all states on the host.
+    """
+    dense_shards, expert_shards = shard_sizes(batch)
+    g = gradient_bytes(workload, batch)
+    fp32 = workload.software.fp32_parameters or workload.software.stack == "fsdp"
+    weight_bytes = 2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
+    master_bytes = np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES) * (0.0 if fp32 else 1.0)
+    on_device = np.where(batch.has(Feature.SWAP_OPTIMIZER), 0.0, 1.0)
+    stage = batch.zero_stage
+
+    def shared(bytes_each: Floats | float, from_stage: int) -> Floats:
+        dense = parameters.dense / np.where(stage >= from_stage, dense_shards, 1)
+        experts = parameters.experts / np.where(stage >= from_stage, expert_shards, 1)
+        return (dense + experts) * bytes_each
+
+    master, moments = shared(master_bytes, 1), shared(MOMENT_BYTES, 1)
+    return ModelStates(
+        weights=shared(weight_bytes, 1 if workload.software.fp32_parameters else 3),
+        gradients=shared(g, 2),
+        master=master * on_device,
+        moments=moments * on_device,
+        gradient_copies=np.where((g < 4.0) & (workload.software.execution == "eager"), shared(4.0, 1), 0.0),
+        swapped=(master + moments) * (1.0 - on_device),
+    )
+
+
+def replica_sizes(batch: StrategyBatch) -> tuple[Floats, Floats]:
+    """Data-parallel ranks of dense and expert parameters, as floats."""
+    dense, experts = data_parallel_sizes(batch)
+    return dense.astype(np.float64), experts.astype(np.float64)

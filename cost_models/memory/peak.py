@@ -1,0 +1,311 @@
+"""Peak device memory of every pipeline rank: one function decides what fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.constants import Constants
+from cost_models.layer.activations import ALIBI_BYTES, LayerActivations
+from cost_models.memory.held_layers import KeptLayers, expanded_layers, kept_layers, layers_in_flight
+from cost_models.memory.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
+from cost_models.pipeline.stages import Stages
+from cost_models.shapes.layer_keys import Floats, distinct_rows
+from cost_models.shapes.strategy import Feature, Recompute, StrategyBatch
+from cost_models.shapes.workload import Workload
+
+# A head: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]; eager code on Ascend also keeps that less its
+# maximum, which a fused kernel or a compiled graph does not.
+LOGIT_BYTES, EAGER_ASCEND_LOGIT_BYTES = 6, 10
+# PyTorch's own loss: logits and their FP32 copy, or log-softmax and its gradients [torchtitan, loss.py].
+PLAIN_LOGIT_BYTES = 12
+# From the loss' forward to its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a weight gradient
+# of the head that runs apart: the 16-bit gradient of the logits [zero-bubble-code].
+WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
+DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
+LEAST_POOL_FRACTION = 0.005  # left of the pool where memory runs out: median of failed allocations [npu-oom]
+P2P_BUFFER_BYTES = 2 * 20 * 2**20  # send and receive buffer of a neighbour pair [cann, P2P_HCCL_BUFFSIZE]
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes ``[stage, n]``; see ``Estimate`` for what each total means.
+
+    ``parts`` sums to ``peak``, and is empty without a breakdown.
+    """
+
+    after_step: Floats
+    allocated: Floats
+    first_iteration: Floats
+    reserved: Floats
+    peak: Floats
+    parts: dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class Held:
+    """Activations in flight on each stage, ``[stage, n]``: ``layers`` keep their saved sets; the rest is held besides."""
+
+    layers: KeptLayers
+    losses: Floats  # of other micro batches than the one that runs
+    dense: LayerActivations
+    moe: LayerActivations | None
+    expanded: Floats  # what a backward computes again, while it runs
+    transient: Floats  # buffers of the layer that runs
+
+    @property
+    def checkpoints(self) -> Floats:
+        """Inputs of the layers, or groups, that are computed again."""
+        return self.layers.inputs * self.dense.input_bytes
+
+    @property
+    def working_set(self) -> Floats:
+        """Held while layers run, whatever is in flight."""
+        return self.expanded + self.transient
+
+    @property
+    def saved_bytes(self) -> Floats:
+        """Saved sets of all layers in flight, and what waiting weight gradients need."""
+        return saved_bytes(self.layers, self.dense, self.moe)
+
+    @property
+    def classes(self) -> dict[str, Floats]:
+        """The same by tensor class."""
+        layers, dense, moe = self.layers, self.dense, self.moe
+        parts = {name: layers.dense * each + layers.waiting_dense * dense.waiting[name] for name, each in dense.saved.items()}
+        if moe is None:
+            return parts
+        return {
+            name: part + layers.moe * moe.saved[name] + layers.waiting_moe * moe.waiting[name] for name, part in parts.items()
+        }
+
+
+def saved_bytes(layers: KeptLayers, dense: LayerActivations, moe: LayerActivations | None) -> Floats:
+    """Saved sets of layers that are kept whole, and what waiting weight gradients need, ``[stage, n]``."""
+    held: Floats = layers.dense * dense.saved_bytes
+    if layers.waiting_dense.any():
+        held = held + layers.waiting_dense * dense.waiting_bytes
+    if moe is None:
+        return held
+    held = held + layers.moe * moe.saved_bytes
+    return held + layers.waiting_moe * moe.waiting_bytes if layers.waiting_moe.any() else held
+
+
+def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers) -> Floats:
+    """Losses that wait for their backward, and heads for their weight gradient, ``[stage, n]``, each with its MTP modules'.
+
+    The head keeps its input, divided under sequence parallelism.
+    """
+    if not (layers.losses.any() or layers.waiting_heads.any()):
+        return np.zeros_like(layers.losses)
+    tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
+    rows, hidden = workload.model.vocab_size / batch.tp, workload.model.hidden_size
+    head_input = 2.0 * hidden / np.where(batch.sequence_parallel != 0, batch.tp, 1)
+    loss, head = (each * rows + head_input for each in (WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES))
+    held: Floats = (1 + workload.model.mtp_num_layers) * tokens * (layers.losses * loss + layers.waiting_heads * head)
+    return held
+
+
+def held_activations(
+    workload: Workload,
+    stages: Stages,
+    batch: StrategyBatch,
+    num_microbatches: Floats,
+    dense: LayerActivations,
+    moe: LayerActivations | None,
+) -> Held:
+    """Activations that a rank holds at its peak, recompute considered.
+
+    Every chunk in flight keeps the saved set of its ordinary layers and one input for every checkpoint of its
+    recomputed layers; one recomputed layer (a whole group under the uniform method) is expanded at a time, when the
+    backward has freed the ordinary layers after it, unless their weight gradients wait. From then on a micro batch keeps what its
+    weight gradients need, of all layers. Losses that wait are held, besides the one that runs.
+    Layers are counted once per distinct number of micro batches and extent of recompute.
+    """
+    extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
+    first, index = distinct_rows([num_microbatches.astype(np.int64), *extent])
+    few = batch.take(first)
+    most_bytes, most = np.array(-1.0), None
+    for composition in layers_in_flight(stages, few, num_microbatches[first]):
+        kept = composition.take(index)
+        kept_bytes = saved_bytes(kept, dense, moe) + kept.inputs * dense.input_bytes + loss_bytes(workload, batch, kept)
+        heavier = kept_bytes > most_bytes
+        most = kept if most is None else most.where(~heavier, kept)
+        most_bytes = np.maximum(most_bytes, kept_bytes)
+    assert most is not None  # every schedule has a peak
+    dense_expanded, moe_expanded = (layers.take(index, axis=1) for layers in expanded_layers(stages, few))
+    expanded = dense_expanded * dense.unreduced_bytes
+    transient = np.where(stages.dense.sum(axis=1)[:, None] > 0, dense.transient_bytes, 0.0)
+    if moe is not None:
+        expanded = np.maximum(expanded, moe_expanded * moe.unreduced_bytes)
+        transient = np.maximum(transient, np.where(stages.moe.sum(axis=1)[:, None] > 0, moe.transient_bytes, 0.0))
+    if not stages.schedule.splits_backward and (few.recompute == int(Recompute.FULL)).any():
+        freed = np.array(np.inf)
+        for chunk in kept_layers(stages, few):
+            kept = chunk.take(index)
+            freed = np.minimum(freed, np.where(kept.inputs > 0, saved_bytes(kept, dense, moe), np.inf))
+        expanded = np.maximum(expanded - freed, 0.0)
+    return Held(most, loss_bytes(workload, batch, most), dense, moe, expanded, transient)
+
+
+def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
+    """Process groups of a rank that issue collectives, each with its own buffers. ``[n]``
+
+    World, tp, cp (two for hybrid), data parallel, pp, model parallel (gradient norm), ep, expert data parallel
+    [megatron-0.12, parallel_state.py]. Upper bound: HCCL creates a communicator at its first use [cann].
+    """
+    moe = workload.model.moe is not None
+    replicas = batch.dp * batch.cp
+    experts = np.maximum(batch.tp * replicas // (batch.ep * batch.etp), 1)
+    groups = [
+        np.full(len(batch), workload.cluster.num_devices > 1),
+        batch.tp > 1,
+        batch.cp > 1,
+        (batch.ulysses_degree > 1) & (batch.ulysses_degree < batch.cp),
+        replicas > 1,
+        batch.pp > 1,
+        batch.tp * batch.pp > 1,
+        (batch.pp > 1) & workload.model.tied_embeddings,
+        (batch.ep > 1) & moe,
+        (batch.etp > 1) & moe,
+        (experts > 1) & moe,
+    ]
+    return sum((g.astype(np.float64) for g in groups), np.zeros(len(batch)))
+
+
+def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
+    """What the loss of one micro batch holds on the rank of the head, with each MTP module's. ``[n]``
+
+    Logits, the head's input gathered from the tensor-parallel ranks with its gradient, and the gradient of its weights.
+    """
+    model, software = workload.model, workload.software
+    logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
+    if software.execution == "eager" and workload.cluster.profile.family == "ascend":
+        logit_bytes = EAGER_ASCEND_LOGIT_BYTES
+    tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
+    rows = model.vocab_size / batch.tp
+    each: Floats = tokens * (logit_bytes * rows + 4.0 * model.hidden_size)
+    return each * (1 + model.mtp_num_layers) + weight_gradient_bytes(workload) * rows * model.hidden_size
+
+
+def weight_gradient_bytes(workload: Workload) -> float:
+    """Of one weight, before it is added to the gradient buffer: eager code makes a tensor of it [megatron-0.12, layers.py]."""
+    return WEIGHT_BYTES if workload.software.execution == "eager" else 0.0
+
+
+def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
+    """Parameters and gradients that live while a layer runs. ``[stage, n]``
+
+    The gradient of the largest tensor; under ZeRO-3 the weights of the layer and of the next, and gradients about to be
+    scattered.
+    """
+    layer_bytes = 2.0 * WEIGHT_BYTES + gradient_bytes(workload, batch)
+    gathered = np.where(batch.zero_stage == 3, layer_bytes * parameters.largest_layer, 0.0)
+    return gathered + weight_gradient_bytes(workload) * parameters.largest_tensor
+
+
+def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, dense: LayerActivations) -> Floats:
+    """Bytes that eager modules keep from step to step beside the states. ``[stage, n]``
+
+    Every chunk but the first of the model holds its last input and the gradient of it [megatron-0.12, schedules.py].
+    Attention older than Megatron-Core's keeps a mask of s x s a layer; a position bias is built once for the heads of a rank
+    and once for those of a micro batch [mindspeed-attention].
+    """
+    if workload.software.execution != "eager":
+        return np.zeros((stages.num_kinds, len(batch)))
+    split = np.where(batch.has(Feature.TP_2D), batch.tp, 1)  # of tokens and hidden channels between layers
+    received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first, 0.0)
+    buffers: Floats = received * 2.0 * dense.input_bytes / split
+    mask = np.where(batch.has(Feature.FLASH_ATTENTION), (workload.training.seq_length / batch.cp) ** 2.0, 0.0)
+    if workload.software.legacy_layers:
+        buffers = buffers + (stages.dense + stages.moe).sum(axis=1)[:, None] * mask
+    if workload.model.alibi:
+        heads = workload.model.num_attention_heads / batch.tp
+        buffers = buffers + ALIBI_BYTES * (1 + batch.micro_batch_size) * heads * mask
+    return buffers
+
+
+def optimizer_transient_bytes(parameters: StageParameters, states: ModelStates) -> Floats:
+    """What the optimizer holds besides the states while it runs. ``[stage, n]``"""
+    held: Floats = 4.0 * parameters.largest_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
+    return held
+
+
+def _pool(workload: Workload, allocated: Floats, outside: Floats, constants: Constants) -> tuple[Floats, NDArray[np.bool_]]:
+    """Bytes that the allocator holds beyond what is allocated, and whether they are all that was free. ``[stage, n]``
+
+    The pool grows while memory is free. Before an allocation fails its unused blocks go back [pytorch-allocator], so that
+    it never decides alone whether a strategy fits. A compiled graph plans its memory ahead and needs none.
+    """
+    if workload.software.execution != "eager":
+        return np.zeros_like(allocated), np.zeros(allocated.shape, dtype=np.bool_)
+    moe = workload.model.moe
+    factor = DROPLESS_POOL_FACTOR if moe is not None and not moe.capacity_factor else 1.0
+    wanted = allocated * factor * constants.allocator_fraction
+    least = np.minimum(allocated * factor * LEAST_POOL_FRACTION, wanted)
+    free = workload.cluster.profile.usable_hbm_bytes - outside - allocated
+    fills = (free < wanted) & (free >= least)
+    return np.where(fills, free, np.where(free < least, least, wanted)), fills
+
+
+def memory_estimate(
+    workload: Workload,
+    batch: StrategyBatch,
+    stages: Stages,
+    parameters: StageParameters,
+    states: ModelStates,
+    held: Held,
+    constants: Constants,
+    *,
+    breakdown: bool = True,
+) -> MemoryEstimate:
+    """Peak of every stage: states + max(forward and backward, optimizer) + pool + communicators + runtime.
+
+    The two peaks never add up: activations are gone when the optimizer runs. In the first iteration the moments do
+    not exist before the optimizer creates them, which is what framework logs of a first step show.
+    """
+    profile = workload.cluster.profile
+    logits = stages.is_last * logits_bytes(workload, batch)
+    working_set = held.working_set + gathered_bytes(workload, batch, parameters)
+    in_loss = logits > working_set  # it is over before the backward reaches a layer
+    activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)
+    optimizer = optimizer_transient_bytes(parameters, states)
+    in_backward = activations >= optimizer
+    buffers = module_buffers(workload, batch, stages, held.dense)
+    steady = states.total + buffers
+    allocated = steady + np.maximum(activations, optimizer)
+    first = np.maximum(steady - states.moments + activations, steady + optimizer)
+    communicators = num_communicators(workload, batch) * profile.communicator_bytes
+    communicators = communicators + np.where(batch.pp > 1, P2P_BUFFER_BYTES if profile.family == "ascend" else 0, 0)
+    outside = communicators + profile.context_bytes
+    pool, fills = _pool(workload, allocated, outside, constants)
+    reserved = allocated + pool
+    parts: dict[str, Floats] = (
+        {}
+        if not breakdown
+        else {
+            "weights": states.weights,
+            "gradients": states.gradients,
+            "optimizer_master_weights": states.master,
+            "optimizer_moments": states.moments,
+            **{f"activations_{name}": np.where(in_backward, value, 0.0) for name, value in held.classes.items()},
+            "recompute_checkpoints": np.where(in_backward, held.checkpoints, 0.0),
+            "working_set": np.where(in_backward & ~in_loss, working_set, 0.0),
+            "logits": np.where(in_backward, held.losses + np.where(in_loss, logits, 0.0), 0.0),
+            "optimizer_transient": np.where(in_backward, 0.0, optimizer),
+            "module_buffers": buffers,
+            "allocator_pool": pool,
+            "communicators": np.broadcast_to(communicators, allocated.shape),
+            "runtime": np.full(allocated.shape, profile.context_bytes),
+        }
+    )
+    return MemoryEstimate(
+        after_step=steady + states.gradient_copies,
+        allocated=allocated,
+        first_iteration=first,
+        reserved=reserved,
+        peak=np.where(fills, profile.usable_hbm_bytes, reserved + outside),
+        parts=parts,
+    )

@@ -1,0 +1,1 @@
+"""Links between devices: tiers, where groups of ranks sit on them, collectives."""

@@ -1,0 +1,168 @@
+"""Time of collectives on a tiered network.
+
+Every function takes the columns ``size`` and ``stride`` of a group (``cost_models.network.rank_placement``) and is elementwise
+over broadcastable arrays. A group of one, or a message of no bytes, takes exactly 0.
+
+A group of g ranks has m_i members in its domain of tier i, m_0 = 1; the tier joins n_i = m_i / m_(i-1) blocks, at the
+rate r_i of one device through it: the links to n_i - 1 peers in a full mesh, at most the tier's bandwidth. One all-gather
+to S bytes, the slowest rank:
+
+- tier after tier (HCCL), the outermost first: the sum of (n_i - 1) S / m_i / r_i  [hccl-doc, Mesh and NHR]
+- pipelined (NCCL): one ring over all tiers; each of the m_(i-1) ranks of a block carries its part of what leaves
+  the block: the largest of (g - 1)/g S / (m_(i-1) r_i), hence min(NVLink, NIC x members in the node)
+  [nccl-tests, PERFORMANCE.md]
+
+plus a latency a step: one in a mesh, ceil(log2 n_i) in a switch or fabric (recursive doubling [thakur2005, section 3],
+NHR [hccl-doc]). Reduction arithmetic, contention between groups and congestion inside a fabric are left out; each device
+has its own port in every tier.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cost_models.network.rank_placement import crossed_tier, domains_spanned
+from cost_models.network.tiers import ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, Network, Tier, ceil_log2
+from hardware_profiles.schema import Wiring
+
+Floats = NDArray[np.float64]
+
+
+def all_gather_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
+    """Seconds of an all-gather to ``bytes_total`` (what a rank holds afterwards) [hccl-doc]; [thakur2005, section 3.1]."""
+    return _alone_s(_gather(ALL_GATHER, bytes_total, size, stride, network), bytes_total, size, network)
+
+
+def reduce_scatter_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
+    """Seconds of a reduce-scatter of ``bytes_total`` (what a rank holds before): an all-gather backwards [hccl-doc]."""
+    return _alone_s(_gather(REDUCE_SCATTER, bytes_total, size, stride, network), bytes_total, size, network)
+
+
+def all_reduce_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
+    """Seconds of an all-reduce of ``bytes_total``: reduce-scatter, then all-gather, in one call [thakur2005, section 4.5].
+
+    Two A2 nodes of 8 with 18.3 GB/s a link and 20 GB/s a NIC: 1 / (1/73.2 + 1/160) = 50.2 GB/s of message [hcomm].
+    Too slow for messages of a few hundred KB, where libraries switch to one-shot algorithms.
+    """
+    scatter_s, scatter_measured = _gather(REDUCE_SCATTER, bytes_total, size, stride, network)
+    if network.symmetric:
+        return _alone_s((2.0 * scatter_s, scatter_measured), bytes_total, size, network)
+    gather_s, gather_measured = _gather(ALL_GATHER, bytes_total, size, stride, network)
+    return _alone_s((scatter_s + gather_s, scatter_measured & gather_measured), bytes_total, size, network)
+
+
+def all_to_all_s(bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
+    """Seconds of an all-to-all in which a rank holds ``bytes_per_rank``, its own share included.
+
+    Direct sends: (m_i - m_(i-1)) / g of the bytes cross tier i through the rank's own port; tier after tier (HCCL,
+    inside the node first) or all tiers at once (NCCL). Steps: one in a mesh, ceil(log2 n) in a switch, n - 1 in a fabric
+    (pairwise) [hccl-doc, Pairwise].
+    """
+    return _alone_s(_exchange(bytes_per_rank, size, stride, network), bytes_per_rank, size, network)
+
+
+def send_recv_s(bytes_sent: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
+    """Seconds of one hop between neighbours of a chain or ring, over the slowest link it contains.
+
+    Pipeline stages: ``size`` pp, ``stride`` tp cp dp [megatron-0.12, p2p_communication.py]. Ring attention: ``size``
+    cp, ``stride`` tp. A mesh gives a pair one link.
+    """
+    tiers = network.tiers
+    bytes_sent, size = np.asarray(bytes_sent, dtype=np.float64), np.asarray(size)
+    tier = crossed_tier(size, stride, [t.domain_devices for t in tiers])
+    s_per_byte = np.array([1.0 / (t.rate(1.0) * t.rate_fraction) for t in tiers])
+    latency_s = np.array([t.latency_s for t in tiers]) + network.call_latency_s
+    return np.where((size > 1) & (bytes_sent > 0), bytes_sent * s_per_byte[tier] + latency_s[tier], 0.0)
+
+
+def _alone_s(parts: tuple[Floats, NDArray[np.bool_]], message_bytes: ArrayLike, size: ArrayLike, network: Network) -> Floats:
+    """One call of its own: the fixed cost is part of what was measured, else added."""
+    steps_s, measured = parts
+    call_s = np.where(measured, 0.0, network.call_latency_s)
+    return np.where((np.asarray(size) > 1) & (np.asarray(message_bytes) > 0), steps_s + call_s, 0.0)
+
+
+def _gather(
+    op: str, bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Seconds of the phases of an all-gather or reduce-scatter, and whether a measurement covers the innermost."""
+    total, size, stride = _columns(bytes_total, size, stride)
+    elapsed = _Elapsed(network, total.shape)
+    blocks_below = size  # blocks that the tiers inside leave
+    for tier in network.tiers:
+        domains = domains_spanned(size, stride, tier.domain_devices)
+        blocks = blocks_below / domains
+        crossing = blocks > 1.0
+        if crossing.any():
+            members = size / domains
+            if curve := tier.curves.get(op):
+                shard = total[crossing] / members[crossing]
+                elapsed.replace(crossing, curve.time_s(shard, members[crossing], tier))
+            else:
+                if network.sequential:
+                    received = (blocks - 1.0) * total / members
+                else:
+                    received = (1.0 - 1.0 / size) * total * blocks_below / size
+                elapsed.add(crossing, received / (tier.rate(blocks - 1.0) * tier.rate_fraction), tier.gather_steps(blocks), tier)
+        blocks_below = domains
+    return elapsed.steps_s, elapsed.measured
+
+
+def _exchange(
+    bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Seconds of the phases of an all-to-all, and whether a measurement covers the innermost."""
+    held, size, stride = _columns(bytes_per_rank, size, stride)
+    elapsed = _Elapsed(network, held.shape)
+    members_below = np.ones_like(size)
+    for tier in network.tiers:
+        members = size / domains_spanned(size, stride, tier.domain_devices)
+        peers = members - members_below
+        crossing = peers > 0.0
+        if crossing.any():
+            if curve := tier.curves.get(ALL_TO_ALL):
+                kept_inside = held[crossing] * members[crossing] / size[crossing]
+                elapsed.replace(crossing, curve.time_s(kept_inside, members[crossing], tier))
+            else:
+                steps = _exchange_steps(tier, members / members_below)
+                elapsed.add(crossing, held * peers / size / (tier.rate(peers) * tier.rate_fraction), steps, tier)
+        members_below = members
+    return elapsed.steps_s, elapsed.measured
+
+
+def _exchange_steps(tier: Tier, blocks: Floats) -> Floats:
+    if tier.wiring is Wiring.MESH:
+        return np.ones_like(blocks)
+    return ceil_log2(blocks) if tier.wiring is Wiring.SWITCH else np.ceil(blocks) - 1.0
+
+
+def _columns(*values: ArrayLike) -> tuple[Floats, ...]:
+    return tuple(np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in values)))
+
+
+class _Elapsed:
+    """Phases from the inside out: their bytes in sequence or at once, their latencies always in sequence."""
+
+    def __init__(self, network: Network, shape: tuple[int, ...]) -> None:
+        self._sequential = network.sequential
+        self._transfer_s = np.zeros(shape)
+        self._latency_s = np.zeros(shape)
+        self.measured = np.zeros(shape, dtype=np.bool_)
+
+    def add(self, crossing: NDArray[np.bool_], transfer_s: Floats, steps: Floats, tier: Tier) -> None:
+        """One more phase, for the rows that cross this tier."""
+        crossed_s = transfer_s * crossing
+        combine = np.add if self._sequential else np.maximum
+        combine(self._transfer_s, crossed_s, out=self._transfer_s)
+        self._latency_s += steps * crossing * tier.latency_s
+
+    def replace(self, crossing: NDArray[np.bool_], measured_s: Floats) -> None:
+        """What was measured among all members of a domain, ``measured_s`` of those rows, stands for the tiers inside it too."""
+        self._transfer_s[crossing] = measured_s
+        self._latency_s[crossing] = 0.0
+        self.measured |= crossing
+
+    @property
+    def steps_s(self) -> Floats:
+        return self._transfer_s + self._latency_s

@@ -1,0 +1,218 @@
+"""A cluster's network as the collectives see it: tiers with the rates of this site, and measured curves.
+
+``rate_fraction`` is the share of a tier's profile rate that training reaches: the calibrated efficiency times what
+the site's fabric has of the profile's. It scales formulas and the bytes of measured curves alike, never latencies:
+curves are measured on an idle machine, the fraction is what concurrent kernels and strided buffers leave of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cost_models.shapes.workload import Cluster, WorkloadError
+from hardware_profiles.schema import CollectiveCurve, NetworkTier, Wiring
+
+Floats = NDArray[np.float64]
+
+ALL_GATHER = "all_gather"
+REDUCE_SCATTER = "reduce_scatter"
+ALL_REDUCE = "all_reduce"
+ALL_TO_ALL = "all_to_all"
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One level of the network. Rates are of one device and one direction, before ``rate_fraction``."""
+
+    wiring: Wiring
+    domain_devices: int | None
+    bandwidth_bytes_per_s: float
+    link_bytes_per_s: float
+    latency_s: float  # of one step
+    rate_fraction: float
+    curves: Mapping[str, MeasuredCollective]
+
+    def rate(self, peers: ArrayLike) -> Floats:
+        """Bytes per second that a device exchanges with ``peers`` others: in a mesh over the links to them [hccl-doc, Mesh]."""
+        if self.wiring is not Wiring.MESH:
+            return np.asarray(self.bandwidth_bytes_per_s, dtype=np.float64)
+        return np.minimum(np.maximum(peers, 1.0) * self.link_bytes_per_s, self.bandwidth_bytes_per_s)
+
+    def gather_steps(self, blocks: Floats) -> Floats:
+        """Latency steps of an all-gather or reduce-scatter among ``blocks`` [hccl-doc, Mesh and NHR]."""
+        return np.ones_like(blocks) if self.wiring is Wiring.MESH else ceil_log2(blocks)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Tiers from the inside out. ``call_latency_s``: fixed cost of a collective call beside its steps."""
+
+    tiers: tuple[Tier, ...]
+    sequential: bool
+    call_latency_s: float
+    symmetric: bool  # all-gather and reduce-scatter take the same time
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Cluster,
+        *,
+        intra_fraction: float = 1.0,
+        inter_fraction: float = 1.0,
+        call_latency_s: float = 0.0,
+        latency_factor: float = 1.0,
+    ) -> Network:
+        """The cluster's network with calibrated efficiencies.
+
+        ``inter_fraction`` belongs to the outermost tier (the only tier too, where that is a fabric), ``intra_fraction``
+        to all inside it; ``latency_factor`` scales every step, the cluster's ``time_factor`` all times. Raises
+        ``WorkloadError`` for a profile without tiers and for rates, factors or oversubscriptions that are not positive.
+        """
+        profile = cluster.profile
+        if not profile.tiers:
+            raise WorkloadError(f"hardware profile '{profile.name}': tiers is empty, so devices have no link to each other")
+        _require_positive("cluster.oversubscription", cluster.oversubscription)
+        _require_positive("cluster.time_factor", cluster.time_factor)
+        if cluster.inter_node_bytes_per_s is not None:
+            _require_positive("cluster.inter_node_bytes_per_s", cluster.inter_node_bytes_per_s)
+        tiers = []
+        for index, tier in enumerate(profile.tiers):
+            _require_positive(f"tier '{tier.name}': bandwidth", tier.bandwidth_bytes_per_s)
+            _require_positive(f"tier '{tier.name}': oversubscription", tier.oversubscription)
+            outermost = index == len(profile.tiers) - 1
+            fraction = inter_fraction if outermost and (index > 0 or tier.wiring is Wiring.FABRIC) else intra_fraction
+            if outermost:
+                site = cluster.inter_node_bytes_per_s or tier.bandwidth_bytes_per_s
+                fraction *= site / tier.bandwidth_bytes_per_s / cluster.oversubscription
+            domain = None if outermost else tier.domain_devices
+            tiers.append(_tier(tier, domain, fraction, latency_factor, cluster.time_factor))
+        return cls(
+            tiers=tuple(tiers),
+            sequential=profile.sequential_tiers,
+            call_latency_s=call_latency_s * cluster.time_factor,
+            symmetric=all(t.curves.get(ALL_GATHER) is t.curves.get(REDUCE_SCATTER) for t in tiers),
+        )
+
+    @property
+    def domain_devices(self) -> int | None:
+        """Devices inside the outermost fabric's reach: a node, or a supernode (``None``: a single tier holds all)."""
+        return self.tiers[-2].domain_devices if len(self.tiers) > 1 else None
+
+
+@dataclass(frozen=True)
+class MeasuredCollective:
+    """Measured times of one operation inside one tier, for one or more group sizes, in increasing order.
+
+    Gathers count ``message_bytes`` a shard, all-to-alls all that a rank holds (as ``schema.CollectiveCurve``).
+    """
+
+    group_sizes: Floats
+    message_bytes: tuple[Floats, ...]
+    log_bytes: tuple[Floats, ...]
+    log_time_s: tuple[Floats, ...]
+    is_gather: bool
+
+    def time_s(self, message_bytes: Floats, members: Floats, tier: Tier) -> Floats:
+        """Seconds among ``members`` of one domain, from the measured group size nearest in ratio.
+
+        T(m, x) = T_measured(m0, x b(m) / (b(m0) f)) + max(0, a(m) - a(m0)) with the formula's seconds a byte b and latency a
+        and the tier's ``rate_fraction`` f: at m = m0 and f = 1 the measurement itself, for large messages T_measured times
+        the ratio of the formulas, and never faster for more bytes. Log-log between points; above the largest its bandwidth,
+        below the smallest its time by the ratio of the formulas.
+        """
+        nearest = np.searchsorted(np.sqrt(self.group_sizes[1:] * self.group_sizes[:-1]), members)
+        result = np.zeros(np.shape(members))
+        for index, size in enumerate(self.group_sizes):
+            rows = nearest == index
+            if not rows.any():
+                continue
+            m = members[rows]
+            s_per_byte, steps = self._s_per_byte(size, tier), tier.gather_steps(size)
+            equivalent = message_bytes[rows] * self._s_per_byte(m, tier) / (s_per_byte * tier.rate_fraction)
+            smallest, largest = self.message_bytes[index][[0, -1]]
+            inside = np.clip(equivalent, smallest, largest)
+            measured = np.exp(np.interp(np.log(inside), self.log_bytes[index], self.log_time_s[index]))
+            latency_s = steps * tier.latency_s
+            below = (latency_s + np.minimum(equivalent, smallest) * s_per_byte) / (latency_s + smallest * s_per_byte)
+            extra_steps = np.maximum(tier.gather_steps(m) - steps, 0.0)
+            result[rows] = measured * below * np.maximum(equivalent / largest, 1.0) + extra_steps * tier.latency_s
+        return result
+
+    def _s_per_byte(self, members: Floats, tier: Tier) -> Floats:
+        peers = members - 1.0
+        return (peers if self.is_gather else peers / members) / tier.rate(peers)
+
+
+def ceil_log2(blocks: Floats) -> Floats:
+    """Steps of a doubling algorithm over ``blocks``, which is a ratio of counts and may carry rounding."""
+    # The exponent of what is just below a power of two is its logarithm, several times faster than log2 and ceil.
+    return np.frexp(blocks * (1.0 - 1e-12))[1].astype(np.float64)
+
+
+def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, latency_factor: float, time_factor: float) -> Tier:
+    if tier.wiring is Wiring.MESH and tier.link_bytes_per_s is None:
+        raise WorkloadError(f"tier '{tier.name}': link_bytes_per_s is missing, a mesh needs the rate to one peer")
+    for curve in tier.curves:
+        if curve.group_size < 2:
+            raise WorkloadError(f"tier '{tier.name}': measured {curve.op}: group_size is {curve.group_size}, must be at least 2")
+        _require_positive(f"tier '{tier.name}': measured {curve.op}: smallest message", min(curve.message_bytes, default=0.0))
+        _require_positive(f"tier '{tier.name}': measured {curve.op}: shortest time", min(curve.time_s, default=0.0))
+    link = tier.link_bytes_per_s or tier.bandwidth_bytes_per_s
+    curves: dict[str, MeasuredCollective] = {}
+    # Half an all-reduce stands in for a gather that nobody measured.
+    halves = [
+        CollectiveCurve(
+            op=ALL_GATHER,
+            group_size=curve.group_size,
+            message_bytes=tuple(b / curve.group_size for b in curve.message_bytes),
+            time_s=tuple(t / 2.0 for t in curve.time_s),
+            source=curve.source,
+        )
+        for curve in tier.curves
+        if curve.op == ALL_REDUCE
+    ]
+    half_all_reduce = _measured(halves, time_factor, is_gather=True)
+    for op in (ALL_GATHER, REDUCE_SCATTER):
+        measured = _measured([c for c in tier.curves if c.op == op], time_factor, is_gather=True) or half_all_reduce
+        if measured is not None:
+            curves[op] = measured
+    exchange = _measured([c for c in tier.curves if c.op == ALL_TO_ALL], time_factor, is_gather=False)
+    if exchange is not None:
+        curves[ALL_TO_ALL] = exchange
+    return Tier(
+        wiring=tier.wiring,
+        domain_devices=domain_devices,
+        bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s / tier.oversubscription / time_factor,
+        link_bytes_per_s=link / tier.oversubscription / time_factor,
+        latency_s=tier.latency_s * latency_factor * time_factor,
+        rate_fraction=rate_fraction,
+        curves=curves,
+    )
+
+
+def _measured(curves: Sequence[CollectiveCurve], time_factor: float, *, is_gather: bool) -> MeasuredCollective | None:
+    """Curves by group size; where a larger message was measured faster, the slower time of a smaller one holds."""
+    points: dict[int, list[tuple[float, float]]] = {}
+    for curve in curves:
+        points.setdefault(curve.group_size, []).extend(zip(curve.message_bytes, curve.time_s, strict=True))
+    if not points:
+        return None
+    sizes = sorted(points)
+    columns = [np.array(sorted(points[size])).T for size in sizes]
+    return MeasuredCollective(
+        group_sizes=np.array(sizes, dtype=np.float64),
+        message_bytes=tuple(column[0] for column in columns),
+        log_bytes=tuple(np.log(column[0]) for column in columns),
+        log_time_s=tuple(np.log(np.maximum.accumulate(column[1]) * time_factor) for column in columns),
+        is_gather=is_gather,
+    )
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0.0):
+        raise WorkloadError(f"{name} is {value}, must be a positive finite number")

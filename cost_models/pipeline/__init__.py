@@ -1,0 +1,1 @@
+"""Stages and the order of their tasks; the closed form of a step."""

@@ -1,0 +1,157 @@
+"""Closed form of a pipelined step: the slowest stage sets the pace, the others' share is the bubble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.pipeline.stage_times import PassTimes
+from cost_models.pipeline.stages import Stages
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.strategy import Schedule
+
+
+@dataclass(frozen=True)
+class PipelineTime:
+    """``[n]``: seconds on the critical kind of rank (``critical``, its index), and idle time around them.
+
+    ``merged_passes`` of its micro batches run merged with another's backward; the others fill and drain the pipeline.
+    """
+
+    critical: NDArray[np.int64]
+    steady_s: Floats
+    bubble_s: Floats
+    merged_passes: Floats
+
+
+def pipeline_time(
+    stages: Stages, times: PassTimes, num_microbatches: Floats, group_size: NDArray[np.int64] | None = None
+) -> PipelineTime:
+    """T = work of the slowest rank + the share of every other rank in the bubble, ``bubble_share_s``.
+
+    ``times`` are those of the whole rank. A last group of r < p micro batches of the interleaved schedule (groups of
+    ``group_size``, default p) stalls for (v - 1)(p - r) chunks [calculon]. Merged pairs of plain 1F1B wait for the neighbour's
+    in turn, m - 2 of them.
+    """
+    passes = num_microbatches * stages.passes_fraction
+    pace = times.pair if stages.merge_pairs else times.whole
+    critical = pace.argmax(axis=0)
+
+    def slowest(values: Floats) -> Floats:
+        chosen: Floats = np.take_along_axis(np.broadcast_to(values, pace.shape), critical[None, :], axis=0)[0]
+        return chosen
+
+    share = bubble_share_s(stages, times) * stages.passes_fraction
+    bubble = np.maximum((stages.num_ranks * share).sum(axis=0) - slowest(share), 0.0)
+    if stages.schedule is Schedule.DUALPIPE:
+        bubble = bubble * (stages.pp / 2 - 1) / (stages.pp - 1)  # each stream turns round half way
+    merged = np.zeros_like(num_microbatches)
+    if stages.merge_pairs:
+        merged = passes - unmerged_chunks(stages, num_microbatches, group_size) / stages.num_chunks
+    if stages.schedule is Schedule.INTERLEAVED:
+        rest = num_microbatches % (stages.pp if group_size is None else group_size)
+        missing = np.where((rest > 0) & (rest < stages.pp), stages.pp - rest, 0)
+        bubble = bubble + (stages.vpp - 1) * missing * slowest(pace) / stages.vpp
+    elif stages.merge_pairs and stages.num_chunks == 1 and stages.pp > 1:
+        bubble = bubble + np.maximum(num_microbatches - 2.0, 0.0) * slowest(pace)
+    whole = slowest(times.whole)
+    return PipelineTime(critical, (passes - merged) * whole + merged * slowest(pace), bubble, merged)
+
+
+def unmerged_chunks(stages: Stages, num_microbatches: Floats, group_size: NDArray[np.int64] | None = None) -> Floats:
+    """Forwards, and as many backwards, that the rank with most pairs runs alone: its warm-up and cool-down. ``[n]``"""
+    match stages.schedule:
+        case Schedule.DUALPIPE_V:
+            alone = np.array(2.0 * stages.pp + 1.0)
+        case Schedule.DUALPIPE:
+            alone = np.array(stages.pp + 1.0)
+        case _:
+            alone = np.array((stages.vpp - 1) * (stages.pp if group_size is None else group_size) + 1.0)
+    result: Floats = np.minimum(alone, num_microbatches * stages.passes_fraction * stages.num_chunks)
+    return result
+
+
+def bubble_share_s(stages: Stages, times: PassTimes) -> Floats:
+    """What each rank but the slowest adds to the bubble, ``[kind, n]``; F, B, W, FB are those of a whole rank.
+
+    1F1B and GPipe F + B, interleaved (F + B) / v [narayanan2021, section 2.2]; ZB1P F + B - 2 W, ZB2P F + B - 3 W
+    [zero-bubble]; DualPipe and DualPipeV (FB + B - 3 W), halved for the chunks of a V, whose cool-down without detached weight
+    gradients fills with W once only [dualpipe; mindspeed, dualpipev]. Unmerged pairs leave F + B of the chunk, less 2 W where
+    detached. What ZB-V leaves is read off the simulated orders.
+    """
+    f, b, w, fb = times.forward, times.backward, times.weight_gradient, times.pair
+    match stages.schedule:
+        case Schedule.INTERLEAVED:
+            return (f + b) / stages.vpp
+        case Schedule.ZB1P:
+            return f + b - 2.0 * w
+        case Schedule.ZB2P:
+            return np.maximum(f + b - 3.0 * w, 0.0)
+        case Schedule.ZBV:
+            return np.maximum(np.maximum(b - 2.0 * w, f - b / 2.0), 0.0)
+        case Schedule.DUALPIPE:
+            return fb + b - 3.0 * w if stages.merge_pairs else f + b - 2.0 * w
+        case Schedule.DUALPIPE_V:
+            if stages.merge_pairs:
+                return (fb + b - (3.0 if stages.detach_weight_gradients else 1.0) * w) / 2.0
+            return (f + b - (2.0 if stages.detach_weight_gradients else 0.0) * w) / 2.0
+    return f + b
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Seconds of what the passes of a rank bring along: ``[n]``, the exchange ``[kind, n]`` beyond what passes hide.
+
+    ``send_s`` is what a send keeps its sender, ``hop_s`` what it delays its receiver besides; ``host_s`` is per micro batch.
+    ``most_savings_s`` is what no merged pair of a chunk's forward saves more than, ``[chunk]`` of ``[kind, n]``; empty where no
+    passes are merged.
+    """
+
+    send_s: Floats
+    hop_s: Floats
+    host_s: Floats
+    gather_s: Floats
+    reduce_s: Floats
+    most_savings_s: tuple[Floats, ...] = ()
+
+
+def pipeline_lower_bound_s(
+    stages: Stages,
+    rank: PassTimes,
+    first_chunk: PassTimes,
+    num_microbatches: Floats,
+    around: Surroundings,
+    group_size: NDArray[np.int64] | None = None,
+) -> Floats:
+    """What no order of the same tasks can beat: over the ranks, earliest start + busy time + shortest tail. ``[n]``
+
+    Rank i cannot start before one forward of the first chunk has passed the ranks before it, works m micro batches, and, where
+    a backward is one task, after its last the first chunk's backward must still pass the ranks before it. Where weight
+    gradients run apart they may be the rank's last, and the tail is empty. Without a synchronised optimizer
+    (``Schedule.overlaps_steps``) steps follow each other at the pace of the busiest rank. The ranks of DualPipe begin at
+    once from both ends. Every number is the least that the simulation gives the task: a merged pair counts with the most that
+    its forward's chunk can save, forwards that run alone save nothing and are those that would save least, and sends that a rank
+    at an end or a turn of the stream does not make are left out. The first pass of a rank is never a pair, whose backward needs
+    a forward before, nor is its last.
+    """
+    unsent = stages.has_embedding.sum(axis=1) + stages.has_head.sum(axis=1) + (2 if stages.schedule.is_vee else 0)
+    sent = stages.passes_fraction * np.minimum(unsent, 2 * stages.num_chunks)[:, None] * around.send_s
+    busy = num_microbatches * (rank.whole * stages.passes_fraction - sent + around.host_s)
+    if around.most_savings_s:
+        passes = num_microbatches * stages.passes_fraction
+        alone = unmerged_chunks(stages, num_microbatches, group_size) * np.min(around.most_savings_s, axis=0)
+        busy = busy - passes * np.sum(around.most_savings_s, axis=0) + alone
+    if stages.schedule is Schedule.DUALPIPE or stages.schedule.overlaps_steps:
+        result: Floats = (around.gather_s + busy + around.reduce_s).max(axis=0)
+        return result
+    forward = first_chunk.forward + (around.host_s / stages.vpp + around.send_s + around.hop_s)
+    backward = first_chunk.backward + (around.hop_s + (1 - stages.has_embedding[:, :1]) * around.send_s)
+    before = stages.before_last
+    start = np.maximum(around.gather_s, around.gather_s[:1] + before @ forward)
+    tail = around.reduce_s
+    if not stages.schedule.splits_backward:
+        tail = np.maximum(tail, around.reduce_s[:1] + before @ backward)
+    result = (start + busy + tail).max(axis=0)
+    return result

@@ -1,0 +1,151 @@
+"""The pipeline ranks of one (pp, vpp, layout) group of strategies, equal ranks merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.layout import distinct_stages, stage_table
+from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.workload import ModelShape
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Kinds of ranks, outermost first; arrays are ``[kind]``, ``[kind, 1]`` or ``[kind, chunk]``.
+
+    Ranks of a kind hold the same layers; they differ in what is in flight, which in 1F1B only shrinks from rank to rank, so
+    the first of a kind stands for its memory. ``num_ranks`` says how many there are, ``ranks`` which.
+    Both directions of DualPipe are chunks of a rank, each of which takes half the micro batches.
+    """
+
+    pp: int
+    vpp: int
+    num_chunks: int
+    schedule: Schedule
+    merge_pairs: bool
+    detach_weight_gradients: bool
+    num_kinds: int
+    dense: Counts
+    moe: Counts
+    dense_prefix: Counts  # [kind, chunk, j]: dense layers among the first j
+    moe_prefix: Counts
+    num_ranks: Floats  # [kind, 1]
+    first_rank: Floats  # [kind, 1]
+    ranks: tuple[tuple[int, ...], ...]
+    before_first: Floats  # [kind, kind]: ranks of each kind before the first rank of a kind
+    before_last: Floats
+    has_embedding: Counts  # [kind, chunk], 1 where the chunk is the first of the model, or the last
+    has_head: Counts
+    mtp_layers: int
+    last_layer_is_moe: bool
+    plan: tuple[int, ...] | None  # recomputed layers of each kind (MindFormers' unit)
+
+    @property
+    def is_first(self) -> Floats:
+        """``[kind, 1]``: how many embeddings the kind holds."""
+        held: Floats = self.has_embedding.sum(axis=1, keepdims=True, dtype=np.float64)
+        return held
+
+    @property
+    def is_last(self) -> Floats:
+        """``[kind, 1]``: how many output heads the kind holds."""
+        held: Floats = self.has_head.sum(axis=1, keepdims=True, dtype=np.float64)
+        return held
+
+    @property
+    def passes_fraction(self) -> float:
+        """Share of the micro batches that pass each chunk of a rank."""
+        return 0.5 if self.schedule is Schedule.DUALPIPE else 1.0
+
+    def recomputed(self, chunk: int, batch: StrategyBatch) -> tuple[Floats, Floats]:
+        """Fully recomputed dense and MoE layers of one chunk, ``[kind, n]``.
+
+        Block: the first ``num_layers`` of the chunk. Uniform: all. A per-stage plan is split evenly over the chunks.
+        """
+        longest = self.dense_prefix.shape[2] - 1
+        full = batch.recompute == int(Recompute.FULL)
+        if self.plan is not None:
+            share = [count // self.num_chunks + (chunk < count % self.num_chunks) for count in self.plan]
+            wanted = np.where(full, np.array(share)[:, None], 0)
+        else:
+            block = batch.recompute_method == int(RecomputeMethod.BLOCK)
+            wanted = np.where(full, np.where(block, batch.recompute_num_layers, longest), 0)[None, :]
+        index = np.broadcast_to(np.clip(wanted, 0, longest), (self.num_kinds, len(batch)))
+        kind = np.arange(self.num_kinds)[:, None]
+        return self.dense_prefix[kind, chunk, index].astype(np.float64), self.moe_prefix[kind, chunk, index].astype(np.float64)
+
+
+def stages_of(
+    model: ModelShape,
+    pp: int,
+    vpp: int,
+    layout: LayerLayout | None = None,
+    plan: tuple[int, ...] | None = None,
+    *,
+    schedule: Schedule | None = None,
+    merge_pairs: bool = False,
+    detach_weight_gradients: bool = False,
+    merge: bool = True,
+) -> Stages:
+    """Stages of one group; ``merge=False`` keeps every rank as a kind of its own.
+
+    ``schedule`` defaults to 1F1B, interleaved where there are virtual stages. In a V the second chunk runs the ranks in
+    reverse; DualPipe adds to each rank the stage of its mirror image.
+    Raises ``ValueError`` if the layout or the plan does not match the pipeline.
+    """
+    if plan is not None and len(plan) != pp:
+        raise ValueError(f"recompute_layers_per_stage has {len(plan)} entries for {pp} pipeline ranks")
+    schedule = schedule or (Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B)
+    table = stage_table(model, pp, vpp, layout, schedule)
+    columns = [table.dense, table.moe, table.dense_prefix, table.moe_prefix]
+    first, last = np.zeros((pp, vpp), dtype=np.int64), np.zeros((pp, vpp), dtype=np.int64)
+    first[0, 0], last[pp - 1, vpp - 1] = 1, 1
+    columns += [first, last]
+    if schedule.is_vee:
+        columns = [np.stack([c[:: -1 if chunk % 2 else 1, chunk] for chunk in range(vpp)], axis=1) for c in columns]
+    elif schedule is Schedule.DUALPIPE:
+        columns = [np.concatenate([c, c[::-1]], axis=1) for c in columns]
+    dense, moe, dense_prefix, moe_prefix, first, last = columns
+    kinds: list[object] = [
+        (
+            rank if not merge else None,
+            tuple(first[rank]),
+            tuple(last[rank]),
+            tuple(dense[rank]),
+            tuple(moe[rank]),
+            moe_prefix[rank].tobytes(),
+            plan[rank] if plan else 0,
+        )
+        for rank in range(pp)
+    ]
+    distinct = distinct_stages(pp, tuple(kinds))
+    chosen = distinct.first
+    return Stages(
+        pp=pp,
+        vpp=vpp,
+        num_chunks=dense.shape[1],
+        schedule=schedule,
+        merge_pairs=merge_pairs,
+        detach_weight_gradients=detach_weight_gradients,
+        num_kinds=len(chosen),
+        dense=dense[chosen],
+        moe=moe[chosen],
+        dense_prefix=dense_prefix[chosen],
+        moe_prefix=moe_prefix[chosen],
+        num_ranks=distinct.count.astype(np.float64)[:, None],
+        first_rank=chosen.astype(np.float64)[:, None],
+        ranks=distinct.ranks,
+        before_first=distinct.before_first.astype(np.float64),
+        before_last=distinct.before_last.astype(np.float64),
+        has_embedding=first[chosen],
+        has_head=last[chosen],
+        mtp_layers=model.mtp_num_layers,
+        last_layer_is_moe=model.moe_layers()[-1],
+        plan=tuple(plan[int(rank)] for rank in chosen) if plan else None,
+    )

@@ -1,0 +1,126 @@
+"""Distinct layer keys: what decides the cost of one layer, so that each is priced once and gathered.
+
+A space of 10^8 strategies has a few thousand keys, since pp, vpp, dp, the schedule and the extent of a full
+recompute leave the cost of a single layer alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shapes.strategy import Feature, IntColumn, RecomputeModule, StrategyBatch
+from cost_models.shapes.workload import TrainingJob
+
+Floats = NDArray[np.float64]
+
+LAYER_FEATURES = int(
+    Feature.FLASH_ATTENTION
+    | Feature.FUSED_NORM
+    | Feature.FUSED_SWIGLU
+    | Feature.FUSED_ROPE
+    | Feature.REPLICATED_EMBEDDING
+    | Feature.MC2
+    | Feature.COC
+    | Feature.TP_COMM_OVERLAP
+    | Feature.TP_2D
+    | Feature.MOE_GROUPED_GEMM
+    | Feature.MOE_PERMUTE_FUSION
+    | Feature.MOE_ALLGATHER_OVERLAP_COMM
+    | Feature.MOE_ALLTOALL_OVERLAP_COMM
+    | Feature.MOE_COMM_OVERLAP
+    | Feature.MOE_SHARED_EXPERT_OVERLAP
+    | Feature.MOE_PAD_TO_CAPACITY
+    | Feature.MOE_ZERO_MEMORY
+    | Feature.GRAD_REDUCE_IN_BF16
+    | Feature.SWAP_ATTENTION
+    | Feature.CUDA_GRAPH
+    | Feature.FINE_GRAIN_INTERLEAVE
+)
+
+
+@dataclass(frozen=True)
+class LayerKeys:
+    """Columns ``[k]`` of distinct keys. ``weight_shards`` and ``expert_weight_shards`` are above one under ZeRO-3 only."""
+
+    tp: IntColumn
+    cp: IntColumn
+    ep: IntColumn
+    etp: IntColumn
+    micro_batch_size: IntColumn
+    sequence_parallel: IntColumn
+    ulysses_degree: IntColumn
+    dispatcher: IntColumn
+    recompute_modules: IntColumn
+    features: IntColumn
+    weight_shards: IntColumn
+    expert_weight_shards: IntColumn
+
+    def has(self, feature: Feature) -> NDArray[np.bool_]:
+        """Whether each key has the feature."""
+        found: NDArray[np.bool_] = (self.features & int(feature)) != 0
+        return found
+
+    def recomputes(self, module: RecomputeModule) -> NDArray[np.bool_]:
+        """Whether each key computes the module again in the backward."""
+        found: NDArray[np.bool_] = (self.recompute_modules & int(module)) != 0
+        return found
+
+    def tokens(self, training: TrainingJob) -> Floats:
+        """Tokens of one micro batch on one context-parallel rank."""
+        return training.seq_length * self.micro_batch_size / self.cp
+
+    def sharded_tokens(self, training: TrainingJob) -> Floats:
+        """Tokens a rank holds between the tensor-parallel blocks: divided by tp under sequence parallelism."""
+        return self.tokens(training) / np.where(self.sequence_parallel != 0, self.tp, 1)
+
+
+def data_parallel_sizes(batch: StrategyBatch) -> tuple[IntColumn, IntColumn]:
+    """Ranks over which dense and expert parameters are replicated: dp cp, and tp cp dp / (ep etp)."""
+    replicas = batch.dp * batch.cp
+    return replicas, np.maximum(batch.tp * replicas // (batch.ep * batch.etp), 1)
+
+
+def shard_sizes(batch: StrategyBatch) -> tuple[IntColumn, IntColumn]:
+    """Ranks that share one optimizer state, for dense and expert parameters (1 without sharding)."""
+    dense, expert = data_parallel_sizes(batch)
+    limit = np.where(batch.optimizer_shard_size > 0, batch.optimizer_shard_size, np.iinfo(np.int64).max)
+    sharded = batch.zero_stage > 0
+    return np.where(sharded, np.minimum(dense, limit), 1), np.where(sharded, np.minimum(expert, limit), 1)
+
+
+def distinct_rows(columns: list[IntColumn]) -> tuple[IntColumn, IntColumn]:
+    """First row of each distinct combination, and for every row the index of its combination."""
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    size = 1
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        if low == high:
+            continue
+        if high - low < 4096:
+            span, digit = high - low + 1, column - low
+        else:
+            values, digit = np.unique(column, return_inverse=True)
+            span = len(values)
+        if size > 2**62 // span:
+            _, code = np.unique(code, return_inverse=True)
+            size = int(code.max()) + 1
+        code = code * span + digit
+        size *= span
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def layer_keys(batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:
+    """Distinct keys ``[k]`` of a batch and, for each of its ``n`` rows, the key's index ``[n]``."""
+    dense, expert = shard_sizes(batch)
+    gathered = batch.zero_stage == 3
+    columns = {f.name: getattr(batch, f.name, None) for f in fields(LayerKeys)}
+    columns["features"] = batch.features & LAYER_FEATURES
+    columns["weight_shards"] = np.where(gathered, dense, 1)
+    columns["expert_weight_shards"] = np.where(gathered, expert, 1)
+    present = {name: column for name, column in columns.items() if column is not None}
+    first, inverse = distinct_rows(list(present.values()))
+    return LayerKeys(**{name: column[first] for name, column in present.items()}), inverse

@@ -1,0 +1,138 @@
+"""Which layers sit on which virtual stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shapes.strategy import LayerLayout, Schedule
+from cost_models.shapes.workload import ModelShape
+
+
+def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True) -> LayerLayout:
+    """Layers of each virtual stage, ``[chunk][stage]``, as even as they can be.
+
+    Every virtual stage has ceil(L / (pp vpp)) slots. Where that leaves slots over, they hold no-op layers, at
+    most one a virtual stage, from the last pipeline rank on (head, loss and MTP run there). Slots for exactly two ranks go
+    to the last and the first (embedding, most micro batches in flight) unless ``keep_first``.
+    Source of no-op layers: [mindspeed, noop_layers]; [pangu-pro-moe, section 4.1] uses two of them.
+    """
+    slots = -(-num_layers // (pp * vpp))
+    counts = [[slots] * pp for _ in range(vpp)]
+    free = slots * pp * vpp - num_layers
+    ranks = [pp - 1, 0] if free == 2 * vpp and not keep_first else list(reversed(range(pp)))
+    for chunk, stage in [(chunk, stage) for stage in ranks for chunk in reversed(range(vpp))][:free]:
+        counts[chunk][stage] -= 1
+    return tuple(tuple(row) for row in counts)
+
+
+def lean_tail_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
+    """As many layers on every virtual stage, the rest missing from the end of the model, where one is left if it can be."""
+    slots = -(-num_layers // (pp * vpp))
+    free = slots * pp * vpp - num_layers
+    counts = [slots] * (pp * vpp)
+    for stage in reversed(range(pp * vpp)):
+        taken = min(free, slots - 1)
+        counts[stage] -= taken
+        free -= taken
+    return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
+
+
+def default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule = Schedule.NONE) -> LayerLayout:
+    """The layout of a strategy that gives none: ``layer_layout`` with a full first rank if dense layers lead the model.
+
+    In a V the first rank runs both ends of the model, so that the layers that are missing are its last
+    [mindspeed-llm, deepseek3 with DualPipeV].
+
+    MindSpeed-LLM wants more layers on the first rank than lead [mindspeed-llm, first_k_dense_replace]; otherwise one fewer
+    on the first and the last rank is what Megatron can express [megatron-0.12, arguments.py].
+    """
+    if schedule.is_vee:
+        return lean_tail_layout(model.num_layers, pp, vpp)
+    leading = model.moe is not None and model.moe.num_leading_dense_layers > 0
+    return layer_layout(model.num_layers, pp, vpp, keep_first=leading)
+
+
+@dataclass(frozen=True)
+class StageTable:
+    """Layers of every (stage, chunk) of one layout.
+
+    ``dense`` and ``moe``: ``[stage, chunk]``. ``dense_prefix[stage, chunk, j]``: dense layers among the first ``j`` of
+    a chunk, which is what a block recompute of ``j`` layers covers (``moe_prefix`` alike).
+    """
+
+    dense: NDArray[np.int64]
+    moe: NDArray[np.int64]
+    dense_prefix: NDArray[np.int64]
+    moe_prefix: NDArray[np.int64]
+
+    @property
+    def layers(self) -> NDArray[np.int64]:
+        """Layers of every (stage, chunk)."""
+        return self.dense + self.moe
+
+
+@lru_cache(maxsize=4096)
+def _stage_table(moe_layers: tuple[bool, ...], pp: int, vpp: int, layout: LayerLayout) -> StageTable:
+    longest = max(max(row) for row in layout)
+    dense = np.zeros((pp, vpp), dtype=np.int64)
+    dense_prefix = np.zeros((pp, vpp, longest + 1), dtype=np.int64)
+    moe_prefix = np.zeros((pp, vpp, longest + 1), dtype=np.int64)
+    first = 0
+    for chunk in range(vpp):
+        for stage in range(pp):
+            kinds = np.array(moe_layers[first : first + layout[chunk][stage]], dtype=np.int64)
+            first += layout[chunk][stage]
+            counts = np.concatenate([[0], np.cumsum(kinds)])
+            moe_prefix[stage, chunk, : len(counts)] = counts
+            moe_prefix[stage, chunk, len(counts) :] = counts[-1]
+            dense_prefix[stage, chunk, : len(counts)] = np.arange(len(counts)) - counts
+            dense_prefix[stage, chunk, len(counts) :] = len(kinds) - counts[-1]
+            dense[stage, chunk] = len(kinds) - counts[-1]
+    return StageTable(dense=dense, moe=moe_prefix[:, :, -1].copy(), dense_prefix=dense_prefix, moe_prefix=moe_prefix)
+
+
+def stage_table(
+    model: ModelShape, pp: int, vpp: int, layout: LayerLayout | None = None, schedule: Schedule = Schedule.NONE
+) -> StageTable:
+    """Layers of each stage and chunk by kind, under the given or the default layout.
+
+    Raises ``ValueError`` if the layout does not hold the model's layers.
+    """
+    layout = layout or default_layout(model, pp, vpp, schedule)
+    if len(layout) != vpp or any(len(row) != pp for row in layout) or sum(map(sum, layout)) != model.num_layers:
+        raise ValueError(f"layer_layout {layout} does not place {model.num_layers} layers on {pp} stages of {vpp} chunks")
+    return _stage_table(model.moe_layers(), pp, vpp, layout)
+
+
+@dataclass(frozen=True)
+class DistinctStages:
+    """Pipeline ranks that differ in what they hold, so that equal ones are priced once.
+
+    ``first`` is the first rank of each kind, ``count`` how many there are, ``[kind]``, and ``ranks`` which;
+    ``before_first[i, j]`` is how many ranks of kind ``j`` come before the first rank of kind ``i`` (``before_last``: before
+    its last), ``[kind, kind]``.
+    """
+
+    first: NDArray[np.int64]
+    count: NDArray[np.int64]
+    before_first: NDArray[np.int64]
+    before_last: NDArray[np.int64]
+    ranks: tuple[tuple[int, ...], ...]
+
+
+@lru_cache(maxsize=4096)
+def distinct_stages(pp: int, kinds: tuple[object, ...]) -> DistinctStages:
+    """Group ``pp`` ranks by ``kinds`` (one hashable a rank), in order of first occurrence."""
+    index = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
+    of_rank = np.array([index[kind] for kind in kinds])
+    ranks = [np.flatnonzero(of_rank == kind) for kind in range(len(index))]
+
+    def before(end: int) -> NDArray[np.int64]:
+        return np.array([np.bincount(of_rank[: of_kind[end]], minlength=len(index)) for of_kind in ranks])
+
+    first = np.array([of_kind[0] for of_kind in ranks])
+    return DistinctStages(first, np.bincount(of_rank), before(0), before(-1), tuple(tuple(map(int, each)) for each in ranks))

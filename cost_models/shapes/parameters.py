@@ -1,0 +1,110 @@
+"""Parameter counts of a model, by how a parallel strategy shards them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cost_models.shapes.workload import ModelShape
+
+
+@dataclass(frozen=True)
+class LayerParameters:
+    """Parameters of one transformer layer; biases of the matmuls are left out (below 0.02 %)."""
+
+    attention_sharded: int  # divided by tp
+    attention_replicated: int  # MLA down-projections and the norms inside attention
+    norms: int  # replicated
+    mlp: int  # dense MLP, divided by tp
+    router: int  # replicated
+    shared_experts: int  # divided by tp
+    experts: int  # divided by ep and etp
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.dense + self.experts
+
+    @property
+    def dense(self) -> int:
+        """All but the routed experts."""
+        return self.attention_sharded + self.attention_replicated + self.norms + self.mlp + self.router + self.shared_experts
+
+
+@dataclass(frozen=True)
+class ParameterCounts:
+    """Totals of a model.
+
+    ``total`` leaves the MTP module out; ``active`` counts the layers with ``top_k`` experts and the output
+    head, not the input embedding: the convention under which DeepSeek-V3 has 37 B and Pangu Ultra MoE 39 B.
+    """
+
+    total: int
+    active: int
+    embedding: int
+    head: int  # 0 when tied to the embedding
+    mtp: int
+
+
+def _attention(model: ModelShape) -> tuple[int, int]:
+    h, heads = model.hidden_size, model.num_attention_heads
+    if model.mla is None:
+        d, groups = model.kv_channels, model.num_query_groups
+        bias = (heads + 2 * groups) * d if model.attention_bias else 0
+        return h * d * (2 * heads + 2 * groups) + bias, 2 * d if model.qk_layernorm else 0
+    mla = model.mla
+    qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
+    kv = mla.qk_nope_head_dim + mla.v_head_dim
+    if mla.q_lora_rank:
+        sharded, replicated = mla.q_lora_rank * heads * qk, mla.q_lora_rank * (h + 1)
+    else:
+        sharded, replicated = h * heads * qk, 0
+    sharded += mla.kv_lora_rank * heads * kv + heads * mla.v_head_dim * h
+    replicated += mla.kv_lora_rank * (h + 1) + h * mla.qk_rope_head_dim
+    return sharded, replicated
+
+
+def layer_parameters(model: ModelShape, *, moe: bool) -> LayerParameters:
+    """Parameters of a dense or a MoE layer [megatron-main, theoretical_memory_usage.py; deepseek-v2, section 2.1]."""
+    h = model.hidden_size
+    matrices = 3 if model.gated_linear_unit else 2
+    sharded, replicated = _attention(model)
+    norms = (4 if model.sandwich_norm else 2) * h
+    if moe and model.moe is not None:
+        shape = model.moe
+        return LayerParameters(
+            attention_sharded=sharded,
+            attention_replicated=replicated,
+            norms=norms,
+            mlp=0,
+            router=h * shape.num_experts,
+            shared_experts=matrices * h * shape.shared_expert_ffn_hidden_size,
+            experts=matrices * h * shape.expert_ffn_hidden_size * shape.num_experts,
+        )
+    return LayerParameters(sharded, replicated, norms, matrices * h * model.ffn_hidden_size, 0, 0, 0)
+
+
+def mtp_parameters(model: ModelShape) -> int:
+    """One multi-token-prediction module: a layer of the last kind, a 2h x h projection, three norms [deepseek-v3, eq. 21]."""
+    h = model.hidden_size
+    return layer_parameters(model, moe=model.moe_layers()[-1]).total + 2 * h * h + 3 * h
+
+
+def num_parameters(model: ModelShape) -> ParameterCounts:
+    """Counts of the whole model; see ``ParameterCounts`` for the conventions."""
+    h = model.hidden_size
+    embedding = model.vocab_size * h
+    head = 0 if model.tied_embeddings else embedding
+    layers = active = 0
+    for moe in model.moe_layers():
+        parts = layer_parameters(model, moe=moe)
+        layers += parts.total
+        active += parts.dense
+        if moe and model.moe is not None:
+            active += parts.experts // model.moe.num_experts * model.moe.top_k
+    return ParameterCounts(
+        total=layers + embedding + head + h,
+        active=active + embedding + h,
+        embedding=embedding,
+        head=head,
+        mtp=model.mtp_num_layers * mtp_parameters(model),
+    )

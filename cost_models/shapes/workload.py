@@ -1,0 +1,144 @@
+"""What is trained, on what, with which software: the inputs that all strategies share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cost_models.shapes.expert_load import ExpertCounts
+from hardware_profiles.schema import HardwareProfile
+
+
+class WorkloadError(ValueError):
+    """A model, training or cluster description that cannot be priced; the message names the field."""
+
+
+@dataclass(frozen=True)
+class MlaShape:
+    """Multi-head latent attention [deepseek-v2, section 2.1]."""
+
+    q_lora_rank: int  # 0: queries are not compressed
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
+
+
+@dataclass(frozen=True)
+class MoeShape:
+    """Routed and shared experts of the MoE layers."""
+
+    num_experts: int
+    top_k: int
+    expert_ffn_hidden_size: int
+    num_shared_experts: int = 0
+    shared_expert_ffn_hidden_size: int = 0  # all shared experts together
+    num_leading_dense_layers: int = 0
+    moe_layer_freq: int = 1  # after the dense ones, every n-th layer is MoE
+    num_groups: int = 1
+    group_topk: int = 1
+    capacity_factor: float | None = None  # None: dropless
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """One transformer. Names are Megatron's."""
+
+    name: str
+    num_layers: int
+    hidden_size: int
+    num_attention_heads: int
+    num_query_groups: int
+    kv_channels: int
+    ffn_hidden_size: int
+    vocab_size: int  # rows of the embedding table after the publisher's own padding
+    gated_linear_unit: bool = True
+    tied_embeddings: bool = False
+    mtp_num_layers: int = 0
+    sandwich_norm: bool = False
+    qk_layernorm: bool = False
+    attention_bias: bool = False
+    learned_positions: bool = False
+    alibi: bool = False  # a bias on attention scores instead of positions
+    mla: MlaShape | None = None
+    moe: MoeShape | None = None
+
+    def moe_layers(self) -> tuple[bool, ...]:
+        """Whether each of the ``num_layers`` layers is MoE, in order."""
+        if self.moe is None:
+            return (False,) * self.num_layers
+        first = self.moe.num_leading_dense_layers
+        freq = max(self.moe.moe_layer_freq, 1)
+        return tuple(
+            index >= first and (index - first) % freq == freq - 1 if freq > 1 else index >= first
+            for index in range(self.num_layers)
+        )
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """The batch, and how evenly the router loads the experts.
+
+    ``expert_load_factor`` is the largest rank's share of routed tokens over the mean
+    (1.0: balanced), ``expert_load_source`` says where it comes from. ``expert_counts``, where a log has them, take its place.
+    ``mean_squared_length_fraction`` is mean(L_i^2 summed over the packed samples) / seq_length^2: 1.0 unpacked.
+    """
+
+    seq_length: int
+    global_batch_size: int
+    precision: str = "bf16"  # bf16 | fp16 | fp8 | nvfp4 | fp32
+    train_tokens: float | None = None
+    expert_load_factor: float = 1.0
+    expert_load_source: str = "assumed balanced"
+    expert_counts: ExpertCounts | None = None
+    mean_squared_length_fraction: float = 1.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """``num_devices`` of one profile, ranks filled node by node.
+
+    ``inter_node_bytes_per_s`` replaces the profile's outermost bandwidth where the site's
+    fabric is known; ``oversubscription`` divides it. ``time_factor`` multiplies the time of the devices and of all
+    communication (clocks, power caps, a slow fabric): what one measured run said of this cluster, or an assumption.
+    """
+
+    profile: HardwareProfile
+    num_devices: int
+    inter_node_bytes_per_s: float | None = None
+    oversubscription: float = 1.0
+    time_factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Software:
+    """The framework whose efficiency applies.
+
+    ``execution`` is ``eager`` (every kernel is dispatched by the host) or ``graph``
+    (compiled: MindSpore, CUDA graphs). ``year`` is when it was released, where known (2024.5: July 2024).
+    ``fp32_parameters``: 4-byte weights with cast copies (MindFormers' FP16 recipes).
+    ``portable_attention``: FlashAttention-2, before 2024 Triton's kernels, which leave newer matmul instructions unused.
+    ``legacy_layers``: transformer layers older than Megatron-Core's, which repeat grouped keys and values for every head.
+    ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
+    ``target`` is whose legality rules apply (``any``: the physics alone).
+    ``time_factor`` multiplies the time of the devices alone: kernels older or fresher than those that were measured.
+    """
+
+    stack: str
+    execution: str = "eager"
+    year: float | None = None
+    fp32_parameters: bool = False
+    portable_attention: bool = False
+    legacy_layers: bool = False
+    plain_cross_entropy: bool = False
+    target: str = "any"
+    time_factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Everything that prices a strategy, apart from the strategy."""
+
+    model: ModelShape
+    training: TrainingJob
+    cluster: Cluster
+    software: Software

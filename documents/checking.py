@@ -1,0 +1,153 @@
+"""Holds a document against its pydantic model and says in one sentence what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from documents.errors import InputError, nearest, show
+
+Schema = Mapping[str, Any]
+
+
+class Section(BaseModel):
+    """A mapping of a document: unknown keys, numbers as text and NaN are errors; null counts as left out."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        return {key: item for key, item in value.items() if item is not None or key not in cls.model_fields}
+
+
+Checked = TypeVar("Checked", bound=Section)
+
+
+@cache
+def _schema_of(model: type[Section]) -> dict[str, Any]:
+    return model.model_json_schema()
+
+
+def _branches(schema: Schema, definitions: Mapping[str, Any]) -> list[Schema]:
+    if "$ref" in schema:
+        return _branches(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions)
+    if "anyOf" in schema or "oneOf" in schema:
+        return [branch for option in schema.get("anyOf") or schema["oneOf"] for branch in _branches(option, definitions)]
+    return [schema]
+
+
+def _step(schemas: list[Schema], key: str | int, definitions: Mapping[str, Any]) -> list[Schema]:
+    found = []
+    for schema in schemas:
+        if isinstance(key, int) and "items" in schema:
+            found += _branches(schema["items"], definitions)
+        elif isinstance(key, str) and key in schema.get("properties", {}):
+            found += _branches(schema["properties"][key], definitions)
+    return found
+
+
+def _bounds(schema: Schema, noun: str) -> str:
+    least, most, above = (
+        int(bound) if isinstance(bound, float) and bound.is_integer() else bound
+        for bound in (schema.get("minimum"), schema.get("maximum"), schema.get("exclusiveMinimum"))
+    )
+    upper = "" if most is None else f" to {most:,}" if above is None and least is not None else f" and at most {most:,}"
+    if above is not None:
+        return f"{noun} above {above:,}{upper}"
+    return f"{noun} from {least:,}{upper}" if least is not None else noun
+
+
+def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
+    texts = []
+    for schema in schemas:
+        kind = schema.get("type")
+        if "enum" in schema:
+            texts.append("one of " + ", ".join(map(str, schema["enum"])))
+        elif "const" in schema:
+            texts.append(str(schema["const"]))
+        elif kind == "integer":
+            texts.append(_bounds(schema, "an integer"))
+        elif kind == "number":
+            texts.append(_bounds(schema, "a number"))
+        elif kind == "boolean":
+            texts.append("true or false")
+        elif kind == "string":
+            texts.append("text" + (f" of at most {schema['maxLength']} characters" if "maxLength" in schema else ""))
+        elif kind == "array":
+            size = f" of at most {schema['maxItems']:,}" if "maxItems" in schema else ""
+            texts.append(f"a list{size} ({_allowed(_branches(schema.get('items', {}), definitions), definitions)} each)")
+        elif kind == "object" and "properties" in schema:
+            texts.append("a mapping with " + ", ".join(schema["properties"]))
+        elif kind == "object":
+            texts.append("a mapping")
+    return ", or ".join(dict.fromkeys(texts))
+
+
+def _wanted(schemas: Sequence[Schema]) -> str | None:
+    """What a text stands for, of which its length would say nothing."""
+    (schema,) = schemas if len(schemas) == 1 else ({},)
+    return f"the {schema['description']}" if schema.get("type") == "string" and "description" in schema else None
+
+
+def _path(keys: Sequence[str | int]) -> str:
+    text = ""
+    for key in keys:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+    return text
+
+
+def _label(keys: Sequence[str | int], where: str, labels: Mapping[str, str]) -> str:
+    paths = [".".join(filter(None, [where, _path(keys[:length])])) for length in range(len(keys), -1, -1)]
+    return next((labels[path] for path in paths if path in labels), paths[0] or "job")
+
+
+def _explain(error: ValidationError, model: type[Section], value: object, where: str, labels: Mapping[str, str]) -> str:
+    document = _schema_of(model)
+    definitions = document.get("$defs", {})
+    best: tuple[tuple[int, bool], list[str | int], list[Schema], object, Mapping[str, Any]] | None = None
+    for detail in error.errors(include_url=False):
+        keys: list[str | int] = []
+        schemas: list[Schema] = [document]
+        given: Any = value
+        for key in detail["loc"]:  # names of union branches are no part of the document's path
+            following = _step(schemas, key, definitions)
+            if following:
+                keys, schemas = [*keys, key], following
+                with suppress(KeyError, IndexError, TypeError):  # a validator may have given it another form
+                    given = given[key]
+            elif detail["type"] == "extra_forbidden" and key == detail["loc"][-1]:
+                keys = [*keys, key]
+        weight = (len(keys), detail["type"] == "extra_forbidden")  # the deepest tells most; a misspelt key explains a missing one
+        if best is None or weight > best[0]:
+            best = (weight, keys, schemas, given, dict(detail))
+    assert best is not None  # a ValidationError holds at least one error
+    _, keys, schemas, given, chosen = best
+    field = _label(keys, where, labels)
+    if chosen["type"] == "extra_forbidden":
+        names = [name for schema in schemas for name in schema.get("properties", {})]
+        guess = nearest(str(keys[-1]), names)
+        hint = f"did you mean {guess!r}? Allowed" if guess else "allowed"
+        return f"{field}: unknown key; {hint}: {', '.join(names)}."
+    if chosen["type"] == "missing":
+        return f"{field}: missing; give {_wanted(schemas) or _allowed(schemas, definitions)}."
+    if chosen["type"] == "value_error":
+        return f"{field}: {chosen['ctx']['error']}"
+    names = [name for schema in schemas for name in map(str, schema.get("enum", ()))]
+    guess = nearest(given, names) if isinstance(given, str) else None
+    hint = f" (did you mean {guess!r}?)" if guess else ""
+    return f"{field}: {show(given)} is not allowed{hint}; give {_allowed(schemas, definitions)}."
+
+
+def check(model: type[Checked], value: object, where: str = "", labels: Mapping[str, str] | None = None) -> Checked:
+    """``value`` as ``model``, else ``InputError``; ``labels`` maps paths to what the user called them."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise InputError(_explain(error, model, value, where, labels or {})) from None

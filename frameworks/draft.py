@@ -1,0 +1,164 @@
+"""A strategy on its way to what a framework can be told, with a sentence for each setting that is replaced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, canonical_schedule
+from cost_models.shapes.strategy import (
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+    StrategyBatch,
+)
+from cost_models.shapes.workload import Workload
+from frameworks.flags import has_replicas
+from frameworks.physics import pipeline as rules_pipeline
+from frameworks.rule import Rule, effective_features
+
+FUSIONS = (Feature.MC2, Feature.COC, Feature.TP_COMM_OVERLAP, Feature.TP_2D)
+
+
+def breaks(workload: Workload, strategy: ParallelStrategy, rule: Rule) -> bool:
+    """Whether one strategy breaks a rule."""
+    return bool(rule.violates(workload, StrategyBatch.of([strategy]))[0])
+
+
+class Draft:
+    """A strategy under change, and one sentence for each change."""
+
+    def __init__(self, workload: Workload, strategy: ParallelStrategy) -> None:
+        self.workload = workload
+        features = effective_features(workload, strategy)
+        if not has_replicas(workload, strategy):
+            features &= ~DATA_PARALLEL_FEATURES
+        if strategy.zero_stage == 0:
+            features &= ~Feature.OVERLAP_PARAM_GATHER
+        schedule = canonical_schedule(strategy.pp, strategy.vpp, strategy.schedule)
+        if schedule is not Schedule.INTERLEAVED:
+            features &= ~Feature.OVERLAP_P2P
+        if not workload.model.gated_linear_unit:
+            features &= ~Feature.FUSED_SWIGLU
+        if workload.model.learned_positions:
+            features &= ~Feature.FUSED_ROPE
+        size = canonical_group_size(strategy.pp, schedule, strategy.microbatch_group_size_per_vp_stage)
+        self.strategy = replace(strategy, schedule=schedule, microbatch_group_size_per_vp_stage=size, features=features)
+        self.sentences: list[str] = []
+
+    @property
+    def features(self) -> Feature:
+        """The features that are on and act on something."""
+        return self.strategy.features
+
+    @property
+    def routed(self) -> bool:
+        """Whether tokens travel to their experts."""
+        return self.workload.model.moe is not None and self.strategy.ep * self.strategy.etp > 1
+
+    def set(self, setting: str, planned: object, written: object, why: str, **changes: Any) -> None:
+        """Replace fields; the sentence says what was planned and what is written."""
+        self.strategy = replace(self.strategy, **changes)
+        self.sentences.append(f"Not as planned: {setting} {planned} is written as {written}: {why}.")
+
+    def drop(self, features: Feature, why: str) -> None:
+        """Switch features off that are on."""
+        gone = features & self.features
+        if gone:
+            self.strategy = replace(self.strategy, features=self.features & ~gone)
+            self.sentences.append(f"Not as planned: {_names(gone)} is left out: {why}.")
+
+    def add(self, features: Feature, why: str) -> None:
+        """Switch features on that are off."""
+        new = features & ~self.features
+        if new:
+            self.strategy = replace(self.strategy, features=self.features | new)
+            self.sentences.append(f"{_names(new)} comes with it: {why}.")
+
+    def drop_modules(self, modules: RecomputeModule, why: str) -> None:
+        """Recompute fewer modules; a selective recompute of none is none."""
+        gone = modules & self.strategy.recompute_modules
+        if gone:
+            left = self.strategy.recompute_modules & ~gone
+            kind = Recompute.NONE if self.strategy.recompute is Recompute.SELECTIVE and not left else self.strategy.recompute
+            self.strategy = replace(self.strategy, recompute=kind, recompute_modules=left)
+            self.sentences.append(
+                f"Not as planned: recompute of {_names(gone)} is left out, which takes more memory than planned: {why}."
+            )
+
+    def sequence_parallel_for_experts(self, framework: str) -> None:
+        """Experts next to tensor parallelism need sequence parallelism."""
+        s = self.strategy
+        if s.tp == 1 and s.sequence_parallel:
+            self.strategy = replace(s, sequence_parallel=False)
+        elif (
+            self.workload.model.moe is not None
+            and s.tp > 1
+            and not s.sequence_parallel
+            and (s.ep > 1 or framework == "MindFormers")
+        ):
+            self.set("sequence_parallel", "off", "on", f"{framework} needs it for experts next to tp", sequence_parallel=True)
+
+    def schedule(self, offered: tuple[Schedule, ...], framework: str) -> None:
+        """1F1B, or interleaved where a rank has more chunks, in place of a schedule that the framework lacks."""
+        if self.strategy.schedule not in (Schedule.NONE, *offered):
+            self.usual_schedule(f"{framework} has no such schedule")
+
+    def usual_schedule(self, why: str) -> None:
+        """Interleaved chunks where the micro batches fill them, else 1F1B with one chunk a rank."""
+        s = self.strategy
+        vpp = s.vpp
+        chunked = replace(s, schedule=Schedule.INTERLEAVED)
+        if vpp > 1 and any(breaks(self.workload, chunked, rule) for rule in rules_pipeline.LAYOUT_RULES):
+            vpp = 1
+        schedule = canonical_schedule(s.pp, vpp)
+        added = Feature.OVERLAP_P2P if schedule is Schedule.INTERLEAVED else Feature(0)
+        self.set(
+            "schedule",
+            s.schedule.label,
+            schedule.label if vpp == s.vpp else f"{schedule.label} with vpp 1",
+            why,
+            schedule=schedule,
+            vpp=vpp,
+            layer_layout=s.layer_layout if vpp == s.vpp else None,
+            recompute_num_layers=s.recompute_num_layers * (s.vpp // vpp if s.recompute_method is RecomputeMethod.BLOCK else 1),
+            features=(s.features | added) & ~Feature.DUALPIPEV_DW_DETACH,
+        )
+
+    def one_fusion(self) -> None:
+        """Of the operators that replace the same collectives, the first."""
+        wanted = [fusion for fusion in FUSIONS if fusion in self.features]
+        for fusion in wanted[1:]:
+            self.drop(fusion, f"{_names(wanted[0])} replaces the same collectives")
+
+    def dispatcher(self, *offered: Dispatcher, framework: str) -> None:
+        """The plain all-to-all in place of a dispatcher that the framework lacks."""
+        given = self.strategy.dispatcher
+        if self.workload.model.moe is None:
+            self.strategy = replace(self.strategy, dispatcher=Dispatcher.NONE)
+        elif not self.routed or given is Dispatcher.NONE:
+            self.strategy = replace(self.strategy, dispatcher=Dispatcher.ALLTOALL)
+        elif given not in offered:
+            why = f"{framework} has no such dispatch over ep {self.strategy.ep} here"
+            self.set("moe_dispatcher", given.label, "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
+
+    def zero_stage(self, highest: int, why: str) -> None:
+        """At most a ZeRO stage."""
+        if self.strategy.zero_stage > highest:
+            self.set("zero_stage", self.strategy.zero_stage, highest, why, zero_stage=highest)
+
+    def breaks(self, rule: Rule) -> bool:
+        """Whether the strategy breaks a rule as it stands."""
+        return breaks(self.workload, self.strategy, rule)
+
+    def finish(self) -> tuple[ParallelStrategy, tuple[str, ...]]:
+        """The strategy, and the sentences."""
+        return self.strategy, tuple(self.sentences)
+
+
+def _names(flags: Feature | RecomputeModule) -> str:
+    return " and ".join(str(flag.name).lower() for flag in type(flags) if flag in flags)

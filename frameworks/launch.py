@@ -1,0 +1,50 @@
+"""A strategy as the arguments that a training framework takes. ``launch_block`` gathers every framework we export for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Workload
+from frameworks.flags import LaunchArguments
+from frameworks.legality import violations
+from frameworks.megatron_lm import writer as megatron
+from frameworks.mindformers import writer as mindformers
+from frameworks.mindspeed_llm import writer as mindspeed
+from frameworks.target import MEGATRON, MINDFORMERS, MINDSPEED
+
+__all__ = ["LaunchArguments", "launch_block"]
+
+EXPORTERS = ((MEGATRON, megatron.arguments), (MINDSPEED, mindspeed.arguments), (MINDFORMERS, mindformers.arguments))
+
+
+def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, dict[str, Any]]:
+    """For each framework: ``target``, ``launchable``, ``arguments``, ``environment`` and ``notes``, JSON-ready.
+
+    ``launchable`` says whether the framework runs exactly this plan. Where it breaks a rule of the framework, the arguments
+    are the closest it takes, and notes state each rule and each setting that was replaced. ``arguments`` is null where the
+    framework does not run on the devices.
+    """
+    profile = workload.cluster.profile
+    block: dict[str, dict[str, Any]] = {}
+    for target, export in EXPORTERS:
+        if profile.family not in target.families:
+            note = f"{target.name} runs on {' and '.join(target.families)} devices, not on {profile.device}."
+            block[target.name] = {
+                "target": target.label,
+                "launchable": False,
+                "arguments": None,
+                "environment": {},
+                "notes": [note],
+            }
+            continue
+        broken = violations(workload, strategy, target)
+        launch = export(workload, strategy)
+        block[target.name] = {
+            "target": target.label,
+            "launchable": not broken,
+            "arguments": list(launch.arguments),
+            "environment": dict(launch.environment),
+            "notes": [f"Not as planned ({v.rule}): {v.sentence}." for v in broken] + list(launch.notes),
+        }
+    return block

@@ -1,0 +1,1 @@
+"""MindFormers on MindSpore."""

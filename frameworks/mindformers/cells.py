@@ -1,0 +1,127 @@
+r"""Names of the cells and operators of MindFormers' layers, by which recompute and swap choose them, and numbers of layers.
+
+A pattern is a path below a layer, its steps parted by ``\.``: each is a regular expression for a whole name, and no step
+stands for several [mindformers-1.8, training_graph/transformer/utils.py]. The names are those of the graph branch
+[mindformers-1.8, training_graph/transformer/transformer_layer.py, mlp.py, norm.py, flash_attention.py].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cost_models.shapes.strategy import Feature, LayerLayout, ParallelStrategy, RecomputeModule
+from cost_models.shapes.workload import ModelShape
+
+# What a norm of a layer computes, by (normalization, fused); its last operator hands the result on in the input's type.
+_NORM = {
+    ("RMSNorm", True): "norm|cast",
+    ("RMSNorm", False): "square|mean|add|rsqrt|mul|mul2|cast",
+    ("LayerNorm", True): "layer_norm|cast",
+    ("LayerNorm", False): "mean|mean2|square|sqrt|sub|add|add2|mul|real_div|cast",
+}
+_ACTIVATION = {
+    "swiglu": (r"mlp\.activation_func\.swiglu",),
+    "silu": (r"mlp\.mul", r"mlp\.activation_func\.silu"),
+    "gelu": (r"mlp\.activation_func\.gelu",),
+}
+# Written for models of the legacy branch, and what ``select_recompute: True`` stands for.
+_LEGACY_NORM = (r".*\.norm",)
+_LEGACY_ACTIVATION = ((r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu"),)
+FLASH_ATTENTION = r"self_attention\.core_attention\.flash_attention"
+SWAPPED = {"op_name": FLASH_ATTENTION, "backward_prefetch": 1, "layers": True}
+
+
+def normalization(model: ModelShape) -> str:
+    """``RMSNorm`` or ``LayerNorm``."""
+    return "RMSNorm" if model.gated_linear_unit else "LayerNorm"
+
+
+def hidden_act(model: ModelShape, features: Feature) -> str:
+    """``swiglu`` is the name under which ``use_fused_swiglu`` has an effect [mindformers-1.8, mlp.py]."""
+    if not model.gated_linear_unit:
+        return "gelu"
+    return "swiglu" if Feature.FUSED_SWIGLU in features else "silu"
+
+
+def _norm_pattern(operators: str) -> tuple[str, ...]:
+    return (rf"(input|pre_mlp)_layernorm\.({operators})",)
+
+
+def recompute_patterns(model: ModelShape, s: ParallelStrategy) -> list[str]:
+    """Patterns of the modules that the strategy recomputes."""
+    patterns: list[str] = []
+    if RecomputeModule.LAYERNORM in s.recompute_modules:
+        patterns += _norm_pattern(_NORM[normalization(model), Feature.FUSED_NORM in s.features])
+    if RecomputeModule.MLP_ACT in s.recompute_modules:
+        patterns += _ACTIVATION[hidden_act(model, s.features)]
+    if RecomputeModule.MLP in s.recompute_modules:
+        patterns += ["mlp"]
+    return patterns
+
+
+_BY_PATTERNS: tuple[tuple[RecomputeModule, tuple[str, ...]], ...] = (
+    *((RecomputeModule.LAYERNORM, _norm_pattern(operators)) for operators in _NORM.values()),
+    (RecomputeModule.LAYERNORM, _LEGACY_NORM),
+    *((RecomputeModule.MLP_ACT, patterns) for patterns in (*_ACTIVATION.values(), *_LEGACY_ACTIVATION)),
+    (RecomputeModule.MLP, ("mlp",)),
+)
+
+
+def modules_of(patterns: Iterable[str] | bool) -> RecomputeModule:
+    """The modules that patterns name; ``True`` stands for the activation function's [mindformers-1.8, utils.py]."""
+    if isinstance(patterns, bool):
+        return RecomputeModule.MLP_ACT if patterns else RecomputeModule(0)
+    given = set(patterns)
+    modules = RecomputeModule(0)
+    for module, names in _BY_PATTERNS:
+        modules |= module if given.issuperset(names) else RecomputeModule(0)
+    return modules
+
+
+def spread(by_stage: Sequence[int], layout: LayerLayout) -> list[list[int]]:
+    """Layers of recompute in each virtual stage, ``[chunk][stage]``, of a number for each stage.
+
+    One layer at a time goes round the stage's chunks that have one left [mindformers-1.8, utils.py].
+    """
+    counts = [[0] * len(row) for row in layout]
+    for stage, wanted in enumerate(by_stage[: len(layout[0])]):
+        left = min(wanted, sum(row[stage] for row in layout))
+        while left:
+            for chunk, row in enumerate(layout):
+                if left and counts[chunk][stage] < row[stage]:
+                    counts[chunk][stage] += 1
+                    left -= 1
+    return counts
+
+
+def numbers_of_layers(counts: Sequence[Sequence[int]], layout: LayerLayout) -> list[int]:
+    """The first ``counts[chunk][stage]`` layers of each virtual stage, counted from 0 through the model."""
+    numbers: list[int] = []
+    first = 0
+    for row, wanted in zip(layout, counts, strict=True):
+        for layers, count in zip(row, wanted, strict=True):
+            numbers += range(first, first + min(count, layers))
+            first += layers
+    return numbers
+
+
+def counts_of(numbers: Iterable[int], layout: LayerLayout) -> list[list[int]]:
+    """How many of the numbered layers each virtual stage holds, ``[chunk][stage]``."""
+    chosen = set(numbers)
+    counts: list[list[int]] = []
+    first = 0
+    for row in layout:
+        counts.append([])
+        for layers in row:
+            counts[-1].append(len(chosen.intersection(range(first, first + layers))))
+            first += layers
+    return counts
+
+
+def block_size(counts: Sequence[Sequence[int]], layout: LayerLayout) -> int | None:
+    """``recompute_num_layers`` of method block that means these counts; None where no one number does."""
+    most = max(map(max, counts))
+    same = all(
+        n == min(most, held) for given, row in zip(counts, layout, strict=True) for n, held in zip(given, row, strict=True)
+    )
+    return most if same else None

@@ -1,0 +1,233 @@
+"""Rules of MindFormers on MindSpore (graph mode, ``use_legacy: False``), releases 1.5 to 1.8.
+
+What no source of the framework shows to work is refused.
+"""
+
+from __future__ import annotations
+
+from cost_models.shapes.strategy import (
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+    StrategyBatch,
+)
+from cost_models.shapes.workload import ModelShape, Workload
+from frameworks.megatron_lm.rules import chunks_rule, every_row, offered_rule
+from frameworks.physics.memory import module_names
+from frameworks.rule import MINDFORMERS_ONLY, Mask, Rule, none_of, num_microbatches, schedule_rule
+
+OFFERED = (
+    Feature.FLASH_ATTENTION
+    | Feature.FUSED_NORM
+    | Feature.FUSED_SWIGLU
+    | Feature.FUSED_ROPE
+    | Feature.REPLICATED_EMBEDDING
+    | Feature.OVERLAP_GRAD_REDUCE
+    | Feature.OVERLAP_PARAM_GATHER
+    | Feature.OVERLAP_P2P
+    | Feature.SWAP_OPTIMIZER
+    | Feature.SWAP_ATTENTION
+    | Feature.MOE_GROUPED_GEMM
+    | Feature.MOE_PERMUTE_FUSION
+    | Feature.MOE_SHARED_EXPERT_OVERLAP
+    | Feature.MOE_PAD_TO_CAPACITY
+    | Feature.FINE_GRAIN_INTERLEAVE
+)
+
+PRECISION = Rule(
+    "mindformers_precision",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, config_args.py]",
+    "precision is bf16, fp16 or fp32",
+    lambda w, b: every_row(b, w.training.precision not in ("bf16", "fp16", "fp32")),
+    lambda w, s: f"MindFormers trains in bf16, fp16 or fp32, not {w.training.precision}",
+)
+
+SANDWICH_NORM = Rule(
+    "mindformers_sandwich_norm",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/transformer_layer.py]",
+    "a layer has 2 norms",
+    lambda w, b: every_row(b, w.model.sandwich_norm),
+    lambda w, s: f"{w.model.name} has 4 norms a layer (sandwich norm), and a layer that MindFormers trains has 2",
+)
+
+MTP = Rule(
+    "mindformers_mtp",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, transformer_config.py]",
+    "there is at most one multi-token-prediction layer",
+    lambda w, b: every_row(b, w.model.mtp_num_layers > 1),
+    lambda w, s: f"mtp_num_layers is {w.model.mtp_num_layers}, and MindFormers takes 0 or 1",
+)
+
+FEATURES = offered_rule("mindformers_features", MINDFORMERS_ONLY, "[mindformers-1.8, config_args.py]", "MindFormers", OFFERED)
+
+SCHEDULES = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE, Schedule.ZBV)
+SCHEDULE = schedule_rule(
+    "mindformers_schedule", MINDFORMERS_ONLY, "[mindformers-1.8, Parallel configuration]", "MindFormers", SCHEDULES
+)
+
+ZBV = Rule(
+    "mindformers_zbv",
+    MINDFORMERS_ONLY,
+    "[mindspore, pipeline_transformer.cc; mindformers-1.8, training_graph/transformer/utils.py]",
+    "zbv (zero_bubble_v) takes at least 2 pp micro batches, and recompute by virtual stage, not layers_per_stage",
+    lambda w, b: (
+        (b.schedule == Schedule.ZBV)
+        & (b.pp > 1)
+        & ((b.num_microbatches(w.training.global_batch_size) < 2 * b.pp) | (b.recompute_plan_index >= 0))
+    ),
+    lambda w, s: (
+        f"zbv over pp {s.pp} takes at least {2 * s.pp} micro batches in MindSpore (there are {num_microbatches(w, s)}), and no "
+        "recompute layers_per_stage"
+    ),
+)
+
+GROUP_SIZE = Rule(
+    "mindformers_group_size",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, Parallel configuration]",
+    "an interleaved chunk takes pp micro batches in turn",
+    lambda w, b: (b.microbatch_group_size_per_vp_stage != 0) & (b.microbatch_group_size_per_vp_stage != b.pp),
+    lambda w, s: (
+        f"microbatch_group_size_per_vp_stage {s.microbatch_group_size_per_vp_stage}: MindFormers has no such setting, and an "
+        f"interleaved chunk takes pp {s.pp} micro batches in turn"
+    ),
+)
+
+SWAP_OPTIMIZER = Rule(
+    "mindformers_swap_optimizer",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, adamw.py]",
+    "swap_optimizer moves Adam moments alone to the host, so that parameters must be FP32, without master copies",
+    lambda w, b: none_of(b) if w.software.fp32_parameters else b.has(Feature.SWAP_OPTIMIZER),
+    lambda w, s: (
+        "swap_optimizer moves master weights and moments to the host; MindFormers' AdamW (swap: True) moves the moments alone, "
+        "which is the same with fp32_parameters only"
+    ),
+)
+
+ZERO_STAGE = Rule(
+    "mindformers_zero_stage",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, Parallel configuration]",
+    "zero_stage is 0, 1 (enable_parallel_optimizer) or 2 (gradient_accumulation_shard)",
+    lambda w, b: b.zero_stage > 2,
+    lambda w, s: f"zero_stage {s.zero_stage}: MindFormers has no switch that gathers weights again in the backward pass",
+)
+
+
+CHUNKS = chunks_rule(
+    "mindformers_chunks",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/utils.py]",
+    "every virtual stage holds a layer: the graph is cut by the stage number of each layer",
+)
+
+SEQUENCE_PARALLEL_FOR_EXPERTS = Rule(
+    "mindformers_experts_need_sequence_parallel",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/moe/moe_layer.py]",
+    "a model with experts and tp above 1 needs sequence parallelism",
+    lambda w, b: none_of(b) if w.model.moe is None else (b.tp > 1) & (b.sequence_parallel == 0),
+    lambda w, s: f"tp {s.tp} with {w.model.moe.num_experts if w.model.moe else 0} experts needs sequence_parallel",
+)
+
+EXPERT_TENSOR_PARALLEL = Rule(
+    "mindformers_expert_tensor_parallel",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/moe/ffn.py]",
+    "etp is 1: the weights of an expert are not split",
+    lambda w, b: b.etp > 1,
+    lambda w, s: f"etp {s.etp}: MindFormers splits experts over ep ranks (here {s.ep}), not an expert over ranks",
+)
+
+EXPERT_WORLD = Rule(
+    "mindformers_expert_world",
+    MINDFORMERS_ONLY,
+    "[hyper-parallel, fast-tuner; mindformers-1.8, Parallel configuration]",
+    "expert ranks come from dp and tp, not from cp: etp x ep divides dp x tp",
+    lambda w, b: (b.dp * b.tp) % (b.ep * b.etp) != 0,
+    lambda w, s: f"etp {s.etp} x ep {s.ep} = {s.etp * s.ep} does not divide dp {s.dp} x tp {s.tp} = {s.dp * s.tp}",
+)
+
+DISPATCHER = Rule(
+    "mindformers_dispatcher",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/moe/token_dispatcher.py]",
+    "experts are reached by alltoall, or by hierarchical (alltoall_deredundency: an all-gather between nodes, then an "
+    "all-to-all inside)",
+    lambda w, b: ((b.dispatcher == Dispatcher.ALLGATHER) | (b.dispatcher == Dispatcher.TWO_LEVEL)) & (b.ep * b.etp > 1),
+    lambda w, s: f"MindFormers has no {s.dispatcher.label} dispatch over ep {s.ep}: alltoall or hierarchical",
+)
+
+BY_NAME = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLP
+
+
+def selectable(model: ModelShape) -> RecomputeModule:
+    """Modules whose cells have names that ``select_recompute`` can match, alike in all layers.
+
+    Routed experts run inside one operator (Morph), whose parts have none.
+    """
+    return BY_NAME if model.moe is None else RecomputeModule.LAYERNORM
+
+
+SELECT_RECOMPUTE = Rule(
+    "mindformers_select_recompute",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/utils.py; mindformers-1.8, training_graph/transformer/moe/ffn.py]",
+    "recompute by module takes layernorm, and in models without experts mlp_act and mlp",
+    lambda w, b: (b.recompute_modules & ~int(selectable(w.model))) != 0,
+    lambda w, s: (
+        f"recompute of {module_names(s.recompute_modules & ~selectable(w.model))} in {w.model.name}: select_recompute goes by "
+        f"the names of cells, which are known for {module_names(selectable(w.model))} alone"
+    ),
+)
+
+
+def _grouped_layers(_workload: Workload, batch: StrategyBatch) -> Mask:
+    mask: Mask = (
+        (batch.recompute == Recompute.FULL)
+        & (batch.recompute_plan_index < 0)
+        & (batch.recompute_method == RecomputeMethod.UNIFORM)
+        & (batch.recompute_num_layers > 1)
+    )
+    return mask
+
+
+def _grouped_layers_sentence(_workload: Workload, s: ParallelStrategy) -> str:
+    return f"full recompute in groups of {s.recompute_num_layers} layers: MindFormers recomputes layer by layer"
+
+
+RECOMPUTE_GROUPS = Rule(
+    "mindformers_recompute_groups",
+    MINDFORMERS_ONLY,
+    "[mindformers-1.8, training_graph/transformer/utils.py]",
+    "full recompute by method uniform has a checkpoint for each layer: num_layers is 1",
+    _grouped_layers,
+    _grouped_layers_sentence,
+)
+
+RULES = (
+    PRECISION,
+    SANDWICH_NORM,
+    MTP,
+    FEATURES,
+    SCHEDULE,
+    ZBV,
+    GROUP_SIZE,
+    SWAP_OPTIMIZER,
+    ZERO_STAGE,
+    CHUNKS,
+    SEQUENCE_PARALLEL_FOR_EXPERTS,
+    EXPERT_TENSOR_PARALLEL,
+    EXPERT_WORLD,
+    DISPATCHER,
+    SELECT_RECOMPUTE,
+    RECOMPUTE_GROUPS,
+)

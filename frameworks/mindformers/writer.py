@@ -1,0 +1,241 @@
+"""Configuration of MindFormers 1.8 on MindSpore, models of the mcore branch (``use_legacy: False``).
+
+An argument is ``path=value`` as ``run_mindformer.py --options`` takes it, the value in JSON [mindformers-1.8, template.py;
+mindformers-1.8, transformer_config_utils.py; mindformers-1.8, training_graph/transformer/utils.py].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.workload import Workload
+from frameworks import environment, nearest
+from frameworks.flags import LaunchArguments
+from frameworks.mindformers import cells as mindformers_cells
+from frameworks.rule import layout_of, num_microbatches
+
+CP_ALGOS = {CpAlgo.RING: "colossalai_cp", CpAlgo.ULYSSES: "ulysses_cp", CpAlgo.HYBRID: "hybrid_cp"}
+DISPATCHERS = {Dispatcher.HIERARCHICAL: "alltoall_deredundency"}
+SCHEDULERS = {Schedule.GPIPE: "gpipe", Schedule.ZBV: "zero_bubble_v"}  # else 1f1b, interleaved by pipeline_interleave
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+Options = dict[str, Any]
+
+
+def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
+    """Options, environment and notes of the nearest strategy that MindFormers takes."""
+    s, replaced = nearest.mindformers(workload, planned)
+    options = {
+        **_parallelism(workload, s),
+        **_model(workload, s),
+        **_experts(workload, s),
+        **_kernels(workload, s),
+        **_recompute(workload, s),
+        **_optimizer(s),
+        **_run(workload, s),
+    }
+    written = tuple(f"{name}={json.dumps(value)}" for name, value in options.items())
+    notes = replaced + _notes(workload, s)
+    return LaunchArguments(written, environment.mindspore(workload, s), notes)
+
+
+def _under(section: str, options: Mapping[str, Any]) -> Options:
+    """The options below a section, without those that have no value."""
+    return {f"{section}.{name}": value for name, value in options.items() if value is not None}
+
+
+def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
+    options = _under(
+        "parallel_config",
+        {
+            "data_parallel": s.dp,
+            "model_parallel": s.tp,
+            "use_seq_parallel": s.sequence_parallel,
+            "pipeline_stage": s.pp,
+            "micro_batch_num": num_microbatches(workload, s) if s.pp > 1 else 1,
+            "context_parallel": s.cp,
+            "context_parallel_algo": CP_ALGOS.get(s.cp_algo) if s.cp > 1 else None,
+            "ulysses_degree_in_cp": s.ulysses_degree if s.cp > 1 and s.cp_algo is CpAlgo.HYBRID else None,
+            "expert_parallel": s.ep if workload.model.moe else None,
+            "vocab_emb_dp": Feature.REPLICATED_EMBEDDING in s.features,
+        },
+    )
+    options["micro_batch_interleave_num"] = _halves(s)
+    layout = layout_of(workload, s)
+    each = workload.model.num_layers // (s.pp * s.vpp)
+    offset = [[layers - each for layers in row] for row in layout]
+    options |= _under(
+        "model.model_config",
+        {"offset": offset if s.vpp > 1 else offset[0], "pp_interleave_num": s.vpp},
+    )
+    if s.pp > 1:
+        scheduler = SCHEDULERS.get(s.schedule, "1f1b")
+        options |= _under("parallel.pipeline_config", {"pipeline_interleave": s.vpp > 1, "pipeline_scheduler": scheduler})
+    return options
+
+
+def _halves(s: ParallelStrategy) -> int:
+    return 2 if Feature.FINE_GRAIN_INTERLEAVE in s.features else 1
+
+
+def _model(workload: Workload, s: ParallelStrategy) -> Options:
+    model, mla = workload.model, workload.model.mla
+    options: Options = {
+        "num_hidden_layers": model.num_layers,
+        "hidden_size": model.hidden_size,
+        "intermediate_size": model.ffn_hidden_size,
+        "num_attention_heads": model.num_attention_heads,
+        "num_key_value_heads": model.num_query_groups if mla is None else None,
+        "head_dim": model.kv_channels if mla is None else None,
+        "vocab_size": model.vocab_size,
+        "seq_length": workload.training.seq_length,
+        "max_position_embeddings": workload.training.seq_length,
+        "position_embedding_type": "learned_absolute" if model.learned_positions else "rope",
+        "normalization": mindformers_cells.normalization(model),
+        "hidden_act": mindformers_cells.hidden_act(model, s.features),
+        "gated_linear_unit": model.gated_linear_unit,
+        "add_bias_linear": not model.gated_linear_unit and model.moe is None,
+        "attention_bias": model.attention_bias,
+        "qk_layernorm": model.qk_layernorm or mla is not None,
+        "tie_word_embeddings": model.tied_embeddings,
+        "num_nextn_predict_layers": model.mtp_num_layers or None,
+        "multi_latent_attention": mla is not None,
+    }
+    if mla is not None:
+        options |= {
+            "q_lora_rank": mla.q_lora_rank or None,
+            "kv_lora_rank": mla.kv_lora_rank,
+            "qk_nope_head_dim": mla.qk_nope_head_dim,
+            "qk_rope_head_dim": mla.qk_rope_head_dim,
+            "v_head_dim": mla.v_head_dim,
+        }
+    dtype = DTYPES.get(workload.training.precision, "bfloat16")
+    options |= {
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "compute_dtype": dtype,
+        "params_dtype": "float32" if workload.software.fp32_parameters else dtype,
+    }
+    return _under("model.model_config", options)
+
+
+def _experts(workload: Workload, s: ParallelStrategy) -> Options:
+    moe = workload.model.moe
+    if moe is None:
+        return {}
+    grouped = moe.num_groups > 1
+    options = {
+        "num_experts": moe.num_experts,
+        "num_experts_per_tok": moe.top_k,
+        "moe_intermediate_size": moe.expert_ffn_hidden_size,
+        "n_shared_experts": moe.num_shared_experts,
+        "moe_shared_expert_intermediate_size": moe.shared_expert_ffn_hidden_size or None,
+        "n_group": moe.num_groups if grouped else None,
+        "topk_group": moe.group_topk if grouped else None,
+        "moe_layer_freq": [int(is_moe) for is_moe in workload.model.moe_layers()],
+        "capacity_factor": moe.capacity_factor,
+        "moe_router_pre_softmax": True if moe.top_k == 1 else None,
+        "moe_token_dispatcher_type": DISPATCHERS.get(s.dispatcher, "alltoall"),
+        "moe_grouped_gemm": Feature.MOE_GROUPED_GEMM in s.features,
+        "moe_permute_fusion": Feature.MOE_PERMUTE_FUSION in s.features,
+        "moe_shared_expert_overlap": Feature.MOE_SHARED_EXPERT_OVERLAP in s.features,
+        "moe_pad_expert_input_to_capacity": Feature.MOE_PAD_TO_CAPACITY in s.features,
+    }
+    if s.dispatcher is Dispatcher.HIERARCHICAL:
+        options["npu_nums_per_device"] = workload.cluster.profile.devices_per_node
+    return _under("model.model_config", options) | {"parallel.enable_alltoall": s.ep > 1}
+
+
+def _kernels(workload: Workload, s: ParallelStrategy) -> Options:
+    return _under(
+        "model.model_config",
+        {
+            "use_flash_attention": Feature.FLASH_ATTENTION in s.features,
+            "fused_norm": Feature.FUSED_NORM in s.features,
+            "use_fused_swiglu": Feature.FUSED_SWIGLU in s.features if workload.model.gated_linear_unit else None,
+            "use_fused_rope": Feature.FUSED_ROPE in s.features if not workload.model.learned_positions else None,
+        },
+    )
+
+
+def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
+    """Layers by stage, or by virtual stage where the list has a row for each [mindformers-1.5, Offset_Recompute.md].
+
+    Beside swap the same list holds the numbers of layers instead [mindformers-1.8, training_graph/transformer/utils.py].
+    """
+    patterns = mindformers_cells.recompute_patterns(workload.model, s)
+    return _under(
+        "recompute_config",
+        {"recompute": _recomputed_layers(workload, s), "select_recompute": dict.fromkeys(patterns, True) or False},
+    )
+
+
+def _recomputed_layers(workload: Workload, s: ParallelStrategy) -> bool | list[int] | list[list[int]]:
+    if s.recompute is not Recompute.FULL:
+        return False
+    if s.recompute_layers_per_stage is None and s.recompute_method is RecomputeMethod.UNIFORM:
+        return True
+    plan, layout = s.recompute_layers_per_stage, layout_of(workload, s)
+    swap = Feature.SWAP_ATTENTION in s.features
+    if plan is not None and not swap:
+        return list(plan)
+    if plan is None:
+        counts = [[min(s.recompute_num_layers, present) for present in row] for row in layout]
+    else:
+        counts = mindformers_cells.spread(plan, layout)
+    if swap:
+        return mindformers_cells.numbers_of_layers(counts, layout)
+    return counts if s.vpp > 1 else counts[0]
+
+
+def _optimizer(s: ParallelStrategy) -> Options:
+    options: Options = {"parallel.enable_parallel_optimizer": s.zero_stage > 0}
+    if s.zero_stage:
+        options["parallel.parallel_optimizer_config.gradient_accumulation_shard"] = s.zero_stage > 1
+        if s.optimizer_shard_size:
+            options["parallel.parallel_optimizer_config.optimizer_weight_shard_size"] = s.optimizer_shard_size
+    options["optimizer.type"] = "AdamW"
+    if Feature.SWAP_OPTIMIZER in s.features:
+        options["optimizer.swap"] = True
+    if Feature.SWAP_ATTENTION in s.features:
+        options |= {"swap_config.swap": True, "swap_config.op_swap": [mindformers_cells.SWAPPED]}
+    return options
+
+
+def _run(workload: Workload, s: ParallelStrategy) -> Options:
+    return {
+        "use_legacy": False,
+        "use_parallel": True,
+        "run_mode": "train",
+        "runner_config.batch_size": s.micro_batch_size // _halves(s),
+        "runner_config.gradient_accumulation_steps": num_microbatches(workload, s) if s.pp == 1 else 1,
+        "parallel.parallel_mode": 1,
+        "parallel.full_batch": False,
+        "parallel.dataset_strategy": [*[[s.dp, 1]] * 4, [s.dp, 1, 1, 1]],  # the four token columns, then the attention mask
+        "context.mode": 0,
+        "context.device_target": "Ascend",
+        "context.max_device_memory": f"{_pool_gib(workload)}GB",
+        **({"context.memory_optimize_level": "O0"} if Feature.SWAP_ATTENTION in s.features else {}),
+    }
+
+
+def _pool_gib(workload: Workload) -> int:
+    """What MindSpore's pool may take: the runtime's own context lies outside it."""
+    profile = workload.cluster.profile
+    return max(int((profile.usable_hbm_bytes - profile.context_bytes) // 2**30), 1)
+
+
+def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
+    per_node = workload.cluster.profile.devices_per_node
+    devices = workload.cluster.num_devices
+    notes = [
+        f"Start {min(per_node, devices)} processes on each of {-(-devices // per_node)} nodes (scripts/msrun_launcher.sh); "
+        "data, tokenizer, learning rate, checkpoints and the router's loss are left to you."
+    ]
+    if s.cp > 1 and s.cp_algo is not CpAlgo.ULYSSES:
+        notes.append("MindFormers' colossalai_cp gathers keys and values over cp, where the plan passes them round a ring.")
+    if Feature.SWAP_ATTENTION in s.features and workload.model.moe is not None:
+        notes.append("MindFormers documents swap for dense models; with experts, try it on a few layers first.")
+    return tuple(notes)

@@ -1,0 +1,1 @@
+"""MindSpeed-LLM on MindSpeed."""

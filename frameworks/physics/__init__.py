@@ -1,0 +1,1 @@
+"""Rules that bind every target: degrees, pipeline, memory, switches."""

@@ -1,0 +1,343 @@
+"""Physics of the degrees: how many devices, and how tensors and the batch divide."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.shapes.canonical import expert_domain_devices
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, IntColumn, ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from frameworks.rule import PHYSICS, Mask, Rule, has_dense_mlp, nearest_divisors, none_of
+
+
+def _world_size(workload: Workload, batch: StrategyBatch) -> Mask:
+    mask: Mask = batch.tp * batch.cp * batch.pp * batch.dp != workload.cluster.num_devices
+    return mask
+
+
+def _world_size_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    world, model_ranks = workload.cluster.num_devices, s.tp * s.cp * s.pp
+    product = f"tp {s.tp} x cp {s.cp} x pp {s.pp} x dp {s.dp} = {model_ranks * s.dp} devices, but the cluster has {world}"
+    if world % model_ranks == 0:
+        return f"{product}; dp {world // model_ranks} fills it"
+    return f"{product}, which tp x cp x pp = {model_ranks} does not divide"
+
+
+WORLD_SIZE = Rule(
+    "world_size",
+    PHYSICS,
+    "[megatron-0.12, arguments.py]",
+    "tp x cp x pp x dp is the number of devices",
+    _world_size,
+    _world_size_sentence,
+    layout_only=True,
+)
+
+GLOBAL_BATCH = Rule(
+    "global_batch",
+    PHYSICS,
+    "[megatron-0.12, num_microbatches_calculator.py]",
+    "micro_batch_size x dp divides the global batch",
+    lambda w, b: w.training.global_batch_size % (b.micro_batch_size * b.dp) != 0,
+    lambda w, s: (
+        f"micro_batch_size {s.micro_batch_size} x dp {s.dp} = {s.micro_batch_size * s.dp} does not divide "
+        f"global_batch_size {w.training.global_batch_size}; "
+        f"{nearest_divisors(w.training.global_batch_size, s.micro_batch_size * s.dp)}"
+    ),
+    layout_only=True,
+)
+
+EXPERTS_NEED_MOE = Rule(
+    "experts_need_moe",
+    PHYSICS,
+    "[megatron-0.12, transformer_config.py]",
+    "a model without experts has ep and etp 1",
+    lambda w, b: (b.ep * b.etp > 1) if w.model.moe is None else none_of(b),
+    lambda w, s: f"{w.model.name} has no experts, so ep {s.ep} and etp {s.etp} must be 1",
+    layout_only=True,
+)
+
+EXPERT_WORLD = Rule(
+    "expert_world",
+    PHYSICS,
+    "[megatron-0.12, parallel_state.py]",
+    "etp x ep divides tp x cp x dp, the devices of one pipeline stage",
+    lambda w, b: (b.tp * b.cp * b.dp) % (b.etp * b.ep) != 0,
+    lambda w, s: (
+        f"etp {s.etp} x ep {s.ep} = {s.etp * s.ep} does not divide tp {s.tp} x cp {s.cp} x dp {s.dp} = "
+        f"{s.tp * s.cp * s.dp}, the devices of one pipeline stage"
+    ),
+    layout_only=True,
+)
+
+
+def _experts_per_rank(workload: Workload, batch: StrategyBatch) -> Mask:
+    moe = workload.model.moe
+    return none_of(batch) if moe is None else moe.num_experts % batch.ep != 0
+
+
+def _experts_per_rank_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    experts = workload.model.moe.num_experts if workload.model.moe else 0
+    return f"ep {s.ep} does not divide the {experts} experts; {nearest_divisors(experts, s.ep)}"
+
+
+EXPERTS_PER_RANK = Rule(
+    "experts_per_rank",
+    PHYSICS,
+    "[megatron-0.12, arguments.py]",
+    "ep divides the number of experts",
+    _experts_per_rank,
+    _experts_per_rank_sentence,
+    layout_only=True,
+)
+
+
+def _expert_width(workload: Workload, batch: StrategyBatch) -> Mask:
+    moe = workload.model.moe
+    return none_of(batch) if moe is None else moe.expert_ffn_hidden_size % batch.etp != 0
+
+
+def _expert_width_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    width = workload.model.moe.expert_ffn_hidden_size if workload.model.moe else 0
+    return f"etp {s.etp} does not divide expert_ffn_hidden_size {width}; {nearest_divisors(width, s.etp)}"
+
+
+EXPERT_WIDTH = Rule(
+    "expert_width",
+    PHYSICS,
+    "[megatron-0.12, experts.py]",
+    "etp divides the width of an expert",
+    _expert_width,
+    _expert_width_sentence,
+    layout_only=True,
+)
+
+HEADS_PER_TP = Rule(
+    "heads_per_tp",
+    PHYSICS,
+    "[megatron-0.12, transformer_config.py]",
+    "tp divides the attention heads",
+    lambda w, b: w.model.num_attention_heads % b.tp != 0,
+    lambda w, s: (
+        f"tp {s.tp} does not divide num_attention_heads {w.model.num_attention_heads}; "
+        f"{nearest_divisors(w.model.num_attention_heads, s.tp)}"
+    ),
+    layout_only=True,
+)
+
+
+QUERY_GROUPS = Rule(
+    "query_groups",
+    PHYSICS,
+    "[megatron-main, transformer_config.py]",
+    "tp divides the query groups, or is a multiple of them (then they are repeated)",
+    lambda w, b: _misfit(w, b.tp),
+    lambda w, s: f"tp {s.tp} is neither a divisor nor a multiple of num_query_groups {w.model.num_query_groups}",
+    layout_only=True,
+)
+
+
+def _misfit(workload: Workload, split: IntColumn) -> Mask:
+    if workload.model.mla is not None:
+        return np.zeros(len(split), dtype=np.bool_)
+    groups = workload.model.num_query_groups
+    mask: Mask = (groups % split != 0) & (split % groups != 0)
+    return mask
+
+
+def _mlp_width(workload: Workload, batch: StrategyBatch) -> Mask:
+    model = workload.model
+    mask = (model.ffn_hidden_size % batch.tp != 0) if has_dense_mlp(model) else none_of(batch)
+    if model.moe is not None and model.moe.shared_expert_ffn_hidden_size:
+        mask = mask | (model.moe.shared_expert_ffn_hidden_size % batch.tp != 0)
+    return mask
+
+
+def _mlp_width_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    model = workload.model
+    if has_dense_mlp(model) and model.ffn_hidden_size % s.tp:
+        return (
+            f"tp {s.tp} does not divide ffn_hidden_size {model.ffn_hidden_size}; {nearest_divisors(model.ffn_hidden_size, s.tp)}"
+        )
+    width = model.moe.shared_expert_ffn_hidden_size if model.moe else 0
+    return f"tp {s.tp} does not divide shared_expert_ffn_hidden_size {width}; {nearest_divisors(width, s.tp)}"
+
+
+MLP_WIDTH = Rule(
+    "mlp_width",
+    PHYSICS,
+    "[megatron-0.12, layers.py]",
+    "tp divides the width of the dense MLP and of the shared experts",
+    _mlp_width,
+    _mlp_width_sentence,
+    layout_only=True,
+)
+
+SEQUENCE_PARALLEL_NEEDS_TP = Rule(
+    "sequence_parallel_needs_tp",
+    PHYSICS,
+    "[korthikanti2022, section 4.2.2]",
+    "sequence parallelism shards over tp, so tp is above 1",
+    lambda w, b: (b.sequence_parallel != 0) & (b.tp == 1),
+    lambda w, s: f"sequence_parallel shards over the tp group, and tp is {s.tp}",
+)
+
+
+def _cp_algo(workload: Workload, batch: StrategyBatch) -> Mask:
+    degree, algo = batch.ulysses_degree, batch.cp_algo
+    split: Mask = batch.cp > 1
+    inside = (degree > 1) & (degree < batch.cp) & (batch.cp % degree == 0)
+    fits = (
+        ((algo == CpAlgo.RING) & (degree == 1))
+        | ((algo == CpAlgo.ULYSSES) & (degree == batch.cp))
+        | ((algo == CpAlgo.HYBRID) & inside)
+    )
+    mask: Mask = np.where(split, ~fits, degree != 1)
+    return mask
+
+
+def _cp_algo_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    given = f"cp {s.cp} with cp_algo {s.cp_algo.label} and ulysses_degree {s.ulysses_degree}"
+    if s.cp == 1:
+        return f"{given}: without context parallelism ulysses_degree is 1"
+    return f"{given}: ring needs ulysses_degree 1, ulysses {s.cp}, hybrid a divisor of {s.cp} between them"
+
+
+CP_ALGO = Rule(
+    "cp_algo",
+    PHYSICS,
+    "[mindspeed, context_parallel_feature.py]",
+    "cp above 1 has an algorithm whose ulysses_degree is 1 (ring), cp (ulysses) or a proper divisor of cp (hybrid)",
+    _cp_algo,
+    _cp_algo_sentence,
+)
+
+ULYSSES_HEADS = Rule(
+    "ulysses_heads",
+    PHYSICS,
+    "[mindspeed, ulysses_context_parallel.py]",
+    "tp x ulysses_degree divides the attention heads",
+    lambda w, b: w.model.num_attention_heads % (b.tp * b.ulysses_degree) != 0,
+    lambda w, s: (
+        f"tp {s.tp} x ulysses_degree {s.ulysses_degree} = {s.tp * s.ulysses_degree} does not divide "
+        f"num_attention_heads {w.model.num_attention_heads}"
+    ),
+)
+
+
+ULYSSES_QUERY_GROUPS = Rule(
+    "ulysses_query_groups",
+    PHYSICS,
+    "[mindspeed, ulysses-context-parallel.md]",
+    "tp x ulysses_degree divides the query groups, or is a multiple of them",
+    lambda w, b: _misfit(w, b.tp * b.ulysses_degree),
+    lambda w, s: (
+        f"tp {s.tp} x ulysses_degree {s.ulysses_degree} = {s.tp * s.ulysses_degree} is neither a divisor nor a multiple of "
+        f"num_query_groups {w.model.num_query_groups}"
+    ),
+)
+
+
+def _sequence_chunks(batch: StrategyBatch) -> IntColumn:
+    ring = batch.cp > batch.ulysses_degree
+    return batch.cp * np.where(ring, 2, 1)
+
+
+SEQUENCE_PER_CP = Rule(
+    "sequence_per_cp",
+    PHYSICS,
+    "[mindspeed, context_parallel_feature.py]",
+    "2 cp divides the sequence under ring and hybrid (each rank holds an early and a late piece), cp under ulysses",
+    lambda w, b: w.training.seq_length % _sequence_chunks(b) != 0,
+    lambda w, s: (
+        f"seq_length {w.training.seq_length} is not a multiple of "
+        + (f"2 x cp = {2 * s.cp}" if s.cp > s.ulysses_degree else f"cp = {s.cp}")
+        + f" (cp_algo {s.cp_algo.label})"
+    ),
+)
+
+SEQUENCE_PER_TP = Rule(
+    "sequence_per_tp",
+    PHYSICS,
+    "[korthikanti2022, section 4.2.2]",
+    "under sequence parallelism tp x cp divides the sequence",
+    lambda w, b: (b.sequence_parallel != 0) & (w.training.seq_length % (b.tp * b.cp) != 0),
+    lambda w, s: (
+        f"sequence_parallel over tp {s.tp} x cp {s.cp} = {s.tp * s.cp} does not divide seq_length {w.training.seq_length}"
+    ),
+)
+
+
+def _dispatcher_needed(workload: Workload, batch: StrategyBatch) -> Mask:
+    if workload.model.moe is None:
+        return none_of(batch)
+    mask: Mask = (batch.ep * batch.etp > 1) & (batch.dispatcher == Dispatcher.NONE)
+    return mask
+
+
+DISPATCHER_NEEDED = Rule(
+    "dispatcher_needed",
+    PHYSICS,
+    "[megatron-0.12, token_dispatcher.py]",
+    "experts on more than one rank have a dispatcher",
+    _dispatcher_needed,
+    lambda w, s: f"experts spread over ep {s.ep} x etp {s.etp} ranks need a moe_dispatcher, and it is {s.dispatcher.label}",
+)
+
+
+def _part_of_a_node(workload: Workload, batch: StrategyBatch) -> Mask:
+    ranks, domain = batch.ep * batch.etp, expert_domain_devices(workload.cluster)
+    mask: Mask = (batch.dispatcher == Dispatcher.HIERARCHICAL) & (ranks > 1) & ((ranks <= domain) | (ranks % domain != 0))
+    return mask
+
+
+HIERARCHICAL_SPAN = Rule(
+    "hierarchical_span",
+    PHYSICS,
+    "[mindspeed-0.8, hierarchical-alltoallv.md]",
+    "hierarchical dispatch spans whole nodes or supernodes: ep x etp is a multiple of their devices, and above it",
+    _part_of_a_node,
+    lambda w, s: (
+        f"moe_dispatcher {s.dispatcher.label} works between whole nodes, but ep {s.ep} x etp {s.etp} = {s.ep * s.etp} ranks "
+        f"do not fill 2 or more of {expert_domain_devices(w.cluster)} devices each"
+    ),
+)
+
+HIERARCHICAL_GROUPS = Rule(
+    "hierarchical_groups",
+    PHYSICS,
+    "[mindspeed-0.8, hierarchical-alltoallv.md]",
+    "hierarchical dispatch has whole experts (etp 1) and its inner all-to-all in a tp group that stays in a node",
+    lambda w, b: (
+        (b.dispatcher == Dispatcher.HIERARCHICAL)
+        & (b.ep * b.etp > 1)
+        & ((b.etp != 1) | (b.tp == 1) | (b.tp > expert_domain_devices(w.cluster)))
+    ),
+    lambda w, s: (
+        f"moe_dispatcher hierarchical needs etp 1 and tp from 2 to {expert_domain_devices(w.cluster)}, the devices of a node; "
+        f"etp is {s.etp} and tp is {s.tp}"
+    ),
+)
+
+LAYOUT_RULES = (
+    WORLD_SIZE,
+    GLOBAL_BATCH,
+    HEADS_PER_TP,
+    QUERY_GROUPS,
+    MLP_WIDTH,
+    EXPERTS_NEED_MOE,
+    EXPERT_WORLD,
+    EXPERTS_PER_RANK,
+    EXPERT_WIDTH,
+)
+OPTION_RULES = (
+    SEQUENCE_PARALLEL_NEEDS_TP,
+    CP_ALGO,
+    ULYSSES_HEADS,
+    ULYSSES_QUERY_GROUPS,
+    SEQUENCE_PER_CP,
+    SEQUENCE_PER_TP,
+    DISPATCHER_NEEDED,
+    HIERARCHICAL_SPAN,
+    HIERARCHICAL_GROUPS,
+)

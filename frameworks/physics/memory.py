@@ -1,0 +1,172 @@
+"""Physics of what saves memory: optimizer sharding, recompute and swap."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.shapes.strategy import Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, StrategyBatch
+from cost_models.shapes.workload import Workload
+from frameworks.rule import PHYSICS, Mask, Rule, has_dense_mlp
+
+ZERO_STAGE = Rule(
+    "zero_stage",
+    PHYSICS,
+    "[rajbhandari2020, section 5]",
+    "zero_stage is 0 (nothing sharded), 1 (optimizer), 2 (and gradients) or 3 (and weights)",
+    lambda w, b: (b.zero_stage < 0) | (b.zero_stage > 3),
+    lambda w, s: f"zero_stage {s.zero_stage} does not exist: 0, 1, 2 or 3",
+)
+
+
+def _optimizer_shard(workload: Workload, batch: StrategyBatch) -> Mask:
+    size = batch.optimizer_shard_size
+    mask: Mask = (size < 0) | ((size > 0) & ((batch.dp * batch.cp) % np.maximum(size, 1) != 0))
+    return mask
+
+
+OPTIMIZER_SHARD = Rule(
+    "optimizer_shard",
+    PHYSICS,
+    "[megatron-0.12, parallel_state.py]",
+    "optimizer_shard_size divides dp x cp (0: all of them)",
+    _optimizer_shard,
+    lambda w, s: (
+        f"optimizer_shard_size {s.optimizer_shard_size} does not divide dp {s.dp} x cp {s.cp} = {s.dp * s.cp}, "
+        "the ranks that hold the same weights"
+    ),
+)
+
+
+def _recompute_method(workload: Workload, batch: StrategyBatch) -> Mask:
+    full = batch.recompute == Recompute.FULL
+    plan = batch.recompute_plan_index >= 0
+    counted = (batch.recompute_method != RecomputeMethod.NONE) & (batch.recompute_num_layers > 0)
+    mask: Mask = np.where(full, ~(plan | counted), plan | (batch.recompute_num_layers != 0))
+    return mask
+
+
+def _recompute_method_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    if s.recompute == Recompute.FULL:
+        return (
+            f"full recompute needs a method and layers: method is {s.recompute_method.label} and num_layers is "
+            f"{s.recompute_num_layers}"
+        )
+    return (
+        f"recompute {s.recompute.label} goes by module and takes no layer count, but num_layers is {s.recompute_num_layers}"
+        + (
+            ""
+            if s.recompute_layers_per_stage is None
+            else f" and layers_per_stage has {len(s.recompute_layers_per_stage)} entries"
+        )
+    )
+
+
+RECOMPUTE_METHOD = Rule(
+    "recompute_method",
+    PHYSICS,
+    "[megatron-0.12, transformer_config.py]",
+    "full recompute states a method and a number of layers; the others state none",
+    _recompute_method,
+    _recompute_method_sentence,
+)
+
+RECOMPUTE_MODULES = Rule(
+    "recompute_modules",
+    PHYSICS,
+    "[megatron-0.12, transformer_config.py]",
+    "selective recompute names modules, and no recompute names none (with full, they hold for the layers it leaves out)",
+    lambda w, b: np.where(b.recompute_modules == 0, b.recompute == Recompute.SELECTIVE, b.recompute == Recompute.NONE),
+    lambda w, s: (
+        f"recompute {s.recompute.label} with modules {module_names(s.recompute_modules)}: "
+        "selective names at least one module, none names none"
+    ),
+)
+
+
+def _absent(workload: Workload) -> RecomputeModule:
+    """Modules that the model does not have."""
+    model = workload.model
+    absent = RecomputeModule(0)
+    if model.mla is None:
+        absent |= RecomputeModule.MLA_UP_PROJ
+    if model.moe is None:
+        absent |= RecomputeModule.MOE
+    if not has_dense_mlp(model):
+        absent |= RecomputeModule.MLP
+    return absent
+
+
+def module_names(modules: RecomputeModule) -> str:
+    """The names of a set of modules, as limits and reports spell them."""
+    return " + ".join(str(m.name).lower() for m in RecomputeModule if m in modules) or "none"
+
+
+RECOMPUTE_ABSENT = Rule(
+    "recompute_absent",
+    PHYSICS,
+    "[megatron-0.12, transformer_config.py]",
+    "selective recompute names modules that the model has",
+    lambda w, b: (b.recompute_modules & int(_absent(w))) != 0,
+    lambda w, s: f"{w.model.name} has no {module_names(s.recompute_modules & _absent(w))} to recompute",
+)
+
+
+def _recompute_plan(workload: Workload, batch: StrategyBatch) -> Mask:
+    given: Mask = batch.recompute_plan_index >= 0
+    if not given.any():
+        return given
+    lengths = np.array([len(plan) if all(n >= 0 for n in plan) else -1 for plan in batch.recompute_plans], dtype=np.int64)
+    most = np.array([max(plan, default=0) for plan in batch.recompute_plans], dtype=np.int64)
+    plan = batch.recompute_plan_index
+    mask: Mask = given & ((lengths[plan] != batch.pp) | (most[plan] > workload.model.num_layers))
+    return mask
+
+
+def _recompute_plan_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    plan = s.recompute_layers_per_stage or ()
+    return (
+        f"recompute layers_per_stage has {len(plan)} entries from {min(plan, default=0)} to {max(plan, default=0)}; "
+        f"it takes one a stage (pp {s.pp}), from 0 to {workload.model.num_layers}"
+    )
+
+
+RECOMPUTE_PLAN = Rule(
+    "recompute_plan",
+    PHYSICS,
+    "[mindformers-1.5, Offset_Recompute.md]",
+    "recompute layers_per_stage has one entry a pipeline rank",
+    _recompute_plan,
+    _recompute_plan_sentence,
+)
+
+
+SWAP_OR_REUSE = Rule(
+    "swap_or_reuse",
+    PHYSICS,
+    "[mindspeed, swap_optimizer_feature.py]",
+    "swap_optimizer moves the master weights to the host, reuse_fp32_param keeps them in the weights: one of the two",
+    lambda w, b: b.has(Feature.SWAP_OPTIMIZER) & b.has(Feature.REUSE_FP32_PARAM),
+    lambda w, s: (
+        "swap_optimizer moves the master weights to the host and reuse_fp32_param keeps them in the weights: choose 1 of the 2"
+    ),
+)
+
+REUSE_NEEDS_BF16 = Rule(
+    "reuse_needs_bf16",
+    PHYSICS,
+    "[mindspeed, reuse_fp32_param.py]",
+    "reuse_fp32_param splits FP32 into BF16 and a rest, so training is in bf16",
+    lambda w, b: b.has(Feature.REUSE_FP32_PARAM) & (w.training.precision != "bf16"),
+    lambda w, s: f"reuse_fp32_param splits FP32 weights into bf16 and a rest, and precision is {w.training.precision}",
+)
+
+RULES = (
+    ZERO_STAGE,
+    OPTIMIZER_SHARD,
+    RECOMPUTE_METHOD,
+    RECOMPUTE_MODULES,
+    RECOMPUTE_ABSENT,
+    RECOMPUTE_PLAN,
+    SWAP_OR_REUSE,
+    REUSE_NEEDS_BF16,
+)

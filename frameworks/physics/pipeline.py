@@ -1,0 +1,231 @@
+"""Physics of the pipeline: layers on stages, and the order of micro batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from cost_models.shapes.canonical import group_size, schedules_of
+from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.workload import Workload
+from frameworks.rule import PHYSICS, Mask, Rule, either, has_effect, num_microbatches
+
+VPP_NEEDS_PP = Rule(
+    "vpp_needs_pp",
+    PHYSICS,
+    "[megatron-0.12, arguments.py]",
+    "virtual stages need a pipeline: vpp above 1 only with pp above 1",
+    lambda w, b: (b.vpp > 1) & (b.pp == 1),
+    lambda w, s: f"vpp {s.vpp} needs pp above 1, and pp is {s.pp}",
+    layout_only=True,
+)
+
+
+def _of_schedules(schedules: Iterable[Schedule]) -> Mask:
+    """A table by schedule, True for those given: looking up is several times faster than comparing with each."""
+    table = np.zeros(len(Schedule), dtype=np.bool_)
+    table[[int(schedule) for schedule in schedules]] = True
+    return table
+
+
+# What a single rank cannot run: streams that turn round or meet on another one. Without a pipeline no other has an effect.
+_NEEDS_PP = _of_schedules((Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V))
+_RUNNABLE = np.array([_of_schedules(schedules_of(2, vpp)) for vpp in (1, 2, 3)])  # [vpp - 1, schedule]; more as three
+
+
+def _schedule(workload: Workload, batch: StrategyBatch) -> Mask:
+    runnable = _RUNNABLE.ravel()[(np.minimum(batch.vpp, 3) - 1) * len(Schedule) + batch.schedule]
+    mask: Mask = np.where(batch.pp > 1, ~runnable, (batch.vpp > 1) | _NEEDS_PP[batch.schedule])
+    return mask
+
+
+def _schedule_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    runs = either([schedule.label for schedule in schedules_of(s.pp, s.vpp)])
+    return f"schedule {s.schedule.label} with pp {s.pp} and vpp {s.vpp}: such a pipeline runs {runs}"
+
+
+SCHEDULE = Rule(
+    "schedule",
+    PHYSICS,
+    "[megatron-0.12, schedules.py; zero-bubble, section 6; dualpipe]",
+    "interleaved-1f1b needs vpp above 1, zbv and dualpipev vpp 2, the others vpp 1; zbv, dualpipe and dualpipev need pp above 1",
+    _schedule,
+    _schedule_sentence,
+)
+
+LAYERS_PER_STAGE = Rule(
+    "layers_per_stage",
+    PHYSICS,
+    "[megatron-0.12, transformer_config.py; mindspeed, noop_layers.py]",
+    "every virtual stage holds a layer: pp x vpp is at most the number of layers (a rest is filled with no-op layers)",
+    lambda w, b: (b.layout_index < 0) & (b.pp * b.vpp > w.model.num_layers),
+    lambda w, s: f"pp {s.pp} x vpp {s.vpp} = {s.pp * s.vpp} virtual stages, but {w.model.name} has {w.model.num_layers} layers",
+    layout_only=True,
+)
+
+
+def _layer_layout(workload: Workload, batch: StrategyBatch) -> Mask:
+    given: Mask = batch.layout_index >= 0
+    if not given.any():
+        return given
+    shapes = [
+        (len(layout), len(layout[0]) if layout and len({len(row) for row in layout}) == 1 else 0, sum(map(sum, layout)))
+        if all(count >= 0 for row in layout for count in row)
+        else (0, 0, 0)
+        for layout in batch.layouts
+    ]
+    chunks, stages, layers = np.array(shapes, dtype=np.int64).T[:, batch.layout_index]
+    mask: Mask = given & ((chunks != batch.vpp) | (stages != batch.pp) | (layers != workload.model.num_layers))
+    return mask
+
+
+def _layer_layout_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    layout = s.layer_layout or ()
+    lengths = sorted({len(row) for row in layout})
+    return (
+        f"layer_layout has {len(layout)} chunks of {' or '.join(map(str, lengths)) or 0} stages and "
+        f"{sum(map(sum, layout))} layers; vpp {s.vpp}, pp {s.pp} and {workload.model.num_layers} layers are needed"
+    )
+
+
+LAYER_LAYOUT = Rule(
+    "layer_layout",
+    PHYSICS,
+    "[megatron-main, pipeline_parallel_layer_layout.py]",
+    "a given layer_layout has vpp chunks of pp stages and places every layer once",
+    _layer_layout,
+    _layer_layout_sentence,
+)
+
+
+def _interleaved(batch: StrategyBatch) -> Mask:
+    mask: Mask = batch.schedule == Schedule.INTERLEAVED
+    return mask
+
+
+INTERLEAVED_FILL = Rule(
+    "interleaved_fill",
+    PHYSICS,
+    "[megatron-0.12, schedules.py]",
+    "interleaved virtual stages need a full group: num_microbatches is at least pp",
+    lambda w, b: _interleaved(b) & (b.num_microbatches(w.training.global_batch_size) < b.pp),
+    lambda w, s: f"vpp {s.vpp} needs num_microbatches of at least pp {s.pp}, and there are {num_microbatches(w, s)}",
+    layout_only=True,
+)
+
+INTERLEAVED_GROUP = Rule(
+    "interleaved_group",
+    PHYSICS,
+    "[megatron-0.12, schedules.py]",
+    "microbatch_group_size_per_vp_stage goes from pp to num_microbatches, and with interleaved-1f1b only",
+    lambda w, b: np.where(
+        _interleaved(b),
+        (b.group_size < b.pp) | (b.group_size > b.num_microbatches(w.training.global_batch_size)),
+        b.microbatch_group_size_per_vp_stage != 0,
+    ),
+    lambda w, s: (
+        f"microbatch_group_size_per_vp_stage {group_size(s)} with schedule {s.schedule.label}: it goes with interleaved-1f1b, "
+        f"from pp {s.pp} to num_microbatches {num_microbatches(w, s)}"
+    ),
+    layout_only=True,
+)
+
+
+def _incomplete_group(workload: Workload, batch: StrategyBatch) -> Mask:
+    rest = batch.num_microbatches(workload.training.global_batch_size) % np.maximum(batch.group_size, 1)
+    mask: Mask = _interleaved(batch) & (rest > 0) & (rest < batch.pp)
+    return mask
+
+
+INTERLEAVED_MICROBATCHES = Rule(
+    "interleaved_microbatches",
+    PHYSICS,
+    "[megatron-0.12, schedules.py]",
+    "interleaved virtual stages take micro batches in groups, by default of pp: num_microbatches is a multiple of that, or "
+    "leaves a last group of at least pp",
+    _incomplete_group,
+    lambda w, s: (
+        f"vpp {s.vpp} takes micro batches in groups of {group_size(s)}, and num_microbatches {num_microbatches(w, s)} = "
+        f"{w.training.global_batch_size} / ({s.micro_batch_size} x {s.dp}) leaves {num_microbatches(w, s) % group_size(s)}: "
+        f"0 or at least pp {s.pp} must be left"
+    ),
+    layout_only=True,
+)
+
+
+# Micro batches that fill a schedule: a x pp + b, so that its warm-up is over before the first rank turns to backwards.
+_FILL = {
+    Schedule.ZB1P: (1, 0),
+    Schedule.ZB2P: (2, -1),
+    Schedule.ZBV: (2, -1),
+    Schedule.DUALPIPE: (2, 0),
+    Schedule.DUALPIPE_V: (2, -1),
+}
+_FILL_BY_PP, _FILL_MORE = np.array([_FILL.get(schedule, (0, 0)) for schedule in Schedule]).T
+
+
+SCHEDULE_FILL = Rule(
+    "schedule_fill",
+    PHYSICS,
+    "[zero-bubble, section 2; mindspeed, dualpipev_feature.py; dualpipe, dualpipe.py]",
+    "num_microbatches fills the schedule: zb1p takes pp at least, zb2p, zbv and dualpipev 2 pp - 1, dualpipe 2 pp",
+    lambda w, b: (
+        (b.pp > 1) & (b.num_microbatches(w.training.global_batch_size) < _FILL_BY_PP[b.schedule] * b.pp + _FILL_MORE[b.schedule])
+    ),
+    lambda w, s: (
+        f"schedule {s.schedule.label} over pp {s.pp} needs num_microbatches of at least "
+        f"{_FILL_BY_PP[s.schedule] * s.pp + _FILL_MORE[s.schedule]}, and there are {num_microbatches(w, s)}"
+    ),
+    layout_only=True,
+)
+
+DUALPIPE_HALVES = Rule(
+    "dualpipe_halves",
+    PHYSICS,
+    "[dualpipe, dualpipe.py]",
+    "dualpipe feeds half of the micro batches from either end: pp and num_microbatches are even",
+    lambda w, b: (
+        (b.schedule == Schedule.DUALPIPE)
+        & (b.pp > 1)
+        & ((b.pp % 2 != 0) | (b.num_microbatches(w.training.global_batch_size) % 2 != 0))
+    ),
+    lambda w, s: f"dualpipe needs pp and num_microbatches to be even, and they are {s.pp} and {num_microbatches(w, s)}",
+    layout_only=True,
+)
+
+_UNPAIRED = _of_schedules((Schedule.ONE_F_ONE_B, Schedule.GPIPE, Schedule.ZB1P, Schedule.ZB2P, Schedule.ZBV))
+
+
+def _overlap_without_pairs(workload: Workload, batch: StrategyBatch) -> Mask:
+    unpaired: Mask = _UNPAIRED[batch.schedule] & (batch.pp > 1)
+    return unpaired & has_effect(workload, batch, Feature.MOE_COMM_OVERLAP) if unpaired.any() else unpaired
+
+
+OVERLAP_NEEDS_PAIRS = Rule(
+    "overlap_needs_pairs",
+    PHYSICS,
+    "[mindspeed, fb_overlap; megatron-main, arguments.py; zero-bubble, section 2]",
+    "moe_comm_overlap merges a forward with the backward that follows it: gpipe, zb1p, zb2p and zbv run each on its own, and in "
+    "plain 1f1b every second pair of a rank would wait for a neighbour's; virtual stages or dualpipev do not",
+    _overlap_without_pairs,
+    lambda w, s: (
+        f"moe_comm_overlap over ep {s.ep} merges forwards with backwards, and schedule {s.schedule.label} "
+        + (
+            "has no pairs that do not wait for each other: vpp is 1"
+            if s.schedule is Schedule.ONE_F_ONE_B
+            else "runs each on its own"
+        )
+    ),
+)
+
+LAYOUT_RULES = (
+    VPP_NEEDS_PP,
+    LAYERS_PER_STAGE,
+    INTERLEAVED_FILL,
+    INTERLEAVED_GROUP,
+    INTERLEAVED_MICROBATCHES,
+    DUALPIPE_HALVES,
+    SCHEDULE_FILL,
+)
+OPTION_RULES = (LAYER_LAYOUT, SCHEDULE, OVERLAP_NEEDS_PAIRS)

@@ -1,0 +1,159 @@
+"""What a legality rule is, and the arithmetic that several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shapes.canonical import EXPERT_PARALLEL_FEATURES, MOE_FEATURES, TENSOR_PARALLEL_FEATURES
+from cost_models.shapes.layout import default_layout
+from cost_models.shapes.strategy import Feature, LayerLayout, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.workload import ModelShape, Workload
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One reason for which a strategy cannot run.
+
+    ``violates`` returns ``[n]``, True where a row is illegal; it never raises on a row that other rules forbid.
+    ``sentence`` says with numbers why one such strategy is illegal. ``targets`` holds ``any`` for physics, which
+    binds every target, else the names of the frameworks that impose the rule. ``layout_only``: it reads degrees, the schedule
+    and the micro batch size alone, so one verdict holds for all options of a layout (such rules of physics come first).
+    """
+
+    name: str
+    targets: frozenset[str]
+    source: str
+    requirement: str
+    violates: Callable[[Workload, StrategyBatch], Mask]
+    sentence: Callable[[Workload, ParallelStrategy], str]
+    layout_only: bool = False
+
+
+PHYSICS = frozenset({"any"})
+MEGATRON_ONLY = frozenset({"megatron-lm"})
+MINDSPEED_ONLY = frozenset({"mindspeed-llm"})
+MINDFORMERS_ONLY = frozenset({"mindformers"})
+MEGATRON_FAMILY = MEGATRON_ONLY | MINDSPEED_ONLY
+
+
+def none_of(batch: StrategyBatch) -> Mask:
+    """A mask that forbids no row."""
+    return np.zeros(len(batch), dtype=np.bool_)
+
+
+def num_microbatches(workload: Workload, strategy: ParallelStrategy) -> int:
+    """Micro batches of one replica in a step."""
+    return workload.training.global_batch_size // (strategy.micro_batch_size * strategy.dp)
+
+
+def either(names: Sequence[str]) -> str:
+    """The names as a choice, for a sentence."""
+    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
+
+
+def schedule_rule(name: str, targets: frozenset[str], source: str, framework: str, offered: tuple[Schedule, ...]) -> Rule:
+    """A framework runs only the schedules of ``offered``, beside none."""
+    choices = either([schedule.label for schedule in offered])
+    return Rule(
+        name,
+        targets,
+        source,
+        f"a pipeline runs {choices}",
+        lambda w, b: (b.pp > 1) & ~np.isin(b.schedule, (Schedule.NONE, *offered)),
+        lambda w, s: f"{framework} has no schedule {s.schedule.label}: {choices} over pp {s.pp}",
+    )
+
+
+def nearest_divisors(total: int, degree: int) -> str:
+    """The divisors of ``total`` on either side of ``degree``, for the end of a sentence."""
+    below = next(d for d in range(min(degree, total), 0, -1) if total % d == 0)
+    above = next((d for d in range(degree + 1, total + 1) if total % d == 0), None)
+    return f"{below} does" if above is None else f"{below} and {above} do"
+
+
+def has_dense_mlp(model: ModelShape) -> bool:
+    """Whether any layer has a dense MLP."""
+    return model.moe is None or not all(model.moe_layers())
+
+
+def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Mask:
+    """Rows that have any of ``feature``, and something for it to act on. ``[n]``"""
+    moe = workload.model.moe
+    if moe is None:
+        feature &= ~MOE_FEATURES
+    elif moe.capacity_factor is None:
+        feature &= ~Feature.MOE_PAD_TO_CAPACITY
+    mask: Mask = batch.has(feature & ~SCOPED_FEATURES)
+    if feature & TENSOR_PARALLEL_FEATURES:
+        mask = mask | (batch.has(feature & TENSOR_PARALLEL_FEATURES) & (batch.tp > 1))
+    if feature & EXPERT_PARALLEL_FEATURES:
+        mask = mask | (batch.has(feature & EXPERT_PARALLEL_FEATURES) & (batch.ep * batch.etp > 1))
+    if feature & Feature.CP_SEND_RECV_OVERLAP:
+        mask = mask | (batch.has(Feature.CP_SEND_RECV_OVERLAP) & (batch.cp > 1))
+    if feature & Feature.DUALPIPEV_DW_DETACH:
+        mask = mask | (batch.has(Feature.DUALPIPEV_DW_DETACH) & (batch.schedule == Schedule.DUALPIPE_V) & (batch.pp > 1))
+    return mask
+
+
+def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
+    """The features of one strategy that have something to act on."""
+    batch = StrategyBatch.of([strategy])
+    effective = Feature(0)
+    for feature in strategy.features:
+        if has_effect(workload, batch, feature)[0]:
+            effective |= feature
+    return effective
+
+
+SCOPED_FEATURES = TENSOR_PARALLEL_FEATURES | EXPERT_PARALLEL_FEATURES | Feature.CP_SEND_RECV_OVERLAP | Feature.DUALPIPEV_DW_DETACH
+
+
+def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
+    """Rows in which some parameters, dense or expert, sit on several ranks."""
+    replicas = batch.dp * batch.cp
+    if workload.model.moe is None:
+        return replicas > 1
+    return (replicas > 1) | (batch.tp * replicas > batch.ep * batch.etp)
+
+
+def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
+    """Layers of each virtual stage, ``[chunk][stage]``, given or default."""
+    return strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
+
+
+def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, ModelShape], bool]) -> Mask:
+    """Rows whose layer layout ``forbids`` refuses. Each distinct layout is looked at once.
+
+    Rows whose virtual stages outnumber the layers have no default layout and pass: ``layers_per_stage`` has them.
+    """
+    model = workload.model
+    given = batch.layout_index >= 0
+    mask = none_of(batch)
+    if given.any():
+        refused = np.array([forbids(layout, model) for layout in batch.layouts], dtype=np.bool_)
+        mask[given] = refused[batch.layout_index[given]]
+    default = ~given & (batch.pp * batch.vpp <= model.num_layers)
+    span = model.num_layers + 1
+    vee = np.isin(batch.schedule, [schedule for schedule in Schedule if schedule.is_vee])
+    key = np.where(default, (batch.pp * span + batch.vpp) * 2 + vee, 0)
+    present = np.zeros(2 * span * span, dtype=np.bool_)
+    present[key] = True
+    table = np.zeros(2 * span * span, dtype=np.bool_)
+    for code in np.flatnonzero(present):
+        if code:
+            pp, vpp = divmod(int(code) // 2, span)
+            schedule = Schedule.DUALPIPE_V if code % 2 else Schedule.NONE
+            table[code] = forbids(_default_layout(model, pp, vpp, schedule), model)
+    return mask | table[key]
+
+
+@lru_cache(maxsize=4096)
+def _default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule) -> LayerLayout:
+    return default_layout(model, pp, vpp, schedule)

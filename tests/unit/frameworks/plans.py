@@ -1,0 +1,105 @@
+"""Legal plans of each framework, drawn from whole lattices, for the tests of launch files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from cost_models.shapes.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, ParallelStrategy, Schedule
+from cost_models.shapes.workload import Software, Workload
+from frameworks.legality import legal_mask, parse_target
+from search.enumeration import Rejections, chunks
+from search.recompute_modes import recompute_mode
+from search.space import SearchSpace
+from tests.unit.frameworks.legality_workloads import DENSE, MIXTURE, PANGU, job
+
+MODES = (
+    *("none", "full", "full:2", "block:1", "block:50%", "core_attn", "layernorm", "layernorm+mlp_act", "core_attn+layernorm"),
+    *("mlp", "moe", "mlp+moe", "mla_up_proj", "mlp_act"),
+)
+BARE = DEFAULT_FEATURES & ~(Feature.FUSED_ROPE | Feature.FUSED_SWIGLU | Feature.OVERLAP_P2P | Feature.MOE_PERMUTE_FUSION)
+QUIET = DEFAULT_FEATURES & ~(Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER)
+MERGED = tuple(
+    QUIET | Feature.MOE_COMM_OVERLAP | others
+    for others in (Feature(0), Feature.DUALPIPEV_DW_DETACH, Feature.MOE_ZERO_MEMORY | Feature.SWAP_OPTIMIZER)
+)
+SWITCHES = {
+    "megatron-lm": (
+        DEFAULT_FEATURES,
+        BARE,
+        QUIET,
+        DEFAULT_FEATURES | Feature.TP_COMM_OVERLAP | Feature.GRAD_REDUCE_IN_BF16,
+        DEFAULT_FEATURES | Feature.MOE_SHARED_EXPERT_OVERLAP,
+        DEFAULT_FEATURES | Feature.CUDA_GRAPH,
+    ),
+    "mindspeed-llm": (
+        DEFAULT_FEATURES,
+        BARE,
+        QUIET | Feature.MOE_COMM_OVERLAP,
+        QUIET | Feature.MOE_COMM_OVERLAP | Feature.MOE_ZERO_MEMORY,
+        DEFAULT_FEATURES | Feature.MC2 | Feature.SWAP_OPTIMIZER,
+        DEFAULT_FEATURES | Feature.COC | Feature.REUSE_FP32_PARAM | Feature.CP_SEND_RECV_OVERLAP,
+        (DEFAULT_FEATURES & ~Feature.FUSED_NORM) | Feature.TP_2D | Feature.SWAP_ATTENTION,
+        DEFAULT_FEATURES | Feature.MOE_ALLTOALL_OVERLAP_COMM | Feature.MOE_ZERO_MEMORY,
+        DEFAULT_FEATURES | Feature.MOE_ALLGATHER_OVERLAP_COMM,
+        DEFAULT_FEATURES | Feature.MOE_TP_EXTEND_EP | Feature.GRAD_REDUCE_IN_BF16,
+    ),
+    "mindformers": (
+        DEFAULT_FEATURES,
+        BARE,
+        DEFAULT_FEATURES | Feature.REPLICATED_EMBEDDING | Feature.FINE_GRAIN_INTERLEAVE,
+        DEFAULT_FEATURES | Feature.SWAP_ATTENTION | Feature.MOE_SHARED_EXPERT_OVERLAP,
+    ),
+}
+MODELS = {
+    "dense": DENSE,
+    "uneven": replace(DENSE, num_layers=30),
+    "tall": replace(DENSE, num_layers=23, gated_linear_unit=False, learned_positions=True),
+    "mixture": MIXTURE,
+    "capacity": replace(MIXTURE, moe=replace(MIXTURE.moe, capacity_factor=1.5, top_k=1)),
+    "latent": replace(
+        PANGU, num_layers=13, sandwich_norm=False, moe=replace(PANGU.moe, num_experts=32, num_groups=8, group_topk=4)
+    ),
+}
+MOST_PLANS_A_CHUNK = 300
+
+
+def workload(framework: str, model: str) -> Workload:
+    """Thirty-two devices that the framework runs on."""
+    family = "nvidia" if framework == "megatron-lm" else "ascend"
+    made = job(MODELS[model], 32, family=family)
+    return replace(made, software=Software(framework, target=parse_target(framework).label))
+
+
+@cache
+def legal_plans(framework: str, model: str) -> tuple[ParallelStrategy, ...]:
+    """Legal strategies, thinned evenly over the whole lattice."""
+    space = SearchSpace(
+        tp=(1, 2),
+        pp=(1, 2, 4),
+        vpp=(1, 2),
+        cp=(1, 4),
+        ep=(1, 8),
+        etp=(1, 2),
+        micro_batch_size=(1, 2),
+        sequence_parallel=(False, True),
+        cp_algo=(CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID),
+        schedule=tuple(Schedule),
+        microbatch_group_size_per_vp_stage=(0, 8),
+        dispatcher=(Dispatcher.ALLGATHER, Dispatcher.ALLTOALL, Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL),
+        recompute=tuple(recompute_mode(name) for name in MODES),
+        zero_stage=(0, 1, 2, 3),
+        features=SWITCHES[framework],
+        dualpipev_features=MERGED if framework == "mindspeed-llm" else SWITCHES[framework],
+        interleaved_features=SWITCHES[framework],
+    )
+    made = workload(framework, model)
+    plans: list[ParallelStrategy] = []
+    for chunk in chunks(made, space, Rejections()):
+        drawn = np.random.default_rng(0).permutation(len(chunk.batch))[: len(chunk.batch) // 7]
+        thinned = chunk.batch.take(drawn)
+        legal = thinned.take(legal_mask(made, thinned))
+        plans += [legal.row(i) for i in range(min(len(legal), MOST_PLANS_A_CHUNK))]
+    return tuple(plans)

@@ -1,0 +1,304 @@
+"""Launch arguments say what the plan says: read back, they give the plan's degrees and shapes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cost_models.shapes.layout import default_layout
+from cost_models.shapes.strategy import (
+    DEFAULT_FEATURES,
+    CpAlgo,
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+)
+from cost_models.shapes.workload import Workload
+from frameworks.launch import LaunchArguments, launch_block
+from frameworks.legality import violations
+from frameworks.megatron_lm import writer as megatron
+from frameworks.mindspeed_llm import writer as mindspeed
+from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
+
+FLAT = replace(DENSE_PLAN, vpp=1, schedule=Schedule.ONE_F_ONE_B)
+UNEVEN = replace(FLAT, layer_layout=((7, 9, 9, 7),))
+NVIDIA = job(MIXTURE, family="nvidia")
+
+
+def flags(launch: LaunchArguments) -> dict[str, list[str]]:
+    """Each flag with its values; a flag given twice is an error."""
+    read: dict[str, list[str]] = {}
+    for argument in launch.arguments:
+        if argument.startswith("--"):
+            assert argument not in read, f"{argument} is given twice"
+            last = read[argument] = []
+        else:
+            last.append(argument)
+    return read
+
+
+def number(read: dict[str, list[str]], name: str) -> int:
+    (value,) = read[name]
+    return int(value)
+
+
+def layout_from(read: dict[str, list[str]]) -> tuple[tuple[int, ...], ...]:
+    """The layers of each virtual stage that a Megatron-like framework builds from its flags, ``[chunk][stage]``."""
+    total, pp = number(read, "--num-layers"), number(read, "--pipeline-model-parallel-size")
+    noops = {int(x) for x in read["--noop-layers"][0].split(",")} if "--noop-layers" in read else set()
+    if "--num-layers-per-virtual-pipeline-stage" in read:
+        vpp = total // pp // number(read, "--num-layers-per-virtual-pipeline-stage")
+    elif "--num-virtual-stages-per-pipeline-rank" in read:
+        vpp = number(read, "--num-virtual-stages-per-pipeline-rank")
+    else:
+        vpp = 1
+    ends = {
+        stage: number(read, flag)
+        for stage, flag in ((0, "--decoder-first-pipeline-num-layers"), (pp - 1, "--decoder-last-pipeline-num-layers"))
+        if flag in read
+    }
+    inner, rest = divmod(total - sum(ends.values()), max(pp - len(ends), 1))
+    assert rest == 0
+    position, chunks = 0, []
+    for _ in range(vpp):
+        row = []
+        for stage in range(pp):
+            length = ends.get(stage, inner) // vpp
+            row.append(sum(p not in noops for p in range(position, position + length)))
+            position += length
+        chunks.append(tuple(row))
+    return tuple(chunks)
+
+
+def assert_says(workload: Workload, plan: ParallelStrategy, read: dict[str, list[str]]) -> None:
+    assert number(read, "--tensor-model-parallel-size") == plan.tp
+    assert number(read, "--pipeline-model-parallel-size") == plan.pp
+    assert number(read, "--context-parallel-size") == plan.cp
+    assert number(read, "--micro-batch-size") == plan.micro_batch_size
+    assert number(read, "--global-batch-size") == workload.training.global_batch_size
+    assert number(read, "--seq-length") == workload.training.seq_length
+    assert ("--sequence-parallel" in read) == plan.sequence_parallel
+    assert ("--use-distributed-optimizer" in read) == (plan.zero_stage > 0)
+    assert layout_from(read) == (plan.layer_layout or default_layout(workload.model, plan.pp, plan.vpp))
+    if workload.model.moe is not None:
+        ep, etp = number(read, "--expert-model-parallel-size"), number(read, "--expert-tensor-parallel-size")
+        if "--moe-tp-extend-ep" in read:
+            ep, etp = ep * plan.tp, 1
+        assert (ep, etp) == (plan.ep, plan.etp)
+        assert number(read, "--num-experts") == workload.model.moe.num_experts
+
+
+@pytest.mark.parametrize(
+    ("workload", "plan"),
+    [
+        (job(), FLAT),
+        (job(), DENSE_PLAN),
+        (job(), UNEVEN),
+        (job(), replace(FLAT, pp=2, dp=8, layer_layout=((15, 17),))),
+        (job(), replace(DENSE_PLAN, pp=2, dp=8, layer_layout=((7, 9), (7, 9)))),
+        (job(), replace(DENSE_PLAN, layer_layout=((3, 5, 5, 3), (3, 5, 5, 3)))),
+        (job(), ParallelStrategy(dp=64, zero_stage=0)),
+        (job(replace(DENSE, num_layers=31)), FLAT),
+        (job(replace(DENSE, num_layers=29)), FLAT),
+        (job(replace(DENSE, num_layers=30)), replace(FLAT, layer_layout=((7, 8, 8, 7),))),
+        (job(MIXTURE), MIXTURE_PLAN),
+        (job(MIXTURE), replace(MIXTURE_PLAN, ep=16, etp=2)),
+    ],
+)
+def test_both_frameworks_read_back_the_plan(workload: Workload, plan: ParallelStrategy) -> None:
+    assert_says(workload, plan, flags(megatron.arguments(workload, plan)))
+    assert_says(workload, plan, flags(mindspeed.arguments(workload, plan)))
+
+
+def test_mindspeed_fills_virtual_stages_with_noop_layers() -> None:
+    launch = mindspeed.arguments(PANGU_JOB, PANGU_PLAN)
+    read = flags(launch)
+    assert_says(PANGU_JOB, PANGU_PLAN, read)
+    # 61 layers in 2 x 16 chunks of two: the empty slots end both chunks of rank 15, and the last of rank 14.
+    assert read["--num-layers"] == ["64"]
+    assert read["--noop-layers"] == ["31,61,63"]
+    assert read["--num-layers-per-virtual-pipeline-stage"] == ["2"]
+    # layers 0, 1 and 2 are dense and no no-op layer lies before them: the first MoE layer stands at position 3
+    assert read["--first-k-dense-replace"] == ["3"]
+    assert read["--multi-latent-attention"] == []
+    assert read["--qk-head-dim"] == ["128"]
+    assert read["--qk-pos-emb-head-dim"] == ["64"]
+    assert read["--post-norm"] == []
+    assert "3 no-op layers fill 61 layers up to 64" in " ".join(launch.notes)
+    assert "core_r0.8.0" in " ".join(launch.notes)
+
+
+def test_noop_layers_before_the_first_moe_layer_count() -> None:
+    # Given by hand, a no-op at position 1 moves the dense layers to 0, 2 and 3: the first MoE layer stands at position 4.
+    plan = replace(PANGU_PLAN, layer_layout=((1, *[2] * 14, 1), (*[2] * 15, 1)))
+    read = flags(mindspeed.arguments(PANGU_JOB, plan))
+    assert_says(PANGU_JOB, plan, read)
+    assert read["--noop-layers"] == ["1,31,63"]
+    assert read["--first-k-dense-replace"] == ["4"]
+
+
+def test_mindspeed_takes_a_layout_that_megatron_cannot_build() -> None:
+    # 30 layers on 4 ranks as 8, 8, 7, 7, so that the two middle ranks differ; the default 7, 8, 8, 7 is Megatron's own.
+    workload = job(replace(DENSE, num_layers=30))
+    plan = replace(FLAT, layer_layout=((8, 8, 7, 7),))
+    read = flags(mindspeed.arguments(workload, plan))
+    assert_says(workload, plan, read)
+    assert read["--noop-layers"] == ["23,31"]
+    assert any(v.rule == "megatron_stages" for v in violations(workload, plan, "megatron-lm"))
+    assert not any(v.rule == "megatron_stages" for v in violations(workload, FLAT, "megatron-lm"))
+
+
+def test_mindspeed_counts_expert_ranks_outside_tp_when_tp_extends_ep() -> None:
+    plan = replace(MIXTURE_PLAN, features=DEFAULT_FEATURES | Feature.MOE_TP_EXTEND_EP)
+    read = flags(mindspeed.arguments(job(MIXTURE), plan))
+    assert_says(job(MIXTURE), plan, read)
+    assert read["--expert-model-parallel-size"] == ["16"]  # 32 expert ranks / tp 2
+    assert read["--moe-token-dispatcher-type"] == ["alltoall_seq"]
+    assert "--moe-permutation-async-comm" in read
+
+
+def test_megatron_writes_the_pattern_of_moe_layers() -> None:
+    model = replace(MIXTURE, moe=replace(MIXTURE.moe, num_leading_dense_layers=2, moe_layer_freq=11))
+    read = flags(megatron.arguments(job(model), MIXTURE_PLAN))
+    (pattern,) = read["--moe-layer-freq"]
+    terms = re.findall(r"\[(\d)\]\*(\d+)", pattern)
+    assert tuple(bool(int(kind)) for kind, times in terms for _ in range(int(times))) == model.moe_layers()
+    assert read["--moe-router-dtype"] == ["fp32"]
+
+
+def test_context_parallel_algorithms() -> None:
+    ring = replace(FLAT, dp=1, cp=4, cp_algo=CpAlgo.RING, features=DEFAULT_FEATURES | Feature.CP_SEND_RECV_OVERLAP)
+    ulysses = replace(ring, cp_algo=CpAlgo.ULYSSES, ulysses_degree=4)
+    hybrid = replace(ring, cp_algo=CpAlgo.HYBRID, ulysses_degree=2)
+    on_megatron = [flags(megatron.arguments(job(), plan)) for plan in (ring, ulysses, hybrid)]
+    assert [read["--cp-comm-type"] for read in on_megatron] == [["p2p"], ["a2a"], ["a2a+p2p"]]
+    assert on_megatron[2]["--hierarchical-context-parallel-sizes"] == ["2", "2"]
+    on_mindspeed = [flags(mindspeed.arguments(job(), plan)) for plan in (ring, ulysses, hybrid)]
+    algos = [["megatron_cp_algo"], ["ulysses_cp_algo"], ["hybrid_cp_algo"]]
+    assert [read["--context-parallel-algo"] for read in on_mindspeed] == algos
+    assert on_mindspeed[2]["--ulysses-degree-in-cp"] == ["2"]
+    assert ["--use-cp-send-recv-overlap" in read for read in on_mindspeed] == [True, False, True]
+
+
+def test_recompute_by_layer_and_by_module() -> None:
+    block = replace(FLAT, recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=3)
+    for export in (megatron.arguments, mindspeed.arguments):
+        read = flags(export(job(), block))
+        assert read["--recompute-granularity"] == ["full"]
+        assert read["--recompute-method"] == ["block"]
+        assert read["--recompute-num-layers"] == ["3"]
+    modules = RecomputeModule.CORE_ATTN | RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
+    by_module = replace(MIXTURE_PLAN, recompute=Recompute.SELECTIVE, recompute_modules=modules)
+    read = flags(megatron.arguments(NVIDIA, by_module))
+    assert read["--recompute-granularity"] == ["selective"]
+    assert read["--recompute-modules"] == ["core_attn", "layernorm", "moe_act"]
+    assert "2 shared experts keep theirs" in " ".join(megatron.arguments(NVIDIA, by_module).notes)
+    read = flags(mindspeed.arguments(job(MIXTURE), by_module))
+    assert {"--recompute-norm", "--recompute-activation-function"} <= set(read)
+    # MindSpeed-LLM takes modules or its own switches; flash attention keeps nothing that core_attn would drop.
+    assert "--recompute-granularity" not in read
+    by_layer = replace(by_module, recompute_modules=RecomputeModule.MLP | RecomputeModule.MOE | RecomputeModule.LAYERNORM)
+    read = flags(mindspeed.arguments(job(MIXTURE), by_layer))
+    assert read["--recompute-modules"] == ["mlp", "moe"]
+    assert "--recompute-norm" not in read
+    mixed = replace(block, recompute_modules=RecomputeModule.MLP_ACT)
+    read = flags(mindspeed.arguments(job(), mixed))
+    assert read["--recompute-num-layers"] == ["3"]
+    assert "--recompute-activation-function" in read
+    by_rank = replace(DENSE_PLAN, recompute=Recompute.FULL, recompute_layers_per_stage=(4, 4, 4, 4))
+    read = flags(mindspeed.arguments(job(), by_rank))
+    assert read["--recompute-num-layers"] == ["4"]
+    assert "--enable-recompute-layers-per-pp-rank" in read
+    alone = replace(by_module, recompute_modules=RecomputeModule.LAYERNORM)
+    assert "--recompute-granularity" not in flags(mindspeed.arguments(job(MIXTURE), alone))
+
+
+def test_optimizer_sharding() -> None:
+    assert "--overlap-param-gather" not in flags(megatron.arguments(job(), replace(FLAT, zero_stage=0)))
+    parts = flags(megatron.arguments(job(), replace(FLAT, optimizer_shard_size=2)))
+    assert parts["--num-distributed-optimizer-instances"] == ["2"]  # dp 4 in groups of 2
+    sharded = megatron.arguments(job(), ParallelStrategy(tp=4, dp=16, zero_stage=3))
+    assert flags(sharded)["--data-parallel-sharding-strategy"] == ["optim_grads_params"]
+    assert "CUDA_DEVICE_MAX_CONNECTIONS" not in sharded.environment
+    assert megatron.arguments(job(), FLAT).environment == {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    swapped = replace(FLAT, features=DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER)
+    assert "--swap-optimizer" in flags(mindspeed.arguments(job(), swapped))
+    reused = replace(FLAT, features=DEFAULT_FEATURES | Feature.REUSE_FP32_PARAM)
+    assert "--reuse-fp32-param" in flags(mindspeed.arguments(job(), reused))
+
+
+def test_precision_and_kernels() -> None:
+    fp8 = flags(megatron.arguments(job(precision="fp8", family="nvidia"), FLAT))
+    assert "--bf16" in fp8
+    assert fp8["--fp8-format"] == ["hybrid"]
+    plain = flags(megatron.arguments(job(), replace(FLAT, features=Feature(0))))
+    assert plain["--attention-backend"] == ["unfused"]
+    assert {"--no-bias-swiglu-fusion", "--no-rope-fusion"} <= set(plain)
+    fused = flags(mindspeed.arguments(job(), FLAT))
+    assert {"--use-flash-attn", "--use-fused-rmsnorm", "--use-fused-swiglu", "--use-fused-rotary-pos-emb"} <= set(fused)
+    assert "--no-rope-fusion" in flags(megatron.arguments(PANGU_JOB, PANGU_PLAN))  # refused with MLA otherwise
+
+
+def test_mindspeed_leaves_out_the_fused_permutation_where_it_is_refused() -> None:
+    overlapped = replace(MIXTURE_PLAN, features=DEFAULT_FEATURES | Feature.MOE_ALLTOALL_OVERLAP_COMM)
+    launch = mindspeed.arguments(job(MIXTURE), overlapped)
+    assert "--moe-permute-fusion" not in flags(launch)
+    assert "--moe-shared-expert-overlap" in flags(launch)
+    assert "moe_permute_fusion is left out" in " ".join(launch.notes)
+    assert "--moe-permute-fusion" in flags(mindspeed.arguments(job(MIXTURE), MIXTURE_PLAN))
+
+
+def test_vocabulary_is_padded_to_tp_and_no_further() -> None:
+    read = flags(mindspeed.arguments(job(replace(DENSE, vocab_size=1001)), FLAT))
+    assert read["--vocab-size"] == ["1001"]
+    assert read["--padded-vocab-size"] == ["1004"]  # 251 rows on each of 4 ranks
+
+
+def test_launch_block_tells_what_runs_where() -> None:
+    block = launch_block(job(MIXTURE), MIXTURE_PLAN)
+    assert block["mindspeed-llm"]["launchable"] is True
+    assert block["mindspeed-llm"]["target"] == "mindspeed-llm@master"
+    assert block["megatron-lm"]["arguments"] is None
+    assert block["megatron-lm"]["notes"] == ["megatron-lm runs on nvidia and amd devices, not on ascend device."]
+    on_gpus = launch_block(NVIDIA, MIXTURE_PLAN)
+    assert on_gpus["megatron-lm"]["launchable"] is True
+    assert on_gpus["mindspeed-llm"]["arguments"] is None
+
+
+def test_launch_block_gives_the_closest_arguments_and_says_what_they_miss() -> None:
+    block = launch_block(PANGU_JOB, PANGU_PLAN)["mindspeed-llm"]
+    assert block["launchable"] is False
+    assert block["arguments"]
+    assert any("mindspeed_dispatcher" in note and "ep 32" in note for note in block["notes"])
+
+
+PLANS = st.builds(
+    ParallelStrategy,
+    tp=st.sampled_from([1, 2, 4]), pp=st.sampled_from([1, 2, 4]), dp=st.sampled_from([1, 4]), ep=st.sampled_from([1, 2, 8]),
+    vpp=st.sampled_from([1, 2, 3]), sequence_parallel=st.booleans(), dispatcher=st.sampled_from(Dispatcher),
+    cp=st.sampled_from([1, 4]), cp_algo=st.sampled_from(CpAlgo), ulysses_degree=st.sampled_from([1, 2, 4]),
+    zero_stage=st.integers(0, 3), recompute=st.sampled_from(Recompute), recompute_method=st.sampled_from(RecomputeMethod),
+    recompute_modules=st.integers(0, 63).map(RecomputeModule), features=st.integers(0, 2**29 - 1).map(Feature),
+    recompute_layers_per_stage=st.sampled_from([None, (1, 0)]),
+)  # fmt: skip
+
+
+@given(PLANS, st.sampled_from([job(), job(MIXTURE), NVIDIA, PANGU_JOB]))
+def test_any_plan_gives_a_json_block_without_repeated_flags(plan: ParallelStrategy, workload: Workload) -> None:
+    block = launch_block(workload, plan)
+    assert json.loads(json.dumps(block, allow_nan=False)) == block
+    for entry in block.values():
+        assert entry["notes"]
+        if entry["arguments"] is not None:
+            assert all(isinstance(argument, str) and argument for argument in entry["arguments"])
+            if not entry["target"].startswith("mindformers"):
+                flags(LaunchArguments(tuple(entry["arguments"]), {}, ()))
