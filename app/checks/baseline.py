@@ -19,7 +19,6 @@ from hardware_profiles.loader import parse_profile
 from hardware_profiles.schema import HardwareProfile, ProfileError
 from hardware_profiles.writer import profile_document
 
-MAX_BYTES = 16 * 2**20  # of a file: a search document holds up to a thousand plans
 HASHES = ("version", "calibration", "hardware_profile")
 FILES = ("cluster.hardware", "software.calibration")  # fields that may name one
 MAX_DEPTH = 32
