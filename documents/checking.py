@@ -127,7 +127,7 @@ def _path(keys: Sequence[str | int]) -> str:
 
 def _label(keys: Sequence[str | int], where: str, labels: Mapping[str, str]) -> str:
     paths = [".".join(filter(None, [where, _path(keys[:length])])) for length in range(len(keys), -1, -1)]
-    return next((labels[path] for path in paths if path in labels), paths[0] or "job")
+    return next((labels[path] for path in paths if path in labels), paths[0] or "document")
 
 
 def _explain(error: ValidationError, model: type[Section], value: object, where: str, labels: Mapping[str, str]) -> str:

@@ -40,11 +40,10 @@ def _integer(digits: str) -> int:
     return int(digits.replace("_", ""))
 
 
-_BOOLEANS = ("true", "True", "TRUE")
 _READERS: Mapping[str, Callable[[str], Any]] = {
     "tag:yaml.org,2002:str": str,
     "tag:yaml.org,2002:null": lambda text: None,
-    "tag:yaml.org,2002:bool": _BOOLEANS.__contains__,
+    "tag:yaml.org,2002:bool": lambda text: {"true": True, "false": False}[text.lower()],
     "tag:yaml.org,2002:int": _integer,
     "tag:yaml.org,2002:float": lambda text: float(re.sub(r"\.(?=inf|Inf|nan|NaN)", "", text)),
 }
@@ -60,13 +59,15 @@ _SCALARS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-class _StrictLoader(_Loader):
-    """Tells the scalars of YAML 1.2 apart; nothing is constructed by it."""
+def _strict(base: Any) -> Any:
+    """A loader that tells the scalars of YAML 1.2 apart; nothing is constructed by it."""
+    loader = type("StrictLoader", (base,), {"yaml_implicit_resolvers": {}})
+    for kind, (pattern, first) in _SCALARS.items():
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), list(first))
+    return loader
 
 
-_StrictLoader.yaml_implicit_resolvers = {}
-for _kind, (_pattern, _first) in _SCALARS.items():
-    _StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), list(_first))
+_LOADER = _strict(_Loader)
 
 
 def _refused(problem: str, place: yaml.Event | yaml.Node) -> yaml.MarkedYAMLError:
@@ -75,7 +76,7 @@ def _refused(problem: str, place: yaml.Event | yaml.Node) -> yaml.MarkedYAMLErro
 
 def _check_events(text: str, limits: Limits) -> None:
     depth = num_values = 0
-    for event in yaml.parse(text, Loader=_StrictLoader):
+    for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise _refused("anchors and aliases (*name) are not allowed; write the value out", event)
         depth += isinstance(event, yaml.CollectionStartEvent)
@@ -102,7 +103,7 @@ def _constructed(node: yaml.Node) -> Any:
     if isinstance(node, yaml.ScalarNode) and node.tag in _READERS:
         try:
             return _READERS[node.tag](node.value)
-        except ValueError as error:
+        except (KeyError, ValueError) as error:
             raise _refused(f"{show(node.value)} cannot be read ({error})", node) from None
     raise _refused(f"the tag {show(node.tag)} is not allowed; write plain values", node)
 
@@ -110,7 +111,7 @@ def _constructed(node: yaml.Node) -> Any:
 def _parse_yaml(text: str, limits: Limits) -> Any:
     text.encode()  # a lone surrogate would only surface later, where the text is printed
     _check_events(text, limits)
-    node = yaml.compose(text, Loader=_StrictLoader)
+    node = yaml.compose(text, Loader=_LOADER)
     return None if node is None else _constructed(node)
 
 

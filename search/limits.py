@@ -96,7 +96,8 @@ class LimitFields(Section):
 
     @model_validator(mode="after")
     def _switches_are_few(self) -> Self:
-        if sum(len(set(_values(getattr(self, name, None)) or ())) > 1 for name in SWITCHES) > MAX_SWITCHES:
+        both = [name for name in self.model_fields_set & SWITCHES.keys() if len(_values(getattr(self, name)) or ()) > 1]
+        if len(both) > MAX_SWITCHES:
             raise ValueError(f"at most {MAX_SWITCHES} switches can be tried both ways; fix some of them.")
         return self
 
@@ -122,7 +123,8 @@ def limits_from_section(section: LimitFields) -> SearchLimits:
     given["dispatcher"] = _named(given.pop("moe_dispatcher"), DISPATCHERS)
     given["cp_algo"] = _named(given["cp_algo"], CP_ALGOS)
     given["schedule"] = _named(given["schedule"], SCHEDULES)
-    switches = {feature: values for name, feature in SWITCHES.items() if (values := _values(getattr(section, name)))}
+    given_names = section.model_fields_set
+    switches = {SWITCHES[name]: _values(getattr(section, name)) or () for name in SWITCHES if name in given_names}
     return SearchLimits(**given, switches=switches)
 
 
