@@ -6,6 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
+from documents.errors import InputError
+
 MAX_LOG_BYTES = 2**20
 MAX_POINTS = 200
 MAX_MESSAGE_BYTES, MAX_TIME_US = 2.0**50, 1e9
@@ -16,7 +18,7 @@ _HCCL = re.compile(r"^\s*(\d+)\s*\|\s*([\d.]+)\s*\|\s*[\d.]+\s*\|\s*(\w+)\s*$")
 _NCCL = re.compile(r"^\s*(\d+)\s+\d+\s+[a-z]\w*\s+(?:[a-z]\w*\s+)?(?:-?\d+\s+)?(\d+(?:\.\d+)?)\s+(\d+\.\d+)\s+\d+\.\d+")
 
 
-class CollectiveLogError(ValueError):
+class CollectiveLogError(InputError):
     """A log that holds no curve; the message is one sentence."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,8 @@ from typing import Any, TypeVar, cast
 from calibration.intervals import Coverage, ErrorBand, Interval, interval
 from cost_models.constants import CONSTANTS, Constants, prior_constants
 from cost_models.shapes.workload import Workload
+from documents.errors import InputError
+from documents.hashing import text_fingerprint
 
 FORMAT = "meshplan-calibration/1"
 FAMILIES = ("ascend", "gpu")
@@ -24,7 +25,7 @@ _MAX_VALUE, _MAX_LOG = 1e15, 10.0
 Row = TypeVar("Row", "FittedConstant", ErrorBand, Coverage)
 
 
-class CalibrationError(ValueError):
+class CalibrationError(InputError):
     """A calibration file that cannot be used; the message names the field."""
 
 
@@ -66,7 +67,7 @@ class Calibration:
     @property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits that name the content."""
-        return hashlib.sha256(calibration_text(self).encode()).hexdigest()[:12]
+        return text_fingerprint(calibration_text(self))
 
     def applies_to(self, workload: Workload) -> bool:
         """Whether the calibration was made for this hardware and software."""

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from documents.errors import InputError
+
 MAX_FILE_BYTES = 256 * 2**20
 MAX_ROWS = 1_000_000
 _MAX_DIMENSION, _MAX_RANK, _MAX_TENSORS = 10**9, 8, 64
@@ -29,7 +31,7 @@ _FORMATS = ("Input Formats",)
 Shape = tuple[int, ...]
 
 
-class OpSummaryError(ValueError):
+class OpSummaryError(InputError):
     """A file that holds no operator summary; the message is one sentence."""
 
 

@@ -20,6 +20,7 @@ from calibration.record_software import record_software
 from calibration.record_strategy import MAX_DEGREE, record_degrees, record_strategy
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Cluster, TrainingJob, Workload
+from documents.errors import InputError
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
 
@@ -45,7 +46,7 @@ _DESCRIPTIVE = {
 }
 
 
-class RunRecordError(ValueError):
+class RunRecordError(InputError):
     """A file of run records that cannot be read at all."""
 
 

@@ -8,8 +8,9 @@ from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import CoreSchema, core_schema
 
-from documents.errors import InputError, nearest, show
+from documents.errors import InputError, did_you_mean, nearest, show
 
 Schema = Mapping[str, Any]
 
@@ -25,6 +26,22 @@ class Section(BaseModel):
         if not isinstance(value, dict):
             return value
         return {key: item for key, item in value.items() if item is not None or key not in cls.model_fields}
+
+
+class LenientSection(Section):
+    """A section of a document that others write: unknown keys are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class OneOf:
+    """Text that is one of ``names``, which are an enum's own labels."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        return core_schema.literal_schema(list(self.names))
 
 
 Checked = TypeVar("Checked", bound=Section)
@@ -82,7 +99,8 @@ def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
             texts.append("text" + (f" of at most {schema['maxLength']} characters" if "maxLength" in schema else ""))
         elif kind == "array":
             size = f" of at most {schema['maxItems']:,}" if "maxItems" in schema else ""
-            texts.append(f"a list{size} ({_allowed(_branches(schema.get('items', {}), definitions), definitions)} each)")
+            each = _allowed(_branches(schema.get("items", {}), definitions), definitions)
+            texts.append(f"a list{size} of them" if each in texts else f"a list{size} ({each} each)")
         elif kind == "object" and "properties" in schema:
             texts.append("a mapping with " + ", ".join(schema["properties"]))
         elif kind == "object":
@@ -99,13 +117,17 @@ def _wanted(schemas: Sequence[Schema]) -> str | None:
 def _path(keys: Sequence[str | int]) -> str:
     text = ""
     for key in keys:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            name = key if key.isprintable() and len(key) <= 60 else show(key)
+            text += f".{name}" if text else name
     return text
 
 
 def _label(keys: Sequence[str | int], where: str, labels: Mapping[str, str]) -> str:
     paths = [".".join(filter(None, [where, _path(keys[:length])])) for length in range(len(keys), -1, -1)]
-    return next((labels[path] for path in paths if path in labels), paths[0] or "job")
+    return next((labels[path] for path in paths if path in labels), paths[0] or "document")
 
 
 def _explain(error: ValidationError, model: type[Section], value: object, where: str, labels: Mapping[str, str]) -> str:
@@ -124,7 +146,8 @@ def _explain(error: ValidationError, model: type[Section], value: object, where:
                     given = given[key]
             elif detail["type"] == "extra_forbidden" and key == detail["loc"][-1]:
                 keys = [*keys, key]
-        weight = (len(keys), detail["type"] == "extra_forbidden")  # the deepest tells most; a misspelt key explains a missing one
+        # The deepest tells most; a misspelt key explains a missing one, and a sentence of its own that the form was right.
+        weight = (len(keys), detail["type"] in ("extra_forbidden", "value_error"))
         if best is None or weight > best[0]:
             best = (weight, keys, schemas, given, dict(detail))
     assert best is not None  # a ValidationError holds at least one error
@@ -140,8 +163,7 @@ def _explain(error: ValidationError, model: type[Section], value: object, where:
     if chosen["type"] == "value_error":
         return f"{field}: {chosen['ctx']['error']}"
     names = [name for schema in schemas for name in map(str, schema.get("enum", ()))]
-    guess = nearest(given, names) if isinstance(given, str) else None
-    hint = f" (did you mean {guess!r}?)" if guess else ""
+    hint = did_you_mean(given, names) if isinstance(given, str) else ""
     return f"{field}: {show(given)} is not allowed{hint}; give {_allowed(schemas, definitions)}."
 
 

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 _COMPARED_CHARACTERS = 100  # difflib is quadratic
+_CUTOFF = 0.5
 
 
 class InputError(ValueError):
@@ -20,12 +21,17 @@ class InfeasibleError(Exception):
     """The input is sound, but no plan exists; the message names the nearest input that has one."""
 
 
-def nearest(value: str, allowed: Iterable[str]) -> str | None:
+def nearest(value: object, allowed: Iterable[str]) -> str | None:
     """The allowed name that looks most like ``value``, if any does."""
-    names = list(allowed)
-    by_lower = {name.lower(): name for name in names}
-    found = difflib.get_close_matches(value[:_COMPARED_CHARACTERS].lower(), by_lower, n=1, cutoff=0.5)
+    by_lower = {name.lower(): name for name in allowed}
+    found = difflib.get_close_matches(str(value)[:_COMPARED_CHARACTERS].lower(), by_lower, n=1, cutoff=_CUTOFF)
     return by_lower[found[0]] if found else None
+
+
+def did_you_mean(value: object, allowed: Iterable[str]) -> str:
+    """The nearest allowed name as a remark, to stand right behind ``value``; "" where none looks like it."""
+    guess = nearest(value, allowed)
+    return f" (did you mean {guess!r}?)" if guess else ""
 
 
 def show(value: object, limit: int = 60) -> str:
@@ -34,7 +40,10 @@ def show(value: object, limit: int = 60) -> str:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, int) and value.bit_length() > 200:
         return "an integer of more than 60 digits"
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an integer of thousands of digits inside a list
+        return "a value with an integer of more than 60 digits"
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 

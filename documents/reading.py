@@ -4,72 +4,115 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
+from documents.bounds import DOCUMENT_BYTES
 from documents.errors import InputError, show
 
-MAX_BYTES = 256 * 1024
-MAX_NODES = 40_000  # 60 layers of 384 counted experts, a second of parsing
-MAX_DEPTH = 32
+try:
+    from yaml import CSafeLoader as _Loader
+except ImportError:  # PyYAML built without libyaml: the same result, ten times slower
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
 MAX_DIGITS = 1_000
 
 
-class _Refused(yaml.MarkedYAMLError):
-    def __init__(self, problem: str, mark: yaml.Mark | None) -> None:
-        super().__init__(problem=problem, problem_mark=mark)
+@dataclass(frozen=True)
+class Limits:
+    """How large a document may be; JSON, which has no aliases and is read fast, holds as many values as its bytes allow."""
+
+    num_bytes: int = DOCUMENT_BYTES
+    depth: int = 32
+    values: int = 40_000  # 60 layers of 384 counted experts
+
+
+LIMITS = Limits()
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"an integer of {len(digits):,} digits is too long")
-    return int(digits)
+    return int(digits.replace("_", ""))
 
 
-class _StrictLoader(yaml.SafeLoader):
-    num_nodes = 0
-    depth = 0
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "tag:yaml.org,2002:str": str,
+    "tag:yaml.org,2002:null": lambda text: None,
+    "tag:yaml.org,2002:bool": lambda text: {"true": True, "false": False}[text.lower()],
+    "tag:yaml.org,2002:int": _integer,
+    "tag:yaml.org,2002:float": lambda text: float(re.sub(r"\.(?=inf|Inf|nan|NaN)", "", text)),
+}
+# The scalars of YAML 1.2: under 1.1, `1e12` is text, `off` is false, `1:30` is ninety and `010` is eight.
+_SCALARS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "bool": ("true|True|TRUE|false|False|FALSE", tuple("tTfF")),
+    "null": ("null|Null|NULL|~|", ("n", "N", "~", "")),
+    "int": (r"[-+]?[0-9][0-9_]*", tuple("-+0123456789")),
+    "float": (
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf)|\.(?:nan|NaN)",
+        tuple("-+.0123456789"),
+    ),
+}
 
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-        if self.check_event(yaml.AliasEvent):
-            raise _Refused("aliases (*name) are not allowed", mark)
-        self.num_nodes += 1
-        self.depth += 1
-        if self.num_nodes > MAX_NODES:
-            raise _Refused(f"it holds more than {MAX_NODES:,} values", mark)
-        if self.depth > MAX_DEPTH:
-            raise _Refused(f"it is nested deeper than {MAX_DEPTH} levels", mark)
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        mapping = {}
+def _strict(base: Any) -> Any:
+    """A loader that tells the scalars of YAML 1.2 apart; nothing is constructed by it."""
+    loader = type("StrictLoader", (base,), {"yaml_implicit_resolvers": {}})
+    for kind, (pattern, first) in _SCALARS.items():
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), list(first))
+    return loader
+
+
+_LOADER = _strict(_Loader)
+
+
+def _refused(problem: str, place: yaml.Event | yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=place.start_mark)
+
+
+def _check_events(text: str, limits: Limits) -> None:
+    depth = num_values = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise _refused("anchors and aliases (*name) are not allowed; write the value out", event)
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        num_values += isinstance(event, yaml.NodeEvent)
+        if depth > limits.depth:
+            raise _refused(f"it is nested deeper than {limits.depth} levels", event)
+        if num_values > limits.values:
+            raise _refused(f"it holds more than {limits.values:,} values", event)
+
+
+def _constructed(node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+        mapping: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise _Refused("a key must be plain text", key.start_mark)
+                raise _refused("a key must be plain text", key)
             if key.value in mapping:
-                raise _Refused(f"the key {show(key.value)} occurs twice", key.start_mark)
-            mapping[key.value] = self.construct_object(value, deep=True)
+                raise _refused(f"the key {show(key.value)} occurs twice", key)
+            mapping[key.value] = _constructed(value)
         return mapping
+    if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+        return [_constructed(item) for item in node.value]
+    if isinstance(node, yaml.ScalarNode) and node.tag in _READERS:
+        try:
+            return _READERS[node.tag](node.value)
+        except (KeyError, ValueError) as error:
+            raise _refused(f"{show(node.value)} cannot be read ({error})", node) from None
+    raise _refused(f"the tag {show(node.tag)} is not allowed; write plain values", node)
 
-    def construct_decimal(self, node: yaml.ScalarNode) -> int:
-        return _integer(node.value.replace("_", ""))
 
-
-# The scalars of YAML 1.2: under 1.1, `1e12` is text, `off` is false, `1:30` is ninety and `010` is eight.
-_StrictLoader.yaml_implicit_resolvers = {}
-_StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_decimal)
-for _kind, _pattern, _first in (
-    ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("null", "null|Null|NULL|~|", ["n", "N", "~", ""]),
-    ("int", r"[-+]?[0-9][0-9_]*", "-+0123456789"),
-    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf)|\.(?:nan|NaN)", "-+.0123456789"),
-):
-    _StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), list(_first))
+def _parse_yaml(text: str, limits: Limits) -> Any:
+    text.encode()  # a lone surrogate would only surface later, where the text is printed
+    _check_events(text, limits)
+    node = yaml.compose(text, Loader=_LOADER)
+    return None if node is None else _constructed(node)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -77,46 +120,58 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in mapping:
-            raise ValueError(f"the key {show(key)} occurs twice")
-        mapping[key] = value
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        names = [key for key, _ in pairs]
+        raise ValueError(f"the key {show(next(key for key in names if names.count(key) > 1))} occurs twice")
     return mapping
 
 
-def _parse(text: str, *, is_json: bool) -> Any:
-    if is_json:
-        return json.loads(text, object_pairs_hook=_unique_keys, parse_int=_integer, parse_constant=_refuse_constant)
-    return yaml.load(text, Loader=_StrictLoader)
+def _parse_json(text: str, limits: Limits) -> Any:
+    document = json.loads(text, object_pairs_hook=_unique_keys, parse_int=_integer, parse_constant=_refuse_constant)
+    level = [document]
+    for _ in range(limits.depth):
+        level = [item for value in level if isinstance(value, dict | list) for item in _items(value)]
+        if not level:
+            return document
+    raise RecursionError
 
 
-def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
+def _items(value: dict[str, Any] | list[Any]) -> list[Any]:
+    return value if isinstance(value, list) else list(value.values())
+
+
+def read_text(path: Path, max_bytes: int = DOCUMENT_BYTES) -> str:
     """The file's text; ``InputError`` if it is not a readable text file of that size."""
+    name = str(path) if str(path).isprintable() else show(str(path))
     try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{name}: is {'a directory' if path.is_dir() else 'not a regular file'}; give a file.")
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file.") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a directory; give a file.") from None
+        raise InputError(f"{name}: no such file.") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
     if len(content) > max_bytes:
-        raise InputError(f"{path}: larger than {max_bytes // 1024} KiB; a file of this kind never is.")
+        raise InputError(f"{name}: larger than {max_bytes // 1024} KiB; a file of this kind never is.")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file in UTF-8.") from None
+        raise InputError(f"{name}: not a text file in UTF-8.") from None
     if "\0" in text:
-        raise InputError(f"{path}: not a text file in UTF-8.")
+        raise InputError(f"{name}: not a text file in UTF-8.")
     return text
 
 
-def parse_document(text: str, name: str, *, is_json: bool = False) -> dict[str, Any]:
+def parse_document(text: str, name: str, *, is_json: bool = False, limits: Limits = LIMITS) -> dict[str, Any]:
     """The mapping that ``text`` holds; ``name`` is what messages call it."""
     try:
-        document = _parse(text, is_json=is_json)
+        if len(text) > limits.num_bytes:
+            raise ValueError(f"larger than {limits.num_bytes // 1024} KiB; a document of this kind never is")
+        document = _parse_json(text, limits) if is_json else _parse_yaml(text, limits)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f" line {mark.line + 1}:" if mark else ""
@@ -124,7 +179,7 @@ def parse_document(text: str, name: str, *, is_json: bool = False) -> dict[str, 
     except json.JSONDecodeError as error:
         raise InputError(f"{name}: line {error.lineno}: not valid JSON: {error.msg}.") from None
     except RecursionError:
-        raise InputError(f"{name}: it is nested deeper than {MAX_DEPTH} levels.") from None
+        raise InputError(f"{name}: it is nested deeper than {limits.depth} levels.") from None
     except (ValueError, yaml.YAMLError) as error:
         raise InputError(f"{name}: {' '.join(str(error).split())}.") from None
     if not isinstance(document, dict):
@@ -133,6 +188,7 @@ def parse_document(text: str, name: str, *, is_json: bool = False) -> dict[str, 
     return document
 
 
-def read_document(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML or JSON file."""
-    return parse_document(read_text(path), str(path), is_json=path.suffix.lower() == ".json")
+def read_document(path: Path, limits: Limits = LIMITS, *, is_json: bool | None = None) -> dict[str, Any]:
+    """The mapping in a YAML or JSON file; the name tells which, where ``is_json`` does not."""
+    is_json = path.suffix.lower() == ".json" if is_json is None else is_json
+    return parse_document(read_text(path, limits.num_bytes), str(path), is_json=is_json, limits=limits)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import Enum
+
+from documents.errors import nearest
 
 Value = bool | int | float | str | None
 Given = Mapping[str, tuple[str, ...]]  # name without dashes -> values as written; a switch has none
@@ -81,8 +82,7 @@ class Release:
 
     def nearest(self, name: str) -> str | None:
         """The known name that looks most like ``name``."""
-        close = get_close_matches(name, [a.name for group in self.groups.values() for a in group], n=1, cutoff=0.6)
-        return close[0] if close else None
+        return nearest(name, [argument.name for group in self.groups.values() for argument in group])
 
 
 def switches(*names: str) -> tuple[Argument, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
+
+from documents.errors import InputError, did_you_mean
 
 
-class TargetError(ValueError):
+class TargetError(InputError):
     """A target that has no rules here; the message names the value and what is allowed."""
 
 
@@ -41,11 +42,10 @@ def parse_target(text: str) -> Target:
     name, _, release = text.partition("@")
     by_name = {target.name: target for target in TARGETS}
     if name not in by_name:
-        close = get_close_matches(name, by_name, n=1, cutoff=0.3)
-        nearest = f"; the nearest is {close[0]}" if close else ""
-        raise TargetError(f"software.target {text!r} is unknown: use one of {', '.join(t.label for t in TARGETS)}{nearest}")
+        labels = ", ".join(target.label for target in TARGETS)
+        raise TargetError(f"software.target: {text!r} is unknown{did_you_mean(name, by_name)}; give one of {labels}.")
     target = by_name[name]
     if release and release not in (target.release, *target.other_releases):
         known = ", ".join(r for r in (target.release, *target.other_releases) if r) or "no release"
-        raise TargetError(f"software.target {text!r}: the rules of {name} cover {known}, not {release!r}")
+        raise TargetError(f"software.target: {text!r} is unknown; the rules of {name} cover {known}, not {release!r}.")
     return target

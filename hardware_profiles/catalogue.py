@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
 
+from documents.errors import did_you_mean, show
 from hardware_profiles.loader import load_profile
 from hardware_profiles.schema import HardwareProfile, ProfileError
 
@@ -28,10 +28,8 @@ def named(name: str) -> HardwareProfile:
     """The shipped profile of that name, never a file of the user's. Raises ``ProfileError`` with the nearest name."""
     files = _files()
     if name not in files:
-        near = get_close_matches(name.lower()[:100], files, n=1, cutoff=0.3)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        shown = name if len(name) <= 60 else name[:57] + "..."
-        raise ProfileError(f"hardware {shown!r} is unknown{hint}; known are {', '.join(names())}, or a path to a YAML file")
+        unknown = f"hardware {show(name)} is unknown{did_you_mean(name, files)}"
+        raise ProfileError(f"{unknown}; known are {', '.join(names())}, or a path to a YAML file.")
     return load_profile(files[name])
 
 

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from documents.errors import InputError
 
-class ProfileError(ValueError):
+
+class ProfileError(InputError):
     """A profile that cannot be read; the message names the file, the key, the value and what is allowed."""
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from hardware_profiles.document import Document
+from typing import Any
+
 from hardware_profiles.schema import HardwareProfile, NetworkTier
 
 
-def profile_document(profile: HardwareProfile) -> dict[str, Document]:
+def profile_document(profile: HardwareProfile) -> dict[str, Any]:
     """The mapping that ``loader.parse_profile`` reads back to an equal profile, each number as its source states it."""
     numbers = _stated_numbers(profile)
     tiers = numbers.pop("tiers")
-    assert isinstance(tiers, dict)  # every tier states a bandwidth
     return {
         "name": profile.name,
         "title": profile.title,
@@ -24,38 +24,33 @@ def profile_document(profile: HardwareProfile) -> dict[str, Document]:
     }
 
 
-def _tier(tier: NetworkTier, numbers: Document) -> Document:
-    assert isinstance(numbers, dict)
+def _tier(tier: NetworkTier, numbers: Any) -> Any:
     curves = numbers.pop("curves", {})
-    assert isinstance(curves, dict)
-    result: dict[str, Document] = {"name": tier.name, "wiring": str(tier.wiring), **numbers}
+    result: dict[str, Any] = {"name": tier.name, "wiring": str(tier.wiring), **numbers}
     if tier.curves:
         result["curves"] = [_curve(curve.op, curves[str(index)]) for index, curve in enumerate(tier.curves)]
     return result
 
 
-def _curve(op: str, numbers: Document) -> Document:
-    assert isinstance(numbers, dict)
-    result: dict[str, Document] = {"op": op, "group_size": numbers["group_size"]}
+def _curve(op: str, numbers: Any) -> Any:
+    result: dict[str, Any] = {"op": op, "group_size": numbers["group_size"]}
     for key in ("message_bytes", "time_s"):
         points = numbers[key]
-        assert isinstance(points, dict)
         blocks = [block for block in points.values() if isinstance(block, dict)]
         result[key] = {**blocks[0], "value": [block["value"] for block in blocks]}
     return result
 
 
-def _stated_numbers(profile: HardwareProfile) -> dict[str, Document]:
+def _stated_numbers(profile: HardwareProfile) -> dict[str, Any]:
     """The provenance as nested mappings: each dotted path leads to its block."""
-    root: dict[str, Document] = {}
+    root: dict[str, Any] = {}
     for path, stated in profile.provenance.items():
         *parents, last = path.split(".")
         here = root
         for part in parents:
             inner = here.setdefault(part, {})
-            assert isinstance(inner, dict)
             here = inner
-        block: dict[str, Document] = {
+        block: dict[str, Any] = {
             "value": stated.value,
             "unit": stated.unit,
             "source": stated.source,

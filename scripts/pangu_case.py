@@ -35,15 +35,15 @@ NEARBY: dict[str, Any] = {  # the part of the lattice that is searched for every
     "ep": [8, 16, 32, 64],
     "cp": 1,
     "micro_batch_size": [1, 2],
-    "dispatcher": list(ON_ASCEND),
+    "moe_dispatcher": list(ON_ASCEND),
 }
 LOOPED: dict[str, Any] = {"schedule": ["interleaved-1f1b"]}  # the schedule of Pangu's stack, with and without merged pairs
-FIRST_SYSTEM: dict[str, Any] = {**LOOPED, "dispatcher": ["alltoall"], "moe_comm_overlap": False}
+FIRST_SYSTEM: dict[str, Any] = {**LOOPED, "moe_dispatcher": ["alltoall"], "moe_comm_overlap": False}
 WITHIN_STRUCTURE: dict[str, Any] = {
     **{name: [value] for name, value in STRUCTURE.items()},
     "cp": [1],
     "micro_batch_size": [1, 2],
-    "dispatcher": list(ON_ASCEND),
+    "moe_dispatcher": list(ON_ASCEND),
     "swap_attention": [False, True],
 }
 MODES = (

@@ -26,7 +26,7 @@ def baseline_limits(workload: Workload) -> SearchLimits:
     num_devices, node = workload.cluster.num_devices, workload.cluster.profile.devices_per_node
     depths = (1 << exponent for exponent in range(min(workload.model.num_layers, num_devices).bit_length()))
     return SearchLimits(
-        tp=Range(maximum=node),
+        tp=Range(max=node),
         pp=tuple(pp for pp in depths if num_devices % pp == 0),
         vpp=(1,),
         etp=(1,),

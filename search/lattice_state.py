@@ -60,7 +60,7 @@ class LatticeState:
         """The state that ``to_mapping`` wrote for the same search. Raises ``SearchError`` for anything else."""
         try:
             if mapping["format"] != FORMAT:
-                raise SearchError(f"checkpoint: format {mapping['format']!r} is not {FORMAT}, the one this version reads")
+                raise SearchError(f"checkpoint: format {mapping['format']!r} is not {FORMAT}, the one this version reads.")
             rejections = Rejections()
             for name, count, values in mapping["rejections"]:
                 rejections.charge(_RULES[name], int(count), strategy_from_values(values))
@@ -76,7 +76,7 @@ class LatticeState:
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, SearchError):
                 raise
-            raise SearchError(f"checkpoint: not one that a search of this version wrote ({error})") from None
+            raise SearchError(f"checkpoint: not one that a search of this version wrote ({error}).") from None
 
 
 _PLAIN: dict[str, type[int] | type[float]] = {

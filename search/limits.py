@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, create_model, model_validator
 
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Schedule
-from search.errors import SearchError
+from documents.bounds import MAX_DEGREE, MAX_VALUES, Degree, Name, ZeroStage
+from documents.checking import OneOf, Section, check
 from search.recompute_modes import RecomputeMode, recompute_mode
 
-MAX_DEGREE = 1_000_000
-MAX_VALUES = 4096  # of one dimension
 MAX_SWITCHES = 12  # searched both ways: their combinations multiply
 
 DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")
 SWITCHES = {feature.name.lower(): feature for feature in Feature if feature.name}
 GROUP_SIZE = "microbatch_group_size_per_vp_stage"
-DIMENSIONS = (
-    *DEGREES,
-    *("sequence_parallel", "cp_algo", "schedule", GROUP_SIZE, "dispatcher", "recompute", "zero_stage"),
-    *SWITCHES,
-)
 CP_ALGOS = {algo.label: algo for algo in CpAlgo if algo}
 SCHEDULES = {schedule.label: schedule for schedule in Schedule}
 DISPATCHERS = {dispatcher.label: dispatcher for dispatcher in Dispatcher if dispatcher}
 
-Value = TypeVar("Value")
 
+class Range(Section):
+    """Bounds of a dimension, both included; they select from the values that a search tries by default."""
 
-@dataclass(frozen=True)
-class Range:
-    """Both ends included; ``None`` leaves an end to the default grid."""
+    min: Degree | None = None
+    max: Degree | None = None
 
-    minimum: int | None = None
-    maximum: int | None = None
+    @model_validator(mode="after")
+    def _bounds_something(self) -> Self:
+        if self.min is None and self.max is None:
+            raise ValueError("bounds nothing; give min, max or both.")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min {self.min} is above max {self.max}.")
+        return self
 
 
 Degrees = tuple[int, ...] | Range | None
@@ -65,97 +65,74 @@ class SearchLimits:
     switches: Mapping[Feature, tuple[bool, ...]] = field(default_factory=dict)
 
 
-def limits_from_mapping(mapping: Mapping[str, object]) -> SearchLimits:
-    """Limits from the dimensions of a job's ``search`` part: for each a value, a list of values or ``{min, max}``.
+DegreeLimit = Degree | Annotated[list[Degree], Field(min_length=1, max_length=MAX_VALUES)] | Range | None
+SwitchLimit = bool | Annotated[list[bool], Field(min_length=1, max_length=2)] | None
+CpAlgoName = Annotated[str, OneOf(*CP_ALGOS)]
+ScheduleName = Annotated[str, OneOf(*SCHEDULES)]
+DispatcherName = Annotated[str, OneOf(*DISPATCHERS)]
+ModeName = Annotated[Name, AfterValidator(recompute_mode)]
+GroupSize = Annotated[int, Field(ge=0, le=MAX_DEGREE)]
 
-    Raises ``SearchError`` for an unknown dimension or a value that it cannot take.
-    """
-    given: dict[str, Any] = {}
-    switches: dict[Feature, tuple[bool, ...]] = {}
-    for key, value in mapping.items():
-        name = "dispatcher" if key == "moe_dispatcher" else key
-        if name in DEGREES:
-            given[name] = _degrees(name, value)
-        elif name in SWITCHES:
-            switches[SWITCHES[name]] = _values(name, value, _switch)
-        elif name in _CHOICES:
-            given[name] = _values(name, value, _CHOICES[name])
-        else:
-            near = get_close_matches(str(key), DIMENSIONS, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise SearchError(f"search.{key} is no dimension of the search{hint}")
-    if sum(len(values) > 1 for values in switches.values()) > MAX_SWITCHES:
-        raise SearchError(f"search: at most {MAX_SWITCHES} switches can be tried both ways; fix some of them")
+
+class LimitFields(Section):
+    """Which values each dimension may take: one value, a list, or ``{min, max}``."""
+
+    tp: DegreeLimit = None
+    pp: DegreeLimit = None
+    vpp: DegreeLimit = None
+    cp: DegreeLimit = None
+    ep: DegreeLimit = None
+    etp: DegreeLimit = None
+    micro_batch_size: DegreeLimit = None
+    sequence_parallel: SwitchLimit = None
+    cp_algo: CpAlgoName | Annotated[list[CpAlgoName], Field(min_length=1, max_length=MAX_VALUES)] | None = None
+    schedule: ScheduleName | Annotated[list[ScheduleName], Field(min_length=1, max_length=MAX_VALUES)] | None = None
+    microbatch_group_size_per_vp_stage: (
+        GroupSize | Annotated[list[GroupSize], Field(min_length=1, max_length=MAX_VALUES)] | None
+    ) = Field(default=None, description="default 0: pp; only interleaved-1f1b has it")
+    moe_dispatcher: DispatcherName | Annotated[list[DispatcherName], Field(min_length=1, max_length=MAX_VALUES)] | None = None
+    recompute: ModeName | Annotated[list[ModeName], Field(min_length=1, max_length=MAX_VALUES)] | None = None
+    zero_stage: ZeroStage | Annotated[list[ZeroStage], Field(min_length=1, max_length=4)] | None = None
+
+    @model_validator(mode="after")
+    def _switches_are_few(self) -> Self:
+        both = [name for name in self.model_fields_set & SWITCHES.keys() if len(_values(getattr(self, name)) or ()) > 1]
+        if len(both) > MAX_SWITCHES:
+            raise ValueError(f"at most {MAX_SWITCHES} switches can be tried both ways; fix some of them.")
+        return self
+
+
+# One more dimension for each switch that a search may try both ways.
+SWITCH_LIMITS: dict[str, Any] = {name: (SwitchLimit, None) for name in SWITCHES}
+if TYPE_CHECKING:
+    LimitsSection = LimitFields
+else:
+    LimitsSection = create_model("LimitsSection", __base__=LimitFields, **SWITCH_LIMITS)
+
+
+def limits_from_mapping(mapping: Mapping[str, object]) -> SearchLimits:
+    """Limits from the dimensions of a job's ``search`` part. Raises ``InputError`` for what they cannot be."""
+    return limits_from_section(check(LimitsSection, mapping, "search"))
+
+
+def limits_from_section(section: LimitFields) -> SearchLimits:
+    """Limits from a section that was checked already."""
+    given: dict[str, Any] = {
+        name: value if isinstance(value := getattr(section, name), Range) else _values(value) for name in LimitFields.model_fields
+    }
+    given["dispatcher"] = _named(given.pop("moe_dispatcher"), DISPATCHERS)
+    given["cp_algo"] = _named(given["cp_algo"], CP_ALGOS)
+    given["schedule"] = _named(given["schedule"], SCHEDULES)
+    given_names = section.model_fields_set
+    switches = {SWITCHES[name]: _values(getattr(section, name)) or () for name in SWITCHES if name in given_names}
     return SearchLimits(**given, switches=switches)
 
 
-def _integer(name: str, value: object, *, low: int = 1, high: int = MAX_DEGREE) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise SearchError(f"search.{name}: {value!r} is not an integer from {low} to {high}")
-    return value
+def _values(given: Any) -> tuple[Any, ...] | None:
+    if given is None:
+        return None
+    return tuple(dict.fromkeys(given if isinstance(given, list) else [given]))
 
 
-def _degrees(name: str, value: object) -> tuple[int, ...] | Range:
-    if isinstance(value, Mapping):
-        unknown = set(value) - {"min", "max"}
-        if unknown or not value:
-            raise SearchError(f"search.{name}: a range has the keys min and max, not {', '.join(map(str, value)) or 'none'}")
-        ends = {end: _integer(f"{name}.{end}", value[end]) for end in ("min", "max") if value.get(end) is not None}
-        if len(ends) == 2 and ends["min"] > ends["max"]:
-            raise SearchError(f"search.{name}: min {ends['min']} is above max {ends['max']}")
-        return Range(ends.get("min"), ends.get("max"))
-    return _values(name, value, _integer)
-
-
-def _values(name: str, value: object, parse: Callable[[str, object], Value]) -> tuple[Value, ...]:
-    listed = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    if not listed:
-        raise SearchError(f"search.{name}: the list is empty; leave it out to search the default values")
-    if len(listed) > MAX_VALUES:
-        raise SearchError(f"search.{name}: {len(listed)} values, at most {MAX_VALUES} are allowed")
-    return tuple(dict.fromkeys(parse(name, entry) for entry in listed))
-
-
-def _switch(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise SearchError(f"search.{name}: {value!r} is neither true nor false")
-    return value
-
-
-def _named(names: Mapping[str, Value]) -> Callable[[str, object], Value]:
-    def parse(name: str, value: object) -> Value:
-        if isinstance(value, str) and value in names:
-            return names[value]
-        near = get_close_matches(str(value), names, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise SearchError(f"search.{name}: {value!r} is not one of {', '.join(names)}{hint}")
-
-    return parse
-
-
-def _recompute(name: str, value: object) -> RecomputeMode:
-    if not isinstance(value, str):
-        raise SearchError(f"search.{name}: {value!r} is not the name of a recompute mode")
-    try:
-        return recompute_mode(value)
-    except SearchError as error:
-        raise SearchError(f"search.{error}") from None
-
-
-def _group_size(name: str, value: object) -> int:
-    return _integer(name, value, low=0)
-
-
-def _zero_stage(name: str, value: object) -> int:
-    return _integer(name, value, low=0, high=3)
-
-
-_CHOICES: dict[str, Callable[[str, object], Any]] = {
-    "sequence_parallel": _switch,
-    "cp_algo": _named(CP_ALGOS),
-    "schedule": _named(SCHEDULES),
-    GROUP_SIZE: _group_size,
-    "dispatcher": _named(DISPATCHERS),
-    "recompute": _recompute,
-    "zero_stage": _zero_stage,
-}
+def _named(names: tuple[str, ...] | None, members: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    return None if names is None else tuple(members[name] for name in names)

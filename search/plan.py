@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from enum import Enum
-from functools import lru_cache
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
@@ -15,7 +11,6 @@ import numpy as np
 
 from cost_models.estimate import Estimate, FloatColumn
 from cost_models.shapes.canonical import group_size
-from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import (
@@ -28,11 +23,8 @@ from cost_models.shapes.strategy import (
     RecomputeModule,
     Schedule,
 )
-from cost_models.shapes.workload import TrainingJob, Workload
-from hardware_profiles.schema import HardwareProfile
-
-# What describes a profile or the training in words, and changes no price.
-PROSE = {HardwareProfile: ("title", "notes", "provenance", "status"), TrainingJob: ("expert_load_source",)}
+from cost_models.shapes.workload import Workload
+from documents.hashing import fingerprint
 
 
 @dataclass(frozen=True)
@@ -152,9 +144,7 @@ def estimate_to_mapping(workload: Workload, estimate: Estimate, row: int) -> dic
 
 def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
     """Twelve hex characters that name this strategy for this workload, the same in every run."""
-    document = {"workload": _plain(workload), "strategy": strategy_to_mapping(workload, strategy)}
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return fingerprint({"workload": workload, "strategy": strategy_to_mapping(workload, strategy)})
 
 
 def _mfu_fractions(workload: Workload, step_time_s: FloatColumn) -> Iterable[float | None]:
@@ -172,21 +162,3 @@ def _tables(parts: Mapping[str, FloatColumn], rows: slice) -> list[dict[str, flo
 
 def _names(kind: type[Feature] | type[RecomputeModule], flags: Feature | RecomputeModule) -> list[str]:
     return [flag.name.lower() for flag in kind if flag.name and flag & flags]
-
-
-@lru_cache(maxsize=4)  # long, and the same in all plans of a search
-def _digest(counts: ExpertCounts) -> str:
-    return hashlib.sha256(json.dumps(counts.layers).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, ExpertCounts):
-        return _digest(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if is_dataclass(value):
-        words = PROSE.get(type(value), ())
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.name not in words}
-    return value.value if isinstance(value, Enum) else value

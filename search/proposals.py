@@ -43,7 +43,7 @@ class Proposals:
         self._modes = {mode.name: mode for mode in space.recompute}
         self._switches = {schedule: _Switches.of(space.features_with(schedule)) for schedule in Schedule}
         if not self._pp or not self._cp:
-            raise SearchError("search: the space is empty: its limits leave no strategy to try")
+            raise SearchError("search: the space is empty: its limits leave no strategy to try.")
 
     def strategy(self, choose: Choose) -> ParallelStrategy:
         """The strategy, in canonical form, that ``choose(name, offered values)`` decides."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from cost_models.shapes.strategy import Recompute, RecomputeMethod, RecomputeModule
+from documents.errors import did_you_mean, show
 from search.errors import SearchError
 
 MAX_RECOMPUTE_LAYERS = 10_000
@@ -66,8 +66,7 @@ def recompute_mode(text: str) -> RecomputeMode:
     modules = RecomputeModule(0)
     for part in name.split("+"):
         if part not in MODULE_NAMES:
-            near = get_close_matches(part, (*MODULE_NAMES, "none", "full", "block:50%"), n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise SearchError(f"recompute: {text!r} is not a recompute mode; allowed: {ALLOWED}{hint}")
+            hint = did_you_mean(part, (*MODULE_NAMES, "none", "full", "block:50%"))
+            raise SearchError(f"{show(text)} is not a recompute mode{hint}; give one of {ALLOWED}.")
         modules |= MODULE_NAMES[part]
     return RecomputeMode(Recompute.SELECTIVE, modules=modules)

@@ -65,9 +65,9 @@ class SamplerSearch:
     ) -> None:
         check_objective(objective, top)
         if sampler not in SAMPLERS:
-            raise SearchError(f"sampler: {sampler!r} is not one of {', '.join(SAMPLERS)}")
+            raise SearchError(f"sampler: {sampler!r} is not one of {', '.join(SAMPLERS)}.")
         if max_trials < 1:
-            raise SearchError(f"max_trials: {max_trials} is below 1")
+            raise SearchError(f"max_trials: {max_trials} is below 1.")
         self.workload = workload
         self.constants = constants
         self.max_trials = max_trials
@@ -293,7 +293,7 @@ def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:
     try:
         return float(checkpoint["ask_s"]), float(checkpoint["price_s"]), float(checkpoint["elapsed_s"])
     except (KeyError, TypeError, ValueError):
-        raise SearchError("checkpoint: not one that a sampler of this version wrote") from None
+        raise SearchError("checkpoint: not one that a sampler of this version wrote.") from None
 
 
 def _batch_seed(seed: int, first_trial: int) -> int:

@@ -164,8 +164,8 @@ def _selected(name: str, limit: Degrees, grid: tuple[int, ...]) -> tuple[int, ..
         return grid
     if not isinstance(limit, Range):
         return tuple(sorted(set(limit)))
-    low = limit.minimum if limit.minimum is not None else 1
-    high = limit.maximum if limit.maximum is not None else max(grid[-1], low)
+    low = limit.min if limit.min is not None else 1
+    high = limit.max if limit.max is not None else max(grid[-1], low)
     if name in ("tp", "cp", "etp", "micro_batch_size") and high > grid[-1]:
         grid = _powers_of_two(high)
     elif name in ("pp", "vpp") and high > grid[-1]:
@@ -173,7 +173,7 @@ def _selected(name: str, limit: Degrees, grid: tuple[int, ...]) -> tuple[int, ..
     chosen = tuple(value for value in grid if low <= value <= high)
     if not chosen:
         values = ", ".join(map(str, grid[:24]))
-        raise SearchError(f"search.{name}: nothing from {low} to {high} is among the values that can run here: {values}")
+        raise SearchError(f"search.{name}: nothing from {low} to {high} is among the values that can run here: {values}.")
     return chosen
 
 

@@ -58,12 +58,12 @@ def run_to_end(search: Stepwise, time_limit_s: float | None, on_progress: Progre
 def check_objective(objective: str, top: int) -> None:
     """Raise ``SearchError`` for an unknown objective or for fewer than one plan."""
     if objective not in OBJECTIVES:
-        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OBJECTIVES)}")
+        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OBJECTIVES)}.")
     if top < 1:
-        raise SearchError(f"top: {top} is below 1")
+        raise SearchError(f"top: {top} is below 1.")
 
 
 def check_time_limit(time_limit_s: float | None, clock: Clock | None) -> None:
     """Raise ``SearchError`` for a limit that is no positive time, or that nothing measures."""
     if time_limit_s is not None and (clock is None or not time_limit_s > 0):
-        raise SearchError(f"time_limit_s: {time_limit_s} is not a positive number of seconds of a given clock")
+        raise SearchError(f"time_limit_s: {time_limit_s} is not a positive number of seconds of a given clock.")

@@ -37,7 +37,7 @@ def space_from_mapping(mapping: Mapping[str, Any]) -> SearchSpace:
             values[name] = tuple(by_label[label] for label in mapping[name])
         return SearchSpace(**values, recompute=tuple(recompute_mode(name) for name in mapping["recompute"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise SearchError(f"space: not one that a search of this version can read ({error})") from None
+        raise SearchError(f"space: not one that a search of this version can read ({error}).") from None
 
 
 def _names(combination: Feature) -> str:

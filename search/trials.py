@@ -76,7 +76,7 @@ def trials_from_mappings(workload: Workload, space: SearchSpace, mappings: Itera
     try:
         return [_trial(proposals, mapping) for mapping in mappings]
     except (KeyError, TypeError, ValueError) as error:
-        raise SearchError(f"trials: not those that a search of this version wrote ({error})") from None
+        raise SearchError(f"trials: not those that a search of this version wrote ({error}).") from None
 
 
 def _trial(proposals: Proposals, mapping: Mapping[str, Any]) -> Trial:

@@ -14,12 +14,10 @@ from app.jobs.job import SCHEMA_VERSION, Job, parse_job
 from calibration.files import FORMAT, Calibration, CalibrationError, calibration_for, parse_calibration
 from documents.errors import InputError, show
 from hardware_profiles import catalogue
-from hardware_profiles.document import Document
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.schema import HardwareProfile, ProfileError
 from hardware_profiles.writer import profile_document
 
-MAX_BYTES = 16 * 2**20  # of a file: a search document holds up to a thousand plans
 HASHES = ("version", "calibration", "hardware_profile")
 FILES = ("cluster.hardware", "software.calibration")  # fields that may name one
 MAX_DEPTH = 32
@@ -103,7 +101,7 @@ def _calibration(document: object, name: str) -> Calibration | None:
         raise InputError(str(error)) from None
 
 
-def _profile(document: Document, name: str) -> HardwareProfile | None:
+def _profile(document: object, name: str) -> HardwareProfile | None:
     if document is None:
         return None
     try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from app.answers.priced_with import profile_fingerprint
 from app.calibrations.own import FIELD
 from app.jobs.job import SCHEMA_VERSION, Job
 from documents.errors import InputError
+from documents.hashing import fingerprint
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
 from meshplan.client import Client, MeshplanError, Study
@@ -57,7 +57,7 @@ def _priced_with(study: Study) -> dict[str, Any]:
     return {
         "version": study.document["version"],
         "calibration": study.document["calibration"].get("fingerprint"),
-        "hardware_profile": profile_fingerprint(profile),
+        "hardware_profile": fingerprint(profile),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from pydantic_core import CoreSchema
 from app.http.problems import ServiceError, from_input_error
 from app.http.security import authorize
 from documents.errors import InputError, show
-from documents.reading import parse_document
+from documents.reading import Limits, parse_document
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class DescribedBy:
         return handler(self.model.__pydantic_core_schema__)
 
 
+# Its bytes are counted as they come in; a part that is nested too deeply is refused where it is read, by its name.
+_LIMITS = Limits(num_bytes=sys.maxsize, depth=512)
+
+
 class _StrictRequest(Request):
     async def json(self) -> Any:
         try:
@@ -37,7 +42,7 @@ class _StrictRequest(Request):
         except UnicodeDecodeError:
             raise ServiceError("invalid-input", "body: not text in UTF-8.", pointer="#") from None
         try:
-            document = parse_document(text, "body", is_json=True)
+            document = parse_document(text, "body", is_json=True, limits=_LIMITS)
             if "\\u" in text:  # the only way for such characters into JSON in UTF-8
                 _refuse_unprintable(document)
         except InputError as error:

@@ -10,12 +10,12 @@ from typing import Any
 from app.jobs.fields import ExpertCountsFile
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.workload import ModelShape
+from documents.bounds import COUNTS_BYTES
 from documents.checking import check
 from documents.errors import InputError, show
-from documents.reading import parse_document, read_text
+from documents.reading import Limits, parse_document, read_text
 
 FIELD = "training.expert_counts"
-MAX_BYTES = 16 * 2**20  # of a file: 1024 layers of a few hundred experts
 
 
 def counts_reference(given: Any, folder: Path | None) -> Any:
@@ -62,14 +62,15 @@ def counts_to_lists(counts: ExpertCounts | None) -> list[Any] | None:
 
 def _read(path: Path, field: str) -> tuple[Any, str]:
     try:
-        text = read_text(path, MAX_BYTES)
+        text = read_text(path, COUNTS_BYTES)
         # A bare list is what a log gives; a mapping may say beside it where the counts come from.
-        whole = parse_document(text if text.lstrip().startswith("{") else f'{{"expert_counts": {text}}}', str(path), is_json=True)
+        whole = text if text.lstrip().startswith("{") else f'{{"expert_counts": {text}}}'
+        document = parse_document(whole, str(path), is_json=True, limits=Limits(len(whole)))
     except InputError as error:
         raise InputError(f"{field}: {error}") from None
     inside = f"{field}: {path}"
     try:
-        counts = check(ExpertCountsFile, whole).expert_counts
+        counts = check(ExpertCountsFile, document).expert_counts
         if isinstance(counts, str):
             raise InputError(f"expert_counts: {show(counts)} is not allowed; give lists of integers.")
         return counts, f"{inside}: expert_counts"

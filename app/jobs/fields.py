@@ -5,26 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, create_model
-from pydantic_core import CoreSchema, core_schema
 
-from app.catalogue.models.shape import MAX_EXPERTS
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeMethod, RecomputeModule, Schedule
-from documents.checking import Section
+from documents.bounds import (
+    MAX_COUNT,
+    MAX_DEVICES,
+    MAX_EXPERTS,
+    MAX_LAYERS,
+    MAX_NAME,
+    MAX_TOKENS,
+    Degree,
+    Devices,
+    GlobalBatch,
+    InterNodeBytesPerS,
+    Layers,
+    Name,
+    SeqLength,
+    ZeroStage,
+)
+from documents.checking import OneOf, Section
 from search.finalists import MAX_SIMULATIONS
+from search.limits import SWITCH_LIMITS, LimitFields
 
-MAX_DEVICES = 1_000_000
-MAX_GLOBAL_BATCH = 10_000_000
-MAX_SEQ_LENGTH = 100_000_000
-MAX_DEGREE = 65_536
-MAX_LAYERS = 10_000
-MAX_VALUES = 256  # of one dimension of a search
 MAX_COUNTED_LAYERS = 1024
-MAX_COUNT = 2**63
 
-Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
-Devices = Annotated[int, Field(ge=1, le=MAX_DEVICES)]
-Layers = Annotated[int, Field(ge=0, le=MAX_LAYERS)]
-Name = Annotated[str, Field(min_length=1, max_length=4096)]
 TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
 Precision = Literal["bf16", "fp16", "fp8", "nvfp4", "fp32"]
 
@@ -38,16 +42,6 @@ EXHAUSTIVE = "exhaustive"
 SAMPLERS = (EXHAUSTIVE, "tpe", "nsga2", "random")
 MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next ones
 DEFAULT_TRIALS = 1000
-
-
-class OneOf:
-    """Text that is one of ``names``, which are the enums' own labels."""
-
-    def __init__(self, *names: str) -> None:
-        self.names = names
-
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
-        return core_schema.literal_schema(list(self.names))
 
 
 def _form_of_counts(value: object) -> str:
@@ -71,11 +65,8 @@ class ClusterSection(Section):
     hardware: Name = Field(description="hardware profile: a name from `hardware list`, or the path of a profile file")
     num_devices: Devices = Field(description="devices the job runs on (what the collective library gives a rank)")
     devices_per_node: Devices | None = Field(default=None, description="checked against the profile")
-    inter_node_bytes_per_s: float | None = Field(
-        default=None,
-        ge=1e6,
-        le=1e13,
-        description="one device's share of the network between nodes, one direction; default: the profile's",
+    inter_node_bytes_per_s: InterNodeBytesPerS | None = Field(
+        default=None, description="one device's share of the network between nodes, one direction; default: the profile's"
     )
     oversubscription: float = Field(default=1.0, ge=1, le=1000, description="divides the bandwidth between nodes")
     time_factor: TimeFactor = Field(
@@ -86,10 +77,10 @@ class ClusterSection(Section):
 class TrainingSection(Section):
     """The batch. Without length or batch size, the model preset's default training applies and is listed as assumed."""
 
-    seq_length: int | None = Field(default=None, ge=1, le=MAX_SEQ_LENGTH)
-    global_batch_size: int | None = Field(default=None, ge=1, le=MAX_GLOBAL_BATCH, description="sequences in one step")
+    seq_length: SeqLength | None = None
+    global_batch_size: GlobalBatch | None = Field(default=None, description="sequences in one step")
     precision: Precision | None = None
-    train_tokens: float | None = Field(default=None, gt=0, le=1e18, description="gives days; default: the model preset's")
+    train_tokens: float | None = Field(default=None, gt=0, le=MAX_TOKENS, description="gives days; default: the model preset's")
     expert_load_factor: float | None = Field(
         default=None,
         ge=1,
@@ -111,7 +102,7 @@ class ExpertCountsFile(Section):
     """A file of counts that says where they come from."""
 
     expert_counts: ExpertCountsField
-    source: str | None = Field(default=None, max_length=4096)
+    source: str | None = Field(default=None, max_length=MAX_NAME)
 
 
 class SoftwareSection(Section):
@@ -174,16 +165,16 @@ class StrategySection(Section):
     ep: Degree = Field(default=1, description="all expert-parallel ranks, those inside tp included")
     etp: Degree = Field(default=1, description="tensor parallelism inside an expert")
     dp: Devices | None = Field(default=None, description="derived; if given, tp x cp x pp x dp must be num_devices")
-    micro_batch_size: int = Field(default=1, ge=1, le=MAX_GLOBAL_BATCH)
-    num_microbatches: int | None = Field(default=None, ge=1, le=MAX_GLOBAL_BATCH, description="derived; checked if given")
+    micro_batch_size: GlobalBatch = 1
+    num_microbatches: GlobalBatch | None = Field(default=None, description="derived; checked if given")
     schedule: Annotated[str, OneOf(*SCHEDULES)] | None = Field(
         default=None, description="default: none, 1f1b or interleaved-1f1b, by pp and vpp"
     )
-    microbatch_group_size_per_vp_stage: int | None = Field(
-        default=None, ge=1, le=MAX_GLOBAL_BATCH, description="interleaved: micro batches a chunk takes in turn; default pp"
+    microbatch_group_size_per_vp_stage: GlobalBatch | None = Field(
+        default=None, description="interleaved: micro batches a chunk takes in turn; default pp"
     )
     distributed_optimizer: bool | None = Field(default=None, description="true is zero_stage 1, false is 0")
-    zero_stage: int | None = Field(default=None, ge=0, le=3, description="default: 1, the distributed optimizer")
+    zero_stage: ZeroStage | None = Field(default=None, description="default: 1, the distributed optimizer")
     optimizer_shard_size: int = Field(default=0, ge=0, le=MAX_DEVICES, description="ranks that share one optimizer state; 0: all")
     moe_dispatcher: Annotated[str, OneOf(*DISPATCHERS)] | None = Field(default=None, description="default: alltoall for MoE")
     recompute: RecomputeSection | Name = Field(
@@ -205,21 +196,7 @@ class StrategySection(Section):
     switches: Switches = Field(default=Switches(), description="switches that differ from `features`, on or off")
 
 
-class Range(Section):
-    """Bounds of a dimension, both included; they select from the values that a search tries by default."""
-
-    min: Degree | None = None
-    max: Degree | None = None
-
-
-DegreeLimit = Degree | Annotated[list[Degree], Field(min_length=1, max_length=MAX_VALUES)] | Range | None
-SwitchLimit = bool | Annotated[list[bool], Field(min_length=1, max_length=2)] | None
-NameLimit = Name | Annotated[list[Name], Field(min_length=1, max_length=MAX_VALUES)] | None
-ZeroStage = Annotated[int, Field(ge=0, le=3)]
-GroupSize = Annotated[int, Field(ge=0, le=1_000_000)]
-
-
-class SearchSettings(Section):
+class SearchSettings(LimitFields):
     """How to search, and which values each dimension may take: one value, a list, or ``{min, max}``."""
 
     objective: Annotated[str, OneOf(*OBJECTIVES)] = "step_time"
@@ -235,29 +212,13 @@ class SearchSettings(Section):
     max_trials: int | None = Field(
         default=None, ge=1, le=MAX_TRIALS, description=f"strategies that a sampler tries; default {DEFAULT_TRIALS}"
     )
-    tp: DegreeLimit = None
-    pp: DegreeLimit = None
-    vpp: DegreeLimit = None
-    cp: DegreeLimit = None
-    ep: DegreeLimit = None
-    etp: DegreeLimit = None
-    micro_batch_size: DegreeLimit = None
-    sequence_parallel: SwitchLimit = None
-    cp_algo: NameLimit = None
-    schedule: NameLimit = None
-    microbatch_group_size_per_vp_stage: (
-        GroupSize | Annotated[list[GroupSize], Field(min_length=1, max_length=MAX_VALUES)] | None
-    ) = Field(default=None, description="default 0: pp; only interleaved-1f1b has it")
-    moe_dispatcher: NameLimit = None
-    recompute: NameLimit = None
-    zero_stage: ZeroStage | Annotated[list[ZeroStage], Field(min_length=1, max_length=4)] | None = None
 
 
 # One more dimension for each switch that a search may try both ways.
 if TYPE_CHECKING:
     SearchSection = SearchSettings
 else:
-    SearchSection = create_model("SearchSection", __base__=SearchSettings, **{name: (SwitchLimit, None) for name in FEATURES})
+    SearchSection = create_model("SearchSection", __base__=SearchSettings, **SWITCH_LIMITS)
 SETTINGS = ("objective", "top", "time_limit_s", "sampler", "seed", "max_simulations", "max_trials")
 
 

@@ -33,11 +33,10 @@ from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJ
 from documents.checking import check
 from documents.errors import InputError
 from documents.reading import read_document
-from frameworks.legality import TARGETS, TargetError, parse_target
+from frameworks.legality import TARGETS, parse_target
 from hardware_profiles import catalogue as hardware
 from hardware_profiles.schema import HardwareProfile, ProfileError, Status
-from search.errors import SearchError
-from search.limits import SearchLimits, limits_from_mapping
+from search.limits import SearchLimits, limits_from_section
 from search.plan import strategy_to_mapping
 
 SCHEMA_VERSION = 1
@@ -312,10 +311,7 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: l
     if stack is None:
         stack = "mindspeed-llm" if profile.family == "ascend" else "megatron-lm"
         assumptions.append(f"software.stack = {stack} (default on {profile.family} devices)")
-    try:
-        target = parse_target(section.target)
-    except TargetError as error:
-        raise _sentence(error) from None
+    target = parse_target(section.target)
     if target.families and profile.family not in target.families:
         others = [known.name for known in TARGETS if not known.families or profile.family in known.families]
         raise InputError(
@@ -345,13 +341,10 @@ def _factors(workload: Workload) -> list[str]:
 
 
 def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[SearchSettings, SearchLimits]:
-    settings: SearchSettings = check(SearchSection, mapping, "search", labels)
+    settings = check(SearchSection, mapping, "search", labels)
     if settings.sampler != EXHAUSTIVE and settings.max_trials is None:
         settings = settings.model_copy(update={"max_trials": DEFAULT_TRIALS})
-    try:
-        return settings, limits_from_mapping({k: v for k, v in mapping.items() if k not in SETTINGS and v is not None})
-    except SearchError as error:
-        raise _sentence(error) from None
+    return settings, limits_from_section(settings)
 
 
 def _warn_of_two_frameworks(software: Software, warnings: list[str]) -> None:

@@ -202,7 +202,7 @@ def _named_recompute(name: str) -> RecomputeSection:
     try:
         mode = recompute_mode(name)
     except SearchError as error:
-        raise InputError(f"strategy.{error}.") from None
+        raise InputError(f"strategy.recompute: {error}") from None
     if mode.share_percent:
         raise InputError(f"strategy.recompute: {name!r} is a share; give the layers of a virtual stage, as in block:2.")
     names = [name for name, module in MODULE_NAMES.items() if module in mode.modules]

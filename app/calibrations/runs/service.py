@@ -24,7 +24,7 @@ from calibration.files import Calibration
 from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
 from calibration.validation import ValidationRow, validate
 from documents.errors import InputError, show
-from documents.reading import MAX_DEPTH
+from documents.reading import LIMITS
 
 MAX_RECORD_BYTES = 64 * 1024
 
@@ -115,9 +115,9 @@ def _given(number: int, run: object, own: tuple[Calibration, ...] = ()) -> Given
         reason = f"The record is {show(run)}; a JSON object is needed."
         return _refused(RefusedRecord(f"line-{number}", number, reason), {})
     record = readable_record(run, number)
-    if _is_deep(run, MAX_DEPTH):
+    if _is_deep(run, LIMITS.depth):
         return _refused(
-            RefusedRecord(record.id, number, f"The record is nested deeper than {MAX_DEPTH} levels.", record.category), run
+            RefusedRecord(record.id, number, f"The record is nested deeper than {LIMITS.depth} levels.", record.category), run
         )
     try:
         text = _canonical(run)

@@ -56,18 +56,18 @@ def check(
 
 def _checked(model: str, budget: Path | None, baseline: Path | None, pin: bool, calibration: Path | None) -> Checked:
     from app.calibrations.own import own_calibrations
-    from app.checks.baseline import MAX_BYTES, parse_baseline
+    from app.checks.baseline import parse_baseline
     from app.checks.budget import Budget, parse_budget
     from app.checks.check import check_job, check_without_job
     from app.cli.progress import search_progress
     from app.jobs.job import load_job
-    from documents.reading import parse_document, read_document, read_text
+    from documents.bounds import BASELINE_BYTES
+    from documents.reading import Limits, read_document
 
     limits = Budget() if budget is None else parse_budget(read_document(budget), has_baseline=baseline is not None)
     before = None
     if baseline is not None:
-        text = read_text(baseline, MAX_BYTES)
-        before = parse_baseline(parse_document(text, str(baseline), is_json=True), str(baseline))
+        before = parse_baseline(read_document(baseline, Limits(BASELINE_BYTES), is_json=True), str(baseline))
     try:
         job = load_job(model, options.sections(options.CALIBRATION_FIELD, {"calibration": calibration}), {})
     except InfeasibleStrategyError as error:

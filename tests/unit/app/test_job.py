@@ -234,7 +234,10 @@ def test_the_resolved_job_parses_to_the_same_job(job: dict[str, Any], strategy: 
             "training.global_batch_size: 10000000 sequences of 100000000 tokens are more than 1e+13 tokens a step",
         ),
         (with_part(DENSE, training={"precision": "fp8"}), "training.precision: 'fp8' has no matmul rate on atlas-800t-a2; give"),
-        (with_part(DENSE, software={"target": "megatron"}), "software.target 'megatron' is unknown: use one of any, "),
+        (
+            with_part(DENSE, software={"target": "megatron"}),
+            "software.target: 'megatron' is unknown (did you mean 'megatron-lm'?); give one",
+        ),
         (
             with_part(DENSE, strategy={"tp": 3}),
             "strategy: tp 3 x cp 1 x pp 1 = 3 does not divide the 32 devices of the cluster; 30 or 33",
@@ -296,7 +299,10 @@ def test_the_resolved_job_parses_to_the_same_job(job: dict[str, Any], strategy: 
             with_part(DENSE, strategy={"moe_dispatcher": "alltoall"}),
             "strategy.moe_dispatcher: 'alltoall' is given, but llama-2-7b has no",
         ),
-        (with_part(DENSE, strategy={"recompute": "ful"}), "strategy.recompute: 'ful' is not a recompute mode; allowed:"),
+        (
+            with_part(DENSE, strategy={"recompute": "ful"}),
+            "strategy.recompute: 'ful' is not a recompute mode (did you mean 'full'?)",
+        ),
         (with_part(DENSE, strategy={"recompute": "block:50%"}), "strategy.recompute: 'block:50%' is a share"),
         (
             with_part(DENSE, strategy={"recompute": {"granularity": "full", "method": "block"}}),

@@ -199,7 +199,7 @@ def test_targets_are_parsed_and_named_when_wrong() -> None:
     assert parse_target("megatron-lm").label == "megatron-lm@0.12"
     assert parse_target("megatron-lm@core_r0.12.0").label == "megatron-lm@0.12"
     assert parse_target("mindformers@1.5").name == "mindformers"
-    with pytest.raises(TargetError, match=r"'mindspeed' is unknown.*nearest is mindspeed-llm"):
+    with pytest.raises(TargetError, match=r"'mindspeed' is unknown .did you mean 'mindspeed-llm'"):
         parse_target("mindspeed")
     with pytest.raises(TargetError, match=r"megatron-lm cover 0\.12.*not '0\.9'"):
         parse_target("megatron-lm@0.9")

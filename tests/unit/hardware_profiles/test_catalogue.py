@@ -169,7 +169,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         catalogue.profile("atlas-800t-a3")
     with pytest.raises(ProfileError, match=r"'H100-SXM-80GB' is unknown .*'h100-sxm-80gb'"):
         catalogue.profile("H100-SXM-80GB")
-    with pytest.raises(ProfileError, match=r"'x{57}\.\.\.' is unknown; known are"):
+    with pytest.raises(ProfileError, match=r"'x+\.\.\. is unknown; known are"):
         catalogue.profile("x" * 5000)
 
 
@@ -187,5 +187,5 @@ def test_a_path_is_read_and_read_again_when_it_changes(tmp_path: Path) -> None:
 def test_a_name_is_never_a_path() -> None:
     with pytest.raises(ProfileError, match="is unknown"):
         catalogue.named("../nvidia/h100-sxm-80gb")
-    with pytest.raises(ProfileError, match="does not exist"):
+    with pytest.raises(ProfileError, match="no such file"):
         catalogue.profile("nowhere/at-all.yaml")

@@ -12,8 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardware_profiles.document import MAX_BYTES, MAX_DEPTH, MAX_NODES, parse_document
-from hardware_profiles.loader import load_profile, parse_profile, parse_profile_text
+from hardware_profiles.loader import LIMITS, load_profile, parse_profile, parse_profile_text
 from hardware_profiles.schema import ProfileError
 
 
@@ -98,86 +97,80 @@ def test_a_minimal_profile_in_si_units() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("hbm_bytes", 64, "hbm_bytes is 64, it must be a mapping with the keys value, unit, source, basis, note"),
-        ("hbm_bytes", [64], "hbm_bytes is a list, it must be a mapping"),
-        ("hbm_bytes", None, "the document lacks the key 'hbm_bytes'; it must have name, title"),
-        ("hbm_bytes.unit", DELETE, "hbm_bytes lacks the key 'unit'; it must have value, unit, source, basis"),
-        ("hbm_bytes.source", DELETE, "hbm_bytes lacks the key 'source'"),
-        ("hbm_bytes.basis", DELETE, "hbm_bytes lacks the key 'basis'"),
+        ("hbm_bytes", 64, "hbm_bytes: 64 is not allowed; give a mapping with value, unit, source, basis, note."),
+        ("hbm_bytes", [64], "hbm_bytes: [64] is not allowed; give a mapping"),
+        ("hbm_bytes", None, "hbm_bytes: missing; give a mapping with value, unit"),
+        ("hbm_bytes.unit", DELETE, "hbm_bytes.unit: missing; give text."),
+        ("hbm_bytes.source", DELETE, "hbm_bytes.source: missing; give text of at most 1000 characters."),
+        ("hbm_bytes.basis", DELETE, "hbm_bytes.basis: missing; give one of vendor, measured, inferred, assumed."),
         (
             "hbm_bytes.unit",
             "gib",
-            "hbm_bytes.unit is 'gib' (did you mean 'GiB'?), allowed: B, KB, MB, GB, TB, KiB, MiB, GiB, TiB",
+            "hbm_bytes: unit 'gib' is not allowed (did you mean 'GiB'?); give one of B, KB, MB, GB, TB, KiB, MiB, GiB, TiB.",
         ),
-        ("hbm_bytes.unit", "GB/s", "hbm_bytes.unit is 'GB/s' (did you mean 'GB'?), allowed: B"),
-        ("num_matmul_cores.unit", 1, "num_matmul_cores.unit is 1, it must be text; quote it if it looks like a number"),
-        ("hbm_bytes.basis", "guess", "hbm_bytes.basis is 'guess', allowed: vendor, measured, inferred, assumed"),
-        ("hbm_bytes.source", "", "hbm_bytes.source is '', it must be text of 1 to 1000 printable characters"),
-        ("title", "\x1b[2J", "title is '\\x1b[2J', it must be text of 1 to 1000 printable characters"),
-        ("title", "\ud800", "title is '\\ud800', it must be text of 1 to 1000 printable characters"),
-        ("hbm_bytes.sources", "x", "hbm_bytes has the unknown key 'sources' (did you mean 'source'?), allowed: value"),
-        ("hbm_size", 1, "the document has the unknown key 'hbm_size'"),
-        ("hbm_bytes.value", float("nan"), "hbm_bytes.value is nan, it must be a finite number"),
-        ("hbm_bytes.value", float("inf"), "hbm_bytes.value is inf, it must be a finite number"),
-        ("hbm_bytes.value", -64, "hbm_bytes.value is -64 GiB, allowed: 1e+09 to 1e+14 B"),
-        ("hbm_bytes.value", 10**400, "hbm_bytes.value is an integer of 1329 bits, it must be a finite number"),
-        ("hbm_bytes.value", True, "hbm_bytes.value is True, it must be a number"),
-        ("hbm_bytes.value", "64", "hbm_bytes.value is '64', it must be a number"),
-        ("hbm_bytes.value", "6e10", "it must be a number (YAML wants a dot and a signed exponent: 1.0e+12)"),
-        ("hbm_bytes.value", "6e+10", "it must be a number (YAML wants a dot and a signed exponent: 1.0e+12)"),
-        ("hbm_bytes.value", [64], "hbm_bytes.value is a list, it must be a number"),
-        ("num_matmul_cores.value", 20.5, "num_matmul_cores.value is 20.5, it must be a whole number"),
-        ("num_matmul_cores.value", 10**9, "num_matmul_cores.value is 1e+09 1, allowed: 1 to 65536 1"),
-        ("devices_per_node.value", 0, "devices_per_node.value is 0 1, allowed: 1 to 4096 1"),
-        ("matmul_flops_per_s", {}, "matmul_flops_per_s is empty, it needs one of bf16, fp16, fp8"),
-        ("matmul_flops_per_s.bf61", 1, "matmul_flops_per_s has the unknown key 'bf61' (did you mean"),
+        ("hbm_bytes.unit", "GB/s", "hbm_bytes: unit 'GB/s' is not allowed (did you mean 'GB'?); give one of B"),
+        ("num_matmul_cores.unit", 1, "num_matmul_cores.unit: 1 is not allowed; give text."),
+        ("hbm_bytes.basis", "guess", "hbm_bytes.basis: 'guess' is not allowed; give one of vendor, measured, inferred, assumed."),
+        ("hbm_bytes.source", "", "hbm_bytes.source: '' is not allowed; give 1 to 1000 printable characters."),
+        ("title", "\x1b[2J", "title: '\\x1b[2J' is not allowed; give 1 to 1000 printable characters."),
+        ("title", "\ud800", "title: '\\ud800' is not allowed; give"),
+        ("hbm_bytes.sources", "x", "hbm_bytes.sources: unknown key; did you mean 'source'? Allowed: value"),
+        ("hbm_size", 1, "hbm_size: unknown key; did you mean 'hbm_bytes'? Allowed: name"),
+        ("hbm_bytes.value", float("nan"), "hbm_bytes.value: nan is not allowed; give a number."),
+        ("hbm_bytes.value", float("inf"), "hbm_bytes.value: inf is not allowed; give a number."),
+        ("hbm_bytes.value", -64, "hbm_bytes: -64 GiB is not allowed; give 1e+09 to 1e+14 B."),
+        ("hbm_bytes.value", 10**400, "hbm_bytes.value: an integer of more than 60 digits is not allowed; give a number."),
+        ("hbm_bytes.value", True, "hbm_bytes.value: true is not allowed; give a number."),
+        ("hbm_bytes.value", "64", "hbm_bytes.value: '64' is not allowed; give a number."),
+        ("hbm_bytes.value", [64], "hbm_bytes.value: [64] is not allowed; give a number."),
+        ("num_matmul_cores.value", 20.5, "num_matmul_cores: 20.5 is not allowed; give a whole number."),
+        ("num_matmul_cores.value", 10**9, "num_matmul_cores: 1e+09 is not allowed; give 1 to 65536."),
+        ("devices_per_node.value", 0, "devices_per_node: 0 is not allowed; give 1 to 4096."),
+        ("matmul_flops_per_s", {}, "matmul_flops_per_s: it is empty; give one of bf16, fp16, fp8"),
+        ("matmul_flops_per_s.bf61", 1, "matmul_flops_per_s.bf61: unknown key; did you mean"),
         (
             "achievable_matmul_flops_per_s",
             {"fp8": number(1, "TFLOPS")},
-            "achievable_matmul_flops_per_s.fp8 is given without a peak",
+            "achievable_matmul_flops_per_s.fp8: given without a peak",
         ),
-        ("achievable_matmul_flops_per_s", {"bf16": number(295, "TFLOPS")}, "is 2.95e+14 FLOPS, above the peak of 2.949e+14"),
-        ("usable_hbm_bytes.value", 65, "usable_hbm_bytes is 69793218560 B, above hbm_bytes of 68719476736"),
-        ("context_bytes", number(60, "GiB"), "context_bytes and communicator_bytes together leave nothing of usable_hbm_bytes"),
-        ("name", "Our Cluster", "name is 'Our Cluster', allowed are lower-case letters, digits, dots and dashes"),
-        ("family", "Ascend", "family is 'Ascend' (did you mean 'ascend'?), allowed: ascend, nvidia, amd"),
-        ("status", "valid", "status is 'valid' (did you mean 'validated'?), allowed: validated, unvalidated, roadmap"),
-        ("sequential_tiers", "yes", "sequential_tiers is 'yes', it must be true or false"),
-        ("tiers", {}, "tiers is a mapping, it must be a list"),
-        ("tiers", [], "tiers is empty, it needs one tier or more"),
-        ("tiers.0.wiring", "ring", "tiers.0.wiring is 'ring', allowed: mesh, switch, fabric"),
-        ("tiers.0.link_bytes_per_s", DELETE, "tiers.0.link_bytes_per_s is given for wiring 'mesh'"),
-        ("tiers.1.link_bytes_per_s", number(1, "GB/s"), "tiers.1.link_bytes_per_s is given for wiring 'mesh'"),
+        ("achievable_matmul_flops_per_s", {"bf16": number(295, "TFLOPS")}, "2.95e+14 FLOPS is above the peak of 2.949e+14"),
+        ("usable_hbm_bytes.value", 65, "usable_hbm_bytes: 69793218560 B is above hbm_bytes of 68719476736"),
+        ("context_bytes", number(60, "GiB"), "context_bytes: it leaves, with communicator_bytes, nothing of usable_hbm_bytes"),
+        ("name", "Our Cluster", "name: 'Our Cluster' is not allowed; give lower-case letters, digits, dots and dashes"),
+        ("family", "Ascend", "family: 'Ascend' is not allowed (did you mean 'ascend'?); give one of ascend, nvidia, amd."),
+        ("status", "valid", "status: 'valid' is not allowed (did you mean 'validated'?); give one of validated, unvalidated,"),
+        ("sequential_tiers", "yes", "sequential_tiers: 'yes' is not allowed; give true or false."),
+        ("tiers", {}, "tiers: {} is not allowed; give a list of at most 6"),
+        ("tiers", [], "tiers: [] is not allowed; give a list of at most 6"),
+        ("tiers.0.wiring", "ring", "tiers[0].wiring: 'ring' is not allowed; give one of mesh, switch, fabric."),
+        ("tiers.0.link_bytes_per_s", DELETE, "tiers[0].link_bytes_per_s: give it for wiring 'mesh'"),
+        ("tiers.1.link_bytes_per_s", number(1, "GB/s"), "tiers[1].link_bytes_per_s: give it for wiring 'mesh'"),
         (
             "tiers.0.bandwidth_bytes_per_s.value",
             129,
-            "tiers.0.bandwidth_bytes_per_s is more than 7 links of link_bytes_per_s carry",
+            "tiers[0].bandwidth_bytes_per_s: it is more than 7 links of link_bytes_per_s carry",
         ),
         (
             "tiers.0.domain_devices",
             DELETE,
-            "tiers.0.domain_devices is left out on the last tier, which joins all devices, and only",
+            "tiers[0].domain_devices: leave it out on the last tier, which joins all devices, and only",
         ),
-        ("tiers.1.domain_devices", number(64, "1"), "tiers.1.domain_devices is left out on the last tier"),
-        ("tiers.0.latency_s.value", 2e6, "tiers.0.latency_s.value is 2e+06 us, allowed: 0 to 1 s"),
-        ("tiers.1.oversubscription.value", 0, "tiers.1.oversubscription.value is 0 1, allowed: 1 to 1000 1"),
-        ("tiers.1.name", "hccs", "tiers.1.name is 'hccs', which another tier has too"),
+        ("tiers.1.domain_devices", number(64, "1"), "tiers[1].domain_devices: leave it out on the last tier"),
+        ("tiers.0.latency_s.value", 2e6, "tiers[0].latency_s: 2e+06 us is not allowed; give 0 to 1 s."),
+        ("tiers.1.oversubscription.value", 0, "tiers[1].oversubscription: 0 is not allowed; give 1 to 1000."),
+        ("tiers.1.name", "hccs", "tiers[1].name: another tier is 'hccs' too"),
         (
             "tiers.0.curves.0.op",
             "allreduce",
-            "tiers.0.curves.0.op is 'allreduce' (did you mean 'all_reduce'?), allowed: all_gather",
+            "tiers[0].curves[0].op: 'allreduce' is not allowed (did you mean 'all_reduce'?); give one of all_gather",
         ),
-        ("tiers.0.curves.0.group_size.value", 16, "tiers.0.curves.0.group_size is 16, the tier joins 8 devices"),
-        ("tiers.0.curves.0.time_s.value", [1, 2], "tiers.0.curves.0.time_s has 2 points, message_bytes has 3"),
-        ("tiers.0.curves.0.time_s.value", [1], "tiers.0.curves.0.time_s.value has 1 points, a curve needs two or more"),
-        ("tiers.0.curves.0.time_s.value", [1, -2, 3], "tiers.0.curves.0.time_s.value.1 is -2 us, allowed"),
-        ("tiers.0.curves.0.message_bytes.value", [1, 1, 2], "tiers.0.curves.0.message_bytes must increase from point to point"),
-        (
-            "tiers.0.curves.0.message_bytes.value",
-            [1] * 300,
-            "tiers.0.curves.0.message_bytes.value has 300 entries, allowed are up to",
-        ),
-        ("notes", "text", "notes is 'text', it must be a list"),
+        ("tiers.0.curves.0.group_size.value", 16, "tiers[0].curves[0].group_size: 16 is not allowed; the tier joins 8 devices"),
+        ("tiers.0.curves.0.time_s.value", [1, 2], "tiers[0].curves[0]: time_s has 2 points, message_bytes has 3"),
+        ("tiers.0.curves.0.time_s.value", [1], "tiers[0].curves[0].time_s.value: [1] is not allowed; give a list of at most 256"),
+        ("tiers.0.curves.0.time_s.value", [1, -2, 3], "tiers[0].curves[0].time_s: -2 us is not allowed"),
+        ("tiers.0.curves.0.message_bytes.value", [1, 1, 2], "tiers[0].curves[0]: message_bytes does not increase from point to"),
+        ("tiers.0.curves.0.message_bytes.value", [1] * 300, "is not allowed; give a list of at most 256"),
+        ("notes", "text", "notes: 'text' is not allowed; give a list of at most 32"),
     ],
 )
 def test_a_bad_profile_is_refused_in_one_sentence(path: str, value: Any, message: str) -> None:
@@ -195,6 +188,7 @@ def test_a_bad_profile_is_refused_in_one_sentence(path: str, value: Any, message
     text = str(caught.value)
     assert text.startswith("ours.yaml: ")
     assert message in text
+    assert text.endswith(".")
     assert "\n" not in text
 
 
@@ -203,7 +197,7 @@ def test_domains_nest() -> None:
     outer = {**copy.deepcopy(document["tiers"][1]), "name": "rack", "wiring": "switch", "domain_devices": number(12, "1")}
     document["tiers"].insert(1, outer)
     with pytest.raises(
-        ProfileError, match=re.escape("tiers.1.domain_devices is 12, it must be a multiple of the inner tier's 8")
+        ProfileError, match=re.escape("tiers[1].domain_devices: 12 is not allowed; give a multiple of the inner tier's 8.")
     ):
         parse_profile(document, "ours.yaml")
 
@@ -211,31 +205,30 @@ def test_domains_nest() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "x.yaml is empty"),
-        ("# nothing\n", "x.yaml is empty"),
-        ("just text", "x.yaml: the document is 'just text', it must be a mapping"),
-        ("- 1\n- 2\n", "x.yaml: the document is a list, it must be a mapping"),
-        ("name: [unclosed", "x.yaml is not YAML: "),
-        ("name: a\nname: b\n", "x.yaml, line 2: the key 'name' occurs twice"),
-        ("a: &x [1]\nb: *x\n", "x.yaml, line 1: anchors and aliases are not allowed"),
-        ("? [a, b]\n: 1\n", "x.yaml, line 1: a key must be a name"),
+        ("", "x.yaml: holds nothing where a mapping"),
+        ("# nothing\n", "x.yaml: holds nothing where a mapping"),
+        ("just text", "x.yaml: holds text where a mapping"),
+        ("- 1\n- 2\n", "x.yaml: holds a list where a mapping"),
+        ("name: [unclosed", "x.yaml: line 2: "),
+        ("name: a\nname: b\n", "x.yaml: line 2: the key 'name' occurs twice"),
+        ("a: &x [1]\nb: *x\n", "x.yaml: line 1: anchors and aliases (*name) are not allowed"),
+        ("? [a, b]\n: 1\n", "x.yaml: line 1: a key must be plain text"),
         (
             "a: !!python/object:os.system {}\n",
-            "x.yaml, line 1: the tag 'tag:yaml.org,2002:python/object:os.system' is not allowed",
+            "x.yaml: line 1: the tag 'tag:yaml.org,2002:python/object:os.system' is not allowed",
         ),
-        ("a: !!binary aGk=\n", "x.yaml, line 1: the tag"),
-        ("a: !!int one\n", "x.yaml, line 1: 'one' is not a number YAML can read"),
-        ("a: !!bool maybe\n", "x.yaml, line 1: 'maybe' is not a number YAML can read"),
-        ("a: " + "9" * 5000 + "\n", "is not a number YAML can read"),
-        ("a: 0b_\n", "is not a number YAML can read"),
-        ("<<: {name: a}\n", "the document has the unknown key '<<'"),
-        ("a: 1\n---\nb: 2\n", "x.yaml is not YAML: "),
-        ("a: " + "[" * 50 + "]" * 50 + "\n", f"nested deeper than {MAX_DEPTH} levels"),
-        ("[" * 100_000, f"nested deeper than {MAX_DEPTH} levels"),
-        ("a: [" + "1," * MAX_NODES + "]\n", f"x.yaml has more than {MAX_NODES} values"),
-        ("x" * (MAX_BYTES + 1), f"x.yaml is longer than {MAX_BYTES} characters"),
-        ("a: \x00\n", "x.yaml is not YAML: "),
-        ("a:\tb: c\n", "x.yaml is not YAML: "),
+        ("a: !!binary aGk=\n", "x.yaml: line 1: the tag"),
+        ("a: !!int one\n", "x.yaml: line 1: 'one' cannot be read"),
+        ("a: !!bool maybe\n", "x.yaml: line 1: 'maybe' cannot be read"),
+        ("a: " + "9" * 5000 + "\n", "cannot be read (an integer of 5,000 digits is too long)"),
+        ("<<: {name: a}\n", "x.yaml: <<: unknown key"),
+        ("a: 1\n---\nb: 2\n", "x.yaml: line 2: but found another document"),
+        ("a: " + "[" * 50 + "]" * 50 + "\n", f"nested deeper than {LIMITS.depth} levels"),
+        ("[" * 100_000, f"nested deeper than {LIMITS.depth} levels"),
+        ("a: [" + "1," * LIMITS.values + "]\n", f"x.yaml: line 1: it holds more than {LIMITS.values:,} values"),
+        ("x" * (LIMITS.num_bytes + 1), "x.yaml: larger than 256 KiB"),
+        ("a: \x00\n", "x.yaml: "),
+        ("a:\tb: c\n", "x.yaml: line 1: "),
     ],
 )
 def test_bad_yaml_is_refused_in_one_sentence(text: str, message: str) -> None:
@@ -251,41 +244,22 @@ def test_a_laughing_bomb_is_refused_before_it_grows() -> None:
         parse_profile_text(f"l0: &l0 [1]\n{levels}\n", "bomb.yaml")
 
 
-@pytest.mark.parametrize(
-    "text", ["a: [1, 2.5, true, null, b, 2026-01-01, 0x1f]\n", "a: &x 1\n", "[" * 5000, "a: b: c", "a: 1\na: 2"]
-)
-def test_the_result_does_not_depend_on_libyaml(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def result() -> object:
-        try:
-            return parse_document(text, "x.yaml")
-        except ProfileError as error:
-            return str(error).split(":")[0]  # the two parsers word syntax errors differently
-
-    fast = result()
-    monkeypatch.setattr("hardware_profiles.document._Loader", yaml.SafeLoader)
-    assert result() == fast
-
-
-def test_a_date_is_text_where_text_belongs() -> None:
-    assert parse_document("source: 2026-08-21\n", "x.yaml") == {"source": "2026-08-21"}
-
-
 def test_files_that_are_no_profiles(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match=r"absent\.yaml does not exist"):
+    with pytest.raises(ProfileError, match=r"absent\.yaml: no such file"):
         load_profile(tmp_path / "absent.yaml")
-    with pytest.raises(ProfileError, match="is a directory; a profile is one YAML file"):
+    with pytest.raises(ProfileError, match="is a directory; give a file"):
         load_profile(tmp_path)
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"\x7fELF\x80\xff")
-    with pytest.raises(ProfileError, match=r"is not UTF-8 text \(byte 4\)"):
+    with pytest.raises(ProfileError, match="not a text file in UTF-8"):
         load_profile(binary)
     large = tmp_path / "large.yaml"
-    large.write_bytes(b"#" * (MAX_BYTES + 1))
-    with pytest.raises(ProfileError, match="is larger than 256 KiB"):
+    large.write_bytes(b"#" * (LIMITS.num_bytes + 1))
+    with pytest.raises(ProfileError, match="larger than 256 KiB"):
         load_profile(large)
     pipe = tmp_path / "pipe.yaml"
     os.mkfifo(pipe)
-    with pytest.raises(ProfileError, match="is not a regular file"):
+    with pytest.raises(ProfileError, match="not a regular file"):
         load_profile(pipe)
     for impossible in ("a\0b", "x" * 5000):
         with pytest.raises(ProfileError):
@@ -323,12 +297,6 @@ def test_any_text_is_refused(text: str) -> None:
 @given(st.text(alphabet="abn01 :-[]{},&*!|>'\"#%@\n\t?.~<=", max_size=120))
 def test_anything_that_looks_like_yaml_is_refused(text: str) -> None:
     assert outcome(lambda: parse_profile_text(text, "x.yaml")).startswith("x.yaml")
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(content: bytes) -> None:
-    text = content.decode("utf-8", errors="surrogateescape")
-    assert outcome(lambda: parse_document(text, "x.yaml")).startswith(("x.yaml", "read"))
 
 
 def paths_of(tree: Any, prefix: str = "") -> list[str]:

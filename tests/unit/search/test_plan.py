@@ -18,7 +18,9 @@ from cost_models.shapes.strategy import (
     Schedule,
     StrategyBatch,
 )
+from cost_models.shapes.workload import Workload
 from cost_models.step import estimate
+from hardware_profiles.schema import CollectiveCurve
 from search.plan import estimate_to_mapping, plan_id, strategy_to_mapping
 from tests.search_workloads import DENSE, MOE, workload
 
@@ -125,3 +127,17 @@ def test_a_plan_id_names_strategy_and_workload() -> None:
     # Words about a profile do not change the plan.
     reworded = replace(job, cluster=replace(job.cluster, profile=replace(job.cluster.profile, notes=("new",), title="New")))
     assert name == plan_id(reworded, STRATEGY)
+
+
+def test_rewording_the_source_of_a_measured_curve_does_not_change_the_plan() -> None:
+    job = workload(MOE)
+    curve = CollectiveCurve("all_reduce", 8, (1.0, 2.0), (1.0, 2.0), "a log")
+
+    def with_curve(curve: CollectiveCurve) -> Workload:
+        inner, *outer = job.cluster.profile.tiers
+        profile = replace(job.cluster.profile, tiers=(replace(inner, curves=(curve,)), *outer))
+        return replace(job, cluster=replace(job.cluster, profile=profile))
+
+    name = plan_id(with_curve(curve), STRATEGY)
+    assert name == plan_id(with_curve(replace(curve, source="the same log")), STRATEGY)
+    assert name != plan_id(with_curve(replace(curve, time_s=(1.0, 3.0))), STRATEGY)

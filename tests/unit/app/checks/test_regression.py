@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hardware_profiles
-from app.answers.priced_with import priced_with, profile_fingerprint
+from app.answers.priced_with import priced_with
 from app.answers.pricing import estimate_document
 from app.answers.searching import search_document
 from app.checks.baseline import Baseline, baseline_document, parse_baseline
@@ -19,6 +19,7 @@ from app.checks.check import check_job
 from app.jobs.job import Job, parse_job
 from calibration.files import Calibration, calibration_for
 from documents.errors import InputError
+from documents.hashing import fingerprint
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
 from tests.unit.app.checks.jobs import SMALL, small_job
@@ -112,7 +113,7 @@ def test_pin_holds_the_profile(job: Job) -> None:
     assert free["tool_fraction"] < -0.001  # twice the bandwidth is faster
     pinned = check_job(job, TOLERANT, baseline=baseline, pin=True).document
     assert movement(pinned)["value"] == movement(pinned)["before"]
-    assert pinned["priced_with"]["hardware_profile"] == profile_fingerprint(profile)
+    assert pinned["priced_with"]["hardware_profile"] == fingerprint(profile)
 
 
 def test_pin_counts_only_what_the_job_moved_where_the_version_moved_too(job: Job) -> None:
@@ -224,6 +225,6 @@ def test_a_site_s_own_profile_may_lie_elsewhere_today(tmp_path: Path) -> None:
 def test_the_profile_s_hash_is_of_its_numbers(job: Job) -> None:
     profile = job.workload.cluster.profile
     again = parse_profile(json.loads(json.dumps(profile_document(profile))), "again")
-    assert profile_fingerprint(again) == profile_fingerprint(profile)
-    assert profile_fingerprint(replace(profile, title="x", notes=("y",))) == profile_fingerprint(profile)
-    assert profile_fingerprint(replace(profile, hbm_bytes=1.0)) != profile_fingerprint(profile)
+    assert fingerprint(again) == fingerprint(profile)
+    assert fingerprint(replace(profile, title="x", notes=("y",))) == fingerprint(profile)
+    assert fingerprint(replace(profile, hbm_bytes=1.0)) != fingerprint(profile)

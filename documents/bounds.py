@@ -1,0 +1,66 @@
+"""What a number, a list or a file from outside may be at most; every reader of documents takes its bounds from here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+MAX_DEVICES = 1_000_000
+MAX_DEGREE = MAX_DEVICES  # a group of all devices
+MAX_GLOBAL_BATCH = 10_000_000
+MAX_SEQ_LENGTH = 100_000_000
+MAX_LAYERS = 10_000
+MAX_MTP_LAYERS = 100
+MAX_WIDTH = 1_000_000  # of a hidden, head or rank dimension; heads
+MAX_FFN_WIDTH = 10_000_000
+MAX_VOCAB = 100_000_000
+MAX_EXPERTS = 100_000
+MAX_SHARED_WIDTH = MAX_EXPERTS * MAX_FFN_WIDTH
+MAX_PARAMETERS = 10**16
+MAX_TOKENS = 1e18
+MAX_VALUES = 256  # of one dimension of a search
+MAX_RANKS = 100_000  # of a table by rank
+MAX_COUNT = 2**63  # of tokens that an expert was routed
+MAX_MEASURED = 1e18
+
+MAX_NAME = 4096  # characters, of a path too
+MAX_TEXT = 1000
+
+DOCUMENT_BYTES = 256 * 1024
+CONFIG_BYTES = 2**20  # of a model's config.json
+CALIBRATION_BYTES = 2**20
+COUNTS_BYTES = 16 * 2**20  # 1024 layers of a few hundred experts
+BASELINE_BYTES = 16 * 2**20  # a search document holds up to a thousand plans
+RUNS_BYTES, RUN_BYTES = 64 * 2**20, 2**20  # of a file of runs; of a line
+
+Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
+Devices = Annotated[int, Field(ge=1, le=MAX_DEVICES)]
+GlobalBatch = Annotated[int, Field(ge=1, le=MAX_GLOBAL_BATCH)]
+SeqLength = Annotated[int, Field(ge=1, le=MAX_SEQ_LENGTH)]
+NumLayers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+Layers = Annotated[int, Field(ge=0, le=MAX_LAYERS)]
+MtpLayers = Annotated[int, Field(ge=0, le=MAX_MTP_LAYERS)]
+Width = Annotated[int, Field(ge=1, le=MAX_WIDTH)]
+NullableWidth = Annotated[int, Field(ge=0, le=MAX_WIDTH)]
+FfnWidth = Annotated[int, Field(ge=1, le=MAX_FFN_WIDTH)]
+SharedWidth = Annotated[int, Field(ge=0, le=MAX_SHARED_WIDTH)]
+Vocab = Annotated[int, Field(ge=1, le=MAX_VOCAB)]
+Experts = Annotated[int, Field(ge=1, le=MAX_EXPERTS)]
+SharedExperts = Annotated[int, Field(ge=0, le=MAX_EXPERTS)]
+CapacityFactor = Annotated[float, Field(ge=1e-3, le=1000)]
+ZeroStage = Annotated[int, Field(ge=0, le=3)]
+InterNodeBytesPerS = Annotated[float, Field(ge=1e6, le=1e13)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _shortened(value: object) -> object:
+    return value[:MAX_TEXT] if isinstance(value, str) else value
+
+
+Whole = BeforeValidator(_whole)  # 8.0 counts as 8
+Text = Annotated[str, BeforeValidator(_shortened)]

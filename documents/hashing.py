@@ -1,0 +1,44 @@
+"""Names a document's content by a hash that its wording does not move."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+# Fields of dataclasses that say in words what something is or where it comes from, and change no number of an answer.
+WORDING = frozenset({"title", "notes", "status", "provenance", "source", "expert_load_source"})
+_LONG = 1024  # entries of a tuple that is worth remembering
+
+
+def fingerprint(document: object) -> str:
+    """Twelve hexadecimal digits that name the content: dataclasses, mappings, sequences, arrays, enums and plain values."""
+    return text_fingerprint(json.dumps(_plain(document), sort_keys=True, separators=(",", ":"), allow_nan=False))
+
+
+def text_fingerprint(text: str) -> str:
+    """Twelve hexadecimal digits that name a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, tuple) and sum(len(row) for row in value if isinstance(row, tuple)) >= _LONG:
+        return _of_rows(value)
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.name not in WORDING}
+    return value.tolist() if hasattr(value, "tolist") else value  # arrays and NumPy's numbers
+
+
+@lru_cache(maxsize=4)  # tables of counted experts: long, and the same in all plans of a search
+def _of_rows(rows: tuple[tuple[Any, ...], ...]) -> str:
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
