@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from app.answers.priced_with import profile_fingerprint
-from app.calibrations.own import FIELD
+from app.answers.provenance import profile_fingerprint
+from app.calibrations.constants import FIELD
 from app.jobs.job import SCHEMA_VERSION, Job
 from documents.errors import InputError
 from hardware_profiles import catalogue
