@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import calibration
-from app.answers.pricing import constants_for
+from app.calibrations.constants import constants_for
 from benchmarks.lattice import job
 from calibration.run_records import RunRecord, read_run_records
 from cost_models.constants import Constants

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.answers.pricing import constants_for
+from app.calibrations.constants import constants_for
 from cost_models.constants import Constants
 from cost_models.priced_groups import priced_groups
 from cost_models.shapes.strategy import Feature, ParallelStrategy, StrategyBatch

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from app.answers.pricing import constants_for
+from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
 from cost_models.priced_groups import priced_groups
 from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature, ParallelStrategy, Schedule, StrategyBatch

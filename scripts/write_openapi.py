@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.http.application import create_app
 from app.http.openapi import document_text
+from app.server.application import create_app
 from app.storage.session import Database
 
 if __name__ == "__main__":

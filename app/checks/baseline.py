@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
-from app.answers.priced_with import priced_with
-from app.answers.pricing import estimate_document
+from app.answers.price import estimate_document
+from app.answers.provenance import priced_with
 from app.jobs.job import SCHEMA_VERSION, Job, parse_job
 from calibration.files import FORMAT, Calibration, CalibrationError, calibration_for, parse_calibration
 from documents.errors import InputError, show

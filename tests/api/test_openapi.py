@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.http.application import create_app
 from app.http.openapi import document_text, openapi_document
 from app.http.problems import KINDS, MEDIA_TYPE
+from app.server.application import create_app
 from app.storage.session import Database
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.answers.searching import search_document
+from app.answers.search import search_document
 from app.jobs.job import parse_job
 from meshplan import Client, MeshplanError
 from tests.api.run_records import HARDWARE, STACK, usable_records

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.commands.options import Json
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 from documents.errors import InputError, unknown_name
 
 commands = typer.Typer(no_args_is_help=True, help="API keys of the server that uses this machine's settings.")
@@ -50,8 +50,8 @@ def create(
 @commands.command("list")
 def list_keys(as_json: Json = False) -> int:
     """Names, first characters, scopes and dates of all keys."""
-    from app.answers import terminal
     from app.http import keys
+    from app.text import terminal
 
     with _database().read() as session:
         rows: list[dict[str, Any]] = [
