@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.estimate import Estimate, FloatColumn
 from cost_models.shapes.canonical import group_size
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.flops import MFU_CONVENTION, model_flops_per_step
@@ -29,6 +28,7 @@ from cost_models.shapes.strategy import (
     Schedule,
 )
 from cost_models.shapes.workload import TrainingJob, Workload
+from cost_models.step.result import Estimate, FloatColumn
 from hardware_profiles.schema import HardwareProfile
 
 # What describes a profile or the training in words, and changes no price.

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.data_parallel import gradient_exchange
 from cost_models.layer.communication import context_parallel_comm, expert_comm, network_of, tensor_parallel_comm, weight_comm
 from cost_models.layer.compute import Device
 from cost_models.layer.edges import edge_costs
@@ -20,10 +19,11 @@ from cost_models.memory.model_states import StageParameters, stage_parameters
 from cost_models.network.rank_placement import Group as Ranks
 from cost_models.network.rank_placement import members_per_domain, rank_groups
 from cost_models.network.tiers import Network, Tier
-from cost_models.priced_groups import Group, pipeline_sends_s, priced_groups
 from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
 from cost_models.shapes.strategy import ParallelStrategy, RecomputeModule, StrategyBatch
 from cost_models.shapes.workload import Cluster, Workload
+from cost_models.step.data_parallel import gradient_exchange
+from cost_models.step.priced_groups import Group, pipeline_sends_s, priced_groups
 from hardware_profiles.schema import Wiring
 
 
@@ -60,7 +60,7 @@ class GroupTraffic:
 def step_traffic(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> tuple[GroupTraffic, ...]:
     """Traffic of every group of more than one rank, in the order of the ranks: tp, cp, ep, dp, expert_dp, pp.
 
-    ``strategy`` must be legal for ``any`` target. Raises as ``cost_models.step.estimate`` does.
+    ``strategy`` must be legal for ``any`` target. Raises as ``cost_models.step.composition.estimate`` does.
     """
     batch = StrategyBatch.of([strategy])
     ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=False)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
 from cost_models.layer.activations import LayerActivations, layer_activations
 from cost_models.layer.communication import network_of
 from cost_models.layer.compute import ELEMENT_BYTES, Device
@@ -28,6 +27,7 @@ from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.shapes.layer_keys import Floats, distinct_rows, layer_keys
 from cost_models.shapes.strategy import Feature, IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
+from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
 
 Costs = TypeVar("Costs")
 
