@@ -107,8 +107,7 @@ def _has_one_expert_kernel(workload: Workload, keys: LayerKeys) -> NDArray[np.bo
 
     A GPU's grouped matmul is a loop over plain ones, whose sizes the host must know [transformer-engine, grouped_linear.py].
     """
-    gpu = workload.cluster.profile.family != "ascend"
-    return keys.has(Feature.MOE_GROUPED_GEMM) & (keys.has(Feature.CUDA_GRAPH) | (not gpu))
+    return keys.has(Feature.MOE_GROUPED_GEMM) & (keys.has(Feature.CUDA_GRAPH) | workload.device_traits.one_expert_kernel)
 
 
 def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> _Matmuls:
@@ -143,7 +142,7 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device) -> tupl
     head_dim = model.kv_channels if model.mla is None else model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim
     attended = training.seq_length * training.mean_squared_length_fraction
     flops = attention_score_flops_per_token(model, attended) * n / keys.tp
-    if model.alibi and workload.cluster.profile.family == "ascend":
+    if model.alibi and workload.device_traits.position_bias_fills_mask:
         flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
     # A ring step sees one shard of the sequence at a time; Ulysses sees all of what it gathers.
     visible = training.seq_length / np.maximum(keys.cp / keys.ulysses_degree, 1.0) * training.mean_squared_length_fraction
@@ -194,7 +193,7 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -
     def unfused(feature: Feature) -> Floats:
         return np.where(keys.has(feature), 1.0, UNFUSED_VECTOR_FACTOR)
 
-    factor = device.constants.graph_vector_factor if workload.software.stack == "mindformers" else 1.0
+    factor = device.constants.graph_vector_factor if workload.software_traits.graph_vector_operators else 1.0
     norms = 8.0 * h * n_l * (2.0 if model.sandwich_norm else 1.0) * unfused(Feature.FUSED_NORM)
     activation = (6.0 if model.gated_linear_unit else 4.0) * widths * unfused(Feature.FUSED_SWIGLU)
     rope = 4.0 * rotary * n / t * unfused(Feature.FUSED_ROPE)
@@ -214,7 +213,7 @@ def _permute_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
 
 def _host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> tuple[Floats, Floats]:
     """Host time to dispatch a forward, and what a dropless MoE pass waits for the host besides."""
-    graph = workload.software.execution == "graph"
+    graph = not workload.software_traits.eager
     captured = keys.has(Feature.CUDA_GRAPH) | graph
     kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
     shape, looped = workload.model.moe, np.zeros(len(keys.tp))
@@ -329,7 +328,7 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     forward["host"] = np.maximum(dispatch - sum(forward.values(), zero), 0.0) + wait
     backward["host"] = np.maximum(2.0 * dispatch - sum(backward.values(), zero), 0.0) + wait
     # A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].
-    graph = workload.software.execution == "graph"
+    graph = not workload.software_traits.eager
     again = forward_compute - (matmuls.last if graph else 0.0) + (0.0 if graph else tp_forward)
     again = again + cp_forward + ep_forward + np.where(wait > 0, wait, 0.0)
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
@@ -382,7 +381,7 @@ def _hidden_exchange_s(
     )
     merged = keys.has(Feature.MOE_COMM_OVERLAP) & ~overlapped
     beside = keys.has(Feature.MOE_SHARED_EXPERT_OVERLAP)
-    if workload.cluster.profile.family == "ascend":
+    if workload.device_traits.merged_pairs_overlap_shared_experts:
         beside = beside | merged
     shared = np.where(beside, shared_s, 0.0)
     window, both = np.where(overlapped, moe_matmuls_s, shared), exchange.dispatch_s + exchange.combine_s

@@ -131,7 +131,7 @@ def _layer(
 ) -> dict[str, tuple[Floats, Floats]]:
     """Seconds of one layer and micro batch, and of its forward once more where that is recomputed, by group. ``[k]``"""
     tp = tensor_parallel_comm(workload, keys, network, moe=moe)
-    compiled = workload.software.execution == "graph"  # which drops the collectives that no gradient needs
+    compiled = not workload.software_traits.eager  # which drops the collectives that no gradient needs
     cp = context_parallel_comm(workload, keys, network)
     forward_cp = cp.all_to_all_s + cp.num_hops * cp.hop_s
     backward_cp = forward_cp + cp.num_hops * cp.hop_s
