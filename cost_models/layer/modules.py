@@ -38,6 +38,7 @@ class Matmuls:
 
     @property
     def total(self) -> Floats:
+        """All of them; ``mla_up`` and ``last`` are parts of the others."""
         return self.attention + self.mlp + self.moe
 
 
@@ -134,6 +135,7 @@ class VectorTimes:
 
     @property
     def total(self) -> Floats:
+        """All of them."""
         return self.norms + self.rope + self.activation + self.rest
 
 
