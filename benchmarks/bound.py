@@ -21,7 +21,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space import search_space
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from cost_models.shapes.traits import family_traits
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -168,4 +170,5 @@ CONSTANTS: tuple[Constant, ...] = (
 
 def prior_constants(family: str) -> Constants:
     """The priors of a hardware family: ``ascend``, or ``nvidia`` and ``amd``, which share theirs."""
-    return Constants(**{c.name: c.ascend if family == "ascend" else c.gpu for c in CONSTANTS})
+    column = family_traits(family).priors
+    return Constants(**{c.name: getattr(c, column) for c in CONSTANTS})

@@ -13,11 +13,11 @@ from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.job import SCHEMA_VERSION, Job
 from calibration.files import Calibration, calibration_for
 from calibration.intervals import Interval
-from cost_models.estimate import Estimate
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
+from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
 from frameworks.legality import violations
 from search.plan import estimate_to_mapping, strategy_to_mapping

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.memory_curve import MemoryCurve, memory_curves
 from cost_models.simulation.replay import Replay, replay
 from cost_models.simulation.timeline import MAX_TASKS, Timeline, check_length, num_tasks, origins_s, timeline
+from cost_models.step.result import Estimate
 from documents.errors import InputError
 
 MAX_SIMULATED_TASKS = 1_000_000  # about a minute where no steady state sets in, a second where one does

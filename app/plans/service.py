@@ -21,7 +21,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.simulation.step_times import simulate
 from cost_models.simulation.task_bars import Kind, Stream
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
 from documents.checking import check
 from documents.errors import InputError
 from frameworks.launch_files import Start, launch_file

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.layer.compute import ELEMENT_BYTES
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
+from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import Dispatcher, Feature, RecomputeModule
 from cost_models.shapes.workload import MoeShape, Workload
 
-SOFTMAX_STATISTICS_BYTES = {"ascend": 64, "gpu": 4}  # a token and head; Ascend keeps max and sum as FP32 (B, H, S, 8) [cann]
 SCORE_BYTES_SAVED = 5  # softmax output, dropout mask, dropped scores, without fused attention [korthikanti2022, section 4.1]
 ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, rope_utils.py]
 SCORE_GRADIENT_BYTES = 4  # gradients of the dropped scores and of the scores, while the backward passes through
@@ -52,14 +53,13 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floa
     model = workload.model
     t = keys.tp.astype(np.float64)
     heads = model.num_attention_heads
-    family = "ascend" if workload.cluster.profile.family == "ascend" else "gpu"
-    statistics = heads * SOFTMAX_STATISTICS_BYTES[family]
+    statistics = heads * workload.device_traits.softmax_statistics_bytes
     outputs = np.where(keys.ulysses_degree > 1, 2.0, 1.0)
     if model.mla is None:
         repeats = workload.software.legacy_layers
         groups = np.maximum(heads if repeats else model.num_query_groups, t * keys.ulysses_degree)
         # Other rotary kernels work on what is kept anyway.
-        keeps = family == "ascend" and not (model.learned_positions or model.alibi)
+        keeps = workload.device_traits.rotary_keeps_inputs and not (model.learned_positions or model.alibi)
         # The tables serve all samples of a micro batch; queries and keys keep theirs apart.
         rotary = 2.0 * (heads + 2 * groups) / t + 4 * ROTARY_TABLE_BYTES / keys.micro_batch_size
         rotary = np.where(keys.has(Feature.FUSED_ROPE) & keeps, rotary, 0.0)
@@ -77,8 +77,8 @@ def linear_input_bytes(workload: Workload) -> int:
 
     Transformer Engine keeps it in 8 bits where it multiplies in 8 bits or fewer [transformer-engine, linear.py].
     """
-    precision, gpu = workload.training.precision, workload.cluster.profile.family != "ascend"
-    return 1 if gpu and precision in ("fp8", "nvfp4") and workload.software.stack != "fsdp" else 2
+    kept = workload.device_traits.keeps_quantised_inputs and workload.software_traits.uses_transformer_engine
+    return 1 if kept and workload.training.precision in QUANTISED_PRECISIONS else ELEMENT_BYTES
 
 
 def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Floats:
@@ -167,7 +167,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
     unreduced = residual + norm_output + attention_full * n + scores + mlp + routed + shared + router
     gathered = np.where(keys.sequence_parallel != 0, 2.0 * h * n, 0.0)
     core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + np.where(
-        flash | (workload.software.execution != "eager"), 0.0, SCORE_GRADIENT_BYTES * pairs
+        flash | (not workload.software_traits.eager), 0.0, SCORE_GRADIENT_BYTES * pairs
     )
     recomputed = np.maximum(
         np.where(drop(RecomputeModule.MLP), mlp, 0.0),

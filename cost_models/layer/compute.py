@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_models.constants import Constants
-from cost_models.shapes.workload import Cluster, Software, Workload
+from cost_models.shapes.traits import Generation
+from cost_models.shapes.workload import Cluster, Workload
 from hardware_profiles.schema import HardwareProfile
 
 Floats = NDArray[np.float64]
@@ -21,9 +22,9 @@ MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when th
 NARROW_HEAD_EXPONENT = (
     0.15  # rate over (d / 128): heads of 64 run at 0.9 of heads of 128 [flash-attention-2, figure 5]; [runs-fit]
 )
-# Share of a GPU's peak that Ampere's matrix instruction has, by what its peaks tell: Blackwell, Hopper, before.
-_AMPERE_SHARES = (("nvfp4", 0.25), ("fp8", 0.5), ("", 1.0))
-_FLASH_ATTENTION_2_YEAR = 2024  # of PyTorch 2.2, whose own attention it is
+FLASH_ATTENTION_2_YEAR = 2024  # of PyTorch 2.2, whose own attention it is
+RECENT_EAGER_YEAR = 2025  # from which on ``recent_eager_factor`` holds [runs-fit]
+LATER_GRAPH_YEAR = 2024.75  # of what followed MindFormers r1.2, up to which ``early_graph_factor`` holds [runs-fit]
 ELEMENT_BYTES = 2
 
 
@@ -49,7 +50,7 @@ class Device:
         half = "fp16" if precision == "fp16" else "bf16"
         matmul_fraction = constants.matmul_fraction
         attention_fraction, attention_half_length = _attention_kernels(workload, constants)
-        if software.stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s:
+        if workload.software_traits.stock_matmuls and workload.device_traits.generation is Generation.BLACKWELL:
             matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
         return cls(
             linear_flops_per_s=achievable_flops_per_s(profile, precision) * matmul_fraction,
@@ -59,7 +60,7 @@ class Device:
             hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
             raw_hbm_bytes_per_s=profile.hbm_bytes_per_s,
             num_cores=profile.num_matmul_cores,
-            time_factor=_release_factor(software, constants)
+            time_factor=_release_factor(workload, constants)
             * _slowest_device_factor(workload.cluster, constants)
             * software.time_factor
             * workload.cluster.time_factor,
@@ -69,23 +70,22 @@ class Device:
 
 def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float, float]:
     """Long-sequence rate of the fused attention over the device's peak, and the length at which it reaches half of that."""
-    profile, software = workload.cluster.profile, workload.software
-    peaks = profile.matmul_flops_per_s
-    # A peak in FP8 tells Hopper and later from Ampere, for which FlashAttention-2 was written.
-    if profile.family == "ascend" or ("fp8" in peaks and not software.portable_attention):
+    traits, software = workload.device_traits, workload.software
+    if traits.own_fused_attention or (traits.generation >= Generation.HOPPER and not software.portable_attention):
         return constants.attention_forward_fraction, constants.attention_half_length
-    share = next(share for name, share in _AMPERE_SHARES if name in peaks or not name)
-    if software.portable_attention and software.year is not None and software.year < _FLASH_ATTENTION_2_YEAR:
+    share = traits.ampere_instruction_fraction
+    if software.portable_attention and software.year is not None and software.year < FLASH_ATTENTION_2_YEAR:
         return constants.triton_attention_fraction * share, constants.triton_attention_half_length
     return constants.portable_attention_fraction * share, constants.portable_attention_half_length
 
 
-def _release_factor(software: Software, constants: Constants) -> float:
-    if software.year is None:
+def _release_factor(workload: Workload, constants: Constants) -> float:
+    year = workload.software.year
+    if year is None:
         return 1.0
-    if software.execution == "eager":
-        return constants.recent_eager_factor if software.year >= 2025 else 1.0
-    return constants.early_graph_factor if software.year < 2024.75 else 1.0
+    if workload.software_traits.eager:
+        return constants.recent_eager_factor if year >= RECENT_EAGER_YEAR else 1.0
+    return constants.early_graph_factor if year < LATER_GRAPH_YEAR else 1.0
 
 
 def _slowest_device_factor(cluster: Cluster, constants: Constants) -> float:

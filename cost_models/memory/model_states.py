@@ -46,8 +46,8 @@ def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     """Bytes of one gradient in the accumulation buffer: 4 for BF16 training, 2 for FP16 or BF16 reduction. ``[n]``"""
     software, precision = workload.software, workload.training.precision
     base = 2.0 if precision == "fp16" and not software.fp32_parameters else 4.0
-    if software.stack == "megatron-deepspeed" and precision == "bf16":
-        base += 2.0
+    if precision == "bf16":
+        base += workload.software_traits.bf16_gradient_bytes
     return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), 2.0, base)
 
 
@@ -122,7 +122,7 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     """
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)
-    fp32 = workload.software.fp32_parameters or workload.software.stack == "fsdp"
+    fp32 = workload.software.fp32_parameters or workload.software_traits.fp32_shards
     weight_bytes = 2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
     master_bytes = np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES) * (0.0 if fp32 else 1.0)
     on_device = np.where(batch.has(Feature.SWAP_OPTIMIZER), 0.0, 1.0)
@@ -139,7 +139,7 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
         gradients=shared(g, 2),
         master=master * on_device,
         moments=moments * on_device,
-        gradient_copies=np.where((g < 4.0) & (workload.software.execution == "eager"), shared(4.0, 1), 0.0),
+        gradient_copies=np.where((g < 4.0) & workload.software_traits.eager, shared(4.0, 1), 0.0),
         swapped=(master + moments) * (1.0 - on_device),
     )
 

@@ -26,7 +26,6 @@ PLAIN_LOGIT_BYTES = 12
 WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
 LEAST_POOL_FRACTION = 0.005  # left of the pool where memory runs out: median of failed allocations [npu-oom]
-P2P_BUFFER_BYTES = 2 * 20 * 2**20  # send and receive buffer of a neighbour pair [cann, P2P_HCCL_BUFFSIZE]
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     """
     model, software = workload.model, workload.software
     logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
-    if software.execution == "eager" and workload.cluster.profile.family == "ascend":
+    if workload.software_traits.eager and workload.device_traits.eager_loss_copies_logits:
         logit_bytes = EAGER_ASCEND_LOGIT_BYTES
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     rows = model.vocab_size / batch.tp
@@ -192,7 +191,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
 
 def weight_gradient_bytes(workload: Workload) -> float:
     """Of one weight, before it is added to the gradient buffer: eager code makes a tensor of it [megatron-0.12, layers.py]."""
-    return WEIGHT_BYTES if workload.software.execution == "eager" else 0.0
+    return WEIGHT_BYTES if workload.software_traits.eager else 0.0
 
 
 def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
@@ -213,7 +212,7 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, den
     Attention older than Megatron-Core's keeps a mask of s x s a layer; a position bias is built once for the heads of a rank
     and once for those of a micro batch [mindspeed-attention].
     """
-    if workload.software.execution != "eager":
+    if not workload.software_traits.eager:
         return np.zeros((stages.num_kinds, len(batch)))
     split = np.where(batch.has(Feature.TP_2D), batch.tp, 1)  # of tokens and hidden channels between layers
     received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first, 0.0)
@@ -239,7 +238,7 @@ def _pool(workload: Workload, allocated: Floats, outside: Floats, constants: Con
     The pool grows while memory is free. Before an allocation fails its unused blocks go back [pytorch-allocator], so that
     it never decides alone whether a strategy fits. A compiled graph plans its memory ahead and needs none.
     """
-    if workload.software.execution != "eager":
+    if not workload.software_traits.eager:
         return np.zeros_like(allocated), np.zeros(allocated.shape, dtype=np.bool_)
     moe = workload.model.moe
     factor = DROPLESS_POOL_FACTOR if moe is not None and not moe.capacity_factor else 1.0
@@ -278,7 +277,7 @@ def memory_estimate(
     allocated = steady + np.maximum(activations, optimizer)
     first = np.maximum(steady - states.moments + activations, steady + optimizer)
     communicators = num_communicators(workload, batch) * profile.communicator_bytes
-    communicators = communicators + np.where(batch.pp > 1, P2P_BUFFER_BYTES if profile.family == "ascend" else 0, 0)
+    communicators = communicators + np.where(batch.pp > 1, workload.device_traits.p2p_buffer_bytes, 0)
     outside = communicators + profile.context_bytes
     pool, fills = _pool(workload, allocated, outside, constants)
     reserved = allocated + pool

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cost_models.constants import Constants
-from cost_models.priced_groups import Group, priced_groups
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, task_times_s
 from cost_models.simulation.program import Program, compiled
 from cost_models.simulation.step_times import GroupTasks, exchange_left_s, pipeline_shapes
+from cost_models.step.priced_groups import Group, priced_groups
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.data_parallel import exchange_beyond_compute_s
-from cost_models.estimate import Estimate
 from cost_models.pipeline.tasks import Pass, PipelineShape, Place, next_places, previous_place
-from cost_models.priced_groups import Group, priced_groups
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
-from cost_models.step import StepTime, at_kind, estimate_group, scattered
+from cost_models.step.composition import StepTime, at_kind, estimate_group, scattered
+from cost_models.step.data_parallel import exchange_beyond_compute_s
+from cost_models.step.priced_groups import Group, priced_groups
+from cost_models.step.result import Estimate
 
 
 def pipeline_shapes(group: Group) -> Iterator[tuple[IntColumn, PipelineShape]]:
@@ -236,7 +236,7 @@ def simulated(group: Group, constants: Constants) -> StepTime:
 
 
 def simulate(workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False) -> Estimate:
-    """As ``cost_models.step.estimate``, with steps composed task by task.
+    """As ``cost_models.step.composition.estimate``, with steps composed task by task.
 
     Strategies of one pipeline run in lockstep; few run one by one, with equal results. Raises ``ValueError`` as ``estimate``
     does, and for a schedule that its micro batches do not fill.

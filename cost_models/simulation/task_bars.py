@@ -11,7 +11,6 @@ from cost_models.constants import Constants
 from cost_models.layer.communication import expert_comm, network_of
 from cost_models.layer.costs import LayerCosts
 from cost_models.pipeline.tasks import Pass
-from cost_models.priced_groups import Group
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.parameters import layer_parameters
@@ -19,6 +18,7 @@ from cost_models.shapes.strategy import RecomputeModule
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
+from cost_models.step.priced_groups import Group
 
 
 class Stream(IntEnum):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cost_models.estimate import Estimate
 from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.step.result import Estimate
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("app", "calibration", "cost_models", "hardware_profiles", "search")

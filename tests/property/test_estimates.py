@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from app.catalogue.models.presets import model_preset
 from cost_models.constants import prior_constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.flops import model_flops_per_step
 from cost_models.shapes.strategy import (
     DEFAULT_FEATURES,
@@ -24,7 +23,8 @@ from cost_models.shapes.strategy import (
     StrategyBatch,
 )
 from cost_models.shapes.workload import ModelShape, Software, TrainingJob, Workload
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
+from cost_models.step.result import Estimate
 from hardware_profiles.schema import HardwareProfile
 from tests.networks import ascend_a2, gpu
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from cost_models.layer.costs import QUANTISED_EXPERT_LAUNCHES, layer_costs
+from cost_models.layer.costs import layer_costs
+from cost_models.layer.modules import QUANTISED_EXPERT_LAUNCHES
 from cost_models.layer.quantisation import quantise_s
 from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload

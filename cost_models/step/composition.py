@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
-from cost_models.estimate import Breakdown, Estimate
 from cost_models.memory.peak import held_activations, memory_estimate
 from cost_models.pipeline.closed_form import Surroundings, pipeline_lower_bound_s, pipeline_time
-from cost_models.priced_groups import Group, priced_groups
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
+from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
+from cost_models.step.priced_groups import Group, priced_groups
+from cost_models.step.result import Breakdown, Estimate
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from cost_models.shapes.strategy import (
     StrategyBatch,
 )
 from cost_models.shapes.workload import ModelShape, Workload
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
 from tests.worked_examples import worked
 from tests.workloads import DENSE, SPARSE, constants, device, hop_s, keys, network, priced, workload
 

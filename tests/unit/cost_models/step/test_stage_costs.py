@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
-from cost_models.stage_costs import stage_costs
+from cost_models.step.stage_costs import stage_costs
 from tests.workloads import SPARSE, constants, priced, workload
 
 STRATEGY = ParallelStrategy(

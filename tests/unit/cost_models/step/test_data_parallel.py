@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from cost_models.data_parallel import (
+from cost_models.memory.model_states import StageParameters
+from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
+from cost_models.shapes.workload import Workload
+from cost_models.step.data_parallel import (
     GradientExchange,
     accumulation_s,
     exchange_beyond_compute_s,
@@ -11,9 +14,6 @@ from cost_models.data_parallel import (
     gradient_exchange,
     optimizer_s,
 )
-from cost_models.memory.model_states import StageParameters
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
-from cost_models.shapes.workload import Workload
 from tests.worked_examples import worked
 from tests.workloads import batch, device, network, workload
 

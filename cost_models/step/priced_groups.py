@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
 from cost_models.layer.activations import LayerActivations, layer_activations
 from cost_models.layer.communication import network_of
 from cost_models.layer.compute import ELEMENT_BYTES, Device
@@ -28,6 +27,7 @@ from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.shapes.layer_keys import Floats, distinct_rows, layer_keys
 from cost_models.shapes.strategy import Feature, IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
+from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
 
 Costs = TypeVar("Costs")
 
@@ -207,7 +207,7 @@ def _price_group(
     counts = chunk_counts(stages, batch)
     layers = rank_counts(counts)
     p2p, p2p_masked = _send_recv_s(workload, batch, network, constants)
-    eager = workload.software.execution == "eager"
+    dispatched = workload.software_traits.eager & ~batch.has(Feature.CUDA_GRAPH)  # kernel by kernel, from the host
     return Group(
         batch=batch,
         stages=stages,
@@ -218,7 +218,7 @@ def _price_group(
         sharded=_sharded_model(workload, batch, stages, layers, device, network),
         p2p_s=p2p,
         p2p_masked_s=p2p_masked,
-        host_micro_batch_s=constants.host_micro_batch_s * np.where(eager & ~batch.has(Feature.CUDA_GRAPH), 1.0, 0.0),
+        host_micro_batch_s=constants.host_micro_batch_s * np.where(dispatched, 1.0, 0.0),
     )
 
 

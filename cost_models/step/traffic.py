@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.data_parallel import gradient_exchange
 from cost_models.layer.communication import context_parallel_comm, expert_comm, network_of, tensor_parallel_comm, weight_comm
 from cost_models.layer.compute import Device
 from cost_models.layer.edges import edge_costs
@@ -20,10 +19,11 @@ from cost_models.memory.model_states import StageParameters, stage_parameters
 from cost_models.network.rank_placement import Group as Ranks
 from cost_models.network.rank_placement import members_per_domain, rank_groups
 from cost_models.network.tiers import Network, Tier
-from cost_models.priced_groups import Group, pipeline_sends_s, priced_groups
 from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
 from cost_models.shapes.strategy import ParallelStrategy, RecomputeModule, StrategyBatch
 from cost_models.shapes.workload import Cluster, Workload
+from cost_models.step.data_parallel import gradient_exchange
+from cost_models.step.priced_groups import Group, pipeline_sends_s, priced_groups
 from hardware_profiles.schema import Wiring
 
 
@@ -60,7 +60,7 @@ class GroupTraffic:
 def step_traffic(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> tuple[GroupTraffic, ...]:
     """Traffic of every group of more than one rank, in the order of the ranks: tp, cp, ep, dp, expert_dp, pp.
 
-    ``strategy`` must be legal for ``any`` target. Raises as ``cost_models.step.estimate`` does.
+    ``strategy`` must be legal for ``any`` target. Raises as ``cost_models.step.composition.estimate`` does.
     """
     batch = StrategyBatch.of([strategy])
     ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=False)
@@ -131,7 +131,7 @@ def _layer(
 ) -> dict[str, tuple[Floats, Floats]]:
     """Seconds of one layer and micro batch, and of its forward once more where that is recomputed, by group. ``[k]``"""
     tp = tensor_parallel_comm(workload, keys, network, moe=moe)
-    compiled = workload.software.execution == "graph"  # which drops the collectives that no gradient needs
+    compiled = not workload.software_traits.eager  # which drops the collectives that no gradient needs
     cp = context_parallel_comm(workload, keys, network)
     forward_cp = cp.all_to_all_s + cp.num_hops * cp.hop_s
     backward_cp = forward_cp + cp.num_hops * cp.hop_s

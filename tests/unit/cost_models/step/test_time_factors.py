@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.workload import Cluster, Workload, WorkloadError
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
+from cost_models.step.result import Estimate
 from hardware_profiles.schema import CollectiveCurve
 from tests.networks import ascend_a2, gpu
 from tests.workloads import SPARSE, constants, workload

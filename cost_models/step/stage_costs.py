@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.memory.peak import held_activations, memory_estimate
-from cost_models.priced_groups import priced_groups
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
+from cost_models.step.priced_groups import priced_groups
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class StageCosts:
 def stage_costs(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> StageCosts:
     """Time and memory of each pipeline rank of a strategy that is legal for ``any`` target.
 
-    The largest peak is that of ``cost_models.step.estimate``, whose errors are raised here too.
+    The largest peak is that of ``cost_models.step.composition.estimate``, whose errors are raised here too.
     """
     ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True)
     stages, priced, sharded = group.stages, group.priced, group.sharded

@@ -7,7 +7,7 @@ import pytest
 from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.workload import Workload
-from cost_models.traffic import GroupTraffic, step_traffic
+from cost_models.step.traffic import GroupTraffic, step_traffic
 from hardware_profiles.schema import CollectiveCurve, Wiring
 from tests.networks import ascend_a2, gpu
 from tests.workloads import DENSE, LATENT, SPARSE, constants, priced, workload
