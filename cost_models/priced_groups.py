@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
@@ -112,6 +112,8 @@ class ShardedModel:
 
 
 SHARDING_COLUMNS = ("tp", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
+# What rows of a group share, and what ZeRO-2 alone depends on.
+SHARDING_FORMULAS_READ = (*SHARDING_COLUMNS, "pp", "vpp", "schedule", "micro_batch_size")
 
 
 def _sharded_model(
@@ -120,9 +122,8 @@ def _sharded_model(
     """Priced once per distinct sharding, like layers per key, and gathered."""
     columns = [getattr(batch, name) for name in SHARDING_COLUMNS]
     micro_batches = np.where(batch.zero_stage == 2, batch.micro_batch_size, 0)  # ZeRO-2 scatters once a micro batch
-    features = batch.features & PRICED[Place.SHARDING]
-    first, index = distinct_rows([*columns, micro_batches, features])
-    few = replace(batch.take(first), features=features[first], place=Place.SHARDING)
+    first, index = distinct_rows([*columns, micro_batches, batch.features & PRICED[Place.SHARDING]])
+    few = batch.standing_for(first, Place.SHARDING, SHARDING_FORMULAS_READ)
     parameters = stage_parameters(workload, few, layers.dense, layers.moe, stages.is_first, stages.is_last)
     none = np.zeros_like(layers.dense)
     edge_only = stage_parameters(workload, few, none, none, stages.is_first, stages.is_last)

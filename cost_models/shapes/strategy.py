@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from cost_models.shapes.recompute_modules import RecomputeModule as RecomputeModule
 from cost_models.shapes.switches import DEFAULT_FEATURES as DEFAULT_FEATURES
+from cost_models.shapes.switches import PRICED, Place, priced_bits
 from cost_models.shapes.switches import UNPRICED_FEATURES as UNPRICED_FEATURES
 from cost_models.shapes.switches import Feature as Feature
-from cost_models.shapes.switches import Place, priced_bits
 
 IntColumn = NDArray[np.int64]
 
@@ -150,8 +150,7 @@ class StrategyBatch:
     """``n`` strategies as int64 columns ``[n]``; enums and booleans by their value.
 
     ``layout_index`` and ``recompute_plan_index`` point into ``layouts`` and ``recompute_plans``
-    (-1: the default layout; no per-stage plan). Rows of another ``place`` than ``ROW`` stand for others that may differ from
-    them in what is not priced there.
+    (-1: the default layout; no per-stage plan). Rows of another ``place`` than ``ROW`` stand for others (``standing_for``).
     """
 
     tp: IntColumn
@@ -208,6 +207,17 @@ class StrategyBatch:
         """The chosen rows (indices or a mask), in that order."""
         columns = {name: getattr(self, name)[rows] for name in (*COLUMNS, "layout_index", "recompute_plan_index")}
         return StrategyBatch(**columns, layouts=self.layouts, recompute_plans=self.recompute_plans, place=self.place)
+
+    def standing_for(self, rows: IntColumn, place: Place, columns: Sequence[str]) -> StrategyBatch:
+        """The chosen rows for all that are alike in ``columns`` and in the switches that ``place`` prices.
+
+        The other columns are empty, so that a formula which asks for one fails instead of pricing a neighbour.
+        """
+        nothing = np.empty(0, dtype=np.int64)
+        kept = {name: getattr(self, name)[rows] if name in columns else nothing for name in COLUMNS}
+        kept["features"] = self.features[rows] & PRICED[place]
+        index = {name: getattr(self, name)[rows] for name in ("layout_index", "recompute_plan_index")}
+        return StrategyBatch(**kept, **index, layouts=self.layouts, recompute_plans=self.recompute_plans, place=place)
 
     def row(self, index: int) -> ParallelStrategy:
         """One row as an object."""
