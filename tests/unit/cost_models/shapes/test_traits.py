@@ -18,7 +18,7 @@ from cost_models.shapes.traits import (
     family_traits,
     software_traits,
 )
-from hardware_profiles import loader
+from hardware_profiles import fields
 from hardware_profiles.catalogue import named
 from tests.workloads import workload
 
@@ -55,7 +55,7 @@ def test_such_a_line_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_every_family_that_a_profile_may_have_is_in_the_table() -> None:
-    assert set(FAMILIES) == set(loader.FAMILIES)
+    assert set(FAMILIES) == set(fields.FAMILIES)
 
 
 def test_a_family_nobody_named_has_the_traits_of_a_gpu() -> None:
