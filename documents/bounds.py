@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from documents.errors import show
 
 MAX_DEVICES = 1_000_000
 MAX_DEGREE = MAX_DEVICES  # a group of all devices
@@ -25,6 +27,7 @@ MAX_COUNT = 2**63  # of tokens that an expert was routed
 MAX_MEASURED = 1e18
 
 MAX_NAME = 4096  # characters, of a path too
+MAX_LINE = 600
 MAX_TEXT = 1000
 
 DOCUMENT_BYTES = 256 * 1024
@@ -54,6 +57,12 @@ InterNodeBytesPerS = Annotated[float, Field(ge=1e6, le=1e13)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 
 
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"{show(text)} is not allowed; give one line of printable characters.")
+    return text
+
+
 def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -63,4 +72,5 @@ def _shortened(value: object) -> object:
 
 
 Whole = BeforeValidator(_whole)  # 8.0 counts as 8
+Line = Annotated[str, Field(min_length=1, max_length=MAX_LINE), AfterValidator(_line)]
 Text = Annotated[str, BeforeValidator(_shortened)]

@@ -81,6 +81,12 @@ def _bounds(schema: Schema, noun: str) -> str:
     return f"{noun} from {least:,}{upper}" if least is not None else noun
 
 
+def _size(least: int | None, most: int | None) -> str:
+    if most is None:
+        return ""
+    return f" of {least} to {most:,}" if least else f" of at most {most:,}"
+
+
 def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
     texts = []
     for schema in schemas:
@@ -88,7 +94,7 @@ def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
         if "enum" in schema:
             texts.append("one of " + ", ".join(map(str, schema["enum"])))
         elif "const" in schema:
-            texts.append(str(schema["const"]))
+            texts.append(show(schema["const"]) if isinstance(schema["const"], bool) else str(schema["const"]))
         elif kind == "integer":
             texts.append(_bounds(schema, "an integer"))
         elif kind == "number":
@@ -96,9 +102,10 @@ def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
         elif kind == "boolean":
             texts.append("true or false")
         elif kind == "string":
-            texts.append("text" + (f" of at most {schema['maxLength']} characters" if "maxLength" in schema else ""))
+            size = _size(schema.get("minLength"), schema.get("maxLength"))
+            texts.append(f"text{size} characters" if size else "text")
         elif kind == "array":
-            size = f" of at most {schema['maxItems']:,}" if "maxItems" in schema else ""
+            size = _size(schema.get("minItems"), schema.get("maxItems"))
             each = _allowed(_branches(schema.get("items", {}), definitions), definitions)
             texts.append(f"a list{size} of them" if each in texts else f"a list{size} ({each} each)")
         elif kind == "object" and "properties" in schema:

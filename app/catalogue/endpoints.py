@@ -11,7 +11,6 @@ from pydantic_core import to_json
 
 from app.catalogue.hardware import details, summary
 from app.catalogue.models import presets
-from app.catalogue.models.fields import ModelError
 from app.catalogue.models.huggingface import model_from_config
 from app.catalogue.schemas import HardwareDetails, HardwareSummary, HuggingFaceConfig, ImportedModel, ModelDetails, ModelSummary
 from app.http import etag
@@ -19,7 +18,7 @@ from app.http.bodies import StrictRoute
 from app.http.paging import Listing
 from app.http.problems import ServiceError, described
 from app.text.documents import DescribedBy
-from documents.errors import nearest, show
+from documents.errors import InputError, nearest, show
 from hardware_profiles import catalogue
 
 router = APIRouter(route_class=StrictRoute)
@@ -85,8 +84,8 @@ def import_model(body: Annotated[dict[str, Any], DescribedBy(HuggingFaceConfig),
     """Reads a Hugging Face `config.json`: the `model` part of a job, and its parameter counts."""
     try:
         model = model_from_config(body, name=name.strip())
-    except ModelError as error:
-        raise ServiceError("invalid-input", f"{error}.", pointer="#") from None
+    except InputError as error:
+        raise ServiceError("invalid-input", str(error), pointer="#") from None
     return Response(to_json(presets.model_details(model)), media_type="application/json")
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.catalogue.models.fields import ModelError
 from app.catalogue.models.presets import Preset, resolve_model
 from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.shape import model_to_mapping
@@ -190,10 +189,7 @@ def _sentence(error: Exception) -> InputError:
 
 
 def _model(value: object, folder: Path | None) -> tuple[ModelShape, Preset | None]:
-    try:
-        return resolve_model(value, folder=folder)
-    except ModelError as error:
-        raise _sentence(error) from None
+    return resolve_model(value, folder=folder)
 
 
 def _hardware_reference(name: str, folder: Path | None) -> str:

@@ -7,20 +7,68 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-import yaml
+from pydantic import Field
 
-from app.catalogue.models.fields import Fields, ModelError, shown, similar_name
 from app.catalogue.models.huggingface import model_from_config_file
 from app.catalogue.models.shape import model_from_mapping, model_to_mapping
 from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.workload import ModelShape
+from documents.bounds import MAX_PARAMETERS, MAX_TOKENS, GlobalBatch, Line, SeqLength
+from documents.checking import Section, check
+from documents.errors import InputError, nearest, show
+from documents.reading import parse_document
 
-_BASES = ("vendor", "measured", "inferred", "assumed")
-_PRECISIONS = ("bf16", "fp16", "fp8", "fp32")
-_MAX_SEQ_LENGTH = 100_000_000
-_MAX_BATCH = 10_000_000
-_MAX_TEXT = 600
+
+class _Stated(Section):
+    source: Line
+    basis: Literal["vendor", "measured", "inferred", "assumed"]
+
+
+class _ModelSource(_Stated):
+    unconfirmed: list[str] = Field(default=[])
+
+
+class _StatedLength(_Stated):
+    value: SeqLength
+
+
+class _StatedBatch(_Stated):
+    value: GlobalBatch
+
+
+class _StatedPrecision(_Stated):
+    value: Literal["bf16", "fp16", "fp8", "fp32"]
+
+
+class _StatedTokens(_Stated):
+    value: Annotated[float, Field(ge=1, le=MAX_TOKENS)]
+
+
+_Size = Annotated[float, Field(ge=1e6, le=MAX_PARAMETERS)]
+
+
+class _PublishedSection(Section):
+    parameters: _Size | None = None
+    active_parameters: _Size | None = None
+    active_includes_embedding: bool = False
+    source: Line
+
+
+class _TrainingSection(Section):
+    seq_length: _StatedLength
+    global_batch_size: _StatedBatch
+    precision: _StatedPrecision
+    train_tokens: _StatedTokens | None = None
+
+
+class _PresetSection(Section):
+    title: Line
+    model_source: _ModelSource
+    model: dict[str, Any]
+    published: _PublishedSection
+    default_training: _TrainingSection
 
 
 @dataclass(frozen=True)
@@ -83,17 +131,17 @@ def names() -> tuple[str, ...]:
 
 @cache
 def model_preset(name: str) -> Preset:
-    """The preset of that exact name; ``ModelError`` with the nearest one otherwise."""
+    """The preset of that exact name; ``InputError`` with the nearest one otherwise."""
     if name not in names():
-        similar = similar_name(name, names())
+        similar = nearest(name, names())
         hint = f"the nearest is {similar}" if similar else f"there are {', '.join(names())}"
-        raise ModelError(f"model: {shown(name)} is not a preset; {hint}")
+        raise InputError(f"model: {show(name)} is not a preset; {hint}.")
     text = resources.files("app.catalogue.models").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8")
-    return _preset(Fields(yaml.safe_load(text), f"presets/{name}.yaml"), name)
+    return _preset(name, text)
 
 
 def resolve_model(value: object, *, where: str = "model", folder: Path | None = None) -> tuple[ModelShape, Preset | None]:
-    """What a job's ``model`` stands for, with its preset where it is one; raises ``ModelError``.
+    """What a job's ``model`` stands for, with its preset where it is one; raises ``InputError``.
 
     ``value`` is a preset's name, a mapping, or, only where ``folder`` is given, the path of a ``config.json`` (relative
     ones from there): a server must not read files that a request names.
@@ -170,52 +218,29 @@ def _row(name: str) -> dict[str, object]:
     }
 
 
-def _preset(fields: Fields, name: str) -> Preset:
-    fields.refuse_unknown(("title", "model_source", "model", "published", "default_training"))
-    mapping = fields.raw("model")
-    model = model_from_mapping({**mapping, "name": name} if isinstance(mapping, dict) else mapping, f"{fields.where}.model")
-    model_source = fields.child("model_source")
-    unconfirmed = model_source.raw("unconfirmed") or []
-    if not isinstance(unconfirmed, list) or not all(isinstance(field, str) for field in unconfirmed):
-        raise model_source.error("unconfirmed", "a list of field names is needed")
-    published = fields.child("published")
-    published.refuse_unknown(("parameters", "active_parameters", "active_includes_embedding", "source"))
+def _preset(name: str, text: str) -> Preset:
+    origin = f"presets/{name}.yaml"
+    section = check(_PresetSection, parse_document(text, origin), origin)
+    training = section.default_training
+    parts: dict[str, _Stated] = {
+        field: part for field in type(training).model_fields if (part := getattr(training, field)) is not None
+    }
+    tokens = training.train_tokens
     return Preset(
-        model=model,
-        title=fields.text("title"),
-        source=_source(model_source, ("unconfirmed",)),
-        unconfirmed=tuple(unconfirmed),
-        published=Published(
-            published.number_or_none("parameters", 1e6, 1e16),
-            published.number_or_none("active_parameters", 1e6, 1e16),
-            published.boolean_or("active_includes_embedding", False),
-            published.text("source", _MAX_TEXT),
+        model=model_from_mapping({**section.model, "name": name}, f"{origin}.model"),
+        title=section.title,
+        source=_source(section.model_source),
+        unconfirmed=tuple(section.model_source.unconfirmed),
+        published=Published(**dict(section.published)),
+        default_training=DefaultTraining(
+            seq_length=training.seq_length.value,
+            global_batch_size=training.global_batch_size.value,
+            precision=training.precision.value,
+            train_tokens=None if tokens is None else tokens.value,
+            sources={field: _source(part) for field, part in parts.items()},
         ),
-        default_training=_default_training(fields.child("default_training")),
     )
 
 
-def _default_training(fields: Fields) -> DefaultTraining:
-    fields.refuse_unknown(("seq_length", "global_batch_size", "precision", "train_tokens"))
-    seq_length, batch, precision = (fields.child(name) for name in ("seq_length", "global_batch_size", "precision"))
-    parts = {"seq_length": seq_length, "global_batch_size": batch, "precision": precision}
-    train_tokens = None
-    if "train_tokens" in fields:
-        parts["train_tokens"] = fields.child("train_tokens")
-        train_tokens = parts["train_tokens"].number("value", 1.0, 1e18)
-    if precision.text("value") not in _PRECISIONS:
-        raise precision.error("value", f"one of {', '.join(_PRECISIONS)} is needed")
-    return DefaultTraining(
-        seq_length=seq_length.integer("value", 1, _MAX_SEQ_LENGTH),
-        global_batch_size=batch.integer("value", 1, _MAX_BATCH),
-        precision=precision.text("value"),
-        train_tokens=train_tokens,
-        sources={name: _source(part, ("value",)) for name, part in parts.items()},
-    )
-
-
-def _source(fields: Fields, others: tuple[str, ...]) -> Source:
-    fields.refuse_unknown(("source", "basis", *others))
-    if fields.text("basis") not in _BASES:
-        raise fields.error("basis", f"one of {', '.join(_BASES)} is needed")
-    return Source(fields.text("source", _MAX_TEXT), fields.text("basis"))
+def _source(section: _Stated) -> Source:
+    return Source(section.source, section.basis)

@@ -2,87 +2,120 @@
 
 from __future__ import annotations
 
-from app.catalogue.models.fields import Fields, ModelError
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
 from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
-
-MAX_LAYERS = 10_000
-MAX_WIDTH = 1_000_000  # of a hidden, head, rank or expert dimension
-MAX_FFN_WIDTH = 10_000_000
-MAX_HEADS = 100_000
-MAX_VOCAB = 100_000_000
-MAX_EXPERTS = 100_000
-MAX_MTP_LAYERS = 100
-MAX_PARAMETERS = 10**16
-
-MLA_FIELDS = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-MOE_FIELDS = (
-    "num_experts",
-    "top_k",
-    "expert_ffn_hidden_size",
-    "num_shared_experts",
-    "shared_expert_ffn_hidden_size",
-    "num_leading_dense_layers",
-    "moe_layer_freq",
-    "num_groups",
-    "group_topk",
-    "capacity_factor",
+from documents.bounds import (
+    MAX_LAYERS,
+    MAX_PARAMETERS,
+    CapacityFactor,
+    Experts,
+    FfnWidth,
+    Line,
+    MtpLayers,
+    NullableWidth,
+    NumLayers,
+    SharedExperts,
+    SharedWidth,
+    Vocab,
+    Width,
 )
-MODEL_FIELDS = (
-    "name",
-    "family",
-    "num_layers",
-    "num_noop_layers",
-    "hidden_size",
-    "num_attention_heads",
-    "num_query_groups",
-    "kv_channels",
-    "ffn_hidden_size",
-    "gated_linear_unit",
-    "vocab_size",
-    "padded_vocab_size",
-    "tied_embeddings",
-    "mtp_num_layers",
-    "sandwich_norm",
-    "qk_layernorm",
-    "attention_bias",
-    "learned_positions",
-    "mla",
-    "moe",
-)
+from documents.checking import Section, check
+from documents.errors import InputError, show
+
+OrUnset = Annotated[int, Field(ge=-1, le=MAX_LAYERS)]  # run records write Megatron's -1 for "unset"
+
+
+def _no_noop_layers(given: int) -> int:
+    if given:
+        raise ValueError(f"{show(given)} is not allowed; no-op layers belong to a plan's layer layout; give real layers only.")
+    return given
+
+
+class MlaSection(Section):
+    """Multi-head latent attention."""
+
+    q_lora_rank: NullableWidth = 0
+    kv_lora_rank: Width
+    qk_nope_head_dim: Width
+    qk_rope_head_dim: NullableWidth
+    v_head_dim: Width
+
+
+class MoeSection(Section):
+    """Experts."""
+
+    num_experts: Experts
+    top_k: Experts
+    expert_ffn_hidden_size: FfnWidth
+    num_shared_experts: SharedExperts = 0
+    shared_expert_ffn_hidden_size: SharedWidth | None = None
+    num_leading_dense_layers: OrUnset = 0
+    moe_layer_freq: OrUnset = 1
+    num_groups: Experts = 1
+    group_topk: Experts | None = None
+    capacity_factor: CapacityFactor | None = None
+
+
+class ModelSection(Section):
+    """A model in a job."""
+
+    name: Line = "inline"
+    family: object = None
+    num_layers: NumLayers
+    num_noop_layers: Annotated[int, AfterValidator(_no_noop_layers)] = 0
+    hidden_size: Width
+    num_attention_heads: Width
+    num_query_groups: Width | None = None
+    kv_channels: Width | None = None
+    ffn_hidden_size: FfnWidth | None = None
+    gated_linear_unit: bool = True
+    vocab_size: Vocab
+    padded_vocab_size: Vocab | None = None
+    tied_embeddings: bool = False
+    mtp_num_layers: MtpLayers = 0
+    sandwich_norm: bool = False
+    qk_layernorm: bool = False
+    attention_bias: bool = False
+    learned_positions: bool = False
+    mla: MlaSection | None = None
+    moe: MoeSection | None = None
+
+
+MODEL_FIELDS, MLA_FIELDS, MOE_FIELDS = (tuple(section.model_fields) for section in (ModelSection, MlaSection, MoeSection))
 
 
 def model_from_mapping(mapping: object, where: str = "model") -> ModelShape:
-    """The shape that ``mapping`` describes; ``where`` names it in the ``ModelError`` it may raise."""
-    fields = Fields(mapping, where)
-    fields.refuse_unknown(MODEL_FIELDS)
-    if fields.integer_or("num_noop_layers", 0, 0, MAX_LAYERS):
-        raise fields.error("num_noop_layers", "no-op layers belong to a plan's layer layout: give the real layers only")
-    hidden_size = fields.integer("hidden_size", 1, MAX_WIDTH)
-    num_heads = fields.integer("num_attention_heads", 1, MAX_HEADS)
-    num_layers = fields.integer("num_layers", 1, MAX_LAYERS)
-    mla = _mla(fields.child("mla")) if "mla" in fields else None
-    moe = _moe(fields.child("moe"), num_layers) if "moe" in fields else None
+    """The shape that ``mapping`` describes; ``where`` names it in the ``InputError`` it may raise."""
+    section = check(ModelSection, mapping, where)
+    vocab_size, padded = section.vocab_size, section.padded_vocab_size
+    if padded is not None and padded < vocab_size:
+        raise InputError(f"{where}.padded_vocab_size: {padded} is below vocab_size {vocab_size}.")
+    mla = None if section.mla is None else MlaShape(**dict(section.mla))
+    moe = None if section.moe is None else _moe(section.moe, section.num_layers, f"{where}.moe")
     model = ModelShape(
-        name=fields.text_or("name", "inline"),
-        num_layers=num_layers,
-        hidden_size=hidden_size,
-        num_attention_heads=num_heads,
-        num_query_groups=fields.integer_or("num_query_groups", num_heads, 1, num_heads),
-        kv_channels=_kv_channels(fields, hidden_size, num_heads, mla),
-        ffn_hidden_size=_ffn_hidden_size(fields, num_layers, moe),
-        vocab_size=_vocab_rows(fields),
-        gated_linear_unit=fields.boolean_or("gated_linear_unit", True),
-        tied_embeddings=fields.boolean_or("tied_embeddings", False),
-        mtp_num_layers=fields.integer_or("mtp_num_layers", 0, 0, MAX_MTP_LAYERS),
-        sandwich_norm=fields.boolean_or("sandwich_norm", False),
-        qk_layernorm=fields.boolean_or("qk_layernorm", False),
-        attention_bias=fields.boolean_or("attention_bias", False),
-        learned_positions=fields.boolean_or("learned_positions", False),
+        name=section.name,
+        num_layers=section.num_layers,
+        hidden_size=section.hidden_size,
+        num_attention_heads=section.num_attention_heads,
+        num_query_groups=section.num_query_groups or section.num_attention_heads,
+        kv_channels=_kv_channels(section, mla, where),
+        ffn_hidden_size=_ffn_hidden_size(section, moe, where),
+        vocab_size=padded or vocab_size,
+        gated_linear_unit=section.gated_linear_unit,
+        tied_embeddings=section.tied_embeddings,
+        mtp_num_layers=section.mtp_num_layers,
+        sandwich_norm=section.sandwich_norm,
+        qk_layernorm=section.qk_layernorm,
+        attention_bias=section.attention_bias,
+        learned_positions=section.learned_positions,
         mla=mla,
         moe=moe,
     )
-    check_shape(model, where)
+    check_shape(model, f"{where}.")
     return model
 
 
@@ -99,87 +132,75 @@ def model_to_mapping(model: ModelShape) -> dict[str, object]:
 
 
 def check_shape(model: ModelShape, where: str) -> None:
-    """Raises ``ModelError`` where fields that are fine one by one do not fit together."""
-    if model.num_attention_heads % model.num_query_groups:
-        raise ModelError(
-            f"{where}: num_query_groups is {model.num_query_groups}, "
-            f"it must divide the {model.num_attention_heads} attention heads"
-        )
+    """Raises ``InputError`` where fields that are fine one by one do not fit together; ``where`` stands before a field."""
+    heads, groups = model.num_attention_heads, model.num_query_groups
+    if heads % groups:
+        raise InputError(f"{where}num_query_groups: {groups} is not allowed; give a divisor of the {heads} attention heads.")
     if model.moe is not None:
         _check_groups(model.moe, where)
     total = num_parameters(model).total
     if total > MAX_PARAMETERS:
-        raise ModelError(f"{where}: the dimensions give {total:.3g} parameters, at most {MAX_PARAMETERS:.0e} are allowed")
+        raise InputError(
+            f"{where}num_layers: the dimensions give {total:.3g} parameters; at most {MAX_PARAMETERS:.0e} are allowed."
+        )
 
 
 def _check_groups(moe: MoeShape, where: str) -> None:
-    if moe.num_experts % moe.num_groups:
-        raise ModelError(f"{where}: num_groups is {moe.num_groups}, it must divide the {moe.num_experts} experts")
-    reachable = moe.num_experts // moe.num_groups * moe.group_topk
-    if moe.top_k > reachable:
-        raise ModelError(
-            f"{where}: top_k is {moe.top_k}, but {moe.group_topk} of {moe.num_groups} groups hold only {reachable} experts"
+    experts, groups, chosen = moe.num_experts, moe.num_groups, moe.group_topk
+    if experts % groups:
+        raise InputError(f"{where}num_groups: {groups} is not allowed; give a divisor of the {experts} experts.")
+    if chosen > groups:
+        raise InputError(f"{where}group_topk: {chosen} is not allowed; give an integer from 1 to the {groups} groups.")
+    if moe.top_k > experts // groups * chosen:
+        raise InputError(
+            f"{where}top_k: {moe.top_k} is not allowed; {chosen} of {groups} groups hold {experts // groups * chosen} experts."
         )
 
 
-def _mla(fields: Fields) -> MlaShape:
-    fields.refuse_unknown(MLA_FIELDS)
-    return MlaShape(
-        q_lora_rank=fields.integer_or("q_lora_rank", 0, 0, MAX_WIDTH),
-        kv_lora_rank=fields.integer("kv_lora_rank", 1, MAX_WIDTH),
-        qk_nope_head_dim=fields.integer("qk_nope_head_dim", 1, MAX_WIDTH),
-        qk_rope_head_dim=fields.integer("qk_rope_head_dim", 0, MAX_WIDTH),
-        v_head_dim=fields.integer("v_head_dim", 1, MAX_WIDTH),
-    )
-
-
-def _moe(fields: Fields, num_layers: int) -> MoeShape:
-    fields.refuse_unknown(MOE_FIELDS)
-    num_experts = fields.integer("num_experts", 1, MAX_EXPERTS)
-    expert_width = fields.integer("expert_ffn_hidden_size", 1, MAX_FFN_WIDTH)
-    num_shared = fields.integer_or("num_shared_experts", 0, 0, MAX_EXPERTS)
-    num_groups = fields.integer_or("num_groups", 1, 1, num_experts)
-    # Run records write Megatron's -1 for "unset" here.
-    leading_dense = fields.integer_or("num_leading_dense_layers", 0, -1, num_layers - 1)
-    frequency = fields.integer_or("moe_layer_freq", 1, -1, num_layers)
-    if frequency == 0:
-        raise fields.error("moe_layer_freq", f"-1 (every layer) or an integer from 1 to {num_layers} is needed")
+def _moe(section: MoeSection, num_layers: int, where: str) -> MoeShape:
+    if section.num_leading_dense_layers >= num_layers:
+        leading = section.num_leading_dense_layers
+        raise InputError(f"{where}.num_leading_dense_layers: {leading} is not allowed; give less than the {num_layers} layers.")
+    if section.moe_layer_freq == 0 or section.moe_layer_freq > num_layers:
+        raise InputError(
+            f"{where}.moe_layer_freq: {section.moe_layer_freq} is not allowed; give -1 (every layer) or an integer from 1 to "
+            f"{num_layers}."
+        )
+    shared = section.num_shared_experts * section.expert_ffn_hidden_size
     return MoeShape(
-        num_experts=num_experts,
-        top_k=fields.integer("top_k", 1, num_experts),
-        expert_ffn_hidden_size=expert_width,
-        num_shared_experts=num_shared,
-        shared_expert_ffn_hidden_size=fields.integer_or(
-            "shared_expert_ffn_hidden_size", num_shared * expert_width, 0, MAX_EXPERTS * MAX_FFN_WIDTH
+        num_experts=section.num_experts,
+        top_k=section.top_k,
+        expert_ffn_hidden_size=section.expert_ffn_hidden_size,
+        num_shared_experts=section.num_shared_experts,
+        shared_expert_ffn_hidden_size=(
+            shared if section.shared_expert_ffn_hidden_size is None else section.shared_expert_ffn_hidden_size
         ),
-        num_leading_dense_layers=max(leading_dense, 0),
-        moe_layer_freq=max(frequency, 1),
-        num_groups=num_groups,
-        group_topk=fields.integer_or("group_topk", num_groups, 1, num_groups),
-        capacity_factor=fields.number_or_none("capacity_factor", 0.01, 1000.0),
+        num_leading_dense_layers=max(section.num_leading_dense_layers, 0),
+        moe_layer_freq=max(section.moe_layer_freq, 1),
+        num_groups=section.num_groups,
+        group_topk=section.group_topk or section.num_groups,
+        capacity_factor=section.capacity_factor,
     )
 
 
-def _kv_channels(fields: Fields, hidden_size: int, num_heads: int, mla: MlaShape | None) -> int:
-    if "kv_channels" in fields:
-        return fields.integer("kv_channels", 1, MAX_WIDTH)
+def _kv_channels(section: ModelSection, mla: MlaShape | None, where: str) -> int:
+    if section.kv_channels is not None:
+        return section.kv_channels
     if mla is not None:
         return mla.qk_nope_head_dim + mla.qk_rope_head_dim
+    return head_width(section.hidden_size, section.num_attention_heads, f"{where}.kv_channels")
+
+
+def head_width(hidden_size: int, num_heads: int, field: str) -> int:
+    """Channels of a head where ``field`` does not state them."""
     if hidden_size % num_heads:
-        raise ModelError(
-            f"{fields.where}: the field kv_channels is missing, and hidden_size {hidden_size} is no multiple of "
-            f"the {num_heads} attention heads"
-        )
+        raise InputError(f"{field}: missing; hidden_size {hidden_size} is no multiple of the {num_heads} attention heads.")
     return hidden_size // num_heads
 
 
-def _ffn_hidden_size(fields: Fields, num_layers: int, moe: MoeShape | None) -> int:
-    all_moe = moe is not None and moe.num_leading_dense_layers == 0 and moe.moe_layer_freq == 1
-    if moe is not None and all_moe and "ffn_hidden_size" not in fields:
+def _ffn_hidden_size(section: ModelSection, moe: MoeShape | None, where: str) -> int:
+    if section.ffn_hidden_size is not None:
+        return section.ffn_hidden_size
+    if moe is not None and moe.num_leading_dense_layers == 0 and moe.moe_layer_freq == 1:
         return moe.expert_ffn_hidden_size  # no dense layer: never priced
-    return fields.integer("ffn_hidden_size", 1, MAX_FFN_WIDTH)
-
-
-def _vocab_rows(fields: Fields) -> int:
-    vocab_size = fields.integer("vocab_size", 1, MAX_VOCAB)
-    return fields.integer_or("padded_vocab_size", vocab_size, vocab_size, MAX_VOCAB)
+    raise InputError(f"{where}.ffn_hidden_size: missing; give the width of the dense layers.")

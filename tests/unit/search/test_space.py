@@ -165,7 +165,7 @@ def test_limits_are_read_from_a_job() -> None:
     [
         ({"tpp": 1}, "search.tpp: unknown key; did you mean 'tp'? Allowed: tp, pp, vpp, cp"),
         ({"swap_optimiser": True}, "search.swap_optimiser: unknown key; did you mean 'swap_optimizer'?"),
-        ({"tp": 0}, "search.tp: 0 is not allowed; give an integer from 1 to 1,000,000, or a list of at most 256 of them"),
+        ({"tp": 0}, "search.tp: 0 is not allowed; give an integer from 1 to 1,000,000, or a list of 1 to 256 of them"),
         ({"tp": True}, "search.tp: true is not allowed; give an integer from 1 to 1,000,000"),
         ({"tp": [1, 2.0]}, "search.tp[1]: 2.0 is not allowed; give an integer"),
         ({"tp": []}, "search.tp: [] is not allowed; give an integer from 1"),
@@ -187,7 +187,7 @@ def test_limits_are_read_from_a_job() -> None:
         ({"recompute": 3}, "search.recompute: 3 is not allowed; give text"),
         ({"zero_stage": 4}, "search.zero_stage: 4 is not allowed; give an integer from 0 to 3"),
         ({"mc2": "yes"}, "search.mc2: 'yes' is not allowed; give true or false"),
-        ({"pp": list(range(1, 258))}, "or a list of at most 256 of them"),
+        ({"pp": list(range(1, 258))}, "or a list of 1 to 256 of them"),
     ],
 )
 def test_bad_limits_are_refused_in_one_sentence(mapping: dict[str, object], sentence: str) -> None:

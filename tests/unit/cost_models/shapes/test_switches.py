@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models import priced_groups
 from cost_models.constants import prior_constants
 from cost_models.shapes import acting as acting_module
 from cost_models.shapes import switches
@@ -37,6 +36,7 @@ from cost_models.shapes.switches import (
     acting_on,
 )
 from cost_models.shapes.workload import Cluster, ModelShape, Workload
+from cost_models.step import priced_groups
 from cost_models.step.composition import estimate
 from tests.networks import ascend_a2, gpu
 from tests.workloads import DENSE, LATENT, SPARSE, workload

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from app.catalogue.models.fields import ModelError
 from app.catalogue.models.presets import model_details, model_preset, names, preset_details, resolve_model, rows
 from app.catalogue.models.shape import model_from_mapping
 from cost_models.shapes.parameters import num_parameters
+from documents.errors import InputError
 
 ROOT = Path(__file__).parents[5]
 
@@ -112,7 +112,7 @@ def test_unpublished_training_is_marked() -> None:
     [("deepseek_v3", "the nearest is deepseek-v3"), ("Qwen3-8B", "the nearest is qwen3-8b"), ("zz", "there are deepseek-v2")],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(given: str, hint: str) -> None:
-    with pytest.raises(ModelError, match="is not a preset") as caught:
+    with pytest.raises(InputError, match="is not a preset") as caught:
         model_preset(given)
     assert hint in str(caught.value)
     assert repr(given) in str(caught.value)
@@ -149,9 +149,9 @@ def test_a_job_names_a_preset_a_file_or_gives_a_mapping(tmp_path: Path) -> None:
 def test_files_are_only_read_where_a_folder_is_given(tmp_path: Path) -> None:
     secret = tmp_path / "config.json"
     secret.write_text("{}")
-    with pytest.raises(ModelError, match="is not a preset"):
+    with pytest.raises(InputError, match="is not a preset"):
         resolve_model(str(secret))
-    with pytest.raises(ModelError, match="the field model_type is missing"):
+    with pytest.raises(InputError, match="model_type: missing"):
         resolve_model(str(secret), folder=tmp_path)
 
 

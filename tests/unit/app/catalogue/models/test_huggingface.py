@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.catalogue.models.fields import ModelError
-from app.catalogue.models.huggingface import MAX_FILE_BYTES, SUPPORTED_MODEL_TYPES, model_from_config, model_from_config_file
+from app.catalogue.models.huggingface import LIMITS, SUPPORTED_MODEL_TYPES, model_from_config, model_from_config_file
 from app.catalogue.models.presets import model_preset
 from cost_models.shapes.workload import ModelShape
+from documents.errors import InputError
 
 FIXTURES = Path(__file__).parents[4] / "fixtures" / "huggingface"
 CONFIGS = {path.stem: json.loads(path.read_text()) for path in sorted(FIXTURES.glob("*.json"))}
@@ -27,7 +27,7 @@ def changed(name: str, **changes: object) -> dict[str, object]:
 def model_or_sentence(config: object) -> ModelShape | str:
     try:
         return model_from_config(config)
-    except ModelError as error:
+    except InputError as error:
         return str(error)
 
 
@@ -127,7 +127,7 @@ def test_expert_counts_under_the_librarys_other_names() -> None:
     qwen = model_from_config(changed("qwen3-235b-a22b", num_experts=..., num_local_experts=64)).moe
     assert qwen is not None
     assert qwen.num_experts == 64
-    with pytest.raises(ModelError, match="num_local_experts is 64, num_experts says 128"):
+    with pytest.raises(InputError, match="num_local_experts: 64 is not allowed; num_experts says 128"):
         model_from_config(changed("qwen3-235b-a22b", num_local_experts=64))
 
 
@@ -152,33 +152,42 @@ def test_windows_that_no_layer_uses_are_accepted() -> None:
     [
         (changed("llama-2-7b", model_type="gpt_neox"), "model_type: 'gpt_neox' is not supported; supported: llama, qwen2"),
         (changed("llama-2-7b", model_type="mistral"), "model_type: 'mistral' is not supported (nearest: mixtral)"),
-        (changed("llama-2-7b", model_type=...), "config.json: the field model_type is missing"),
-        (changed("llama-2-7b", model_type=7), "config.json: model_type is 7, one line of 1 to 200 characters is needed"),
-        (changed("llama-2-7b", hidden_size=...), "config.json: the field hidden_size is missing; an integer from 1 to 1000000"),
-        (changed("llama-2-7b", vocab_size="32000"), "config.json: vocab_size is '32000', an integer from 1"),
-        (changed("llama-2-7b", num_hidden_layers=True), "config.json: num_hidden_layers is true, an integer from 1 to 10000"),
-        (changed("llama-2-7b", num_attention_heads=33), "hidden_size 4096 is no multiple of num_attention_heads 33"),
-        (changed("llama-2-7b", mlp_bias=True), "config.json: mlp_bias is true, biases in the MLP are not modelled"),
-        (changed("llama-3.1-70b", num_key_value_heads=7), "num_query_groups is 7, it must divide the 64 attention heads"),
-        (changed("qwen2.5-72b", num_key_value_heads=...), "config.json: the field num_key_value_heads is missing"),
-        (changed("qwen2.5-72b", use_sliding_window=True), "use_sliding_window is true, windowed attention is not modelled"),
-        (changed("qwen3-8b", layer_types=["sliding_attention"]), 'layer_types is a list, only "full_attention" is modelled'),
-        (changed("mixtral-8x7b", sliding_window=4096), "sliding_window is 4096, windowed attention is not modelled"),
-        (changed("mixtral-8x7b", num_local_experts=...), "config.json: the field num_local_experts is missing"),
-        (changed("qwen3-235b-a22b", mlp_only_layers=[3]), "mlp_only_layers puts MoE layers at an irregular distance"),
-        (changed("qwen3-235b-a22b", mlp_only_layers=[94]), "mlp_only_layers holds 94, layer numbers from 0 to 93 are needed"),
-        (changed("qwen3-235b-a22b", moe_intermediate_size=...), "config.json: the field moe_intermediate_size is missing"),
-        (changed("deepseek-v3", q_lora_rank=...), "config.json: the field q_lora_rank is missing"),
-        (changed("deepseek-v3", n_group=...), "config.json: n_group: the field is missing; an integer, or null"),
-        (changed("deepseek-v3", n_group=7), "config.json: num_groups is 7, it must divide the 256 experts"),
-        (changed("deepseek-v3", num_key_value_heads=8), "num_key_value_heads is 8, latent attention has as many"),
-        (changed("deepseek-v3", n_routed_experts=100_001), "n_routed_experts is 100001, an integer from 1 to 100000 is needed"),
-        ([], "config.json: a list is not a mapping of field names to values"),
-        (None, "config.json: null is not a mapping of field names to values"),
+        (changed("llama-2-7b", model_type=...), "config.json: model_type: missing; give text"),
+        (changed("llama-2-7b", model_type=7), "config.json: model_type: 7 is not allowed; give text"),
+        (changed("llama-2-7b", hidden_size=...), "config.json: hidden_size: missing; give an integer from 1 to 1,000,000."),
+        (changed("llama-2-7b", vocab_size="32000"), "config.json: vocab_size: '32000' is not allowed; give an integer from 1"),
+        (changed("llama-2-7b", num_hidden_layers=True), "config.json: num_hidden_layers: true is not allowed; give an integer"),
+        (changed("llama-2-7b", num_attention_heads=33), "head_dim: missing; hidden_size 4096 is no multiple of the 33 attention"),
+        (changed("llama-2-7b", mlp_bias=True), "config.json: mlp_bias: true is not allowed; biases in the MLP are not modelled."),
+        (
+            changed("llama-3.1-70b", num_key_value_heads=7),
+            "num_query_groups: 7 is not allowed; give a divisor of the 64",
+        ),
+        (changed("qwen2.5-72b", num_key_value_heads=...), "config.json: num_key_value_heads: missing; give an integer."),
+        (changed("qwen2.5-72b", use_sliding_window=True), "use_sliding_window: true is not allowed; windowed attention is not"),
+        (
+            changed("qwen3-8b", layer_types=["sliding_attention"]),
+            "layer_types[0]: 'sliding_attention' is not allowed; give full",
+        ),
+        (changed("mixtral-8x7b", sliding_window=4096), "sliding_window: 4096 is not allowed; windowed attention is not modelled"),
+        (changed("mixtral-8x7b", num_local_experts=...), "config.json: num_local_experts: missing; give an integer."),
+        (changed("qwen3-235b-a22b", mlp_only_layers=[3]), "mlp_only_layers: it puts MoE layers at an irregular distance"),
+        (
+            changed("qwen3-235b-a22b", mlp_only_layers=[94]),
+            "mlp_only_layers: 94 is not allowed; give layer numbers from 0 to 93",
+        ),
+        (changed("qwen3-235b-a22b", moe_intermediate_size=...), "config.json: moe_intermediate_size: missing; give an integer."),
+        (changed("deepseek-v3", q_lora_rank=...), "config.json: q_lora_rank: missing; give an integer, or null"),
+        (changed("deepseek-v3", n_group=...), "config.json: n_group: missing; give an integer, or null"),
+        (changed("deepseek-v3", n_group=7), "config.json: num_groups: 7 is not allowed; give a divisor of the 256 experts."),
+        (changed("deepseek-v3", num_key_value_heads=8), "num_key_value_heads: 8 is not allowed; latent attention has as many"),
+        (changed("deepseek-v3", n_routed_experts=100_001), "n_routed_experts: 100001 is not allowed; give an integer from 1 to"),
+        ([], "config.json: document: [] is not allowed; give a mapping with model_type."),
+        (None, "config.json: document: null is not allowed; give a mapping with model_type."),
     ],
 )
 def test_bad_configs_get_one_sentence(config: object, sentence: str) -> None:
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(InputError) as caught:
         model_from_config(config)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -188,28 +197,32 @@ def test_bad_configs_get_one_sentence(config: object, sentence: str) -> None:
     ("content", "sentence"),
     [
         (b"", "not valid JSON"),
-        (b"\xff\xfe", "not valid JSON"),
+        (b"\xff\xfe", "not a text file in UTF-8"),
         (b'{"hidden_size": 1, "hidden_size": 2}', "the key 'hidden_size' occurs twice"),
-        (b'{"hidden_size": NaN}', "NaN is not a JSON number"),
-        (b"[" * 500_000, "nested too deeply"),
-        (b'{"a":' * 100_000, "nested too deeply"),
-        (b'{"hidden_size": 1' + b"0" * 5000 + b"}", "not valid JSON"),
-        (b" " * (MAX_FILE_BYTES + 1), f"larger than {MAX_FILE_BYTES} bytes"),
-        (b'{"model_type": "llama", "hidden_size": 1e999}', "num_hidden_layers is missing"),
+        (b'{"hidden_size": NaN}', "NaN is not a finite number"),
+        (b"[" * 500_000, "nested deeper than 32 levels"),
+        (b'{"a":' * 100_000, "nested deeper than 32 levels"),
+        (b'{"hidden_size": 1' + b"0" * 5000 + b"}", "digits is too long"),
+        (b" " * (LIMITS.num_bytes + 1), "larger than 1024 KiB"),
+        (b'{"model_type": "llama", "hidden_size": 1e999}', "num_hidden_layers: missing"),
     ],
 )
 def test_hostile_files_get_one_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(content)
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(InputError) as caught:
         model_from_config_file(path)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_file_gets_one_sentence(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "absent.json", Path("a\nb\0c")):
-        with pytest.raises(ModelError, match="no such file") as caught:
+    for path, part in (
+        (tmp_path, "is a directory"),
+        (tmp_path / "absent.json", "no such file"),
+        (Path("a\nb\0c"), "cannot be read"),
+    ):
+        with pytest.raises(InputError, match=part) as caught:
             model_from_config_file(path)
         assert "\n" not in str(caught.value)
 
@@ -237,5 +250,5 @@ def test_any_config_gives_a_model_or_a_model_error(data: st.DataObject) -> None:
 def test_any_bytes_give_a_model_error(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "any.json"
     path.write_bytes(content)
-    with pytest.raises(ModelError):
+    with pytest.raises(InputError):
         model_from_config_file(path)

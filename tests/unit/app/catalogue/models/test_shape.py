@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.catalogue.models.fields import ModelError
 from app.catalogue.models.shape import MLA_FIELDS, MODEL_FIELDS, MOE_FIELDS, model_from_mapping, model_to_mapping
 from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
+from documents.errors import InputError
 
 DENSE = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 8, "ffn_hidden_size": 256, "vocab_size": 1000}
 MOE = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 32}
@@ -53,40 +53,48 @@ def test_nulls_of_a_run_record_are_defaults() -> None:
 def test_a_model_of_moe_layers_alone_needs_no_dense_width() -> None:
     without = {name: value for name, value in DENSE.items() if name != "ffn_hidden_size"}
     assert model_from_mapping({**without, "moe": MOE}).ffn_hidden_size == 32
-    with pytest.raises(ModelError, match="the field ffn_hidden_size is missing"):
+    with pytest.raises(InputError, match=r"model\.ffn_hidden_size: missing"):
         model_from_mapping({**without, "moe": {**MOE, "num_leading_dense_layers": 1}})
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"num_layer": 3}, "model: 'num_layer' is not a known field; did you mean num_layers?"),
-        ({"num_layers": 0}, "model: num_layers is 0, an integer from 1 to 10000 is needed"),
-        ({"num_layers": True}, "model: num_layers is true, an integer from 1 to 10000 is needed"),
-        ({"num_layers": 2.0}, "model: num_layers is 2.0, an integer from 1 to 10000 is needed"),
-        ({"num_layers": None}, "model: num_layers is null, an integer from 1 to 10000 is needed"),
-        ({"hidden_size": 10**400}, "model: hidden_size is an integer of more than 60 digits, an integer from 1 to 1000000"),
-        ({"num_query_groups": 3}, "model: num_query_groups is 3, it must divide the 8 attention heads"),
-        ({"num_query_groups": 16}, "model: num_query_groups is 16, an integer from 1 to 8 is needed"),
-        ({"hidden_size": 65}, "model: the field kv_channels is missing, and hidden_size 65 is no multiple of the 8"),
-        ({"padded_vocab_size": 999}, "model: padded_vocab_size is 999, an integer from 1000 to 100000000 is needed"),
-        ({"tied_embeddings": "no"}, "model: tied_embeddings is 'no', true or false is needed"),
-        ({"num_noop_layers": 1}, "model: num_noop_layers is 1, no-op layers belong to a plan's layer layout"),
-        ({"name": ""}, "model: name is '', one line of 1 to 200 characters is needed"),
-        ({"moe": []}, "model.moe: a list is not a mapping"),
-        ({"moe": {**MOE, "topk": 1}}, "model.moe: 'topk' is not a known field; did you mean top_k?"),
-        ({"moe": {**MOE, "top_k": 9}}, "model.moe: top_k is 9, an integer from 1 to 8 is needed"),
-        ({"moe": {**MOE, "num_groups": 3}}, "model: num_groups is 3, it must divide the 8 experts"),
-        ({"moe": {**MOE, "num_groups": 8, "group_topk": 1}}, "model: top_k is 2, but 1 of 8 groups hold only 1 experts"),
-        ({"moe": {**MOE, "moe_layer_freq": 0}}, "model.moe: moe_layer_freq is 0, -1 (every layer) or an integer from 1 to 2"),
-        ({"moe": {**MOE, "num_leading_dense_layers": 2}}, "model.moe: num_leading_dense_layers is 2, an integer from -1 to 1"),
-        ({"moe": {**MOE, "capacity_factor": float("nan")}}, "model.moe: capacity_factor is nan, a number from 0.01 to 1000"),
-        ({"mla": {**MLA, "kv_lora_rank": 0}}, "model.mla: kv_lora_rank is 0, an integer from 1 to 1000000 is needed"),
-        ({"num_layers": 10_000, "hidden_size": 10**6, "ffn_hidden_size": 10**6}, "parameters, at most 1e+16 are allowed"),
+        ({"num_layer": 3}, "model.num_layer: unknown key; did you mean 'num_layers'? Allowed: name"),
+        ({"num_layers": 0}, "model.num_layers: 0 is not allowed; give an integer from 1 to 10,000."),
+        ({"num_layers": True}, "model.num_layers: true is not allowed; give an integer from 1 to 10,000."),
+        ({"num_layers": 2.0}, "model.num_layers: 2.0 is not allowed; give an integer from 1 to 10,000."),
+        ({"num_layers": None}, "model.num_layers: missing; give an integer from 1 to 10,000."),
+        ({"hidden_size": 10**400}, "model.hidden_size: an integer of more than 60 digits is not allowed; give an integer from 1"),
+        ({"num_query_groups": 3}, "model.num_query_groups: 3 is not allowed; give a divisor of the 8 attention heads."),
+        ({"num_query_groups": 16}, "model.num_query_groups: 16 is not allowed; give a divisor of the 8 attention heads."),
+        ({"hidden_size": 65}, "model.kv_channels: missing; hidden_size 65 is no multiple of the 8 attention heads."),
+        ({"padded_vocab_size": 999}, "model.padded_vocab_size: 999 is below vocab_size 1000."),
+        ({"tied_embeddings": "no"}, "model.tied_embeddings: 'no' is not allowed; give true or false."),
+        ({"num_noop_layers": 1}, "model.num_noop_layers: 1 is not allowed; no-op layers belong to a plan's layer layout"),
+        ({"name": ""}, "model.name: '' is not allowed; give text of 1 to 600 characters."),
+        ({"name": "a\nb"}, "model.name: 'a\\nb' is not allowed; give one line of printable characters."),
+        ({"moe": []}, "model.moe: [] is not allowed; give a mapping with num_experts"),
+        ({"moe": {**MOE, "topk": 1}}, "model.moe.topk: unknown key; did you mean 'top_k'? Allowed: num_experts"),
+        ({"moe": {**MOE, "top_k": 9}}, "model.top_k: 9 is not allowed; 1 of 1 groups hold 8 experts."),
+        ({"moe": {**MOE, "num_groups": 3}}, "model.num_groups: 3 is not allowed; give a divisor of the 8 experts."),
+        ({"moe": {**MOE, "num_groups": 8, "group_topk": 1}}, "model.top_k: 2 is not allowed; 1 of 8 groups hold 1 experts."),
+        (
+            {"moe": {**MOE, "num_groups": 2, "group_topk": 3}},
+            "model.group_topk: 3 is not allowed; give an integer from 1 to",
+        ),
+        (
+            {"moe": {**MOE, "moe_layer_freq": 0}},
+            "model.moe.moe_layer_freq: 0 is not allowed; give -1 (every layer) or an",
+        ),
+        ({"moe": {**MOE, "num_leading_dense_layers": 2}}, "model.moe.num_leading_dense_layers: 2 is not allowed; give less than"),
+        ({"moe": {**MOE, "capacity_factor": float("nan")}}, "model.moe.capacity_factor: nan is not allowed; give a number from"),
+        ({"mla": {**MLA, "kv_lora_rank": 0}}, "model.mla.kv_lora_rank: 0 is not allowed; give an integer from 1 to 1,000,000."),
+        ({"num_layers": 10_000, "hidden_size": 10**6, "ffn_hidden_size": 10**6}, "parameters; at most 1e+16 are allowed."),
     ],
 )
 def test_bad_input_gets_one_sentence(changes: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(InputError) as caught:
         model_from_mapping({**DENSE, **changes})
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -94,14 +102,14 @@ def test_bad_input_gets_one_sentence(changes: dict[str, object], sentence: str) 
 
 @pytest.mark.parametrize("name", ["num_layers", "hidden_size", "num_attention_heads", "ffn_hidden_size", "vocab_size"])
 def test_a_missing_field_is_named(name: str) -> None:
-    with pytest.raises(ModelError, match=f"job.yaml: model: the field {name} is missing"):
+    with pytest.raises(InputError, match=f"job.yaml: model.{name}: missing; give"):
         model_from_mapping({key: value for key, value in DENSE.items() if key != name}, "job.yaml: model")
 
 
 def model_or_sentence(mapping: object) -> ModelShape | str:
     try:
         return model_from_mapping(mapping)
-    except ModelError as error:
+    except InputError as error:
         return str(error)
 
 
@@ -137,5 +145,5 @@ def test_any_mapping_gives_a_shape_that_reads_back_or_a_model_error(mapping: dic
 
 @given(ANYTHING)
 def test_anything_at_all_is_a_model_error(value: object) -> None:
-    with pytest.raises(ModelError):
+    with pytest.raises(InputError):
         model_from_mapping(value)
