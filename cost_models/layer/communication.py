@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.layer.compute import ELEMENT_BYTES
-from cost_models.layer.expert_communication import expert_combine, expert_dispatch
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
+from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
 from cost_models.layer.expert_rows import load_factor, measured_counts, token_holders
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
 from cost_models.network.tiers import Network
@@ -84,7 +84,7 @@ def exposed_tp_fraction(keys: LayerKeys, constants: Constants) -> Floats:
     fused = constants.fused_tp_exposed_fraction
     fraction = np.ones(len(keys.tp))
     fraction = np.where(keys.has(Feature.TP_COMM_OVERLAP), constants.overlapped_tp_exposed_fraction, fraction)
-    fraction = np.where(keys.has(Feature.COC), 0.5 * (1.0 + fused), fraction)
+    fraction = np.where(keys.has(Feature.COC), (1.0 + fused) / 2.0, fraction)  # half of MC2's gain
     fraction = np.where(keys.has(Feature.MC2), fused, fraction)
     return fraction * np.where(keys.has(Feature.FINE_GRAIN_INTERLEAVE), FINE_GRAIN_INTERLEAVE_FRACTION, 1.0)
 
@@ -140,7 +140,7 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
     shape, training = workload.model.moe, workload.training
     assert shape is not None
     tokens = keys.sharded_tokens(training) * (shape.capacity_factor or 1.0) / token_holders(keys)
-    arguments = (
+    routed = RoutedTokens(
         keys.dispatcher,
         tokens,
         ELEMENT_BYTES * workload.model.hidden_size,
@@ -152,7 +152,7 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
         measured_counts(shape, training),
     )
     factor = constants.expert_comm_factor
-    return ExpertComm(expert_dispatch(*arguments).time_s * factor, expert_combine(*arguments).time_s * factor)
+    return ExpertComm(expert_dispatch(routed).time_s * factor, expert_combine(routed).time_s * factor)
 
 
 def weight_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: bool) -> tuple[Floats, Floats]:
@@ -161,7 +161,7 @@ def weight_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: b
     sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / keys.tp
     dense = sharded + parts.attention_replicated + parts.norms + parts.router
     experts = parts.experts / (keys.ep * keys.etp)
-    gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), 2.0, 4.0)
+    gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), ELEMENT_BYTES, FP32_BYTES)
     groups = ((dense, keys.weight_shards, keys.tp), (experts, keys.expert_weight_shards, keys.ep * keys.etp))
     gather = sum((all_gather_s(ELEMENT_BYTES * p, size, stride, network) for p, size, stride in groups), np.zeros_like(dense))
     scatter = sum((reduce_scatter_s(gradient * p, size, stride, network) for p, size, stride in groups), np.zeros_like(dense))

@@ -19,13 +19,18 @@ TILE_ROWS, TILE_COLUMNS = 128, 256  # output tile of a core [asc-devkit-guide, M
 UNMEASURED_ACHIEVABLE_FRACTION = 0.86  # best large matmul over dense peak, where a profile has no measurement [flagperf]
 ATTENTION_BACKWARD_FLOPS = 2.5  # five matmuls against two: the scores are computed again [flash-attention-2]
 MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when the head dim is no multiple of 8 [runs-fit]
-NARROW_HEAD_EXPONENT = (
-    0.15  # rate over (d / 128): heads of 64 run at 0.9 of heads of 128 [flash-attention-2, figure 5]; [runs-fit]
-)
+# Rate over (d / 128): heads of 64 run at 0.9 of heads of 128 [flash-attention-2, figure 5]; [runs-fit].
+NARROW_HEAD_EXPONENT = 0.15
 FLASH_ATTENTION_2_YEAR = 2024  # of PyTorch 2.2, whose own attention it is
 RECENT_EAGER_YEAR = 2025  # from which on ``recent_eager_factor`` holds [runs-fit]
 LATER_GRAPH_YEAR = 2024.75  # of what followed MindFormers r1.2, up to which ``early_graph_factor`` holds [runs-fit]
-ELEMENT_BYTES = 2
+ELEMENT_BYTES, FP32_BYTES = 2, 4  # of activations and weights in 16 bits; of what is kept or summed in FP32
+READ_WRITE_BYTES = 2 * ELEMENT_BYTES  # of HBM traffic: an element is read once and written once
+PADDING_TILE_FRACTION = 0.5  # of a tile of rows that a group of a grouped matmul pads, in the mean
+NARROWEST_TILE_FRACTION = 0.25  # of a tile's columns: narrower outputs take as long [asc-devkit-guide, Matmul tiling]
+FULL_RATE_HEAD_DIM = 128  # heads at least as wide run at the full rate [flash-attention-2, figure 5]
+ALIGNED_HEAD_DIM = 8  # a GPU's tensor cores want multiples of it [runs-fit]
+UNFUSED_BACKWARD_TRAFFIC_FACTOR = 1.6  # HBM traffic of unfused attention's backward over its forward's [runs-fit]
 
 
 @dataclass(frozen=True)
@@ -131,8 +136,8 @@ def matmul_s(
     """
     c = device.constants
     m, n, k, g = (np.asarray(x, dtype=np.float64) for x in (rows, columns, depth, groups))
-    padded = np.where(g > 1, m + 0.5 * TILE_ROWS * g, m)
-    waves = padded / TILE_ROWS * np.maximum(n / TILE_COLUMNS, 0.25) / device.num_cores
+    padded = np.where(g > 1, m + PADDING_TILE_FRACTION * TILE_ROWS * g, m)
+    waves = padded / TILE_ROWS * np.maximum(n / TILE_COLUMNS, NARROWEST_TILE_FRACTION) / device.num_cores
     rate = (flops_per_s or device.linear_flops_per_s) * waves / (waves + c.wave_loss) * k / (k + c.depth_half)
     busy = 2.0 * padded * n * k / np.maximum(rate, 1.0)
     moved = ELEMENT_BYTES * (m * k + g * k * n + m * n) / device.raw_hbm_bytes_per_s
@@ -147,7 +152,7 @@ def fused_attention_s(flops: ArrayLike, length: ArrayLike, head_dim: int, device
     """
     c = device.constants
     s = np.asarray(length, dtype=np.float64)
-    narrow = min(1.0, (head_dim / 128.0) ** NARROW_HEAD_EXPONENT)
+    narrow = min(1.0, (head_dim / FULL_RATE_HEAD_DIM) ** NARROW_HEAD_EXPONENT)
     rate = device.attention_flops_per_s * s / (s + device.attention_half_length) * narrow
     forward = np.asarray(flops, dtype=np.float64) / rate * device.time_factor
     return forward, forward * ATTENTION_BACKWARD_FLOPS / c.attention_backward_fraction
@@ -161,11 +166,14 @@ def unfused_attention_s(scores: ArrayLike, head_dim: int, device: Device) -> tup
     backward: four matmuls and 1.6x the traffic. Source: [korthikanti2022, section 4], [runs-fit].
     """
     count = np.asarray(scores, dtype=np.float64)
-    rate = device.bf16_flops_per_s if head_dim % 8 == 0 else min(device.bf16_flops_per_s, MISALIGNED_HEAD_FLOPS_PER_S)
+    rate = device.bf16_flops_per_s
+    if head_dim % ALIGNED_HEAD_DIM:
+        rate = min(rate, MISALIGNED_HEAD_FLOPS_PER_S)
     depth_fraction = head_dim / (head_dim + device.constants.depth_half)
-    matmul = 4.0 * head_dim * count / (rate * depth_fraction)
+    matmul = 2.0 * 2.0 * head_dim * count / (rate * depth_fraction)  # two matmuls of 2 d FLOPs a score
     traffic = device.constants.score_bytes * count / device.raw_hbm_bytes_per_s
-    return (matmul + traffic) * device.time_factor, (2.0 * matmul + 1.6 * traffic) * device.time_factor
+    backward = 2.0 * matmul + UNFUSED_BACKWARD_TRAFFIC_FACTOR * traffic
+    return (matmul + traffic) * device.time_factor, backward * device.time_factor
 
 
 def vector_s(moved_bytes: ArrayLike, device: Device) -> Floats:

@@ -96,44 +96,33 @@ def inter_domain_copies(dispatcher: Dispatcher, num_domains: ArrayLike, moe: Moe
     return domains - 1.0
 
 
-def expert_dispatch(
-    dispatcher: ArrayLike,
-    tokens_per_rank: ArrayLike,
-    token_bytes: ArrayLike,
-    ep: ArrayLike,
-    etp: ArrayLike,
-    moe: MoeShape,
-    network: Network,
-    load_factor: ArrayLike = 1.0,
-    counts: ExpertCounts | None = None,
-) -> ExpertTransfer:
-    """Tokens to experts, with the counts and routing weights that go along [megatron-0.12, token_dispatcher.py].
+@dataclass(frozen=True)
+class RoutedTokens:
+    """Tokens of one MoE layer and micro batch with their way to experts; columns broadcast, ``[n]``."""
 
-    ``dispatcher`` holds ``Dispatcher`` codes, ``tokens_per_rank`` n_l = s b / (cp tp) under sequence parallelism,
-    ``token_bytes`` bytes an element times hidden size. ``load_factor`` is the most loaded rank's share of copies over the
-    mean: every exchange waits for that rank, an all-gather has none; ``counts``, where it comes from measured ones, say the
-    same of domains. Elementwise, ``[n]``.
-    """
-    return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, counts, routing=True)
+    dispatcher: ArrayLike  # codes of ``Dispatcher``
+    tokens_per_rank: ArrayLike  # n_l = s b / (cp tp) under sequence parallelism
+    token_bytes: ArrayLike  # bytes an element times hidden size
+    ep: ArrayLike
+    etp: ArrayLike
+    moe: MoeShape
+    network: Network
+    load_factor: ArrayLike = 1.0  # copies of the most loaded rank over the mean: every exchange but an all-gather waits for it
+    counts: ExpertCounts | None = None  # where the load comes from measured ones: they say the same of domains
 
 
-def expert_combine(
-    dispatcher: ArrayLike,
-    tokens_per_rank: ArrayLike,
-    token_bytes: ArrayLike,
-    ep: ArrayLike,
-    etp: ArrayLike,
-    moe: MoeShape,
-    network: Network,
-    load_factor: ArrayLike = 1.0,
-    counts: ExpertCounts | None = None,
-) -> ExpertTransfer:
+def expert_dispatch(routed: RoutedTokens) -> ExpertTransfer:
+    """Tokens to experts, with the counts and routing weights that go along [megatron-0.12, token_dispatcher.py]."""
+    return _transfer(routed, routing=True)
+
+
+def expert_combine(routed: RoutedTokens) -> ExpertTransfer:
     """Experts' outputs back to their tokens: a dispatch reversed, with reduce-scatters for its all-gathers.
 
     It is also the gradient of a dispatch, and takes as long as the gradient of a combine: neither carries counts
-    [megatron-0.12, token_dispatcher.py]. Arguments as in ``expert_dispatch``.
+    [megatron-0.12, token_dispatcher.py].
     """
-    return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, counts, routing=False)
+    return _transfer(routed, routing=False)
 
 
 @dataclass(frozen=True)
@@ -161,20 +150,10 @@ class _Rows:
         return domains_spanned(self.ep, self.etp, self.network.domain_devices)
 
 
-def _transfer(
-    dispatcher: ArrayLike,
-    tokens_per_rank: ArrayLike,
-    token_bytes: ArrayLike,
-    ep: ArrayLike,
-    etp: ArrayLike,
-    moe: MoeShape,
-    network: Network,
-    load_factor: ArrayLike,
-    counts: ExpertCounts | None,
-    *,
-    routing: bool,
-) -> ExpertTransfer:
-    codes, *inputs = np.broadcast_arrays(dispatcher, tokens_per_rank, token_bytes, ep, etp, load_factor)
+def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
+    """Each dispatcher's rows by its own form; rows of ``Dispatcher.NONE`` move nothing."""
+    of = (routed.tokens_per_rank, routed.token_bytes, routed.ep, routed.etp, routed.load_factor)
+    codes, *inputs = np.broadcast_arrays(routed.dispatcher, *of)
     columns = [column.astype(np.float64) for column in inputs]
     result = ExpertTransfer.none(codes.shape)
     forms = {
@@ -186,11 +165,10 @@ def _transfer(
     for code, form in forms.items():
         chosen = codes == code
         if chosen.any():
-            tokens, each_bytes, ep_rows, etp_rows, load = (column[chosen] for column in columns)
-            part = form(_Rows(tokens, each_bytes, ep_rows, etp_rows, load, moe, network, counts, routing))
-            result.time_s[chosen] = part.time_s
-            result.intra_bytes[chosen] = part.intra_bytes
-            result.inter_bytes[chosen] = part.inter_bytes
+            tokens, each_bytes, ep, etp, load = (column[chosen] for column in columns)
+            part = form(_Rows(tokens, each_bytes, ep, etp, load, routed.moe, routed.network, routed.counts, routing))
+            for name, column in vars(result).items():
+                column[chosen] = getattr(part, name)
     return result
 
 

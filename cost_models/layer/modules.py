@@ -7,7 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.layer.compute import ELEMENT_BYTES, Device, fused_attention_s, matmul_s, unfused_attention_s, vector_s
+from cost_models.layer.compute import (
+    ELEMENT_BYTES,
+    READ_WRITE_BYTES,
+    Device,
+    fused_attention_s,
+    matmul_s,
+    unfused_attention_s,
+    vector_s,
+)
 from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS, quantise_s
 from cost_models.shapes.flops import attention_score_flops_per_token
@@ -21,7 +29,6 @@ QUANTISED_EXPERT_LAUNCHES = 10
 PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
 PADDED_PERMUTE_PASSES = 4.0  # HBM passes over tokens padded to capacity, gathered by index in one read and one write each way
 UNFUSED_VECTOR_FACTOR = 2.5  # traffic of an unfused norm, activation or rotary embedding over the fused kernel [runs-fit]
-READ_WRITE_BYTES = 2 * ELEMENT_BYTES  # of HBM traffic: an element is read once and written once
 ADD_BYTES = 3 * ELEMENT_BYTES  # two are read and their sum, or gated product, written
 ROUTER_BYTES = 40.0  # a token and expert: FP32 logits, softmax, top-k and auxiliary loss are taken for ten passes of 4 bytes
 
@@ -167,9 +174,8 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -
     norms = 2.0 * READ_WRITE_BYTES * h * n_l * (2.0 if model.sandwich_norm else 1.0) * unfused(Feature.FUSED_NORM)
     activation = (ADD_BYTES if model.gated_linear_unit else READ_WRITE_BYTES) * widths * unfused(Feature.FUSED_SWIGLU)
     rope = READ_WRITE_BYTES * rotary * n / t * unfused(Feature.FUSED_ROPE)
-    rest = (
-        2.0 * ADD_BYTES * h * n_l + READ_WRITE_BYTES * moved * n / t + router
-    )  # two residual adds; split and transpose of q, k, v
+    # Two residual adds; split and transpose of q, k and v.
+    rest = 2.0 * ADD_BYTES * h * n_l + READ_WRITE_BYTES * moved * n / t + router
     return VectorTimes(*(vector_s(part * factor, device) for part in (norms, rope, activation, rest)))
 
 

@@ -16,6 +16,8 @@ from cost_models.shapes.strategy import Schedule, StrategyBatch
 
 Floats = NDArray[np.float64]
 
+MICRO_BATCHES_A_RANK = 8  # of the orders that are counted: more micro batches hold no more at once
+
 
 class Composition(NamedTuple):
     """Micro batches that a rank holds at one moment, ``[kind, n]`` or ``[kind, 1]``.
@@ -42,7 +44,8 @@ def compositions_in_flight(
     pp, schedule = stages.pp, stages.schedule
     none = np.zeros((stages.num_kinds, 1))
     if schedule in (Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V):
-        shape = PipelineShape(schedule, pp, stages.vpp, 8 * pp, 0, stages.merge_pairs, stages.detach_weight_gradients)
+        m, merged, detached = MICRO_BATCHES_A_RANK * pp, stages.merge_pairs, stages.detach_weight_gradients
+        shape = PipelineShape(schedule, pp, stages.vpp, m, 0, merged, detached)
         for forwards, weights, losses in _in_orders(shape, stages):
             yield Composition(
                 [np.minimum(held, num_microbatches) for held in forwards],

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
-from cost_models.shapes.parameters import layer_parameters
+from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_parameters
 from cost_models.shapes.strategy import Feature, StrategyBatch
 from cost_models.shapes.workload import ModelShape, Workload
 
+# A parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].
 WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
+GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # in the accumulation buffer: FP32, or the 16 bits that the backward writes
 SWAP_OPTIMIZER_TIMES = 16  # parts in which swapped states visit the device during a step [mindspeed, swap-optimizer]
 
 
@@ -45,10 +47,10 @@ class ModelStates:
 def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     """Bytes of one gradient in the accumulation buffer: 4 for BF16 training, 2 for FP16 or BF16 reduction. ``[n]``"""
     software, precision = workload.software, workload.training.precision
-    base = 2.0 if precision == "fp16" and not software.fp32_parameters else 4.0
+    base = HALF_GRADIENT_BYTES if precision == "fp16" and not software.fp32_parameters else GRADIENT_BYTES
     if precision == "bf16":
         base += workload.software_traits.bf16_gradient_bytes
-    return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), 2.0, base)
+    return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), HALF_GRADIENT_BYTES, base)
 
 
 def layer_rank_parameters(model: ModelShape, batch: StrategyBatch, *, moe: bool) -> tuple[Floats, Floats]:
@@ -76,7 +78,7 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     if model.mtp_num_layers:
         dense, experts = layer_rank_parameters(model, batch, moe=model.moe_layers()[-1])
         copy = np.where(batch.pp > 1, table, 0.0)
-        last = last + model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + 3 * h) + copy
+        last = last + model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy
         last_experts = model.mtp_num_layers * experts
     return first, last, last_experts
 
@@ -97,7 +99,9 @@ def stage_parameters(
         dense = dense + moe_layers * moe_dense
         experts = moe_layers * moe_experts
         layer = np.where(moe_layers > 0, np.maximum(layer, moe_dense + moe_experts), layer)
-        grouped = np.where(batch.has(Feature.MOE_GROUPED_GEMM), moe_experts * 2.0 / 3.0, 0.0)
+        grouped = np.where(
+            batch.has(Feature.MOE_GROUPED_GEMM), moe_experts * 2.0 / GATED_MATRICES, 0.0
+        )  # gate and up are one tensor
         tensor = np.where(moe_layers > 0, np.maximum(tensor, grouped), tensor)
     first, last, last_experts = edge_parameters(workload, batch)
     table = np.where((is_first + is_last) > 0, model.vocab_size * h / batch.tp, 0.0)
@@ -139,7 +143,7 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
         gradients=shared(g, 2),
         master=master * on_device,
         moments=moments * on_device,
-        gradient_copies=np.where((g < 4.0) & workload.software_traits.eager, shared(4.0, 1), 0.0),
+        gradient_copies=np.where((g < GRADIENT_BYTES) & workload.software_traits.eager, shared(GRADIENT_BYTES, 1), 0.0),
         swapped=(master + moments) * (1.0 - on_device),
     )
 

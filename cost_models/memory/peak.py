@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.activations import ALIBI_BYTES, LayerActivations
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.memory.held_layers import KeptLayers, expanded_layers, kept_layers, layers_in_flight
 from cost_models.memory.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
 from cost_models.pipeline.stages import Stages
@@ -101,7 +102,7 @@ def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers) -> 
         return np.zeros_like(layers.losses)
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     rows, hidden = workload.model.vocab_size / batch.tp, workload.model.hidden_size
-    head_input = 2.0 * hidden / np.where(batch.sequence_parallel != 0, batch.tp, 1)
+    head_input = ELEMENT_BYTES * hidden / np.where(batch.sequence_parallel != 0, batch.tp, 1)
     loss, head = (each * rows + head_input for each in (WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES))
     held: Floats = (1 + workload.model.mtp_num_layers) * tokens * (layers.losses * loss + layers.waiting_heads * head)
     return held
@@ -185,7 +186,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
         logit_bytes = EAGER_ASCEND_LOGIT_BYTES
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     rows = model.vocab_size / batch.tp
-    each: Floats = tokens * (logit_bytes * rows + 4.0 * model.hidden_size)
+    each: Floats = tokens * (logit_bytes * rows + 2.0 * ELEMENT_BYTES * model.hidden_size)
     return each * (1 + model.mtp_num_layers) + weight_gradient_bytes(workload) * rows * model.hidden_size
 
 
@@ -228,7 +229,7 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, den
 
 def optimizer_transient_bytes(parameters: StageParameters, states: ModelStates) -> Floats:
     """What the optimizer holds besides the states while it runs. ``[stage, n]``"""
-    held: Floats = 4.0 * parameters.largest_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
+    held: Floats = FP32_BYTES * parameters.largest_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
     return held
 
 

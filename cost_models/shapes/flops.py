@@ -5,6 +5,7 @@ from __future__ import annotations
 from cost_models.shapes.parameters import layer_parameters
 from cost_models.shapes.workload import ModelShape, Workload
 
+BACKWARD_OVER_FORWARD = 2.0  # a gradient of the input and one of the weight for each matmul [narayanan2021, eq. 3]
 MFU_CONVENTION = (
     "model FLOPs (causal attention, MTP and output head counted; recompute, padding and router not) "
     "over dense matmul peak of the training precision"
@@ -42,8 +43,9 @@ def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
     kinds = model.moe_layers()
     forward = sum(layer_flops_per_token(model, seq_length, moe=moe) for moe in kinds)
     head = 2.0 * model.hidden_size * model.vocab_size
-    mtp = layer_flops_per_token(model, seq_length, moe=kinds[-1]) + 4.0 * model.hidden_size**2 + head
-    return 3.0 * (forward + head + model.mtp_num_layers * mtp)
+    projection = 2.0 * 2.0 * model.hidden_size**2  # from 2h to h
+    mtp = layer_flops_per_token(model, seq_length, moe=kinds[-1]) + projection + head
+    return (1.0 + BACKWARD_OVER_FORWARD) * (forward + head + model.mtp_num_layers * mtp)
 
 
 def model_flops_per_step(workload: Workload) -> float:

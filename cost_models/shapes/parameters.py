@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from cost_models.shapes.workload import ModelShape
 
+GATED_MATRICES, PLAIN_MATRICES = 3, 2  # of an MLP: gate, up and down; up and down
+MTP_NORMS = 3  # of the hidden state, of the embedding, and behind the layer [deepseek-v3, eq. 21]
+
 
 @dataclass(frozen=True)
 class LayerParameters:
@@ -66,9 +69,9 @@ def _attention(model: ModelShape) -> tuple[int, int]:
 def layer_parameters(model: ModelShape, *, moe: bool) -> LayerParameters:
     """Parameters of a dense or a MoE layer [megatron-main, theoretical_memory_usage.py; deepseek-v2, section 2.1]."""
     h = model.hidden_size
-    matrices = 3 if model.gated_linear_unit else 2
+    matrices = GATED_MATRICES if model.gated_linear_unit else PLAIN_MATRICES
     sharded, replicated = _attention(model)
-    norms = (4 if model.sandwich_norm else 2) * h
+    norms = 2 * (2 if model.sandwich_norm else 1) * h  # around the attention and around the MLP
     if moe and model.moe is not None:
         shape = model.moe
         return LayerParameters(
@@ -86,7 +89,7 @@ def layer_parameters(model: ModelShape, *, moe: bool) -> LayerParameters:
 def mtp_parameters(model: ModelShape) -> int:
     """One multi-token-prediction module: a layer of the last kind, a 2h x h projection, three norms [deepseek-v3, eq. 21]."""
     h = model.hidden_size
-    return layer_parameters(model, moe=model.moe_layers()[-1]).total + 2 * h * h + 3 * h
+    return layer_parameters(model, moe=model.moe_layers()[-1]).total + 2 * h * h + MTP_NORMS * h
 
 
 def num_parameters(model: ModelShape) -> ParameterCounts:

@@ -13,6 +13,7 @@ from cost_models.simulation.steady import steady_of
 Floats = NDArray[np.float64]
 
 RING_BYTES = 2**20  # end times of one block of candidates stay in the processor's cache
+LEAST_BLOCK = 64  # candidates: fewer cost more in calls than they save in cache
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def ends_s(program: Program, durations: Durations) -> Ends:
         if steady is None:
             return Ends(last, np.full(n, np.nan))
         return Ends(last, _growth_s(times[steady.first.positions], times[steady.second.positions]))
-    block = max(int(RING_BYTES / (8 * program.num_rows)), 64)
+    block = max(int(RING_BYTES / (np.dtype(np.float64).itemsize * program.num_rows)), LEAST_BLOCK)
     blocks = [_block(program, durations.take(slice(at, at + block))) for at in range(0, n, block)]
     return Ends(np.concatenate([one.rank_s for one in blocks], axis=1), np.concatenate([one.growth_s for one in blocks]))
 

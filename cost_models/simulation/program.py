@@ -132,7 +132,7 @@ def _in_dependency_order(shape: PipelineShape) -> tuple[Step, ...]:
                     runnable.append(blocked.pop(output))
             if task.kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR):
                 pair = task.kind is Pass.PAIR
-                chunk, micro_batch = (task[3], task[4]) if pair else (task.chunk, task.micro_batch)
+                chunk, micro_batch = (task.backward_chunk, task.backward_micro_batch) if pair else (task.chunk, task.micro_batch)
                 output = (True, (rank, chunk), micro_batch)
                 ended[output] = position
                 if output in blocked:

@@ -22,6 +22,8 @@ from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.priced_groups import Group, priced_groups
 from cost_models.step.result import Estimate
 
+LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
+
 
 def pipeline_shapes(group: Group) -> Iterator[tuple[IntColumn, PipelineShape]]:
     """The distinct pipelines of a group, with the columns of each."""
@@ -177,7 +179,7 @@ def played_to_the_end(shape: PipelineShape, tasks: GroupTasks, start_s: Floats, 
     total, period = shape.num_microbatches, shape.period
     whole = Played.empty(shape.pp, len(columns))
     left = np.arange(len(columns))
-    length = 4 * period + total % period
+    length = LEAST_PERIODS * period + total % period
     while len(left):
         if 2 * length >= total or shape.schedule is Schedule.GPIPE:  # whose forwards are all over before a backward
             length = total

@@ -20,6 +20,8 @@ from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
 from cost_models.step.priced_groups import Group
 
+EVEN_SHARE = 0.5  # of an exchange that takes no time, for dispatch as for combine
+
 
 class Stream(IntEnum):
     """What runs one bar at a time on a rank."""
@@ -127,7 +129,7 @@ class _LayerParts:
     def of(cls, workload: Workload, group: Group, constants: Constants, *, moe: bool) -> _LayerParts:
         """Of a group of one strategy, whose costs have kept their tables."""
         if not moe:
-            return cls(group.priced.dense, 0.0, 0.5, False)
+            return cls(group.priced.dense, 0.0, EVEN_SHARE, False)
         assert group.priced.moe is not None
         keys, _ = layer_keys(group.batch)
         comm = expert_comm(workload, keys, network_of(workload, constants), constants)
@@ -135,7 +137,7 @@ class _LayerParts:
         return cls(
             costs=group.priced.moe,
             expert_share=moe_flops_fraction(workload),
-            dispatch_share=dispatch / both if both else 0.5,
+            dispatch_share=dispatch / both if both else EVEN_SHARE,
             recomputes_experts=bool(keys.recomputes(RecomputeModule.MOE)[0]),
         )
 

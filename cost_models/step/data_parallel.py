@@ -6,16 +6,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.layer.compute import Device, vector_s
-from cost_models.memory.model_states import WEIGHT_BYTES, StageParameters, gradient_bytes, replica_sizes
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, Device, vector_s
+from cost_models.memory.model_states import (
+    MASTER_BYTES,
+    MOMENT_BYTES,
+    WEIGHT_BYTES,
+    StageParameters,
+    gradient_bytes,
+    replica_sizes,
+)
 from cost_models.network.collectives import all_gather_s, reduce_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.strategy import Feature, IntColumn, StrategyBatch
 from cost_models.shapes.workload import Workload
 
-ADAM_BYTES = 30  # a parameter: read gradient, master, both moments; write master, both moments, 16-bit weight
-NORM_BYTES = 8  # a parameter: zero the gradient buffer, read it for norm and clip
+# HBM traffic of Adam, a parameter: gradient, master and both moments are read, master, both moments and the weight written.
+ADAM_BYTES = 4 * FP32_BYTES + 3 * FP32_BYTES + ELEMENT_BYTES
+NORM_BYTES = 2 * FP32_BYTES  # a parameter: the gradient buffer is zeroed, and read for norm and clip
+SWAPPED_BYTES = 2 * (MASTER_BYTES + MOMENT_BYTES)  # over the host link, a parameter: states come in and go out again
+FP32_ACCUMULATION_BYTES = ELEMENT_BYTES + 2 * FP32_BYTES  # a gradient is read, its sum read and written
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,8 @@ def gradient_exchange(
     """Reduce-scatter of g bytes and all-gather of 2 bytes a parameter over the replicas; experts over theirs.
 
     Without sharding the gradients are all-reduced. ZeRO-2 scatters after every micro batch. Under ZeRO-3 the layers
-    do this themselves (``layer_comm.weight_comm``), so that only the edges' parameters are left [rajbhandari2020].
+    do this themselves (``cost_models.layer.communication.weight_comm``), so that only the edges' parameters are left
+    [rajbhandari2020].
     """
     replicas, expert_replicas = replica_sizes(batch)
     whole = batch.zero_stage == 3
@@ -98,7 +109,7 @@ def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParam
     # The gradient norm reads what the rank keeps of the gradients: its shard from ZeRO-2 on.
     held = np.where(batch.zero_stage >= 2, shard, parameters.dense + parameters.experts)
     update = vector_s(ADAM_BYTES * shard + NORM_BYTES * held, device)
-    swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 24.0 * shard, 0.0)  # states out and in again
+    swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), SWAPPED_BYTES * shard, 0.0)
     swap = swapped / workload.cluster.profile.host_link_bytes_per_s
     result: Floats = np.maximum(update, swap).max(axis=0)
     return result
@@ -110,7 +121,7 @@ def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StagePa
     ``accumulation_bytes`` is for an FP32 buffer: a 2-byte gradient read, 4 bytes read and written; shorter buffers move less.
     """
     c = device.constants
-    share = (2.0 + 2.0 * gradient_bytes(workload, batch)) / 10.0
+    share = (ELEMENT_BYTES + 2.0 * gradient_bytes(workload, batch)) / FP32_ACCUMULATION_BYTES
     moved = c.accumulation_bytes * share + (c.cast_bytes if workload.software.fp32_parameters else 0.0)
     dense_shards, expert_shards = shard_sizes(batch)
     scattered = batch.zero_stage >= 2  # only the rank's shard is added to
