@@ -51,6 +51,18 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floa
     MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds.
     Ulysses: attention keeps its output, and so does the projection after the exchange.
     Source: module structure of [megatron-0.12]; [cann] for the statistics.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, bytes a token
+        As kept, and as left where the MLA up-projections are computed again; both alike without latent attention.
     """
     model = workload.model
     t = keys.tp.astype(np.float64)
@@ -80,6 +92,16 @@ def linear_input_bytes(workload: Workload) -> int:
     """Bytes of an element that a linear layer keeps of its input.
 
     Transformer Engine keeps it in 8 bits where it multiplies in 8 bits or fewer [transformer-engine, linear.py].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+
+    Returns
+    -------
+    int, bytes
+        1 or 2.
     """
     kept = workload.device_traits.keeps_quantised_inputs and workload.software_traits.uses_transformer_engine
     return 1 if kept and workload.training.precision in QUANTISED_PRECISIONS else ELEMENT_BYTES
@@ -91,6 +113,24 @@ def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Float
     All-gather: what all ranks of the exchange gather takes the place of what is sent; overlapped, the backward gathers it
     again beside its gradient. An overlapped all-to-all holds the buffers of two exchanges at once [mindspeed-moe-overlap],
     merged passes those of a forward and a backward [mindspeed-fb-overlap].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    shape : MoeShape
+        Routed experts, and how many of them a token chooses.
+
+    Returns
+    -------
+    Floats, ``[k]``, bytes
+        Of one micro batch, at the layer's worst moment; live while the layer runs, kept by nobody.
+
+    Notes
+    -----
+    Memory counts the layer with the fullest rank (``peak_expert_rows``), not the mean that time counts.
     """
     h, training = float(workload.model.hidden_size), workload.training
     sent = ELEMENT_BYTES * h * routed_copies(keys, shape, training)
@@ -105,7 +145,30 @@ def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Float
 
 
 def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> LayerActivations:
-    """What one layer of the given kind keeps, per key. Source: [korthikanti2022, table 2] for the dense reference."""
+    """What one layer of the given kind keeps, per key. Source: [korthikanti2022, table 2] for the dense reference.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    LayerActivations, ``[k]``
+        Of one layer and one micro batch on one rank.
+
+    Notes
+    -----
+    Bytes an element: 2 of what is kept in 16 bits, 4 of FP32, 1 of a linear layer's input in 8 bits. Without gate, rotary
+    embedding and fused attention the saved classes sum to s b h (32 + 5 H s / h) / t, which is [korthikanti2022, eq. 4] less
+    the masks of two dropouts.
+
+    Left out: biases, dropout masks, workspaces of kernels.
+    """
     whole = _whole_tensors(workload, keys, moe=moe)
     mlp, n = whole.mlp, keys.tokens(workload.training)
     drop = keys.recomputes
@@ -172,6 +235,12 @@ class _WholeTensors:
 
 
 def _whole_tensors(workload: Workload, keys: LayerKeys, *, moe: bool) -> _WholeTensors:
+    """The tensors of one layer with nothing recomputed, swapped or dropped.
+
+    Returns
+    -------
+    _WholeTensors, ``[k]``
+    """
     model, training = workload.model, workload.training
     h, n, n_l = float(model.hidden_size), keys.tokens(training), keys.sharded_tokens(training)
     norms = 2.0 if model.sandwich_norm else 1.0
@@ -194,12 +263,23 @@ def _whole_tensors(workload: Workload, keys: LayerKeys, *, moe: bool) -> _WholeT
 
 
 def _channel_bytes(workload: Workload) -> tuple[float, float]:
-    """What a token keeps of one channel of an MLP, and the part of it behind the activation function."""
+    """What a token keeps of one channel of an MLP, and the part of it behind the activation function.
+
+    Returns
+    -------
+    tuple of float, bytes
+    """
     act_width = float(linear_input_bytes(workload))
     return (2.0 if workload.model.gated_linear_unit else 1.0) * ELEMENT_BYTES + act_width, act_width
 
 
 def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
+    """The MLP of a dense layer: gate and up as the activation function wants them, and its output for the second matmul.
+
+    Returns
+    -------
+    _Mlp, ``[k]``
+    """
     model, n, t = workload.model, keys.tokens(workload.training), keys.tp.astype(np.float64)
     per_width, act_width = _channel_bytes(workload)
     none = np.zeros_like(n)
@@ -208,6 +288,12 @@ def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
 
 
 def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
+    """Routed and shared experts of a MoE layer, in the layer with the fullest rank.
+
+    Returns
+    -------
+    _Mlp, ``[k]``
+    """
     training, h = workload.training, float(workload.model.hidden_size)
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
     per_width, act_width = _channel_bytes(workload)
@@ -234,7 +320,19 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
 
 
 def _saved(keys: LayerKeys, whole: _WholeTensors, attention: Floats) -> dict[str, Floats]:
-    """What is kept to the backward by tensor class, less what the key recomputes; ``attention`` as kept."""
+    """What is kept to the backward by tensor class, less what the key recomputes; ``attention`` as kept.
+
+    Parameters
+    ----------
+    whole : _WholeTensors, ``[k]``
+        With nothing recomputed.
+    attention : Floats, ``[k]``, bytes
+        Attention tensors as the key keeps them.
+
+    Returns
+    -------
+    dict of Floats, ``[k]``, bytes
+    """
     mlp, drop = whole.mlp, keys.recomputes
     zero_memory = np.where(keys.has(Feature.MOE_ZERO_MEMORY), ZERO_MEMORY_KEPT_FRACTION, 1.0)
     no_moe, act_again = drop(RecomputeModule.MOE), drop(RecomputeModule.MLP_ACT)
@@ -258,6 +356,15 @@ def _waiting(workload: Workload, keys: LayerKeys, whole: _WholeTensors, *, moe: 
     """What a weight gradient that runs apart waits with, by tensor class.
 
     Gradients of q, k and v are as large as these; those of a block's output are whole on every tensor-parallel rank.
+
+    Parameters
+    ----------
+    whole : _WholeTensors, ``[k]``
+        With nothing recomputed.
+
+    Returns
+    -------
+    dict of Floats, ``[k]``, bytes
     """
     n, h, mlp = keys.tokens(workload.training), float(workload.model.hidden_size), whole.mlp
     none, block_gradient = np.zeros_like(n), ELEMENT_BYTES * h * n
@@ -278,6 +385,18 @@ def activation_swap_s(workload: Workload, keys: LayerKeys) -> Floats:
     """Time to move one layer's attention tensors to the host in the forward, or back in the backward. ``[k]``
 
     Two layers' worth stay on the device while they are moved [mindspeed, swap_attention.md].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+        Of one pass of one layer and micro batch, before compute hides it; 0 where nothing is swapped.
     """
     kept, _ = attention_bytes_per_token(workload, keys)
     moved = kept * keys.tokens(workload.training)

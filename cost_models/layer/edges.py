@@ -31,7 +31,29 @@ class EdgeCosts:
 
 
 def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Network) -> EdgeCosts:
-    """Embedding lookup and its TP reduction; vocabulary-parallel logits and cross-entropy [megatron-0.12, cross_entropy.py]."""
+    """Embedding lookup and its TP reduction; vocabulary-parallel logits and cross-entropy [megatron-0.12, cross_entropy.py].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    EdgeCosts, ``[k]``
+        Of one micro batch on a rank that holds the embedding or a head; for one MTP projection, not for the layer behind it.
+
+    Notes
+    -----
+    The loss reads and writes ``cross_entropy_bytes`` a logit in all, of which a forward does ``LOSS_FORWARD_FRACTION``. The
+    gradient of tied embeddings between the ends of the pipeline is left out.
+    """
     model = workload.model
     n, n_l = keys.tokens(workload.training), keys.sharded_tokens(workload.training)
     h, t = model.hidden_size, keys.tp

@@ -45,7 +45,19 @@ class ModelStates:
 
 
 def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
-    """Bytes of one gradient in the accumulation buffer: 4 for BF16 training, 2 for FP16 or BF16 reduction. ``[n]``"""
+    """Bytes of one gradient in the accumulation buffer: 4 for BF16 training, 2 for FP16 or BF16 reduction. ``[n]``
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[n]``, bytes a parameter
+    """
     software, precision = workload.software, workload.training.precision
     base = HALF_GRADIENT_BYTES if precision == "fp16" and not software.fp32_parameters else GRADIENT_BYTES
     if precision == "bf16":
@@ -54,7 +66,22 @@ def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
 
 
 def layer_rank_parameters(model: ModelShape, batch: StrategyBatch, *, moe: bool) -> tuple[Floats, Floats]:
-    """Dense and routed-expert parameters of one layer on one rank. ``[n]``"""
+    """Dense and routed-expert parameters of one layer on one rank. ``[n]``
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    tuple of Floats, ``[n]``, parameters
+        Before sharding over data parallel. Key/value heads fewer than tp count as divided all the same.
+    """
     parts = layer_parameters(model, moe=moe)
     sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / batch.tp
     dense = sharded + parts.attention_replicated + parts.norms + parts.router
@@ -66,6 +93,18 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
 
     First: embedding (and learned positions). Last: final norm, head, and all MTP modules with their embedding copy
     [megatron-0.12, multi_token_prediction.py]. Tied embeddings: a copy on both ends, one where they coincide.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    tuple of Floats, ``[n]``, parameters
+        Before sharding over data parallel.
     """
     model = workload.model
     h = model.hidden_size
@@ -86,7 +125,27 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
 def stage_parameters(
     workload: Workload, batch: StrategyBatch, dense_layers: Floats, moe_layers: Floats, is_first: Floats, is_last: Floats
 ) -> StageParameters:
-    """Parameters on each stage; the layer counts and flags are ``[stage, 1]``."""
+    """Parameters on each stage; the layer counts and flags are ``[stage, 1]``.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    dense_layers : Floats, ``[stage, 1]``
+        Dense layers on a rank of each stage.
+    moe_layers : Floats, ``[stage, 1]``
+        MoE layers on it.
+    is_first : Floats, ``[stage, 1]``
+        Embeddings on it.
+    is_last : Floats, ``[stage, 1]``
+        Output heads on it.
+
+    Returns
+    -------
+    StageParameters, ``[stage, n]``
+    """
     model = workload.model
     dense_layer, _ = layer_rank_parameters(model, batch, moe=False)
     dense = dense_layers * dense_layer
@@ -123,6 +182,19 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].
     Where gradients have 16 bits, Megatron's optimizer works on an FP32 copy of its shard.
     reuse-fp32-param keeps the master in the weights and a 16-bit rest; swap-optimizer keeps all states on the host.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+
+    Returns
+    -------
+    ModelStates, ``[stage, n]``, bytes
     """
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)
@@ -149,6 +221,16 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
 
 
 def replica_sizes(batch: StrategyBatch) -> tuple[Floats, Floats]:
-    """Data-parallel ranks of dense and expert parameters, as floats."""
+    """Data-parallel ranks of dense and expert parameters, as floats.
+
+    Parameters
+    ----------
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    tuple of Floats, ``[n]``, ranks
+    """
     dense, experts = data_parallel_sizes(batch)
     return dense.astype(np.float64), experts.astype(np.float64)

@@ -67,6 +67,17 @@ class Stages:
         """Fully recomputed dense and MoE layers of one chunk, ``[kind, n]``.
 
         Block: the first ``num_layers`` of the chunk. Uniform: all. A per-stage plan is split evenly over the chunks.
+
+        Parameters
+        ----------
+        chunk : int
+            Chunk of layers on the rank, 0 for its first virtual stage.
+        batch : StrategyBatch, ``[n]``
+            Strategies; the result has an entry for each.
+
+        Returns
+        -------
+        tuple of Floats, ``[kind, n]``, layers
         """
         longest = self.dense_prefix.shape[2] - 1
         full = batch.recompute == int(Recompute.FULL)
@@ -98,6 +109,31 @@ def stages_of(
     ``schedule`` defaults to 1F1B, interleaved where there are virtual stages. In a V the second chunk runs the ranks in
     reverse; DualPipe adds to each rank the stage of its mirror image.
     Raises ``ValueError`` if the layout or the plan does not match the pipeline.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    pp : int
+        Pipeline ranks.
+    vpp : int
+        Chunks of layers on a rank, virtual stages.
+    layout : LayerLayout or None
+        Layers of each virtual stage; ``None``: the schedule's default.
+    plan : tuple of int or None
+        Recomputed layers of each pipeline rank (MindFormers' unit); ``None``: as the recompute method says.
+    schedule : Schedule or None
+        Order of the passes.
+    merge_pairs : bool
+        Whether forwards and backwards of the steady state run merged.
+    detach_weight_gradients : bool
+        Whether DualPipeV's cool-down splits its backwards.
+    merge : bool
+        Whether equal ranks become one kind.
+
+    Returns
+    -------
+    Stages
     """
     if plan is not None and len(plan) != pp:
         raise ValueError(f"recompute_layers_per_stage has {len(plan)} entries for {pp} pipeline ranks")

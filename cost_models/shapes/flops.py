@@ -16,6 +16,18 @@ def attention_score_flops_per_token(model: ModelShape, seq_length: float) -> flo
     """Forward FLOPs of QK^T and PV for one token of one layer under a causal mask. [flops]
 
     GQA: 2 s H d. MLA (expanded form): s H (d_nope + d_rope + d_v) [megatron-0.12, training.py].
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    seq_length : float
+        Tokens that a token may attend to, itself and its past: the sequence length [tokens].
+
+    Returns
+    -------
+    float, FLOPs
+        A causal mask leaves half of the scores: the mean token attends to half of ``seq_length``.
     """
     heads = model.num_attention_heads
     if model.mla is None:
@@ -28,6 +40,20 @@ def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool) ->
     """Forward model FLOPs of one layer for one token: 2 FLOPs a used parameter plus causal attention. [flops]
 
     Norms and router are left out, as in Megatron's throughput figure [megatron-0.12, training.py].
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    seq_length : float
+        Tokens that a token may attend to, itself and its past: the sequence length [tokens].
+    moe : bool
+        A MoE layer, whose token passes ``top_k`` routed experts and all shared ones.
+
+    Returns
+    -------
+    float, FLOPs
+        A forward; the backward is twice that.
     """
     parts = layer_parameters(model, moe=moe)
     linear = parts.attention_sharded + parts.mlp + parts.shared_experts
@@ -39,7 +65,20 @@ def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool) ->
 
 
 def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
-    """Forward and backward (3x forward) model FLOPs a token, output head and MTP included. [flops]"""
+    """Forward and backward (3x forward) model FLOPs a token, output head and MTP included. [flops]
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    seq_length : float
+        Tokens that a token may attend to, itself and its past: the sequence length [tokens].
+
+    Returns
+    -------
+    float, FLOPs
+        Three forwards; recompute is not model work and left out.
+    """
     kinds = model.moe_layers()
     forward = sum(layer_flops_per_token(model, seq_length, moe=moe) for moe in kinds)
     head = 2.0 * model.hidden_size * model.vocab_size
@@ -49,7 +88,18 @@ def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
 
 
 def model_flops_per_step(workload: Workload) -> float:
-    """Model FLOPs of one optimizer step over the global batch. [flops]"""
+    """Model FLOPs of one optimizer step over the global batch. [flops]
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+
+    Returns
+    -------
+    float, FLOPs
+        Of the whole cluster. Packed samples attend to the mean of their squared lengths over the sequence length.
+    """
     training = workload.training
     tokens = float(training.seq_length) * training.global_batch_size
     attended = training.seq_length * training.mean_squared_length_fraction

@@ -214,7 +214,18 @@ def _wavefront(shape: PipelineShape, steps: tuple[Step, ...], front: list[int], 
 
 @lru_cache(maxsize=128)
 def compiled(shape: PipelineShape) -> Program:
-    """The program of a pipeline. Raises ``ValueError`` for a shape whose ranks would wait for each other for ever."""
+    """The program of a pipeline. Raises ``ValueError`` for a shape whose ranks would wait for each other for ever.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+
+    Returns
+    -------
+    Program
+        Kept for the next strategies of the same shape.
+    """
     steps = _in_dependency_order(shape)
     depth = _depths(steps)
     wavefronts, num_rows, rows = _wavefronts(shape, steps, depth)

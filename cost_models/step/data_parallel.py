@@ -45,6 +45,29 @@ def gradient_exchange(
     Without sharding the gradients are all-reduced. ZeRO-2 scatters after every micro batch. Under ZeRO-3 the layers
     do this themselves (``cost_models.layer.communication.weight_comm``), so that only the edges' parameters are left
     [rajbhandari2020].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+    edge_only : StageParameters, ``[stage, n]``
+        Those of embedding, head and MTP alone.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    GradientExchange, ``[stage, n]``, seconds
+        Before anything hides it.
+
+    Notes
+    -----
+    Reduce-scatter g P over D' ranks once a step (ZeRO-2: m times), all-gather 2 P; P parameters on the rank, D' = dp cp, for
+    experts tp cp dp / (ep etp).
     """
     replicas, expert_replicas = replica_sizes(batch)
     whole = batch.zero_stage == 3
@@ -74,6 +97,23 @@ def exchange_beyond_compute_s(
     With overlap on, a share ``exposed_fraction`` is always left, and at least what does not fit beside the last backward
     (or the first forward) of one micro batch; ZeRO-2 reduces beside every backward
     [megatron-0.12, distributed_data_parallel.py].
+
+    Parameters
+    ----------
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    exchange : GradientExchange, ``[stage, n]``, seconds
+        Before anything hides it.
+    forward_s : Floats, ``[stage, n]``, seconds
+        Forward of one micro batch on the rank.
+    backward_s : Floats, ``[stage, n]``, seconds
+        Its backward.
+    exposed_fraction : float
+        ``dp_exposed_fraction``.
+
+    Returns
+    -------
+    tuple of Floats, ``[stage, n]``, seconds
     """
 
     def left(time: Floats, window: Floats, feature: Feature) -> Floats:
@@ -95,6 +135,24 @@ def exposed_exchange_s(
 
     A later stage ends its backward earlier, and starts its forward later, by the time the stages before it need: that slack
     hides more of what ``exchange_beyond_compute_s`` leaves.
+
+    Parameters
+    ----------
+    exchange : GradientExchange, ``[stage, n]``, seconds
+        Before anything hides it.
+    reduce_left_s : Floats, ``[stage, n]``, seconds
+        Of the reduction, beyond the passes.
+    gather_left_s : Floats, ``[stage, n]``, seconds
+        Of the gather, beyond the passes.
+    slack_forward_s : Floats, ``[stage, n]``, seconds
+        What later stages wait for their first forward.
+    slack_backward_s : Floats, ``[stage, n]``, seconds
+        What they end earlier.
+
+    Returns
+    -------
+    tuple of Floats, ``[n]``, seconds
+        Exposed, masked.
     """
     exposed = np.maximum(reduce_left_s - slack_backward_s, 0.0).max(axis=0)
     exposed = exposed + np.maximum(gather_left_s - slack_forward_s, 0.0).max(axis=0)
@@ -103,7 +161,23 @@ def exposed_exchange_s(
 
 
 def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
-    """Adam on the rank's shard, gradient norm and clip, and the host link under swap-optimizer, on the worst stage. ``[n]``"""
+    """Adam on the rank's shard, gradient norm and clip, and the host link under swap-optimizer, on the worst stage. ``[n]``
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+
+    Returns
+    -------
+    Floats, ``[n]``, seconds a step
+    """
     dense_shards, expert_shards = shard_sizes(batch)
     shard = parameters.dense / dense_shards + parameters.experts / expert_shards
     # The gradient norm reads what the rank keeps of the gradients: its shard from ZeRO-2 on.
@@ -119,6 +193,21 @@ def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StagePa
     """Time a micro batch to add gradients to the buffer and to cast FP32 weights. ``[stage, n]``
 
     ``accumulation_bytes`` is for an FP32 buffer: a 2-byte gradient read, 4 bytes read and written; shorter buffers move less.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+
+    Returns
+    -------
+    Floats, ``[stage, n]``, seconds a micro batch
     """
     c = device.constants
     share = (ELEMENT_BYTES + 2.0 * gradient_bytes(workload, batch)) / FP32_ACCUMULATION_BYTES
