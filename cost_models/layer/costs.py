@@ -38,7 +38,35 @@ class LayerCosts:
 
 
 def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Network, *, moe: bool) -> LayerCosts:
-    """Price one layer of the given kind for every key: its compute, what communication adds, and the host."""
+    """Price one layer of the given kind for every key: its compute, what communication adds, and the host.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    LayerCosts, ``[k]``
+        Of one layer and one micro batch on one rank; pipeline sends, gradient accumulation and the optimizer are the step's.
+
+    Notes
+    -----
+    A pass is matmuls, attention, vector work and permutation one after the other, plus what ``layer_comm`` leaves exposed,
+    plus what the host needs beyond all that. The backward is twice the matmuls and vector work,
+    the attention's own backward, and what selected modules compute again.
+
+    Left out: streams that run on across the edge of a layer, contention of communication with kernels beyond
+    ``hidden_stretch_fraction``.
+    """
     compute = layer_compute(workload, keys, device, moe=moe)
     comm = layer_comm(workload, keys, network, compute, device.constants, moe=moe)
     dispatch, wait = host_s(workload, keys, device.constants, moe=moe)
@@ -71,7 +99,19 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
 
 
 def _forward_parts(compute: LayerCompute, comm: LayerComm) -> dict[str, Floats]:
-    """Exposed seconds of a forward by part, all but the host's."""
+    """Exposed seconds of a forward by part, all but the host's.
+
+    Parameters
+    ----------
+    compute : LayerCompute, ``[k]``
+        Seconds that the layer computes.
+    comm : LayerComm, ``[k]``
+        Seconds that it communicates, exposed and masked.
+
+    Returns
+    -------
+    dict of Floats, ``[k]``, seconds
+    """
     return {
         "matmul": compute.matmuls.total,
         "attention": compute.attention_forward,
@@ -87,7 +127,21 @@ def _forward_parts(compute: LayerCompute, comm: LayerComm) -> dict[str, Floats]:
 
 
 def _backward_parts(compute: LayerCompute, comm: LayerComm, selective: Floats) -> dict[str, Floats]:
-    """Exposed seconds of a backward by part, all but the host's; ``selective`` is what modules repeat of the forward."""
+    """Exposed seconds of a backward by part, all but the host's; ``selective`` is what modules repeat of the forward.
+
+    Parameters
+    ----------
+    compute : LayerCompute, ``[k]``
+        Seconds that the layer computes.
+    comm : LayerComm, ``[k]``
+        Seconds that it communicates, exposed and masked.
+    selective : Floats, ``[k]``, seconds
+        What recomputed modules repeat, their communication included.
+
+    Returns
+    -------
+    dict of Floats, ``[k]``, seconds
+    """
     return {
         "matmul": 2.0 * compute.matmuls.total,
         "attention": compute.attention_backward,
@@ -106,6 +160,21 @@ def _again_s(compute: LayerCompute, comm: LayerComm, wait: Floats, *, compiled: 
     """A whole forward once more, with its communication and its waits for the host.
 
     A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].
+
+    Parameters
+    ----------
+    compute : LayerCompute, ``[k]``
+        Seconds that the layer computes.
+    comm : LayerComm, ``[k]``
+        Seconds that it communicates, exposed and masked.
+    wait : Floats, ``[k]``, seconds
+        What a forward waits for the host.
+    compiled : bool
+        Whether a graph compiler sees what is needed.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
     """
     again = compute.forward - (compute.matmuls.last if compiled else 0.0) + (0.0 if compiled else comm.tp.forward_s)
     return again + comm.cp.forward_s + comm.ep.forward_s + np.where(wait > 0, wait, 0.0)
@@ -114,7 +183,23 @@ def _again_s(compute: LayerCompute, comm: LayerComm, wait: Floats, *, compiled: 
 def _pieces(
     compute: LayerCompute, comm: LayerComm, device_forward: Floats, device_backward: Floats, *, moe: bool
 ) -> dict[str, Floats]:
-    """Both passes as merged pairs take them apart; the attention's pieces are what is left of ``device_*`` seconds."""
+    """Both passes as merged pairs take them apart; the attention's pieces are what is left of ``device_*`` seconds.
+
+    Parameters
+    ----------
+    compute : LayerCompute, ``[k]``
+        Seconds that the layer computes.
+    comm : LayerComm, ``[k]``
+        Seconds that it communicates, exposed and masked.
+    device_forward : Floats, ``[k]``, seconds
+        A forward without what it waits for dispatch.
+    device_backward : Floats, ``[k]``, seconds
+        The same of a backward.
+
+    Returns
+    -------
+    dict of Floats, ``[k]``, seconds
+    """
     shared, permute, ep = compute.shared_expert, compute.permute, comm.experts
     experts = compute.matmuls.moe + compute.matmuls.mlp - shared
     attention = compute.matmuls.attention

@@ -21,7 +21,30 @@ SLOWEST_HOST_FRACTION = 0.1  # dispatch time that each doubling of tp adds: ever
 
 
 def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> tuple[Floats, Floats]:
-    """Host time to dispatch a forward, and what a dropless MoE pass waits for the host besides."""
+    """Host time to dispatch a forward, and what a dropless MoE pass waits for the host besides.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    constants : Constants
+        Calibrated values for the hardware family.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Dispatch of one forward (a backward takes twice that), and waits of either pass.
+
+    Notes
+    -----
+    dispatch = kernels x ``host_kernel_s`` x (1 + 0.1 log2 t), times ``graph_dispatch_factor`` under a graph. A dropless MoE
+    layer waits ``host_moe_sync_s`` for its counts, once more for each expert that runs kernels of its own, never under a
+    graph.
+    """
     graph = not workload.software_traits.eager
     captured = keys.has(Feature.CUDA_GRAPH) | graph
     kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))

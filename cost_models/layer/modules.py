@@ -7,7 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.layer.compute import ELEMENT_BYTES, Device, fused_attention_s, matmul_s, unfused_attention_s, vector_s
+from cost_models.layer.compute import (
+    ELEMENT_BYTES,
+    READ_WRITE_BYTES,
+    Device,
+    fused_attention_s,
+    matmul_s,
+    unfused_attention_s,
+    vector_s,
+)
 from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS, quantise_s
 from cost_models.shapes.flops import attention_score_flops_per_token
@@ -21,7 +29,6 @@ QUANTISED_EXPERT_LAUNCHES = 10
 PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
 PADDED_PERMUTE_PASSES = 4.0  # HBM passes over tokens padded to capacity, gathered by index in one read and one write each way
 UNFUSED_VECTOR_FACTOR = 2.5  # traffic of an unfused norm, activation or rotary embedding over the fused kernel [runs-fit]
-READ_WRITE_BYTES = 2 * ELEMENT_BYTES  # of HBM traffic: an element is read once and written once
 ADD_BYTES = 3 * ELEMENT_BYTES  # two are read and their sum, or gated product, written
 ROUTER_BYTES = 40.0  # a token and expert: FP32 logits, softmax, top-k and auxiliary loss are taken for ten passes of 4 bytes
 
@@ -43,6 +50,20 @@ class Matmuls:
 
 
 def _attention_matmuls(model: ModelShape, keys: LayerKeys, n: Floats, n_l: Floats, device: Device) -> tuple[Floats, Floats]:
+    """Projections of the attention: all of them, and of these the latent ones that ``mla_up_proj`` recomputes.
+
+    Parameters
+    ----------
+    n : Floats, ``[k]``, tokens
+        Of a micro batch on a rank.
+    n_l : Floats, ``[k]``, tokens
+        Between the tensor-parallel blocks: down-projections run on the sequence shard.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Forward.
+    """
     h, heads, t = model.hidden_size, model.num_attention_heads, keys.tp
     if model.mla is None:
         d = model.kv_channels
@@ -64,6 +85,20 @@ def _attention_matmuls(model: ModelShape, keys: LayerKeys, n: Floats, n_l: Float
 
 
 def _mlp_matmuls(model: ModelShape, width: float, keys: LayerKeys, n: Floats, device: Device) -> tuple[Floats, Floats]:
+    """The matmuls of an MLP, and of them the second alone.
+
+    Parameters
+    ----------
+    width : float
+        Channels between the two matmuls; 0: there is no MLP.
+    n : Floats, ``[k]``, tokens
+        Of a micro batch on a rank.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Forward.
+    """
     if width <= 0:
         return np.zeros_like(n), np.zeros_like(n)
     ways = 2 if model.gated_linear_unit else 1
@@ -75,11 +110,28 @@ def has_one_expert_kernel(workload: Workload, keys: LayerKeys) -> NDArray[np.boo
     """Whether the experts of a rank run as one kernel: Ascend's grouped matmul; on a GPU where a graph holds the layer.
 
     A GPU's grouped matmul is a loop over plain ones, whose sizes the host must know [transformer-engine, grouped_linear.py].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    bool, ``[k]``
     """
     return keys.has(Feature.MOE_GROUPED_GEMM) & (keys.has(Feature.CUDA_GRAPH) | workload.device_traits.one_expert_kernel)
 
 
 def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> Matmuls:
+    """Forward matmuls of one layer; grouped ones of its experts with what launching each by itself adds.
+
+    Returns
+    -------
+    Matmuls, ``[k]``, seconds
+    """
     model, training = workload.model, workload.training
     n, n_l = keys.tokens(training), keys.sharded_tokens(training)
     attention, up = _attention_matmuls(model, keys, n, n_l, device)
@@ -106,6 +158,13 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) 
 
 
 def _attention_core(workload: Workload, keys: LayerKeys, device: Device) -> tuple[Floats, Floats]:
+    """Scores, softmax and values: fused, or written out where flash attention is off.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Forward and backward.
+    """
     model, training = workload.model, workload.training
     n = keys.tokens(training)
     head_dim = model.kv_channels if model.mla is None else model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim
@@ -140,6 +199,18 @@ class VectorTimes:
 
 
 def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> VectorTimes:
+    """Memory-bound operators of a forward, each as the bytes that it reads and writes.
+
+    Returns
+    -------
+    VectorTimes, ``[k]``, seconds
+
+    Notes
+    -----
+    Norms 8 h a token (twice with sandwich norm), rotary embedding 4 (H + Hk) d, gated activation 6 f, two residual adds 12 h,
+    split and transpose of q, k, v 4 (H + 2 Hk) d, router 40 E. An operator that is not fused moves ``UNFUSED_VECTOR_FACTOR``
+    times that.
+    """
     model, training = workload.model, workload.training
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp
     h, heads, d = model.hidden_size, model.num_attention_heads, model.kv_channels
@@ -167,13 +238,18 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -
     norms = 2.0 * READ_WRITE_BYTES * h * n_l * (2.0 if model.sandwich_norm else 1.0) * unfused(Feature.FUSED_NORM)
     activation = (ADD_BYTES if model.gated_linear_unit else READ_WRITE_BYTES) * widths * unfused(Feature.FUSED_SWIGLU)
     rope = READ_WRITE_BYTES * rotary * n / t * unfused(Feature.FUSED_ROPE)
-    rest = (
-        2.0 * ADD_BYTES * h * n_l + READ_WRITE_BYTES * moved * n / t + router
-    )  # two residual adds; split and transpose of q, k, v
+    # Two residual adds; split and transpose of q, k and v.
+    rest = 2.0 * ADD_BYTES * h * n_l + READ_WRITE_BYTES * moved * n / t + router
     return VectorTimes(*(vector_s(part * factor, device) for part in (norms, rope, activation, rest)))
 
 
 def _permute_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
+    """Sorting routed tokens by expert and back, in either pass.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+    """
     shape = workload.model.moe
     assert shape is not None
     rows = routed_copies(keys, shape, workload.training)
@@ -184,6 +260,12 @@ def _permute_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
 
 
 def _shared_expert_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
+    """Forward matmuls of the shared experts, which may run beside an exchange.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+    """
     shape = workload.model.moe
     assert shape is not None
     width = shape.shared_expert_ffn_hidden_size
@@ -193,7 +275,23 @@ def _shared_expert_s(workload: Workload, keys: LayerKeys, device: Device) -> Flo
 def _selective_recompute(
     keys: LayerKeys, matmuls: Matmuls, attention_forward: Floats, vector: VectorTimes, permute: Floats
 ) -> Floats:
-    """Compute that the recomputed modules repeat in the backward. ``[k]``"""
+    """Compute that the recomputed modules repeat in the backward. ``[k]``
+
+    Parameters
+    ----------
+    matmuls : Matmuls, ``[k]``, seconds
+        Forward.
+    attention_forward : Floats, ``[k]``, seconds
+        Forward of the attention's core.
+    vector : VectorTimes, ``[k]``, seconds
+        Forward.
+    permute : Floats, ``[k]``, seconds
+        Of one pass.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+    """
     again = keys.recomputes
     repeated = np.where(again(RecomputeModule.CORE_ATTN), attention_forward, 0.0)
     repeated = repeated + np.where(again(RecomputeModule.LAYERNORM), vector.norms, 0.0)
@@ -231,7 +329,24 @@ class LayerCompute:
 
 
 def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> LayerCompute:
-    """Seconds that one layer of the given kind computes, per key."""
+    """Seconds that one layer of the given kind computes, per key.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    LayerCompute, ``[k]``
+        Of one micro batch on one rank.
+    """
     matmuls = _matmuls(workload, keys, device, moe=moe)
     attention_forward, attention_backward = _attention_core(workload, keys, device)
     vector = _vector(workload, keys, device, moe=moe)

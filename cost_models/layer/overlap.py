@@ -24,7 +24,22 @@ from cost_models.shapes.workload import Workload
 
 
 def hidden(time: Floats, window: Floats, stretch: float) -> tuple[Floats, Floats]:
-    """Exposed and masked part of communication beside ``window`` seconds of compute, which it stretches."""
+    """Exposed and masked part of communication beside ``window`` seconds of compute, which it stretches.
+
+    Parameters
+    ----------
+    time : Floats, ``[k]``, seconds
+        The communication.
+    window : Floats, ``[k]``, seconds
+        Compute that may hide it.
+    stretch : float
+        What a hidden second costs the compute beside it.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Together the whole of ``time``.
+    """
     masked = np.minimum(time, window)
     return time - masked + stretch * masked, (1.0 - stretch) * masked
 
@@ -64,6 +79,26 @@ def layer_comm(
     TP communication is left by the fused or overlapped kernels' exposed share, its backward also beside weight gradients; a ring
     hop hides behind the attention of its block; expert communication behind what ``_hidden_exchange_s`` says; ZeRO-3 gathers,
     then swapped activations, behind the compute of the layer that hides nothing else.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+    compute : LayerCompute, ``[k]``
+        What may hide communication.
+    c : Constants
+        Calibrated values for the hardware family.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    LayerComm, ``[k]``
+        Of one micro batch on one rank.
     """
     tp = _tensor_parallel(workload, keys, network, c, moe=moe)
     cp = _context_parallel(workload, keys, network, compute, c)
@@ -79,7 +114,23 @@ def layer_comm(
 
 
 def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, window_backward: Floats, c: Constants) -> Exposed:
-    """One transfer in each pass, beside a window of compute in each."""
+    """One transfer in each pass, beside a window of compute in each.
+
+    Parameters
+    ----------
+    forward_s : Floats, ``[k]``, seconds
+        Transfer in the forward.
+    backward_s : Floats, ``[k]``, seconds
+        Transfer in the backward.
+    window_forward : Floats, ``[k]``, seconds
+        Compute beside it.
+    window_backward : Floats, ``[k]``, seconds
+        Compute beside it.
+
+    Returns
+    -------
+    Exposed, ``[k]``
+    """
     exposed_forward, masked_forward = hidden(forward_s, window_forward, c.hidden_stretch_fraction)
     exposed_backward, masked_backward = hidden(backward_s, window_backward, c.hidden_stretch_fraction)
     return Exposed(
@@ -92,6 +143,12 @@ def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, windo
 
 
 def _tensor_parallel(workload: Workload, keys: LayerKeys, network: Network, c: Constants, *, moe: bool) -> Exposed:
+    """Collectives around the attention and the MLP, of which fused or overlapped kernels leave a share.
+
+    Returns
+    -------
+    Exposed, ``[k]``
+    """
     tp = tensor_parallel_comm(workload, keys, network, moe=moe)
     fraction = exposed_tp_fraction(keys, c)
     forward = tp.forward_s * fraction
@@ -147,6 +204,20 @@ def _hidden_exchange_s(
     run beside the dispatch, or in the backward beside the combine [mindspeed-fb-overlap, fwd.py; bwd.py], Megatron's overlap
     excludes them. In both a backward's dispatch is beside the experts' weight gradients
     [megatron-main, model_chunk_schedule_plan.py].
+
+    Parameters
+    ----------
+    exchange : ExpertComm, ``[k]``, seconds
+        Dispatch and combine of a forward.
+    moe_matmuls_s : Floats, ``[k]``, seconds
+        Routed and shared experts with the router, forward.
+    shared_s : Floats, ``[k]``, seconds
+        Shared experts alone, forward.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Forward and backward, at most the exchange itself.
     """
     gathers = keys.dispatcher == int(Dispatcher.ALLGATHER)
     overlapped = (keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & ~gathers) | (

@@ -86,12 +86,32 @@ FAMILIES = {
 
 
 def family_traits(family: str) -> DeviceTraits:
-    """Traits of a hardware family whatever the generation; a family that is not in the table is taken for a GPU's."""
+    """Traits of a hardware family whatever the generation; a family that is not in the table is taken for a GPU's.
+
+    Parameters
+    ----------
+    family : str
+        ``HardwareProfile.family``.
+
+    Returns
+    -------
+    DeviceTraits
+    """
     return FAMILIES.get(family, GPU)
 
 
 def device_traits(profile: HardwareProfile) -> DeviceTraits:
-    """Traits of one product: those of its family, and its generation."""
+    """Traits of one product: those of its family, and its generation.
+
+    Parameters
+    ----------
+    profile : HardwareProfile
+        One product, in SI units.
+
+    Returns
+    -------
+    DeviceTraits
+    """
     return replace(family_traits(profile.family), generation=_generation(profile.matmul_flops_per_s))
 
 
@@ -137,5 +157,17 @@ STACKS = {
 
 
 def software_traits(stack: str, execution: str) -> SoftwareTraits:
-    """Traits of a stack under ``execution`` (``eager`` or ``graph``); one that is not in the table has the defaults."""
+    """Traits of a stack under ``execution`` (``eager`` or ``graph``); one that is not in the table has the defaults.
+
+    Parameters
+    ----------
+    stack : str
+        ``Software.stack``.
+    execution : str
+        ``eager`` or ``graph``; anything else counts as a compiled graph.
+
+    Returns
+    -------
+    SoftwareTraits
+    """
     return replace(STACKS.get(stack, SoftwareTraits()), eager=execution == "eager")

@@ -32,7 +32,21 @@ class Replay:
 
 
 def replay(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> Replay:
-    """The tasks of a step as ``simulate`` composes it. Raises ``ValueError`` as ``simulate`` does."""
+    """The tasks of a step as ``simulate`` composes it. Raises ``ValueError`` as ``simulate`` does.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    strategy : ParallelStrategy
+        One strategy, legal for ``any`` target.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    Replay
+    """
     _, group = next(priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True))
     _, shape = next(pipeline_shapes(group))
     program, tasks = compiled(shape), GroupTasks(group)

@@ -42,7 +42,19 @@ class StepTime:
 
 
 def closed_form(group: Group, constants: Constants) -> StepTime:
-    """Composes a step from the pace of the slowest rank and a bubble."""
+    """Composes a step from the pace of the slowest rank and a bubble.
+
+    Parameters
+    ----------
+    group : Group
+        Strategies of one pipeline with their priced parts.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    StepTime, ``[n]``, seconds
+    """
     stages, m, times = group.stages, group.num_microbatches, group.rank
     pipeline = pipeline_time(stages, times, m, group.batch.group_size)
     slack = 0.0 if stages.schedule is Schedule.DUALPIPE else 1.0 / stages.vpp
@@ -74,14 +86,40 @@ def closed_form(group: Group, constants: Constants) -> StepTime:
 
 
 def at_kind(values: Floats, kind: IntColumn) -> Floats:
-    """The entries of ``values`` ``[kind, n]`` or ``[kind, 1]`` at one kind each, ``[n]``."""
+    """The entries of ``values`` ``[kind, n]`` or ``[kind, 1]`` at one kind each, ``[n]``.
+
+    Parameters
+    ----------
+    values : Floats, ``[kind, n]`` or ``[kind, 1]``
+        Of every kind of rank.
+    kind : IntColumn, ``[n]``
+        Which one to take.
+
+    Returns
+    -------
+    Floats, ``[n]``
+    """
     table = np.broadcast_to(values, (len(values), len(kind)))
     chosen: Floats = np.take_along_axis(table, kind[None, :], axis=0)[0]
     return chosen
 
 
 def lower_bound_s(group: Group, time: StepTime, constants: Constants) -> Floats:
-    """What no order of the group's tasks can beat, ``[n]``; of ``time``, only what the exchange leaves beside passes counts."""
+    """What no order of the group's tasks can beat, ``[n]``; of ``time``, only what the exchange leaves beside passes counts.
+
+    Parameters
+    ----------
+    group : Group
+        Strategies of one pipeline with their priced parts.
+    time : StepTime, ``[n]``
+        A composed step, for what its exchange leaves beside the passes.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    Floats, ``[n]``, seconds
+    """
     stages = group.stages
     around = Surroundings(
         send_s=group.p2p_s / (2.0 * stages.num_chunks),
@@ -97,7 +135,25 @@ def lower_bound_s(group: Group, time: StepTime, constants: Constants) -> Floats:
 
 
 def estimate_group(workload: Workload, group: Group, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
-    """The columns of a group whose step has been composed."""
+    """The columns of a group whose step has been composed.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    group : Group
+        Strategies of one pipeline with their priced parts.
+    time : StepTime, ``[n]``, seconds
+        The composed step, of either fidelity.
+    constants : Constants
+        Calibrated values for the hardware family.
+    breakdown : bool
+        Whether to add parts and per-stage columns.
+
+    Returns
+    -------
+    Estimate, ``[n]``
+    """
     batch, stages, m, priced, sharded = group.batch, group.stages, group.num_microbatches, group.priced, group.sharded
     held = held_activations(workload, stages, batch, m, priced.dense_activations, priced.moe_activations)
     memory = memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)
@@ -175,7 +231,21 @@ def _critical_parts(group: Group, time: StepTime) -> tuple[dict[str, Floats], di
 
 
 def scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
-    """Scatters the groups' columns back to the rows of the batch."""
+    """Scatters the groups' columns back to the rows of the batch.
+
+    Parameters
+    ----------
+    rows : list of IntColumn
+        Rows of the batch that each group holds.
+    parts : list of Estimate
+        The groups' columns.
+    n : int
+        Rows of the batch.
+
+    Returns
+    -------
+    Estimate, ``[n]``
+    """
 
     def column(name: str) -> Floats:
         out = np.empty(n)
@@ -220,6 +290,21 @@ def estimate(workload: Workload, batch: StrategyBatch, constants: Constants, *, 
     Strategies must be legal for ``any`` target (``frameworks.legality``). Layer costs are priced once per distinct layer key
     and gathered; rows are grouped by pipeline shape. ``breakdown`` adds parts and per-stage columns. Raises
     ``ValueError`` for an empty batch, a layout that does not hold the model, or a precision without a peak.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    constants : Constants
+        Calibrated values for the hardware family.
+    breakdown : bool
+        Whether to add parts and per-stage columns.
+
+    Returns
+    -------
+    Estimate, ``[n]``
     """
     rows, parts = [], []
     for index, group in priced_groups(workload, batch, constants, merge=not breakdown, tables=breakdown):

@@ -79,6 +79,19 @@ def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network)
     """Pipeline sends of one micro batch on one rank: 2 v hops of 2 n h / t bytes, before anything hides them. ``[n]``
 
     Both directions of DualPipe send. The tensor-parallel ranks each send their slice.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    Floats, ``[n]``, seconds a micro batch
     """
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     moved = ELEMENT_BYTES * tokens * workload.model.hidden_size / batch.tp
@@ -165,7 +178,18 @@ class Group:
         return None if savings is None or not self.stages.merge_pairs else MergedPasses(self.stages, savings)
 
     def chunk(self, index: int) -> PassTimes:
-        """Layers and edges of one chunk; where passes are merged, those of the chunk with each other."""
+        """Layers and edges of one chunk; where passes are merged, those of the chunk with each other.
+
+        Parameters
+        ----------
+        index : int
+            Chunk of layers on the rank.
+
+        Returns
+        -------
+        PassTimes, ``[kind, n]``, seconds
+            Without sends and gradient accumulation.
+        """
         return self._times(self.chunk_counts[index], 0.0, 0.0 if self.merged is None else self.merged.of(index, index))
 
     def _times(self, counts: LayerCounts, extra_s: Floats | float, saving_s: Floats | float) -> PassTimes:
@@ -224,6 +248,24 @@ def priced_groups(
     """Groups of the batch with the rows of each; ``tables`` keeps the parts of layer costs for a breakdown.
 
     Raises ``ValueError`` for an empty batch, a layout that does not hold the model, or a precision without a peak.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    constants : Constants
+        Calibrated values for the hardware family.
+    merge : bool
+        Whether equal ranks become one kind.
+    tables : bool
+        Whether parts of layer costs are kept.
+
+    Yields
+    ------
+    tuple of IntColumn and Group
+        Rows of the batch, and their group.
     """
     if len(batch) == 0:
         raise ValueError("no strategy to estimate")

@@ -37,6 +37,19 @@ def stage_costs(workload: Workload, strategy: ParallelStrategy, constants: Const
     """Time and memory of each pipeline rank of a strategy that is legal for ``any`` target.
 
     The largest peak is that of ``cost_models.step.composition.estimate``, whose errors are raised here too.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    strategy : ParallelStrategy
+        One strategy, legal for ``any`` target.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    StageCosts, ``[stage]``
     """
     ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True)
     stages, priced, sharded = group.stages, group.priced, group.sharded

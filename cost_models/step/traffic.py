@@ -61,6 +61,20 @@ def step_traffic(workload: Workload, strategy: ParallelStrategy, constants: Cons
     """Traffic of every group of more than one rank, in the order of the ranks: tp, cp, ep, dp, expert_dp, pp.
 
     ``strategy`` must be legal for ``any`` target. Raises as ``cost_models.step.composition.estimate`` does.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    strategy : ParallelStrategy
+        One strategy, legal for ``any`` target.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    tuple of GroupTraffic
+        Of one device; groups that move nothing are left out.
     """
     batch = StrategyBatch.of([strategy])
     ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=False)

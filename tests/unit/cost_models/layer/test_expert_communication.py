@@ -7,6 +7,7 @@ import pytest
 
 from cost_models.layer.expert_communication import (
     ExpertTransfer,
+    RoutedTokens,
     expected_domains_per_token,
     expert_combine,
     expert_dispatch,
@@ -62,8 +63,8 @@ def test_group_limited_routing_bounds_the_nodes_of_a_token() -> None:
 
 
 def _both(dispatcher: Dispatcher, ep: int, network: Network, **more: float) -> tuple[ExpertTransfer, ExpertTransfer]:
-    arguments = (dispatcher, TOKENS, TOKEN_BYTES, ep, more.get("etp", 1), DEEPSEEK, network, more.get("load", 1.0))
-    return expert_dispatch(*arguments), expert_combine(*arguments)
+    routed = RoutedTokens(dispatcher, TOKENS, TOKEN_BYTES, ep, more.get("etp", 1), DEEPSEEK, network, more.get("load", 1.0))
+    return expert_dispatch(routed), expert_combine(routed)
 
 
 # Hand-worked on two A2 nodes of 8 (ep 16): 18.3 GB/s links, 20 GB/s NICs, no latency, in ms.
@@ -162,9 +163,10 @@ def test_a_supernode_is_one_domain() -> None:
 def test_a_column_of_dispatchers_equals_each_alone() -> None:
     network = Network.of(ascend_a2(latency_s=1e-6), call_latency_s=1e-5)
     codes = np.array([int(d) for d in Dispatcher])
-    column = expert_dispatch(codes, TOKENS, TOKEN_BYTES, 32, 1, DEEPSEEK, network)
+    column = expert_dispatch(RoutedTokens(codes, TOKENS, TOKEN_BYTES, 32, 1, DEEPSEEK, network))
     alone = [_both(dispatcher, 32, network)[0] for dispatcher in Dispatcher]
     for name in ("time_s", "intra_bytes", "inter_bytes"):
         np.testing.assert_array_equal(getattr(column, name), [float(getattr(part, name)) for part in alone])
     assert column.time_s[Dispatcher.NONE] == 0.0
-    assert float(expert_combine(Dispatcher.ALLTOALL, TOKENS, TOKEN_BYTES, 32, 1, DEEPSEEK, network).time_s) < column.time_s[2]
+    combined = expert_combine(RoutedTokens(Dispatcher.ALLTOALL, TOKENS, TOKEN_BYTES, 32, 1, DEEPSEEK, network))
+    assert float(combined.time_s) < column.time_s[2]

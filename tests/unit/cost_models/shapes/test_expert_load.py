@@ -10,7 +10,7 @@ import pytest
 
 from cost_models.layer.activations import layer_activations
 from cost_models.layer.communication import expert_comm
-from cost_models.layer.expert_communication import expected_domains_per_token, expert_dispatch
+from cost_models.layer.expert_communication import RoutedTokens, expected_domains_per_token, expert_dispatch
 from cost_models.layer.expert_rows import expert_rows, peak_expert_rows
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.strategy import Dispatcher
@@ -89,7 +89,7 @@ def test_of_two_levels_the_fullest_domain_sets_the_pace() -> None:
         shape = job.model.moe
         assert shape is not None
         load = 1.0 if counts is None else counts.load_factor(16)
-        sent = expert_dispatch(Dispatcher.TWO_LEVEL, 1000, 1, 16, 1, shape, network(job), load, counts)
+        sent = expert_dispatch(RoutedTokens(Dispatcher.TWO_LEVEL, 1000, 1, 16, 1, shape, network(job), load, counts))
         return float(sent.inter_bytes)
 
     # Half of a domain's tokens come from the other. Half of all copies at each of 2 domains; 8 and 8, then 10 and 6 of 16.
