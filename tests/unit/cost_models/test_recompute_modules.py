@@ -12,7 +12,6 @@ from cost_models.shapes import recompute_modules
 from cost_models.shapes.recompute_modules import MODULES, RecomputeModule, effective_modules, present_modules
 from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape
-from search.recompute_modes import recompute_mode
 from tests.workloads import DENSE, LATENT, SPARSE, device, keys, network, workload
 
 MODELS = (DENSE, SPARSE, LATENT)
@@ -65,11 +64,6 @@ def test_the_activation_function_is_part_of_every_block_that_is_recomputed() -> 
     assert effective_modules(SPARSE, act | moe) == act | moe
     assert effective_modules(SPARSE, act | dense | moe) == dense | moe
     assert effective_modules(DENSE, act) == act
-
-
-@pytest.mark.parametrize("module", RecomputeModule, ids=lambda m: m.name)
-def test_a_search_knows_every_module_by_name(module: RecomputeModule) -> None:
-    assert recompute_mode(str(module.name).lower()).modules == module
 
 
 LAST = "    MOE = _module(\n        5,\n"
