@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, canonical_schedule
+from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
 from cost_models.shapes.strategy import (
     Dispatcher,
     Feature,
@@ -16,12 +16,10 @@ from cost_models.shapes.strategy import (
     Schedule,
     StrategyBatch,
 )
+from cost_models.shapes.switches import FUSIONS
 from cost_models.shapes.workload import Workload
-from frameworks.flags import has_replicas
 from frameworks.physics import pipeline as rules_pipeline
 from frameworks.rule import Rule, effective_features
-
-FUSIONS = (Feature.MC2, Feature.COC, Feature.TP_COMM_OVERLAP, Feature.TP_2D)
 
 
 def breaks(workload: Workload, strategy: ParallelStrategy, rule: Rule) -> bool:
@@ -35,17 +33,7 @@ class Draft:
     def __init__(self, workload: Workload, strategy: ParallelStrategy) -> None:
         self.workload = workload
         features = effective_features(workload, strategy)
-        if not has_replicas(workload, strategy):
-            features &= ~DATA_PARALLEL_FEATURES
-        if strategy.zero_stage == 0:
-            features &= ~Feature.OVERLAP_PARAM_GATHER
         schedule = canonical_schedule(strategy.pp, strategy.vpp, strategy.schedule)
-        if schedule is not Schedule.INTERLEAVED:
-            features &= ~Feature.OVERLAP_P2P
-        if not workload.model.gated_linear_unit:
-            features &= ~Feature.FUSED_SWIGLU
-        if workload.model.learned_positions:
-            features &= ~Feature.FUSED_ROPE
         size = canonical_group_size(strategy.pp, schedule, strategy.microbatch_group_size_per_vp_stage)
         self.strategy = replace(strategy, schedule=schedule, microbatch_group_size_per_vp_stage=size, features=features)
         self.sentences: list[str] = []

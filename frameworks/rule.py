@@ -9,9 +9,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.canonical import EXPERT_PARALLEL_FEATURES, MOE_FEATURES, TENSOR_PARALLEL_FEATURES
+from cost_models.shapes import acting
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import Feature, LayerLayout, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import ANY_DISPATCHER, Feature, acting_in
 from cost_models.shapes.workload import ModelShape, Workload
 
 Mask = NDArray[np.bool_]
@@ -84,43 +85,22 @@ def has_dense_mlp(model: ModelShape) -> bool:
 
 
 def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Mask:
-    """Rows that have any of ``feature``, and something for it to act on. ``[n]``"""
-    moe = workload.model.moe
-    if moe is None:
-        feature &= ~MOE_FEATURES
-    elif moe.capacity_factor is None:
-        feature &= ~Feature.MOE_PAD_TO_CAPACITY
-    mask: Mask = batch.has(feature & ~SCOPED_FEATURES)
-    if feature & TENSOR_PARALLEL_FEATURES:
-        mask = mask | (batch.has(feature & TENSOR_PARALLEL_FEATURES) & (batch.tp > 1))
-    if feature & EXPERT_PARALLEL_FEATURES:
-        mask = mask | (batch.has(feature & EXPERT_PARALLEL_FEATURES) & (batch.ep * batch.etp > 1))
-    if feature & Feature.CP_SEND_RECV_OVERLAP:
-        mask = mask | (batch.has(Feature.CP_SEND_RECV_OVERLAP) & (batch.cp > 1))
-    if feature & Feature.DUALPIPEV_DW_DETACH:
-        mask = mask | (batch.has(Feature.DUALPIPEV_DW_DETACH) & (batch.schedule == Schedule.DUALPIPE_V) & (batch.pp > 1))
-    return mask
+    """Rows that have any of ``feature``, and something for it to act on. ``[n]``
+
+    Whatever the dispatcher: a framework refuses an overlap beside the wrong one, so that rules must see it there.
+    """
+    return acting.acts(workload.model, batch, feature, given=ANY_DISPATCHER)
 
 
 def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
-    """The features of one strategy that have something to act on."""
-    batch = StrategyBatch.of([strategy])
-    effective = Feature(0)
-    for feature in strategy.features:
-        if has_effect(workload, batch, feature)[0]:
-            effective |= feature
-    return effective
-
-
-SCOPED_FEATURES = TENSOR_PARALLEL_FEATURES | EXPERT_PARALLEL_FEATURES | Feature.CP_SEND_RECV_OVERLAP | Feature.DUALPIPEV_DW_DETACH
+    """The features of one strategy that have something to act on, whatever the dispatcher."""
+    return strategy.features & acting_in(acting.scope_of(workload.model, strategy) | ANY_DISPATCHER)
 
 
 def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
     """Rows in which some parameters, dense or expert, sit on several ranks."""
-    replicas = batch.dp * batch.cp
-    if workload.model.moe is None:
-        return replicas > 1
-    return (replicas > 1) | (batch.tp * replicas > batch.ep * batch.etp)
+    mask: Mask = acting.has_replicas(workload.model, batch)
+    return mask
 
 
 def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:

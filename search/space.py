@@ -23,7 +23,8 @@ from itertools import product
 from typing import NamedTuple
 
 from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, expert_domain_devices, schedules_of
-from cost_models.shapes.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
+from cost_models.shapes.switches import DEFAULT_FEATURES, SEARCHED_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.target import MINDSPEED, parse_target
 from search.errors import SearchError
@@ -196,7 +197,11 @@ def _default_recompute(model: ModelShape) -> tuple[RecomputeMode, ...]:
 
 
 def _feature_combinations(limits: SearchLimits, defaults: Mapping[Feature, tuple[bool, ...]]) -> tuple[Feature, ...]:
-    switches: dict[Feature, tuple[bool, ...]] = {Feature.SWAP_OPTIMIZER: (False, True), **defaults, **limits.switches}
+    switches: dict[Feature, tuple[bool, ...]] = {
+        **dict.fromkeys(SEARCHED_FEATURES, (False, True)),
+        **defaults,
+        **limits.switches,
+    }
     fixed = DEFAULT_FEATURES
     for feature in switches:
         fixed &= ~feature

@@ -11,34 +11,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.strategy import Feature, IntColumn, RecomputeModule, StrategyBatch
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import IntColumn, StrategyBatch
+from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import TrainingJob
 
 Floats = NDArray[np.float64]
-
-LAYER_FEATURES = int(
-    Feature.FLASH_ATTENTION
-    | Feature.FUSED_NORM
-    | Feature.FUSED_SWIGLU
-    | Feature.FUSED_ROPE
-    | Feature.REPLICATED_EMBEDDING
-    | Feature.MC2
-    | Feature.COC
-    | Feature.TP_COMM_OVERLAP
-    | Feature.TP_2D
-    | Feature.MOE_GROUPED_GEMM
-    | Feature.MOE_PERMUTE_FUSION
-    | Feature.MOE_ALLGATHER_OVERLAP_COMM
-    | Feature.MOE_ALLTOALL_OVERLAP_COMM
-    | Feature.MOE_COMM_OVERLAP
-    | Feature.MOE_SHARED_EXPERT_OVERLAP
-    | Feature.MOE_PAD_TO_CAPACITY
-    | Feature.MOE_ZERO_MEMORY
-    | Feature.GRAD_REDUCE_IN_BF16
-    | Feature.SWAP_ATTENTION
-    | Feature.CUDA_GRAPH
-    | Feature.FINE_GRAIN_INTERLEAVE
-)
 
 
 @dataclass(frozen=True)
@@ -59,8 +37,8 @@ class LayerKeys:
     expert_weight_shards: IntColumn
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
-        """Whether each key has the feature."""
-        found: NDArray[np.bool_] = (self.features & int(feature)) != 0
+        """Whether each key has the feature. Raises ``PlaceError`` where its entry does not price it in layers."""
+        found: NDArray[np.bool_] = (self.features & priced_bits(feature, Place.LAYER)) != 0
         return found
 
     def recomputes(self, module: RecomputeModule) -> NDArray[np.bool_]:
@@ -118,7 +96,7 @@ def layer_keys(batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:
     dense, expert = shard_sizes(batch)
     gathered = batch.zero_stage == 3
     columns = {f.name: getattr(batch, f.name, None) for f in fields(LayerKeys)}
-    columns["features"] = batch.features & LAYER_FEATURES
+    columns["features"] = batch.features & PRICED[Place.LAYER]
     columns["weight_shards"] = np.where(gathered, dense, 1)
     columns["expert_weight_shards"] = np.where(gathered, expert, 1)
     present = {name: column for name, column in columns.items() if column is not None}

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.activations import LayerActivations, layer_activations
@@ -24,8 +23,10 @@ from cost_models.network.tiers import Network
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
 from cost_models.pipeline.stages import Stages, stages_of
+from cost_models.shapes.acting import acting
 from cost_models.shapes.layer_keys import Floats, distinct_rows, layer_keys
-from cost_models.shapes.strategy import Feature, IntColumn, Schedule, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
+from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
 
@@ -123,23 +124,19 @@ class ShardedModel:
     optimizer_s: Floats
 
 
-SHARDING_FEATURES = int(
-    Feature.REPLICATED_EMBEDDING
-    | Feature.REUSE_FP32_PARAM
-    | Feature.SWAP_OPTIMIZER
-    | Feature.GRAD_REDUCE_IN_BF16
-    | Feature.MOE_GROUPED_GEMM
-)
+SHARDING_COLUMNS = ("tp", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
+# What rows of a group share, and what ZeRO-2 alone depends on.
+SHARDING_FORMULAS_READ = (*SHARDING_COLUMNS, "pp", "vpp", "schedule", "micro_batch_size")
 
 
 def _sharded_model(
     workload: Workload, batch: StrategyBatch, stages: Stages, layers: LayerCounts, device: Device, network: Network
 ) -> ShardedModel:
     """Priced once per distinct sharding, like layers per key, and gathered."""
-    columns = [batch.tp, batch.dp, batch.cp, batch.ep, batch.etp, batch.zero_stage, batch.optimizer_shard_size]
+    columns = [getattr(batch, name) for name in SHARDING_COLUMNS]
     micro_batches = np.where(batch.zero_stage == 2, batch.micro_batch_size, 0)  # ZeRO-2 scatters once a micro batch
-    first, index = distinct_rows([*columns, micro_batches, batch.features & SHARDING_FEATURES])
-    few = batch.take(first)
+    first, index = distinct_rows([*columns, micro_batches, batch.features & PRICED[Place.SHARDING]])
+    few = batch.standing_for(first, Place.SHARDING, SHARDING_FORMULAS_READ)
     parameters = stage_parameters(workload, few, layers.dense, layers.moe, stages.is_first, stages.is_last)
     none = np.zeros_like(layers.dense)
     edge_only = stage_parameters(workload, few, none, none, stages.is_first, stages.is_last)
@@ -199,26 +196,10 @@ class Group:
         return PassTimes(counts, self.stages, self.priced.dense, self.priced.moe, self.priced.edges, extra_s, saving_s)
 
 
-def merges_pairs(workload: Workload, batch: StrategyBatch) -> NDArray[np.bool_]:
-    """Whether forwards and backwards of the steady state run merged: a switch where tokens travel to experts. ``[n]``
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    bool, ``[n]``
-    """
-    return batch.has(Feature.MOE_COMM_OVERLAP) & (batch.ep * batch.etp > 1) & (workload.model.moe is not None)
-
-
 def _price_group(
     workload: Workload,
     batch: StrategyBatch,
+    shared: int,
     priced: PricedKeys,
     device: Device,
     network: Network,
@@ -226,7 +207,10 @@ def _price_group(
     *,
     merge: bool,
 ) -> Group:
-    """Prices the parts of strategies that share what ``priced_groups`` groups by; ``merge`` puts equal ranks together."""
+    """Prices the parts of strategies that share a pipeline; ``merge`` puts equal ranks together.
+
+    ``shared``: the switches that are part of what they share.
+    """
     model = workload.model
     layout, plan = int(batch.layout_index[0]), int(batch.recompute_plan_index[0])
     stages = stages_of(
@@ -236,8 +220,8 @@ def _price_group(
         batch.layouts[layout] if layout >= 0 else None,
         batch.recompute_plans[plan] if plan >= 0 else None,
         schedule=Schedule(int(batch.schedule[0])),
-        merge_pairs=bool(merges_pairs(workload, batch)[0]),
-        detach_weight_gradients=bool(batch.has(Feature.DUALPIPEV_DW_DETACH)[0]),
+        merge_pairs=bool(shared & priced_bits(Feature.MOE_COMM_OVERLAP, Place.PIPELINE)),
+        detach_weight_gradients=bool(shared & priced_bits(Feature.DUALPIPEV_DW_DETACH, Place.PIPELINE)),
         merge=merge,
     )
     counts = chunk_counts(stages, batch)
@@ -287,13 +271,13 @@ def priced_groups(
         raise ValueError("no strategy to estimate")
     device, network = Device.of(workload, constants), network_of(workload, constants)
     priced, key_of = _price_keys(workload, batch, device, network)
-    merged, detached = merges_pairs(workload, batch), batch.has(Feature.DUALPIPEV_DW_DETACH)
-    pipeline = [batch.pp, batch.vpp, batch.schedule, merged.astype(np.int64), detached.astype(np.int64)]
-    columns = [*pipeline, batch.layout_index, batch.recompute_plan_index]
+    shared = acting(workload.model, batch, Feature(PRICED[Place.PIPELINE]))
+    columns = [batch.pp, batch.vpp, batch.schedule, shared, batch.layout_index, batch.recompute_plan_index]
     first, group_of = distinct_rows(columns)
     order = np.argsort(group_of, kind="stable")
     bounds = np.searchsorted(group_of[order], np.arange(len(first) + 1))
     for start, end in pairwise(bounds):
         rows = order[start:end]
         gathered = _taken(priced, key_of[rows], tables=tables)
-        yield rows, _price_group(workload, batch.take(rows), gathered, device, network, constants, merge=merge)
+        switches = int(shared[rows[0]])
+        yield rows, _price_group(workload, batch.take(rows), switches, gathered, device, network, constants, merge=merge)

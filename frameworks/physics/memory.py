@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from cost_models.shapes.recompute_modules import present_modules
 from cost_models.shapes.strategy import Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, StrategyBatch
 from cost_models.shapes.workload import Workload
-from frameworks.rule import PHYSICS, Mask, Rule, has_dense_mlp
+from frameworks.rule import PHYSICS, Mask, Rule
 
 ZERO_STAGE = Rule(
     "zero_stage",
@@ -85,15 +86,7 @@ RECOMPUTE_MODULES = Rule(
 
 def _absent(workload: Workload) -> RecomputeModule:
     """Modules that the model does not have."""
-    model = workload.model
-    absent = RecomputeModule(0)
-    if model.mla is None:
-        absent |= RecomputeModule.MLA_UP_PROJ
-    if model.moe is None:
-        absent |= RecomputeModule.MOE
-    if not has_dense_mlp(model):
-        absent |= RecomputeModule.MLP
-    return absent
+    return ~present_modules(workload.model)
 
 
 def module_names(modules: RecomputeModule) -> str:

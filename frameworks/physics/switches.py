@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.shapes.strategy import Feature, StrategyBatch
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.switches import FUSIONS, Feature
 from cost_models.shapes.workload import Workload
 from frameworks.rule import PHYSICS, Mask, Rule, has_effect
-
-FUSIONS = (Feature.MC2, Feature.COC, Feature.TP_COMM_OVERLAP, Feature.TP_2D)
 
 
 def _fusions(workload: Workload, batch: StrategyBatch) -> Mask:

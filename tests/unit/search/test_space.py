@@ -191,10 +191,22 @@ def test_bad_limits_are_refused_in_one_sentence(mapping: dict[str, object], sent
     assert "\n" not in str(refused.value)
 
 
+def test_a_range_of_one_value_is_that_value() -> None:
+    limits = limits_from_mapping({"tp": {"min": 4, "max": 4}})
+    assert limits.tp == Range(4, 4)
+    assert search_space(workload(), limits).tp == (4,)
+
+
 def test_too_many_switches_are_refused() -> None:
     both = {feature.name.lower(): [True, False] for feature in list(Feature)[:13]}
     with pytest.raises(SearchError, match="at most 12 switches"):
         limits_from_mapping(both)
+
+
+@pytest.mark.parametrize("module", RecomputeModule, ids=lambda m: m.name)
+def test_every_recompute_module_is_a_mode_by_its_name(module: RecomputeModule) -> None:
+    mode = recompute_mode(module.name.lower())
+    assert (mode.granularity, mode.modules) == (Recompute.SELECTIVE, module)
 
 
 @pytest.mark.parametrize("name", ["none", "full", "full:3", "block:2", "block:25%", "layernorm+mlp_act", "core_attn", "mlp+moe"])

@@ -1,8 +1,6 @@
 """What decides the cost of a layer, and what does not."""
 
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import cost_models
-from cost_models.shapes.layer_keys import LAYER_FEATURES, data_parallel_sizes, distinct_rows, layer_keys, shard_sizes
+from cost_models.shapes.layer_keys import data_parallel_sizes, distinct_rows, layer_keys, shard_sizes
 from cost_models.shapes.strategy import (
-    UNPRICED_FEATURES,
     Dispatcher,
     Feature,
     ParallelStrategy,
@@ -21,6 +17,7 @@ from cost_models.shapes.strategy import (
     Schedule,
     StrategyBatch,
 )
+from cost_models.shapes.switches import PlaceError
 from tests.workloads import batch, keys, workload
 
 
@@ -64,22 +61,13 @@ def test_what_a_layer_costs_depends_on(change: dict[str, Any]) -> None:
     assert len(layer_keys(StrategyBatch.of([plain, replace(plain, **change)]))[0].tp) == 2
 
 
-def test_a_key_holds_every_switch_that_formulas_ask_it_for() -> None:
-    asked = {
-        name
-        for path in Path(cost_models.__file__).parent.rglob("*.py")
-        for name in re.findall(r"keys\.has\(Feature\.(\w+)\)", path.read_text(encoding="utf-8"))
-    }
-    assert "TP_2D" in asked
-    assert {name for name in asked if not Feature[name] & LAYER_FEATURES} == set()
-
-
-def test_switches_that_no_formula_asks_for_are_said_to_be_unpriced() -> None:
-    sources = [
-        path for path in Path(cost_models.__file__).parent.rglob("*.py") if path.name not in ("strategy.py", "canonical.py")
-    ]
-    asked = set(re.findall(r"Feature\.(\w+)", "".join(path.read_text(encoding="utf-8") for path in sources)))
-    assert {feature for feature in Feature if feature.name not in asked} == set(UNPRICED_FEATURES)
+def test_a_switch_that_layers_do_not_price_cannot_be_asked_of_a_key() -> None:
+    key = keys(features=Feature.SWAP_OPTIMIZER | Feature.MC2)
+    assert key.has(Feature.MC2)[0]
+    with pytest.raises(PlaceError, match="SWAP_OPTIMIZER is asked for in LAYER"):
+        key.has(Feature.SWAP_OPTIMIZER)
+    with pytest.raises(PlaceError):
+        key.has(Feature.MC2 | Feature.SWAP_OPTIMIZER)
 
 
 def test_zero3_keys_know_over_how_many_ranks_a_layer_is_gathered() -> None:

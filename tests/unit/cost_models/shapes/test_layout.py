@@ -41,6 +41,15 @@ def test_both_ends_give_way_where_no_dense_layers_lead() -> None:
     assert default_layout(SPARSE, 3, 1) == layer_layout(SPARSE.num_layers, 3, 1, keep_first=True)
 
 
+def test_both_ends_give_way_where_experts_begin_with_the_first_layer() -> None:
+    # 8 layers on 5 ranks of 2: two slots hold nothing. Without leading dense layers they are the ends', with one they are the
+    # last two, since the first rank then holds more layers than lead the model.
+    assert SPARSE.moe is not None
+    none, one = (replace(SPARSE, moe=replace(SPARSE.moe, num_leading_dense_layers=number)) for number in (0, 1))
+    assert default_layout(none, 5, 1) == ((1, 2, 2, 2, 1),)
+    assert default_layout(one, 5, 1) == ((2, 2, 2, 1, 1),)
+
+
 @given(layers=st.integers(1, 200), pp=st.integers(1, 32), vpp=st.integers(1, 8), keep_first=st.booleans())
 def test_every_layer_has_a_place(layers: int, pp: int, vpp: int, keep_first: bool) -> None:
     layout = np.array(layer_layout(layers, pp, vpp, keep_first=keep_first))
