@@ -62,7 +62,23 @@ def scope_of(model: ModelShape, strategy: ParallelStrategy) -> Scope:
 
 
 def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given: Scope = NOTHING) -> IntColumn:
-    """Of ``features``, those of each row that have all they act on, as bits ``[n]``. ``given`` is taken to be there."""
+    """Of ``features``, those of each row that have all they act on, as bits ``[n]``. ``given`` is taken to be there.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    features : Feature
+        Switches to look at.
+    given : Scope
+        What is there in every row, whatever its columns say.
+
+    Returns
+    -------
+    IntColumn, ``[n]``, bits of ``Feature``
+    """
     wanted, there = int(features), int(model_scope(model)) | int(given)
     groups: dict[int, int] = {}
     for bit, needed in _NEEDS:
@@ -82,7 +98,23 @@ def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given:
 
 
 def acts(model: ModelShape, batch: StrategyBatch, features: Feature, *, given: Scope = NOTHING) -> NDArray[np.bool_]:
-    """Whether any of ``features`` acts in each row. ``[n]``"""
+    """Whether any of ``features`` acts in each row. ``[n]``
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    features : Feature
+        Switches to look at.
+    given : Scope
+        What is there in every row, whatever its columns say.
+
+    Returns
+    -------
+    bool, ``[n]``
+    """
     mask: NDArray[np.bool_] = acting(model, batch, features, given=given) != 0
     return mask
 

@@ -185,7 +185,17 @@ class StrategyBatch:
 
     @classmethod
     def of(cls, strategies: Sequence[ParallelStrategy]) -> StrategyBatch:
-        """The given strategies as columns, in their order."""
+        """The given strategies as columns, in their order.
+
+        Parameters
+        ----------
+        strategies : sequence of ParallelStrategy
+            At least one.
+
+        Returns
+        -------
+        StrategyBatch, ``[n]``
+        """
         layouts: dict[LayerLayout, int] = {}
         plans: dict[tuple[int, ...], int] = {}
         layout_index = [-1 if s.layer_layout is None else layouts.setdefault(s.layer_layout, len(layouts)) for s in strategies]
@@ -204,7 +214,17 @@ class StrategyBatch:
         )
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> StrategyBatch:
-        """The chosen rows (indices or a mask), in that order."""
+        """The chosen rows (indices or a mask), in that order.
+
+        Parameters
+        ----------
+        rows : int or bool array
+            Indices, or a mask over all rows.
+
+        Returns
+        -------
+        StrategyBatch
+        """
         columns = {name: getattr(self, name)[rows] for name in (*COLUMNS, "layout_index", "recompute_plan_index")}
         return StrategyBatch(**columns, layouts=self.layouts, recompute_plans=self.recompute_plans, place=self.place)
 
@@ -212,6 +232,19 @@ class StrategyBatch:
         """The chosen rows for all that are alike in ``columns`` and in the switches that ``place`` prices.
 
         The other columns are empty, so that a formula which asks for one fails instead of pricing a neighbour.
+
+        Parameters
+        ----------
+        rows : IntColumn
+            One row of each kind.
+        place : Place
+            Where the result is priced.
+        columns : sequence of str
+            Names of the columns that formulas read there.
+
+        Returns
+        -------
+        StrategyBatch, ``[len(rows)]``
         """
         nothing = np.empty(0, dtype=np.int64)
         kept = {name: getattr(self, name)[rows] if name in columns else nothing for name in COLUMNS}
@@ -241,7 +274,17 @@ class StrategyBatch:
         )
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
-        """Whether each row has the feature. Raises ``PlaceError`` where it is priced in another place than theirs."""
+        """Whether each row has the feature. Raises ``PlaceError`` where it is priced in another place than theirs.
+
+        Parameters
+        ----------
+        feature : Feature
+            One switch, or several of which any counts.
+
+        Returns
+        -------
+        bool, ``[n]``
+        """
         bits = int(feature) if self.place is Place.ROW else priced_bits(feature, self.place)
         found: NDArray[np.bool_] = (self.features & bits) != 0
         return found
@@ -253,12 +296,33 @@ class StrategyBatch:
         return np.where(given > 0, given, self.pp)
 
     def num_microbatches(self, global_batch_size: int) -> IntColumn:
-        """Micro batches a replica runs in one step."""
+        """Micro batches a replica runs in one step.
+
+        Parameters
+        ----------
+        global_batch_size : int, sequences
+            Of a step, over all replicas.
+
+        Returns
+        -------
+        IntColumn, ``[n]``
+            Rounded down: a legal strategy divides the batch evenly.
+        """
         return global_batch_size // (self.micro_batch_size * self.dp)
 
 
 def concatenate(batches: Sequence[StrategyBatch]) -> StrategyBatch:
-    """The rows of all batches; they must share ``layouts`` and ``recompute_plans``."""
+    """The rows of all batches; they must share ``layouts`` and ``recompute_plans``.
+
+    Parameters
+    ----------
+    batches : sequence of StrategyBatch
+        At least one; rows keep their order.
+
+    Returns
+    -------
+    StrategyBatch
+    """
     first = batches[0]
     columns = {
         name: np.concatenate([getattr(b, name) for b in batches]) for name in (*COLUMNS, "layout_index", "recompute_plan_index")
