@@ -4,10 +4,10 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint test golden calibration bench docs dashboard check
+.PHONY: help setup constraints format lint test check-python golden calibration bench docs openapi mutants dashboard check
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
 setup: $(BIN)/.complete ## install meshplan and its tools into .venv
 
@@ -47,13 +47,16 @@ bench: setup ## measure speed; each benchmark prints its own table
 docs: setup ## regenerate the documents that scripts write (accuracy two minutes, the Pangu case study one)
 	@for file in scripts/write_*.py; do [ ! -e "$$file" ] || $(BIN)/python "$$file" || exit; done
 
+openapi: setup ## write the description of the REST API to build/openapi.json
+	$(BIN)/python scripts/write_openapi.py
+
 NODE_MODULES := dashboard/node_modules/.package-lock.json
 
 $(NODE_MODULES): dashboard/package.json dashboard/package-lock.json
 	cd dashboard && npm ci --no-fund --no-audit
 	touch $@
 
-dashboard: $(NODE_MODULES) ## rebuild the dashboard into app/static/dashboard (node 20.19 or newer)
+dashboard: setup $(NODE_MODULES) ## rebuild the dashboard into app/static/dashboard (node 20.19 or newer)
 	cd dashboard && npm run build
 
 .PHONY: dashboard-check
@@ -62,7 +65,7 @@ dashboard-check: # with node at hand: types, unit tests, and that the committed 
 	else echo "npm is not here: the dashboard's build is taken as it is"; fi
 
 .PHONY: dashboard-compare
-dashboard-compare: $(NODE_MODULES)
+dashboard-compare: setup $(NODE_MODULES)
 	cd dashboard && DASHBOARD_OUT=../build/dashboard npm run --silent build
 	diff -rq build/dashboard app/static/dashboard || { echo "run 'make dashboard' and commit app/static/dashboard"; exit 1; }
 
