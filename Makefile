@@ -18,7 +18,7 @@ $(BIN)/.complete: pyproject.toml constraints.txt
 
 constraints: ## resolve the newest dependencies and pin them in constraints.txt
 	rm -rf build/resolve && $(PYTHON) -m venv build/resolve
-	build/resolve/bin/python $(PIP) '.[dev]'
+	build/resolve/bin/python $(PIP) '.[dev,mutants]'
 	build/resolve/bin/python -m pip freeze --exclude meshplan > constraints.txt
 
 format: setup ## rewrite the sources in the house style
@@ -33,10 +33,20 @@ lint: setup ## formatting, lint, types, package layers, Dockerfile
 	$(BIN)/hadolint Dockerfile
 
 test: setup ## run the tests; ARGS adds pytest options
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(COVERAGE) $(ARGS)
+
+check-python: ## run the unit and golden tests under another interpreter: make check-python PYTHON=python3.13
+	rm -rf build/python && $(PYTHON) -m venv build/python
+	build/python/bin/python $(PIP) -c constraints.txt -e '.[dev]'
+	build/python/bin/python -m pytest -n auto --dist loadfile -p no:cacheprovider tests/unit tests/golden $(ARGS)
 
 golden: setup ## rewrite tests/golden from the current model; review the diff
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
+
+mutants: setup ## break chosen modules line by line and list what no test notices (twenty minutes; MUTANTS names some)
+	$(BIN)/python $(PIP) -c constraints.txt -e '.[dev,mutants]'
+	$(BIN)/python -m mutmut run $(MUTANTS)
+	$(BIN)/python -m mutmut results
 
 calibration: setup ## fit the shipped calibrations to calibration/runs (six minutes); review the diff
 	$(BIN)/python scripts/calibrate_shipped.py
@@ -74,4 +84,6 @@ chromium: # what tests/browser drive; they are skipped where it cannot be had
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends chromium; } || \
 	echo "Chromium cannot be installed (not root, no apt, or no network): the browser tests will be skipped"
 
-check: lint dashboard-check chromium test ## what CI runs: lint, the dashboard's build, then every test
+check: COVERAGE := --cov --cov-report=
+check: lint dashboard-check chromium test ## what CI runs: lint, the dashboard's build, then every test, and how much of the code they reach
+	@$(BIN)/python scripts/print_coverage.py
