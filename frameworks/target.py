@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 
 class TargetError(ValueError):
@@ -29,23 +28,3 @@ class Target:
 
 
 ANY = Target("any")
-MEGATRON = Target("megatron-lm", "0.12", ("0.12.0", "0.12.1", "core_r0.12.0", "core_v0.12.0", "core_v0.12.1"), ("nvidia", "amd"))
-MINDSPEED = Target("mindspeed-llm", "master", (), ("ascend",))
-MINDFORMERS = Target("mindformers", "1.8", ("1.5", "1.6", "1.7", "r1.5.0", "r1.6.0", "r1.7.0", "r1.8.0"), ("ascend",))
-TARGETS = (ANY, MEGATRON, MINDSPEED, MINDFORMERS)
-FRAMEWORKS = TARGETS[1:]
-
-
-def parse_target(text: str) -> Target:
-    """The target that ``name`` or ``name@release`` stands for; raises ``TargetError``."""
-    name, _, release = text.partition("@")
-    by_name = {target.name: target for target in TARGETS}
-    if name not in by_name:
-        close = get_close_matches(name, by_name, n=1, cutoff=0.3)
-        nearest = f"; the nearest is {close[0]}" if close else ""
-        raise TargetError(f"software.target {text!r} is unknown: use one of {', '.join(t.label for t in TARGETS)}{nearest}")
-    target = by_name[name]
-    if release and release not in (target.release, *target.other_releases):
-        known = ", ".join(r for r in (target.release, *target.other_releases) if r) or "no release"
-        raise TargetError(f"software.target {text!r}: the rules of {name} cover {known}, not {release!r}")
-    return target
