@@ -31,7 +31,7 @@ CHUNKED = ("num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipe
 SHARED = (
     Switch(Feature.OVERLAP_P2P, "no-overlap-p2p-communication", negated=True, only=CHUNKED),
     Switch(Feature.OVERLAP_GRAD_REDUCE, "overlap-grad-reduce"),
-    Switch(Feature.OVERLAP_PARAM_GATHER, "overlap-param-gather", only=("use-distributed-optimizer",)),
+    Switch(Feature.OVERLAP_PARAM_GATHER, "overlap-param-gather"),
     Switch(Feature.GRAD_REDUCE_IN_BF16, "grad-reduce-in-bf16"),
     Switch(Feature.MOE_GROUPED_GEMM, "moe-grouped-gemm"),
 )

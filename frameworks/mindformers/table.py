@@ -35,7 +35,7 @@ TABLE = Table(
     },
     switches=(
         _switch(Feature.REPLICATED_EMBEDDING, "parallel_config.vocab_emb_dp"),
-        Switch(Feature.FINE_GRAIN_INTERLEAVE, "micro_batch_interleave_num", on=(2,), off=1),
+        Switch(Feature.FINE_GRAIN_INTERLEAVE, "micro_batch_interleave_num", on=(2, 3, 4, 6, 8), off=1),
         _switch(Feature.MOE_GROUPED_GEMM, f"{MODEL}.moe_grouped_gemm", *EXPERTS),
         _switch(Feature.MOE_PERMUTE_FUSION, f"{MODEL}.moe_permute_fusion", *EXPERTS),
         _switch(Feature.MOE_SHARED_EXPERT_OVERLAP, f"{MODEL}.moe_shared_expert_overlap", *EXPERTS),

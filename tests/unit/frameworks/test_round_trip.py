@@ -96,6 +96,7 @@ def test_a_legal_plan_comes_back_from_its_arguments(framework: str, model: str, 
     assert read.problems == ()
     meant, _ = NEAREST[framework](made, plan)
     says_the_same(made, read.strategy, meant)
+    says_the_same(made, BY_NAME[framework].read(launch.arguments, made.cluster.num_devices), meant)
     assert read.training["global_batch_size"] == made.training.global_batch_size
     assert read.training["seq_length"] == made.training.seq_length
     assert read.model["num_layers"] == made.model.num_layers
@@ -215,5 +216,6 @@ def test_of_any_plan_nothing_is_written_that_the_release_refuses(framework: str,
     launch = EXPORT[framework](made, plan)
     devices = plan.tp * plan.pp * plan.cp * plan.dp
     read = parse_arguments(list(launch.arguments), framework=framework, num_devices=devices)
+    says_the_same(made, BY_NAME[framework].read(launch.arguments, devices), read.strategy)
     refused = [p for p in read.problems if "mtp-num-layers" not in p]  # a matter of the model and cp, not of the switches
     assert refused == []
