@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shapes import acting
-from cost_models.shapes.layout import default_layout
+from cost_models.shapes.layout import default_layout, layer_layout, lean_tail_layout
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import ANY_DISPATCHER, Feature, acting_in
 from cost_models.shapes.workload import ModelShape, Workload
@@ -23,25 +23,23 @@ class Rule:
     """One reason for which a strategy cannot run.
 
     ``violates`` returns ``[n]``, True where a row is illegal; it never raises on a row that other rules forbid.
-    ``sentence`` says with numbers why one such strategy is illegal. ``targets`` holds ``any`` for physics, which
-    binds every target, else the names of the frameworks that impose the rule. ``layout_only``: it reads degrees, the schedule
+    ``sentence`` says with numbers why one such strategy is illegal. ``layout_only``: it reads degrees, the schedule
     and the micro batch size alone, so one verdict holds for all options of a layout (such rules of physics come first).
+    ``targets``, from the registry: ``any`` for physics, which binds every target, else the frameworks that have the rule.
     """
 
     name: str
-    targets: frozenset[str]
     source: str
     requirement: str
     violates: Callable[[Workload, StrategyBatch], Mask]
     sentence: Callable[[Workload, ParallelStrategy], str]
     layout_only: bool = False
+    targets: frozenset[str] = frozenset()
 
 
-PHYSICS = frozenset({"any"})
-MEGATRON_ONLY = frozenset({"megatron-lm"})
-MINDSPEED_ONLY = frozenset({"mindspeed-llm"})
-MINDFORMERS_ONLY = frozenset({"mindformers"})
-MEGATRON_FAMILY = MEGATRON_ONLY | MINDSPEED_ONLY
+def every_row(batch: StrategyBatch, illegal: bool) -> Mask:
+    """One verdict for the whole batch: the rule looks at the job alone."""
+    return np.full(len(batch), illegal, dtype=np.bool_)
 
 
 def none_of(batch: StrategyBatch) -> Mask:
@@ -57,19 +55,6 @@ def num_microbatches(workload: Workload, strategy: ParallelStrategy) -> int:
 def either(names: Sequence[str]) -> str:
     """The names as a choice, for a sentence."""
     return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
-
-
-def schedule_rule(name: str, targets: frozenset[str], source: str, framework: str, offered: tuple[Schedule, ...]) -> Rule:
-    """A framework runs only the schedules of ``offered``, beside none."""
-    choices = either([schedule.label for schedule in offered])
-    return Rule(
-        name,
-        targets,
-        source,
-        f"a pipeline runs {choices}",
-        lambda w, b: (b.pp > 1) & ~np.isin(b.schedule, (Schedule.NONE, *offered)),
-        lambda w, s: f"{framework} has no schedule {s.schedule.label}: {choices} over pp {s.pp}",
-    )
 
 
 def nearest_divisors(total: int, degree: int) -> str:
@@ -106,6 +91,16 @@ def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
 def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
     """Layers of each virtual stage, ``[chunk][stage]``, given or default."""
     return strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
+
+
+def unless_default(layout: LayerLayout, schedule: Schedule) -> LayerLayout | None:
+    """None for a layout that is the default of every model with so many layers."""
+    layers, pp, vpp = sum(map(sum, layout)), len(layout[0]), len(layout)
+    if schedule.is_vee:
+        defaults = {lean_tail_layout(layers, pp, vpp)}
+    else:
+        defaults = {layer_layout(layers, pp, vpp, keep_first=full) for full in (False, True)}
+    return None if defaults == {layout} else layout
 
 
 def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, ModelShape], bool]) -> Mask:

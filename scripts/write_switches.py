@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from app.catalogue.models.presets import model_preset
 from cost_models.shapes.recompute_modules import MODULES
-from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule, StrategyBatch
-from cost_models.shapes.switches import SWITCHES, Exclusive, Feature, Place, Scope, Switch, acting_on
-from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
-from frameworks.legality import rules_for
-from frameworks.target import FRAMEWORKS, Target
-from hardware_profiles.catalogue import profile
+from cost_models.shapes.strategy import Schedule
+from cost_models.shapes.switches import SWITCHES, Exclusive, Feature, Place, Scope, Switch
+from frameworks.registry import FRAMEWORKS
 
 HEAD = """# Switches and recompute modules
 
@@ -74,30 +69,9 @@ def acts_on(switch: Switch) -> str:
     return ", ".join(ACTS_ON[scope] for scope in scopes) or "always"
 
 
-def everything_acts() -> tuple[Workload, ParallelStrategy]:
-    """A job and a strategy in which every switch has something to act on, but for those of other dispatchers and schedules."""
-    model = model_preset("deepseek-v3").model
-    assert model.moe is not None
-    model = replace(model, moe=replace(model.moe, capacity_factor=1.0))
-    job = Workload(model, TrainingJob(4096, 64), Cluster(profile("atlas-800t-a2"), 64), Software("megatron-lm"))
-    return job, ParallelStrategy(tp=2, cp=2, pp=2, vpp=2, dp=8, ep=8, dispatcher=Dispatcher.ALLTOALL)
-
-
-def offered(target: Target) -> Feature:
-    """The switches that a framework has: those that its rule of features does not refuse."""
-    job, strategy = everything_acts()
-    (rule,) = [rule for rule in rules_for(target) if rule.name.endswith("_features")]
-    found = Feature(0)
-    for feature in Feature:
-        schedule = Schedule.DUALPIPE_V if feature & acting_on(Scope.DUALPIPEV) else Schedule.INTERLEAVED
-        row = StrategyBatch.of([replace(strategy, schedule=schedule, features=feature)])
-        found |= Feature(0) if rule.violates(job, row)[0] else feature
-    return found
-
-
 def document() -> str:
     """The page."""
-    by_framework = {target.name: offered(target) for target in FRAMEWORKS}
+    by_framework = {framework.name: framework.table.offered for framework in FRAMEWORKS}
     rows = []
     for feature, switch in SWITCHES.items():
         default = "on" if switch.by_default else "both in a search" if switch.searched else "off"
