@@ -167,7 +167,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
     embedding and fused attention the saved classes sum to s b h (32 + 5 H s / h) / t, which is [korthikanti2022, eq. 4] less
     the masks of two dropouts.
 
-    Left out: biases, dropout masks, workspaces of kernels.
+    Left out: biases, masks of the dropouts behind attention and MLP, workspaces of kernels.
     """
     whole = _whole_tensors(workload, keys, moe=moe)
     mlp, n = whole.mlp, keys.tokens(workload.training)

@@ -296,7 +296,7 @@ def unfused_attention_s(scores: ArrayLike, head_dim: int, device: Device) -> tup
     Returns
     -------
     tuple of Floats, seconds
-        Forward and backward, without dropout.
+        Forward and backward.
     """
     count = np.asarray(scores, dtype=np.float64)
     rate = device.bf16_flops_per_s

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.layer.communication import ExpertComm
 from cost_models.layer.compute import Device
 from cost_models.layer.host import host_s
 from cost_models.layer.modules import LayerCompute, layer_compute
-from cost_models.layer.overlap import LayerComm, layer_comm
+from cost_models.layer.overlap import Exposed, LayerComm, layer_comm
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import RecomputeModule
@@ -68,92 +69,44 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     ``hidden_stretch_fraction``.
     """
     compute = layer_compute(workload, keys, device, moe=moe)
-    comm = layer_comm(workload, keys, network, compute, device.constants, moe=moe)
+    comm, exchange = layer_comm(workload, keys, network, compute, device.constants, moe=moe)
     dispatch, wait = host_s(workload, keys, device.constants, moe=moe)
     zero = np.zeros(len(keys.tp))
-    selective = compute.selective_recompute + np.where(keys.recomputes(RecomputeModule.MOE), comm.ep.forward_s, 0.0)
-    forward, backward = _forward_parts(compute, comm), _backward_parts(compute, comm, selective)
-    # The host runs ahead while the device computes or communicates; only what it needs beyond that shows.
-    forward["host"] = np.maximum(dispatch - sum(forward.values(), zero), 0.0) + wait
-    backward["host"] = np.maximum(2.0 * dispatch - sum(backward.values(), zero), 0.0) + wait
-    forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
-    again = _again_s(compute, comm, wait, compiled=not workload.software_traits.eager)
-    device_forward, device_backward = forward_s - forward["host"] + wait, backward_s - backward["host"] + wait
-    return LayerCosts(
-        forward=forward,
-        backward=backward,
-        masked={
-            "tp_comm": comm.tp.masked_s,
-            "cp_comm": comm.cp.masked_s,
-            "ep_comm": comm.ep.masked_s,
-            "weight_gather": comm.weights.masked_s,
-            "activation_swap": comm.swap.masked_s,
-        },
-        forward_s=forward_s,
-        backward_s=backward_s,
-        full_recompute_s=again - np.where(keys.recompute_modules > 0, selective, 0.0),
-        weight_gradient_s=compute.matmuls.total,
-        pieces=_pieces(compute, comm, device_forward, device_backward, moe=moe),
-        host={"forward": dispatch + wait, "backward": 2.0 * dispatch + wait},
-    )
-
-
-def _forward_parts(compute: LayerCompute, comm: LayerComm) -> dict[str, Floats]:
-    """Exposed seconds of a forward by part, all but the host's.
-
-    Parameters
-    ----------
-    compute : LayerCompute, ``[k]``
-        Seconds that the layer computes.
-    comm : LayerComm, ``[k]``
-        Seconds that it communicates, exposed and masked.
-
-    Returns
-    -------
-    dict of Floats, ``[k]``, seconds
-    """
-    return {
+    selective = compute.selective_recompute + np.where(keys.recomputes(RecomputeModule.MOE), comm.ep_comm.forward_s, 0.0)
+    forward = {
         "matmul": compute.matmuls.total,
         "attention": compute.attention_forward,
         "vector": compute.vector_forward,
         "permute": compute.permute,
-        "recompute": np.zeros_like(compute.permute),
-        "tp_comm": comm.tp.forward_s,
-        "cp_comm": comm.cp.forward_s,
-        "ep_comm": comm.ep.forward_s,
-        "weight_gather": comm.weights.forward_s,
-        "activation_swap": comm.swap.forward_s,
+        "recompute": zero,
+        **{name: part.forward_s for name, part in comm._asdict().items()},
     }
-
-
-def _backward_parts(compute: LayerCompute, comm: LayerComm, selective: Floats) -> dict[str, Floats]:
-    """Exposed seconds of a backward by part, all but the host's; ``selective`` is what modules repeat of the forward.
-
-    Parameters
-    ----------
-    compute : LayerCompute, ``[k]``
-        Seconds that the layer computes.
-    comm : LayerComm, ``[k]``
-        Seconds that it communicates, exposed and masked.
-    selective : Floats, ``[k]``, seconds
-        What recomputed modules repeat, their communication included.
-
-    Returns
-    -------
-    dict of Floats, ``[k]``, seconds
-    """
-    return {
+    backward = {
         "matmul": 2.0 * compute.matmuls.total,
         "attention": compute.attention_backward,
         "vector": compute.vector_backward,
         "permute": compute.permute,
         "recompute": selective,
-        "tp_comm": comm.tp.backward_s,
-        "cp_comm": comm.cp.backward_s,
-        "ep_comm": comm.ep.backward_s,
-        "weight_gather": comm.weights.backward_s,
-        "activation_swap": comm.swap.backward_s,
+        **{name: part.backward_s for name, part in comm._asdict().items()},
     }
+    # The host runs ahead while the device computes or communicates; only what it needs beyond that shows.
+    device_forward, device_backward = sum(forward.values(), zero), sum(backward.values(), zero)
+    forward["host"] = np.maximum(dispatch - device_forward, 0.0) + wait
+    backward["host"] = np.maximum(2.0 * dispatch - device_backward, 0.0) + wait
+    forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
+    whole_forward, whole_backward = forward_s - forward["host"] + wait, backward_s - backward["host"] + wait
+    again = _again_s(compute, comm, wait, compiled=not workload.software_traits.eager)
+    return LayerCosts(
+        forward=forward,
+        backward=backward,
+        masked={name: part.masked_s for name, part in comm._asdict().items()},
+        forward_s=forward_s,
+        backward_s=backward_s,
+        full_recompute_s=again - np.where(keys.recompute_modules > 0, selective, 0.0),
+        weight_gradient_s=compute.matmuls.total,
+        pieces=_pieces(compute, comm.ep_comm, exchange, whole_forward, whole_backward, moe=moe),
+        host={"forward": dispatch + wait, "backward": 2.0 * dispatch + wait},
+    )
 
 
 def _again_s(compute: LayerCompute, comm: LayerComm, wait: Floats, *, compiled: bool) -> Floats:
@@ -176,42 +129,44 @@ def _again_s(compute: LayerCompute, comm: LayerComm, wait: Floats, *, compiled: 
     -------
     Floats, ``[k]``, seconds
     """
-    again = compute.forward - (compute.matmuls.last if compiled else 0.0) + (0.0 if compiled else comm.tp.forward_s)
-    return again + comm.cp.forward_s + comm.ep.forward_s + np.where(wait > 0, wait, 0.0)
+    again = compute.forward - (compute.matmuls.last if compiled else 0.0) + (0.0 if compiled else comm.tp_comm.forward_s)
+    return again + comm.cp_comm.forward_s + comm.ep_comm.forward_s + np.where(wait > 0, wait, 0.0)
 
 
 def _pieces(
-    compute: LayerCompute, comm: LayerComm, device_forward: Floats, device_backward: Floats, *, moe: bool
+    compute: LayerCompute, left: Exposed, exchange: ExpertComm, whole_forward: Floats, whole_backward: Floats, *, moe: bool
 ) -> dict[str, Floats]:
-    """Both passes as merged pairs take them apart; the attention's pieces are what is left of ``device_*`` seconds.
+    """Both passes as merged pairs take them apart; the attention's pieces are what the others leave of a pass.
 
     Parameters
     ----------
     compute : LayerCompute, ``[k]``
         Seconds that the layer computes.
-    comm : LayerComm, ``[k]``
-        Seconds that it communicates, exposed and masked.
-    device_forward : Floats, ``[k]``, seconds
+    left : Exposed, ``[k]``
+        What a pass shows of its expert exchange, which a merged pair schedules anew.
+    exchange : ExpertComm, ``[k]``
+        Dispatch and combine before anything hides them.
+    whole_forward : Floats, ``[k]``, seconds
         A forward without what it waits for dispatch.
-    device_backward : Floats, ``[k]``, seconds
+    whole_backward : Floats, ``[k]``, seconds
         The same of a backward.
 
     Returns
     -------
     dict of Floats, ``[k]``, seconds
     """
-    shared, permute, ep = compute.shared_expert, compute.permute, comm.experts
+    shared, permute, attention = compute.shared_expert, compute.permute, compute.matmuls.attention
     experts = compute.matmuls.moe + compute.matmuls.mlp - shared
-    attention = compute.matmuls.attention
+    dispatch, combine = exchange.dispatch_s, exchange.combine_s
     pieces = {
-        "attention": device_forward - comm.ep.forward_s - experts - shared - permute,
+        "attention": whole_forward - left.forward_s - experts - shared - permute,
         "experts": experts + permute,
         "experts_back": experts + permute,
-        "attention_back": device_backward - comm.ep.backward_s - 2.0 * (experts + shared) - permute - attention,
+        "attention_back": whole_backward - left.backward_s - 2.0 * (experts + shared) - permute - attention,
         "experts_weights": experts,
         "attention_weights": attention,
     }
-    if moe:
-        pieces |= {"shared": shared, "dispatch": ep.dispatch_s, "combine": ep.combine_s}
-        pieces |= {"shared_back": 2.0 * shared, "combine_back": ep.combine_s, "dispatch_back": ep.dispatch_s}
-    return pieces
+    if not moe:
+        return pieces
+    pieces |= {"shared": shared, "dispatch": dispatch, "combine": combine}
+    return pieces | {"shared_back": 2.0 * shared, "combine_back": combine, "dispatch_back": dispatch}

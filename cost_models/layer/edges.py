@@ -13,7 +13,7 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import Feature
 from cost_models.shapes.workload import Workload
 
-LOSS_FORWARD_FRACTION = 0.4  # of the cross-entropy traffic: maximum, exponent and sum; the rest is its gradient [runs-fit]
+LOSS_FORWARD_FRACTION = 0.4  # of the cross-entropy traffic: maximum, exponent and sum; the rest is its gradient; assumed
 
 
 @dataclass(frozen=True)

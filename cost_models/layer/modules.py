@@ -28,9 +28,9 @@ from cost_models.shapes.workload import ModelShape, Workload
 QUANTISED_EXPERT_LAUNCHES = 10
 PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
 PADDED_PERMUTE_PASSES = 4.0  # HBM passes over tokens padded to capacity, gathered by index in one read and one write each way
-UNFUSED_VECTOR_FACTOR = 2.5  # traffic of an unfused norm, activation or rotary embedding over the fused kernel [runs-fit]
+UNFUSED_VECTOR_FACTOR = 2.5  # assumed traffic of an unfused norm, activation or rotary embedding over the fused kernel
 ADD_BYTES = 3 * ELEMENT_BYTES  # two are read and their sum, or gated product, written
-ROUTER_BYTES = 40.0  # a token and expert: FP32 logits, softmax, top-k and auxiliary loss are taken for ten passes of 4 bytes
+ROUTER_BYTES = 40.0  # a token and expert: FP32 logits, softmax, top-k and auxiliary loss are assumed to be ten passes of 4 bytes
 
 
 @dataclass(frozen=True)

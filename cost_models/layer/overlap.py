@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,21 +60,19 @@ class Exposed:
     behind_backward_s: Floats
 
 
-@dataclass(frozen=True)
-class LayerComm:
-    """What a layer and micro batch communicates, as far as its own compute does not hide it."""
+class LayerComm(NamedTuple):
+    """What a layer and micro batch communicates, as far as its own compute does not hide it, by part of a breakdown."""
 
-    tp: Exposed
-    cp: Exposed
-    ep: Exposed
-    weights: Exposed  # ZeRO-3's
-    swap: Exposed  # attention tensors to the host and back
-    experts: ExpertComm  # dispatch and combine before anything hides them
+    tp_comm: Exposed
+    cp_comm: Exposed
+    ep_comm: Exposed
+    weight_gather: Exposed  # ZeRO-3's, with the scatter of its gradients
+    activation_swap: Exposed  # attention tensors to the host and back
 
 
 def layer_comm(
     workload: Workload, keys: LayerKeys, network: Network, compute: LayerCompute, c: Constants, *, moe: bool
-) -> LayerComm:
+) -> tuple[LayerComm, ExpertComm]:
     """Prices what one layer of the given kind communicates beside its compute, per key.
 
     TP communication is left by the fused or overlapped kernels' exposed share, its backward also beside weight gradients; a ring
@@ -97,8 +96,8 @@ def layer_comm(
 
     Returns
     -------
-    LayerComm, ``[k]``
-        Of one micro batch on one rank.
+    tuple of LayerComm and ExpertComm, ``[k]``, seconds
+        Of one micro batch on one rank: what is left, and the expert exchange before anything hides it.
     """
     tp = _tensor_parallel(workload, keys, network, c, moe=moe)
     cp = _context_parallel(workload, keys, network, compute, c)
@@ -110,7 +109,7 @@ def layer_comm(
     weights = _beside(gather, gather + scatter, free_forward, free_backward, c)
     swap_s = activation_swap_s(workload, keys)
     left_forward, left_backward = free_forward - weights.behind_forward_s, free_backward - weights.behind_backward_s
-    return LayerComm(tp, cp, ep, weights, _beside(swap_s, swap_s, left_forward, left_backward, c), experts)
+    return LayerComm(tp, cp, ep, weights, _beside(swap_s, swap_s, left_forward, left_backward, c)), experts
 
 
 def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, window_backward: Floats, c: Constants) -> Exposed:

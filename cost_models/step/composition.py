@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from cost_models.constants import Constants
+from cost_models.layer.costs import LayerCosts
 from cost_models.memory.peak import held_activations, memory_estimate
 from cost_models.pipeline.closed_form import Surroundings, pipeline_lower_bound_s, pipeline_time
 from cost_models.shapes.layer_keys import Floats
@@ -15,6 +17,8 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
 from cost_models.step.priced_groups import Group, priced_groups
 from cost_models.step.result import Breakdown, Estimate
+
+MTP_PROJECTIONS = 3.0  # of a module in a step: one forward, two backward
 
 
 @dataclass(frozen=True)
@@ -193,33 +197,25 @@ def _critical_parts(group: Group, time: StepTime) -> tuple[dict[str, Floats], di
     def at(values: Floats) -> Floats:
         return at_kind(values, time.critical)
 
-    dense_count, moe_count = at(layers.dense), at(layers.moe)
     embeddings, heads = at(layers.embeddings), at(layers.heads)
     mtp = stages.mtp_layers * heads
-    if stages.last_layer_is_moe and priced.moe is not None:
-        moe_count = moe_count + mtp
-    else:
-        dense_count = dense_count + mtp
-    again = at(layers.dense_again) * priced.dense.full_recompute_s
+    kinds = [(at(layers.dense), at(layers.dense_again), priced.dense)]
     if priced.moe is not None:
-        again = again + at(layers.moe_again) * priced.moe.full_recompute_s
+        kinds.append((at(layers.moe), at(layers.moe_again), priced.moe))
+    last = -1 if stages.last_layer_is_moe else 0  # whose kind MTP modules have
+    kinds[last] = (kinds[last][0] + mtp, *kinds[last][1:])
 
-    steady: dict[str, Floats] = {}
-    for name in priced.dense.forward:
-        part = dense_count * (priced.dense.forward[name] + priced.dense.backward[name])
-        if priced.moe is not None:
-            part = part + moe_count * (priced.moe.forward[name] + priced.moe.backward[name])
-        steady[name] = passes * part
+    def of_layers(names: Iterable[str], seconds: Callable[[LayerCosts, str], Floats]) -> dict[str, Floats]:
+        none = np.zeros(len(group.batch))
+        return {name: passes * sum((count * seconds(costs, name) for count, _, costs in kinds), none) for name in names}
+
+    steady = of_layers(priced.dense.forward, lambda costs, name: costs.forward[name] + costs.backward[name])
+    masked = of_layers(priced.dense.masked, lambda costs, name: costs.masked[name])
+    again = sum((count * costs.full_recompute_s for _, count, costs in kinds), np.zeros(len(group.batch)))
     steady["recompute"] = steady["recompute"] + passes * again
     steady["embedding"] = passes * embeddings * (edges.embedding_forward_s + edges.embedding_backward_s)
-    head = (heads + mtp) * (edges.head_forward_s + edges.head_backward_s) + 3.0 * mtp * edges.mtp_projection_s
+    head = (heads + mtp) * (edges.head_forward_s + edges.head_backward_s) + MTP_PROJECTIONS * mtp * edges.mtp_projection_s
     steady["head_and_loss"] = passes * head
-    masked: dict[str, Floats] = {}
-    for name in priced.dense.masked:
-        part = dense_count * priced.dense.masked[name]
-        if priced.moe is not None:
-            part = part + moe_count * priced.moe.masked[name]
-        masked[name] = passes * part
     steady["ep_comm"] = steady["ep_comm"] - time.pair_saving_s
     masked["ep_comm"] = masked["ep_comm"] + time.pair_saving_s
     steady["pipeline_p2p"], masked["pipeline_p2p"] = time.p2p_s, time.p2p_masked_s
@@ -247,10 +243,10 @@ def scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
     Estimate, ``[n]``
     """
 
-    def column(name: str) -> Floats:
+    def column(pieces: list[Floats]) -> Floats:
         out = np.empty(n)
-        for index, part in zip(rows, parts, strict=True):
-            out[index] = getattr(part, name)
+        for index, piece in zip(rows, pieces, strict=True):
+            out[index] = piece
         return out
 
     def stage_column(name: str) -> Floats | None:
@@ -264,11 +260,7 @@ def scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
 
     def table(name: str) -> dict[str, Floats]:
         tables = [getattr(part.breakdown, name) for part in parts]
-        merged = {key: np.empty(n) for key in tables[0]}
-        for index, entries in zip(rows, tables, strict=True):
-            for key, values in entries.items():
-                merged[key][index] = values
-        return merged
+        return {key: column([entries[key] for entries in tables]) for key in tables[0]}
 
     has_detail = parts[0].breakdown is not None
     detail = Breakdown(table("time_s"), table("masked_s"), table("memory_bytes")) if has_detail else None
@@ -276,7 +268,7 @@ def scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
     stage_names = [name for name in columns if name.startswith("stage_")]
     names = [name for name in columns if name not in stage_names]
     return Estimate(
-        **{name: column(name) for name in names},
+        **{name: column([getattr(part, name) for part in parts]) for name in names},
         **{name: stage_column(name) for name in stage_names},  # type: ignore[arg-type]
         memory_limit_bytes=parts[0].memory_limit_bytes,
         fidelity=parts[0].fidelity,
