@@ -197,6 +197,34 @@ def test_too_many_switches_are_refused() -> None:
         limits_from_mapping(both)
 
 
+def test_twelve_switches_are_tried_both_ways_beside_any_number_of_fixed_ones() -> None:
+    names = [feature.name.lower() for feature in Feature if feature.name]
+    assert len(names) > 24
+    limits = limits_from_mapping({name: [True, False] if name in names[:12] else True for name in names})
+    assert sum(len(values) for values in limits.switches.values()) == len(names) + 12
+
+
+def test_the_largest_inputs_that_are_allowed_are_taken() -> None:
+    degrees = list(range(1, 4097))
+    limits = limits_from_mapping({"tp": {"min": 4, "max": 4}, "ep": {"min": 2}, "cp": {"min": 1, "max": None}, "pp": degrees})
+    assert limits == SearchLimits(tp=Range(4, 4), ep=Range(2, None), cp=Range(1, None), pp=tuple(degrees))
+
+
+def test_a_name_like_none_is_refused_without_a_guess() -> None:
+    for mapping, end in (
+        ({"qqqqqq": 1}, "no dimension of the search"),
+        ({"dispatcher": "qqqqqq"}, "two_level, hierarchical"),
+    ):
+        with pytest.raises(SearchError) as refused:
+            limits_from_mapping(mapping)
+        assert str(refused.value).endswith(end)
+
+
+def test_one_sentence_lists_every_key_of_a_range_that_is_none() -> None:
+    with pytest.raises(SearchError, match=r"not least, most$"):
+        limits_from_mapping({"tp": {"least": 1, "most": 2}})
+
+
 @pytest.mark.parametrize("name", ["none", "full", "full:3", "block:2", "block:25%", "layernorm+mlp_act", "core_attn", "mlp+moe"])
 def test_a_recompute_mode_keeps_its_name(name: str) -> None:
     assert recompute_mode(name).name == name
