@@ -37,6 +37,15 @@ def test_tiers_in_sequence_gather_from_the_outside_in() -> None:
     assert seconds == pytest.approx(3 / 20 + 4 / 18.3)
 
 
+def test_an_exchange_takes_one_step_over_a_mesh_and_the_logarithm_of_the_ranks_through_a_switch() -> None:
+    latency_s = 1e-3
+    assert float(all_to_all_s(1e-3, 8, 1, Network.of(ascend_a2(latency_s=latency_s)))) == pytest.approx(latency_s, rel=1e-6)
+    assert float(all_to_all_s(1e-3, 8, 1, Network.of(gpu(latency_s=latency_s)))) == pytest.approx(3 * latency_s, rel=1e-6)
+    # between 4 nodes: one after the other, 3 steps
+    assert float(all_to_all_s(1e-3, 4, 8, Network.of(gpu(latency_s=latency_s)))) == pytest.approx(3 * latency_s, rel=1e-6)
+    assert float(all_to_all_s(1e-3, 8, 8, Network.of(gpu(latency_s=latency_s)))) == pytest.approx(7 * latency_s, rel=1e-6)
+
+
 def test_a_strided_group_uses_only_its_nics() -> None:
     # data parallel 4 at distance 8: 3/4 of 1 GB through one NIC
     assert float(all_gather_s(GB, 4, 8, Network.of(ascend_a2()))) == pytest.approx(0.75 / 20)

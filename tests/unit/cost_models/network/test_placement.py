@@ -73,3 +73,8 @@ def test_strides_follow_the_rank_order() -> None:
         "ep": (8, 2),
         "edp": (4, 16),
     }
+
+
+def test_experts_over_all_devices_of_a_stage_have_no_replicas() -> None:
+    groups = rank_groups(StrategyBatch.of([ParallelStrategy(tp=2, dp=4, ep=8)]))  # tp 2 x dp 4 = ep 8
+    assert (int(groups.edp.size[0]), int(groups.edp.stride[0])) == (1, 8)
