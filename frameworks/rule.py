@@ -103,9 +103,10 @@ SCOPED_FEATURES = TENSOR_PARALLEL_FEATURES | EXPERT_PARALLEL_FEATURES | Feature.
 def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
     """Rows in which some parameters, dense or expert, sit on several ranks."""
     replicas = batch.dp * batch.cp
-    if workload.model.moe is None:
-        return replicas > 1
-    return (replicas > 1) | (batch.tp * replicas > batch.ep * batch.etp)
+    dense: Mask = replicas > 1
+    if workload.model.moe is None or dense.all():
+        return dense
+    return dense | (batch.tp * replicas > batch.ep * batch.etp)
 
 
 def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
