@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,7 @@ class Term:
     """``column``: a mask, numbers, or one value for all rows; ``codes``: what stands in it for values of the argument.
 
     ``name`` is the plan's word for the argument, ``said`` states the plan's value of it, ``state`` the same after "needs ...".
-    ``feature`` is the switch that it is, if it is one.
+    ``feature`` is the switch that it is, if it is one; with ``of_job`` the column is one value, which the job decides.
     """
 
     column: Column
@@ -36,6 +38,7 @@ class Term:
     state: Words = lambda _workload, _strategy: ""
     codes: Mapping[str, int] | None = None
     feature: Feature = Feature(0)
+    of_job: bool = False
 
     def rows(self, sign: str, wanted: str, workload: Workload, batch: StrategyBatch) -> Any:
         """Rows of which a condition on the argument holds."""
@@ -115,13 +118,16 @@ class _Fact:
     beside: tuple[_Condition, ...]
     needs: tuple[_Condition, ...]
 
+    def possible(self, workload: Workload, batch: StrategyBatch) -> bool:
+        """Whether the job leaves it to the rows."""
+        met = any(need.term.of_job and need.rows(workload, batch) for need in self.needs)
+        return not met and all(condition.rows(workload, batch) for condition in self.beside if condition.term.of_job)
+
     def broken(self, workload: Workload, batch: StrategyBatch) -> Any:
-        broken: Any = True
-        for condition in self.beside:
-            broken = broken & condition.rows(workload, batch)
-        for need in self.needs:
-            broken = broken & np.logical_not(need.rows(workload, batch))
-        return broken
+        """Rows that break it, if they have the subject."""
+        rows = [condition.rows(workload, batch) for condition in self.beside]
+        rows += [np.logical_not(need.rows(workload, batch)) for need in self.needs]
+        return reduce(and_, rows) if rows else True
 
     def words(self, workload: Workload, strategy: ParallelStrategy) -> str:
         beside = " with ".join(condition.term.said(workload, strategy) for condition in self.beside)
@@ -175,13 +181,16 @@ def fact_rule(
             facts.append(_Fact(tuple(_condition(terms, c) for c in fact.when[1:]), sayable))
 
     def violates(workload: Workload, batch: StrategyBatch) -> Mask:
+        possible = [fact for fact in facts if fact.possible(workload, batch)]
+        if extra is None and not possible:
+            return none_of(batch)
         held = subject.rows(workload, batch)
         if not np.any(held):
             return none_of(batch)
-        broken: Any = extra is not None and extra.broken(workload, batch)
-        for fact in facts:
-            broken = broken | fact.broken(workload, batch)
-        return np.broadcast_to(np.asarray(held & broken, dtype=np.bool_), len(batch))
+        broken = [fact.broken(workload, batch) for fact in possible]
+        if extra is not None:
+            broken.append(extra.broken(workload, batch))
+        return np.broadcast_to(np.asarray(held & reduce(or_, broken), dtype=np.bool_), len(batch))
 
     def words(workload: Workload, strategy: ParallelStrategy) -> str:
         one = StrategyBatch.of([strategy])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 import numpy as np
 
 from cost_models.shapes.strategy import Dispatcher, Feature, LayerLayout, Schedule
 from cost_models.shapes.workload import ModelShape
-from frameworks.rule import Rule, effective_features, either, every_row, has_effect, layout_of, layout_violates
+from frameworks.rule import Rule, effective_features, either, every_row, has_effect, layout_of, layout_violates, none_of
 from frameworks.table import Table
 
 
@@ -47,7 +50,7 @@ def dispatcher_rule(name: str, source: str, framework: str, table: Table, requir
         name,
         source,
         requirement,
-        lambda w, b: np.isin(b.dispatcher, missing) & (b.ep * b.etp > 1),
+        lambda w, b: reduce(or_, (b.dispatcher == dispatcher for dispatcher in missing), none_of(b)) & (b.ep * b.etp > 1),
         lambda w, s: f"{framework} has no {s.dispatcher.label} dispatch over ep {s.ep}: {choices}",
     )
 

@@ -96,7 +96,7 @@ def dispatcher_term(names: Mapping[Dispatcher, str]) -> Term:
     """The dispatcher, where tokens travel; else the plain one."""
     return choice(
         "moe_dispatcher",
-        lambda w, b: np.where(b.ep * b.etp > 1, b.dispatcher, Dispatcher.ALLTOALL),
+        lambda w, b: np.where(b.ep * b.etp > 1, b.dispatcher, int(Dispatcher.ALLTOALL)),
         {name: int(dispatcher) for dispatcher, name in names.items()},
         lambda w, s: f"{s.dispatcher.label} over ep {s.ep}" if s.ep * s.etp > 1 else "alltoall",
     )
@@ -117,24 +117,28 @@ SHARED_TERMS: Terms = {
         lambda w, b: w.model.moe.num_experts if w.model.moe else 0,
         "experts",
         lambda w, s: f"experts ({w.model.moe.num_experts if w.model.moe else 0})",
+        of_job=True,
     ),
     "moe-expert-capacity-factor": Term(
         lambda w, b: w.model.moe is not None and w.model.moe.capacity_factor is not None,
         "capacity_factor",
         lambda w, s: f"capacity_factor {w.model.moe.capacity_factor if w.model.moe else None}",
+        of_job=True,
     ),
     "mtp-num-layers": Term(
         lambda w, b: w.model.mtp_num_layers,
         "multi-token-prediction layers",
         lambda w, s: f"{w.model.mtp_num_layers} multi-token-prediction layers",
+        of_job=True,
     ),
     "bf16": Term(
         lambda w, b: w.training.precision in ("bf16", "fp8"),  # fp8 runs on top of it
         "precision bf16",
         lambda w, s: f"precision {w.training.precision}",
         lambda w, s: f"it is {w.training.precision}",
+        of_job=True,
     ),
-    "fp16": Term(lambda w, b: w.training.precision == "fp16", "precision fp16", lambda w, s: "precision fp16"),
+    "fp16": Term(lambda w, b: w.training.precision == "fp16", "precision fp16", lambda w, s: "precision fp16", of_job=True),
     "recompute-granularity": choice(
         "recompute",
         lambda w, b: b.recompute,

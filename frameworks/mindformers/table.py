@@ -72,8 +72,12 @@ TERMS: Terms = {
         lambda w, b: w.model.moe.num_experts if w.model.moe else 0,
         "experts",
         lambda w, s: f"a model of {w.model.moe.num_experts if w.model.moe else 0} experts",
+        of_job=True,
     ),
     f"{MODEL}.num_nextn_predict_layers": Term(
-        lambda w, b: w.model.mtp_num_layers, "mtp_num_layers", lambda w, s: f"mtp_num_layers {w.model.mtp_num_layers}"
+        lambda w, b: w.model.mtp_num_layers,
+        "mtp_num_layers",
+        lambda w, s: f"mtp_num_layers {w.model.mtp_num_layers}",
+        of_job=True,
     ),
 }

@@ -71,6 +71,7 @@ TERMS: Terms = {
         "embeddings that are not tied",
         lambda w, s: "embeddings that are not tied",
         lambda w, s: f"those of {w.model.name} are",
+        of_job=True,
     ),
     "recompute-granularity=selective": Term(  # MindSpeed's own switches have no granularity
         lambda w, b: (b.recompute_modules & int(BY_LAYER)) != 0,
