@@ -61,7 +61,7 @@ _SCALARS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 def _strict(base: Any) -> Any:
     """A loader that tells the scalars of YAML 1.2 apart; nothing is constructed by it."""
-    loader = type("StrictLoader", (base,), {"yaml_implicit_resolvers": {}})
+    loader: Any = type("StrictLoader", (base,), {"yaml_implicit_resolvers": {}})
     for kind, (pattern, first) in _SCALARS.items():
         loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), list(first))
     return loader
@@ -70,7 +70,7 @@ def _strict(base: Any) -> Any:
 _LOADER = _strict(_Loader)
 
 
-def _refused(problem: str, place: yaml.Event | yaml.Node) -> yaml.MarkedYAMLError:
+def _refused(problem: str, place: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=place.start_mark)
 
 

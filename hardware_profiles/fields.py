@@ -70,7 +70,7 @@ class Points(Stated):
     @property
     def values(self) -> tuple[float, ...]:
         """The numbers as stated."""
-        return tuple(self.value)  # type: ignore[arg-type]
+        return tuple(self.value)
 
     @property
     def points(self) -> tuple[float, ...]:
