@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from calibration.record_fields import Section
+from calibration.record_document import Notes, StrategySection
 from cost_models.shapes.layout import lean_tail_layout
 from cost_models.shapes.strategy import LayerLayout
 
@@ -14,7 +14,14 @@ _REPEATED = re.compile(r"\(([^()]{1,200})\)\*(\d{1,4})")
 
 
 def record_layout(
-    section: Section, *, num_layers: int, mtp_num_layers: int, pp: int, vpp: int, pipeline_layout: str | None
+    section: StrategySection,
+    notes: Notes,
+    *,
+    num_layers: int,
+    mtp_num_layers: int,
+    pp: int,
+    vpp: int,
+    pipeline_layout: str | None,
 ) -> LayerLayout | None:
     """Layers of each ``[chunk][stage]`` where the record states them, else ``None``: the default layout.
 
@@ -26,28 +33,23 @@ def record_layout(
     with embedding and loss were split so [megatron-main, account-for-embedding-in-pipeline-split]. Recipes of models with
     multi-token prediction give fewer layers to the stage that runs it and the loss [megatron-moe-modelzoo, MR2795].
     """
-    counts: list[int] | None = None
-    field = ""
-    for field, read in (("pipeline_layout", _counts_of_pipeline_layout), ("layer_layout", _integers)):
-        value = pipeline_layout if field == "pipeline_layout" else section.values.get(field)
-        if value is not None:
-            counts = read(value)
-            break
+    offsets, noop = _integers(section.layer_offset), _integers(section.noop_layers)
+    if pipeline_layout is not None:
+        field, value, counts = "pipeline_layout", pipeline_layout, _counts_of_pipeline_layout(pipeline_layout)
+    elif section.layer_layout is not None:
+        field, value, counts = "layer_layout", section.layer_layout, _integers(section.layer_layout)
+    elif offsets and any(offsets):
+        each = num_layers // (pp * vpp)
+        field, value, counts = "layer_offset", section.layer_offset, [each + offset for offset in offsets]
+    elif noop:
+        counts = _counts_without(noop, num_layers + len(noop), pp * vpp)
+        field, value = "noop_layers", section.noop_layers
+    elif mtp_num_layers:
+        return lean_tail_layout(num_layers, pp, vpp)
     else:
-        offsets = _integers(section.values.get("layer_offset"))
-        noop = _integers(section.values.get("noop_layers"))
-        if offsets and any(offsets):
-            field, each = "layer_offset", num_layers // (pp * vpp)
-            counts = [each + offset for offset in offsets]
-        elif noop:
-            field, counts = "noop_layers", _counts_without(noop, num_layers + len(noop), pp * vpp)
-        elif mtp_num_layers:
-            return lean_tail_layout(num_layers, pp, vpp)
-        else:
-            return _counting_ends(num_layers, pp, vpp)
+        return _counting_ends(num_layers, pp, vpp)
     if counts is None or len(counts) != pp * vpp or sum(counts) != num_layers or min(counts) < 0:
-        value = section.values.get(field, pipeline_layout)
-        section.warn(field, value, f"does not place {num_layers} layers on {pp} stages of {vpp} chunks, left out")
+        notes.add(field, value, f"does not place {num_layers} layers on {pp} stages of {vpp} chunks, left out")
         return None
     return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
 
@@ -62,9 +64,9 @@ def _counting_ends(num_layers: int, pp: int, vpp: int) -> LayerLayout | None:
     return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
 
 
-def num_noop_layers(section: Section) -> int:
+def num_noop_layers(section: StrategySection) -> int:
     """How many idle slots ``strategy.noop_layers`` lists."""
-    return len(set(_integers(section.values.get("noop_layers")) or ()))
+    return len(set(_integers(section.noop_layers) or ()))
 
 
 def _integers(value: object) -> list[int] | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from calibration.record_fields import Section, shown
+from calibration.record_document import Notes, RecomputeSection, quoted
 from calibration.record_software import RecordSoftware
 from cost_models.shapes.strategy import Recompute, RecomputeMethod, RecomputeModule
 
-_MAX_LAYERS = 10_000
 _MODULES = {
     "core_attn": RecomputeModule.CORE_ATTN,
     "layernorm": RecomputeModule.LAYERNORM,
@@ -38,7 +37,14 @@ class RecordRecompute:
 
 
 def record_recompute(
-    section: Section, software: RecordSoftware, features: frozenset[str], *, pp: int, vpp: int, num_layers: int
+    section: RecomputeSection,
+    notes: Notes,
+    software: RecordSoftware,
+    features: frozenset[str],
+    *,
+    pp: int,
+    vpp: int,
+    num_layers: int,
 ) -> RecordRecompute:
     """Granularity, method and modules of a record's ``strategy.recompute`` section.
 
@@ -46,16 +52,15 @@ def record_recompute(
     granularity but a full recompute of all layers [mindspeed, activation-function-recompute.md]. They count when they
     cover at least half of a stage's layers, since a selective recompute covers all.
     """
-    raw = section.values.get("raw")
-    raw = raw if isinstance(raw, Mapping) else {}
-    text = section.text_or_none("granularity")
+    raw = section.raw if isinstance(section.raw, Mapping) else {}
+    text = section.granularity
     modules = _NO_MODULES
     for feature, module in _SWITCHES.items():
         covered = raw.get(f"{feature.replace('_', '-')}-num-layers")
         if feature not in features:
             continue
         if isinstance(covered, (int, str)) and str(covered).isdecimal() and 2 * int(str(covered)[:6]) * pp * vpp < num_layers:
-            section.warn("raw", covered, f"layers a stage with {feature} are less than half of them, left out")
+            notes.add("raw", covered, f"layers a stage with {feature} are less than half of them, left out")
             continue
         modules |= module
 
@@ -63,41 +68,42 @@ def record_recompute(
     if name in ("none", "null", "false", "no"):
         return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules)
     if name == "selective":
-        return _selective(section, modules, num_layers=num_layers, pp=pp, vpp=vpp)
+        return _selective(section, notes, modules, num_layers=num_layers, pp=pp, vpp=vpp)
     if name in ("full", "full_and_selective"):
         if name != "full":
-            section.warn("granularity", text, "is read as full: the recomputed layers include the selected operators")
-        return _full(section, raw, software, modules, pp=pp, vpp=vpp)
+            notes.add("granularity", text, "is read as full: the recomputed layers include the selected operators")
+        return _full(section, notes, raw, software, modules, pp=pp, vpp=vpp)
     if name != "unknown":
-        section.warn("granularity", text, "is not a known granularity, read as not stated")
+        notes.add("granularity", text, "is not a known granularity, read as not stated")
     return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules, stated=bool(modules))
 
 
-def _selective(section: Section, modules: RecomputeModule, *, num_layers: int, pp: int, vpp: int) -> RecordRecompute:
-    names = section.texts("modules")
+def _selective(
+    section: RecomputeSection, notes: Notes, modules: RecomputeModule, *, num_layers: int, pp: int, vpp: int
+) -> RecordRecompute:
+    names = section.modules
     if any("every second layer" in name.lower() for name in names):
-        section.warn("modules", names, "is read as a full recompute of half of the layers")
+        notes.add("modules", names, "is read as a full recompute of half of the layers")
         half = max(num_layers // (2 * pp * vpp), 1)
         return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, half, modules)
     if any("every second matmul" in name.lower() for name in names):
         # Beside what cheap recompute drops, keys, attention's projection and one of gate and up go: a third of what it leaves
         # of Llama's layers, and of a forward that is computed again [torchtitan, parallelize_llama.py].
-        section.warn(
-            "modules", names, "is read as full recompute of a third of the layers, norms and activation functions in all"
-        )
+        notes.add("modules", names, "is read as full recompute of a third of the layers, norms and activation functions in all")
         third = max(round(num_layers / (3 * pp * vpp)), 1)
         return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, third, modules | _CHEAP)
     for name in names:
         if name.lower() in _MODULES:
             modules |= _MODULES[name.lower()]
         else:
-            section.warn("modules", name, "is read as recompute of norms and activation functions")
+            notes.add("modules", name, "is read as recompute of norms and activation functions")
             modules |= _CHEAP
     return RecordRecompute(Recompute.SELECTIVE, modules=modules or RecomputeModule.CORE_ATTN)
 
 
 def _full(
-    section: Section,
+    section: RecomputeSection,
+    notes: Notes,
     raw: Mapping[str, object],
     software: RecordSoftware,
     modules: RecomputeModule,
@@ -105,12 +111,11 @@ def _full(
     pp: int,
     vpp: int,
 ) -> RecordRecompute:
-    method = section.text_or_none("method")
-    layers = section.integer_or_none("num_layers", low=0, high=_MAX_LAYERS)
+    method, layers = section.method, section.num_layers
     if method is None and raw.get("checkpoint-policy") == "block":
         method, layers = "block", layers or _ASCENDSPEED_BLOCK_LAYERS
     if method not in (None, "block", "uniform"):
-        section.warn("method", shown(method), "is not a known method, read as uniform")
+        notes.add("method", quoted(method), "is not a known method, read as uniform")
         method = "uniform"
     if method != "block":
         return RecordRecompute(Recompute.FULL, RecomputeMethod.UNIFORM, max(layers or 1, 1))

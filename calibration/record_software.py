@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from calibration.record_fields import Section
+from calibration.record_document import Notes, SoftwareSection
 from cost_models.shapes.strategy import Feature
 from cost_models.shapes.workload import Software
 from hardware_profiles.schema import HardwareProfile
@@ -88,26 +88,23 @@ def _in_years(year: int, month: str | None) -> float:
     return round(year + (max(int(month), 1) - 1) / 12, 2) if month else year
 
 
-def software_stack(framework: str, family: str, section: Section) -> str:
+def software_stack(framework: str, family: str, notes: Notes) -> str:
     """The stack whose constants apply, by the framework's name; otherwise the hardware's usual one."""
     name = framework.lower()
     for stack, words in _STACKS:
         if any(word in name for word in words):
             return stack
     usual = "mindspeed-llm" if family == "ascend" else "megatron-lm"
-    section.warn("framework", framework, f"is not a known framework, priced as {usual}")
+    notes.add("framework", framework, f"is not a known framework, priced as {usual}")
     return usual
 
 
-def record_software(section: Section, *, profile: HardwareProfile, precision: str) -> RecordSoftware:
+def record_software(section: SoftwareSection, notes: Notes, *, profile: HardwareProfile, precision: str) -> RecordSoftware:
     """Software, flags and implied features of a record's ``software`` section on hardware of ``profile``."""
     family = profile.family
-    framework = section.text_or_none("framework") or ""
-    version = section.text_or_none("version") or ""
-    backend = section.text_or_none("backend") or ""
-    flags = section.texts("raw_flags")
-    stack = software_stack(framework, family, section)
-    year = release_year(stack, framework, version, backend)
+    framework, backend, flags = section.framework, section.backend, section.raw_flags
+    stack = software_stack(framework, family, notes)
+    year = release_year(stack, framework, section.version, backend)
     compiled = "graph mode" in backend.lower() or "xla" in backend.lower()
     software = Software(
         stack=stack,
@@ -133,7 +130,7 @@ def record_software(section: Section, *, profile: HardwareProfile, precision: st
         features |= _WEIGHT_PREFETCH  # PyTorch FSDP and MindSpore's graphs prefetch and reduce on streams of their own
     is_bridge = "megatron-bridge" in framework.lower()
     recent = year is not None and year >= _STEP_GRAPH_RELEASE and "nvfp4" in profile.matmul_flops_per_s
-    return RecordSoftware(software, flags, features, _cuda_graph(section), is_bridge, is_bridge and recent)
+    return RecordSoftware(software, flags, features, _cuda_graph(section.cuda_graph), is_bridge, is_bridge and recent)
 
 
 def _has_flash_attention(stack: str, year: float | None, flags: tuple[str, ...], precision: str) -> bool:
@@ -156,9 +153,8 @@ def _has_plain_cross_entropy(stack: str, framework: str, year: float | None, fla
     return "torchtitan" in framework.lower() and not compiled
 
 
-def _cuda_graph(section: Section) -> bool | None:
+def _cuda_graph(value: object) -> bool | None:
     """A flag, or text as ``implementation/scope``, where the implementation ``none`` is off."""
-    value = section.values.get("cuda_graph")
     if isinstance(value, str):
         parts = value.partition("[")[2].strip(" ]")
         return not parts and value.partition("/")[0].strip().lower() not in ("", "none", "null", "false")

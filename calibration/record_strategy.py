@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calibration.record_fields import RecordError, Section
+from calibration.record_document import Notes, StrategySection, refused
 from calibration.record_layout import record_layout
 from calibration.record_recompute import record_recompute
 from calibration.record_software import RecordSoftware
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, Schedule
 from cost_models.shapes.workload import ModelShape
+from documents.errors import InputError
 
-MAX_DEGREE = 10**6
 _FEATURES = {feature.name.lower(): feature for feature in Feature if feature.name}
 _FEATURES_ELSEWHERE = {"recompute_activation_function", "recompute_norm", "cuda_graph"}  # read with what they belong to
 # NeMo's performance recipes overlap what they can; a record that lists no switch ran one as it is [nemo, recipes].
@@ -61,51 +61,56 @@ class RecordStrategy:
     recompute_stated: bool
 
 
-def record_degrees(section: Section, num_devices: int) -> Degrees:
+def record_degrees(section: StrategySection, notes: Notes, num_devices: int) -> Degrees:
     """Degrees of a record's ``strategy`` section. A dp that does not fit the devices is derived, where one does."""
-    tp, pp, cp = (section.integer(name, 1, high=MAX_DEGREE) for name in ("tp", "pp", "cp"))
-    dp = section.integer_or_none("dp", high=MAX_DEGREE)
+    tp, pp, cp, dp = section.tp, section.pp, section.cp, section.dp
     product = tp * pp * cp
     if num_devices % product:
-        raise RecordError(
+        raise InputError(
             f"strategy needs tp {tp} x pp {pp} x cp {cp} = {product} devices a replica, which do not divide {num_devices}."
         )
     derived = num_devices // product
     if dp is not None and dp != derived:
-        section.warn("dp", dp, f"does not fit: tp {tp} x pp {pp} x cp {cp} x dp = {num_devices} devices gives dp {derived}")
-    return Degrees(tp, pp, cp, derived, _virtual_stages(section, pp))
+        notes.add("dp", dp, f"does not fit: tp {tp} x pp {pp} x cp {cp} x dp = {num_devices} devices gives dp {derived}")
+    return Degrees(tp, pp, cp, derived, _virtual_stages(section, notes, pp))
 
 
-def _virtual_stages(section: Section, pp: int) -> int:
+def _virtual_stages(section: StrategySection, notes: Notes, pp: int) -> int:
     """Chunks of a rank: as stated, unless the schedule leaves no choice (scripts of DualPipeV state none)."""
-    vpp = section.integer_or_none("vpp", high=MAX_DEGREE)
+    vpp = section.vpp
     chunks = _NUM_CHUNKS.get(_schedule_named(section)) if pp > 1 else None
     if chunks is not None:
         if vpp not in (None, 1, chunks):
-            section.warn("vpp", vpp, f"does not fit: {_schedule_named(section).label} holds {chunks} chunks a rank")
+            notes.add("vpp", vpp, f"does not fit: {_schedule_named(section).label} holds {chunks} chunks a rank")
         return chunks
     if vpp is None and pp > 1:
-        section.warn("vpp", None, "is not stated, read as 1")
+        notes.add("vpp", None, "is not stated, read as 1")
     if vpp is not None and vpp > 1 and pp == 1:
-        section.warn("vpp", vpp, "has no effect without a pipeline")
+        notes.add("vpp", vpp, "has no effect without a pipeline")
         return 1
     return vpp or 1
 
 
 def record_strategy(
-    section: Section, degrees: Degrees, model: ModelShape, software: RecordSoftware, *, global_batch_size: int
+    section: StrategySection,
+    notes: Notes,
+    degrees: Degrees,
+    model: ModelShape,
+    software: RecordSoftware,
+    *,
+    global_batch_size: int,
 ) -> RecordStrategy:
-    """Strategy of a record's ``strategy`` section; ``RecordError`` where its numbers do not fit together."""
-    schedule, vpp = _schedule(section, degrees, model.num_layers)
+    """Strategy of a record's ``strategy`` section; ``InputError`` where its numbers do not fit together."""
+    schedule, vpp = _schedule(section, notes, degrees, model.num_layers)
     pp, tp, cp, dp = degrees.pp, degrees.tp, degrees.cp, degrees.dp
-    names = frozenset(name.lower() for name in section.texts("features"))
-    recompute = record_recompute(section.section("recompute"), software, names, pp=pp, vpp=vpp, num_layers=model.num_layers)
-    offload = section.text_or_none("offload")
-    if offload:
-        section.warn("offload", offload, "is not modelled")
-    algo, ulysses = _context_parallel(section, cp, model.num_attention_heads // tp, software)
-    ep, etp = _expert_degrees(section, degrees, model)
-    micro_batch_size = _micro_batch_size(section, dp, global_batch_size)
+    names = frozenset(name.lower() for name in section.features)
+    recompute_notes = Notes("strategy.recompute", notes.sentences)
+    recompute = record_recompute(section.recompute, recompute_notes, software, names, pp=pp, vpp=vpp, num_layers=model.num_layers)
+    if section.offload:
+        notes.add("offload", section.offload, "is not modelled")
+    algo, ulysses = _context_parallel(section, notes, cp, model.num_attention_heads // tp, software)
+    ep, etp = _expert_degrees(section, notes, degrees, model)
+    micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size)
     accumulates = global_batch_size > micro_batch_size * dp
     zero_stage, shard_size = _optimizer_sharding(section, dp * cp, software, accumulates=accumulates)
     return RecordStrategy(
@@ -118,23 +123,24 @@ def record_strategy(
             etp=etp,
             vpp=vpp,
             micro_batch_size=micro_batch_size,
-            sequence_parallel=section.flag("sequence_parallel") and tp > 1,
+            sequence_parallel=section.sequence_parallel and tp > 1,
             cp_algo=algo,
             ulysses_degree=ulysses,
             schedule=schedule,
             zero_stage=zero_stage,
             optimizer_shard_size=shard_size,
-            dispatcher=_dispatcher(section, software) if model.moe else Dispatcher.NONE,
+            dispatcher=_dispatcher(section, notes, software) if model.moe else Dispatcher.NONE,
             recompute=recompute.granularity,
             recompute_method=recompute.method,
             recompute_num_layers=recompute.num_layers,
             recompute_modules=recompute.modules,
             features=_features(
-                section, names, software, interleaved=schedule is Schedule.INTERLEAVED, is_moe=model.moe is not None
+                notes, names, software, interleaved=schedule is Schedule.INTERLEAVED, is_moe=model.moe is not None
             ),
             recompute_layers_per_stage=recompute.layers_per_stage,
             layer_layout=record_layout(
                 section,
+                notes,
                 num_layers=model.num_layers,
                 mtp_num_layers=model.mtp_num_layers,
                 pp=pp,
@@ -143,15 +149,15 @@ def record_strategy(
             ),
         ),
         # Offloaded activations explain a peak beyond the device's memory as well as recompute does.
-        recompute_stated=recompute.stated or recompute.granularity is not Recompute.NONE or offload is not None,
+        recompute_stated=recompute.stated or recompute.granularity is not Recompute.NONE or bool(section.offload),
     )
 
 
-def _schedule_named(section: Section) -> Schedule:
-    return _SCHEDULES.get((section.text_or_none("schedule") or "").lower(), Schedule.NONE)
+def _schedule_named(section: StrategySection) -> Schedule:
+    return _SCHEDULES.get(section.schedule.lower(), Schedule.NONE)
 
 
-def _schedule(section: Section, degrees: Degrees, num_layers: int) -> tuple[Schedule, int]:
+def _schedule(section: StrategySection, notes: Notes, degrees: Degrees, num_layers: int) -> tuple[Schedule, int]:
     """Schedule and virtual stages; interleaving without their number gets the fewest that divide a stage's layers.
 
     So does "1f1b or interleaved": a source that leaves both open publishes the faster one.
@@ -159,7 +165,7 @@ def _schedule(section: Section, degrees: Degrees, num_layers: int) -> tuple[Sche
     if degrees.pp == 1:
         return Schedule.NONE, 1
     vpp = degrees.vpp
-    name = (section.text_or_none("schedule") or "").lower()
+    name = section.schedule.lower()
     named = _schedule_named(section)
     if named in _NUM_CHUNKS:
         return named, vpp
@@ -168,100 +174,101 @@ def _schedule(section: Section, degrees: Degrees, num_layers: int) -> tuple[Sche
         vpp = next((count for count in range(2, each + 1) if each % count == 0), 1)
     usual = Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B
     if vpp != degrees.vpp or (name not in ("", "none") and named is not usual):
-        section.warn("schedule", name, f"with vpp {section.values.get('vpp')} is read as {usual.label} with vpp {vpp}")
+        notes.add("schedule", name, f"with vpp {section.vpp} is read as {usual.label} with vpp {vpp}")
     return usual, vpp
 
 
-def _micro_batch_size(section: Section, dp: int, global_batch_size: int) -> int:
-    given = section.integer_or_none("micro_batch_size")
-    count = section.integer_or_none("num_microbatches")
-    size = given
+def _micro_batch_size(section: StrategySection, notes: Notes, dp: int, global_batch_size: int) -> int:
+    size, count = section.micro_batch_size, section.num_microbatches
     if size is None:
         size = global_batch_size // (dp * count) if count else 1
-        section.warn("micro_batch_size", None, f"is not stated, read as {size}")
+        notes.add("micro_batch_size", None, f"is not stated, read as {size}")
     if size < 1 or global_batch_size < size * dp:
-        raise RecordError(
+        raise InputError(
             f"training.global_batch_size is {global_batch_size}; micro_batch_size {max(size, 1)} x dp {dp} "
             f"= {max(size, 1) * dp} or more is needed."
         )
     if global_batch_size % (size * dp):
-        section.warn("micro_batch_size", size, f"x dp {dp} = {size * dp} does not divide the global batch of {global_batch_size}")
+        notes.add("micro_batch_size", size, f"x dp {dp} = {size * dp} does not divide the global batch of {global_batch_size}")
     elif count is not None and count != global_batch_size // (size * dp):
-        section.warn("num_microbatches", count, f"does not fit: {global_batch_size} / ({size} x {dp}) samples are used")
+        notes.add("num_microbatches", count, f"does not fit: {global_batch_size} / ({size} x {dp}) samples are used")
     return size
 
 
-def _context_parallel(section: Section, cp: int, heads_per_rank: int, software: RecordSoftware) -> tuple[CpAlgo, int]:
+def _context_parallel(
+    section: StrategySection, notes: Notes, cp: int, heads_per_rank: int, software: RecordSoftware
+) -> tuple[CpAlgo, int]:
     """Algorithm and Ulysses degree; a hybrid without one gets the smallest that its heads allow, as in MindSpeed's examples."""
     if cp == 1:
         return CpAlgo.NONE, 1
-    name = (section.text_or_none("cp_algo") or "").lower()
+    name = section.cp_algo.lower()
     if "hybrid" in name:
         stated = software.flag_value("ulysses-degree-in-cp") or ""
         if stated.isdecimal() and 1 < int(stated[:9]) < cp and cp % int(stated[:9]) == 0:
             return CpAlgo.HYBRID, int(stated)
         degree = next((u for u in range(2, cp // 2 + 1) if cp % u == 0 and heads_per_rank % u == 0), 1)
-        section.warn("cp_algo", name, f"has no Ulysses degree, read as {degree} inside cp {cp}")
+        notes.add("cp_algo", name, f"has no Ulysses degree, read as {degree} inside cp {cp}")
         return (CpAlgo.HYBRID, degree) if degree > 1 else (CpAlgo.RING, 1)
     if "ulysses" in name or name == "a2a":
         return CpAlgo.ULYSSES, cp
     if "ring" in name or name in ("p2p", "all_gather", "megatron_cp_algo"):
         return CpAlgo.RING, 1
     ulysses = software.software.stack == "mindspeed-llm"  # its --context-parallel-algo default; Megatron's is p2p
-    section.warn("cp_algo", name or None, f"is read as {'ulysses' if ulysses else 'ring'}, the framework's default")
+    notes.add("cp_algo", name or None, f"is read as {'ulysses' if ulysses else 'ring'}, the framework's default")
     return (CpAlgo.ULYSSES, cp) if ulysses else (CpAlgo.RING, 1)
 
 
-def _expert_degrees(section: Section, degrees: Degrees, model: ModelShape) -> tuple[int, int]:
-    ep, etp = (section.integer(name, 1, high=MAX_DEGREE) for name in ("ep", "etp"))
+def _expert_degrees(section: StrategySection, notes: Notes, degrees: Degrees, model: ModelShape) -> tuple[int, int]:
+    ep, etp = section.ep, section.etp
     if model.moe is None:
         if ep * etp > 1:
-            section.warn("ep", ep, "has no effect without experts")
+            notes.add("ep", ep, "has no effect without experts")
         return 1, 1
     ranks = degrees.tp * degrees.cp * degrees.dp
     if ranks % (ep * etp):
-        raise RecordError(
+        raise InputError(
             f"strategy.ep {ep} x etp {etp} = {ep * etp} do not divide the tp {degrees.tp} x cp {degrees.cp} x dp {degrees.dp} "
             f"= {ranks} devices of a pipeline stage."
         )
     if model.moe.num_experts % ep:
-        raise section.error("ep", f"a divisor of model.moe.num_experts {model.moe.num_experts}")
+        raise refused("strategy.ep", ep, f"a divisor of model.moe.num_experts {model.moe.num_experts}")
     return ep, etp
 
 
-def _optimizer_sharding(section: Section, replicas: int, software: RecordSoftware, *, accumulates: bool) -> tuple[int, int]:
+def _optimizer_sharding(
+    section: StrategySection, replicas: int, software: RecordSoftware, *, accumulates: bool
+) -> tuple[int, int]:
     """ZeRO stage and ranks that share a state. FSDP shards everything over ``fsdp_shard_size`` ranks.
 
     MindSpore's parallel optimizer reduces each gradient as it appears, so that without accumulation only shards stay.
     """
-    shard = section.integer_or_none("fsdp_shard_size", high=MAX_DEGREE)
-    stage = section.integer_or_none("zero_stage", low=0, high=3)
+    shard, stage, distributed = section.fsdp_shard_size, section.zero_stage, section.distributed_optimizer
     stack = software.software.stack
     if stage is None:
         if shard is not None or stack == "fsdp":
             stage = 3
-        elif section.flag("distributed_optimizer", default=stack == "megatron-deepspeed"):
+        elif stack == "megatron-deepspeed" if distributed is None else distributed:
             stage = 2 if stack == "mindformers" and not accumulates else 1
         else:
             stage = 0
     return stage, min(shard or 0, replicas)
 
 
-def _dispatcher(section: Section, software: RecordSoftware) -> Dispatcher:
+def _dispatcher(section: StrategySection, notes: Notes, software: RecordSoftware) -> Dispatcher:
     """Null is the framework's default: all-gather in MindSpeed-LLM, whose releases follow Megatron's, else all-to-all.
 
     Megatron-Bridge's recipes switch to DeepEP or HybridEP where experts span nodes, also where a table does not say so.
     """
-    name = (section.text_or_none("moe_dispatcher") or "").lower()
+    name = section.moe_dispatcher.lower()
     usual = Dispatcher.ALLGATHER if software.software.stack == "mindspeed-llm" else Dispatcher.ALLTOALL
     if software.is_bridge:
         usual = Dispatcher.TWO_LEVEL
     if name and name not in _DISPATCHERS:
-        section.warn("moe_dispatcher", name, f"is not a known dispatcher, read as {usual.label}")
+        notes.add("moe_dispatcher", name, f"is not a known dispatcher, read as {usual.label}")
     return _DISPATCHERS.get(name, usual)
 
 
-def _features(section: Section, names: frozenset[str], software: RecordSoftware, *, interleaved: bool, is_moe: bool) -> Feature:
+def _features(notes: Notes, names: frozenset[str], software: RecordSoftware, *, interleaved: bool, is_moe: bool) -> Feature:
     features = software.features
     for name in sorted(names):
         if name in _FEATURES_ELSEWHERE:
@@ -269,7 +276,7 @@ def _features(section: Section, names: frozenset[str], software: RecordSoftware,
         if name in _FEATURES:
             features |= _FEATURES[name]
         else:
-            section.warn("features", name, "is not a known switch, left out")
+            notes.add("features", name, "is not a known switch, left out")
     if software.software.stack == "nemo" and not names:
         features |= _RECIPE_FEATURES
         if software.captures_steps and is_moe and software.cuda_graph is None:

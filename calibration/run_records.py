@@ -11,25 +11,34 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from calibration.categories import run_category
-from calibration.record_fields import RecordError, Section, shown
+from calibration.record_document import (
+    MIN_MEASURED,
+    ClusterSection,
+    MeasuredSection,
+    ModelSection,
+    Notes,
+    RecordSection,
+    SoftwareSection,
+    StrategySection,
+    TrainingSection,
+    quoted,
+    refused,
+)
 from calibration.record_layout import num_noop_layers
 from calibration.record_model import record_model
 from calibration.record_software import record_software
-from calibration.record_strategy import MAX_DEGREE, record_degrees, record_strategy
+from calibration.record_strategy import record_degrees, record_strategy
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Cluster, TrainingJob, Workload
+from documents.bounds import MAX_TEXT, RUN_BYTES, RUNS_BYTES, Devices, NumLayers, SeqLength, Width
+from documents.checking import Checked, check
 from documents.errors import InputError
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
 
-MAX_FILE_BYTES = 64 * 2**20
-MAX_LINE_BYTES = 2**20
-_MAX_SEQUENCE, _MAX_BATCH = 10**8, 10**9
-_MAX_RANKS = 100_000
-_MIN_MEASURED = 1e-6  # s, bytes, tokens/s: errors are shares of what was measured
-_INTER_NODE_BYTES_PER_S = 1e6, 1e13  # as a job has them
 _PRECISIONS = {
     "bf16": ("bf16", "bfloat16", "amp_bf16"),
     "fp16": ("fp16", "float16"),
@@ -38,12 +47,6 @@ _PRECISIONS = {
     "fp32": ("fp32", "float32"),
 }
 _BASES = ("allocated_first_iteration", "allocated", "reserved", "device")
-# A prediction may rest on these keys and no others: names, sources and measured values must not reach it.
-_PREDICTIVE = ("model", "cluster", "training", "strategy", "software")
-_DESCRIPTIVE = {
-    "model": ("name", "family"),
-    "cluster": ("hardware_basis", "published_server", "network"),
-}
 
 
 class RunRecordError(InputError):
@@ -98,7 +101,7 @@ def read_run_records(path: Path, profile_of: Callable[[str], HardwareProfile] = 
     """The records of a JSON-lines file, in file order; empty lines are skipped.
 
     ``profile_of`` finds a hardware profile by name and raises ``ValueError`` for an unknown one.
-    Raises ``RunRecordError`` if the file cannot be read, exceeds ``MAX_FILE_BYTES``, or holds no readable record.
+    Raises ``RunRecordError`` if the file cannot be read, exceeds ``RUNS_BYTES``, or holds no readable record.
     """
     records = [_read_line(number, line, profile_of) for number, line in _lines(path)]
     if not any(isinstance(record, RunRecord) for record in records):
@@ -111,29 +114,29 @@ def parse_run_record(
     row: Mapping[str, object], line_number: int = 1, profile_of: Callable[[str], HardwareProfile] = named
 ) -> RunRecord | RefusedRecord:
     """One decoded record, as ``read_run_records`` reads a line."""
-    warnings: list[str] = []
-    whole = Section("", row, warnings)
     name = row.get("id")
     record_id = name[:200] if isinstance(name, str) and name else f"line-{line_number}"
     category, measured = _category(row), Measured()
+    warnings: list[str] = []
     try:
-        measured = _measured(whole)
-        workload, strategy, stated = _priced(Section("", _predictive(row), warnings), profile_of)
-        cluster = whole.section("cluster")
-        nodes_of = cluster.integer("devices_per_node", workload.cluster.profile.devices_per_node, high=MAX_DEGREE)
-    except RecordError as error:
+        measured = _measured(row, warnings)
+        cluster = _section(ClusterSection, row, "cluster")
+        training = _section(TrainingSection, row, "training")
+        software = _section(SoftwareSection, row, "software")
+        workload, strategy, stated = _priced(row, cluster, training, software, profile_of, warnings)
+    except InputError as error:
         return RefusedRecord(record_id, line_number, str(error), category, measured)
     return RunRecord(
         id=record_id,
         line_number=line_number,
         category=run_category(
-            framework=whole.section("software").text_or_none("framework") or "",
+            framework=software.framework,
             num_layers=workload.model.num_layers,
             hidden_size=workload.model.hidden_size,
             is_moe=workload.model.moe is not None,
             seq_length=workload.training.seq_length,
             num_devices=workload.cluster.num_devices,
-            devices_per_node=nodes_of,
+            devices_per_node=cluster.devices_per_node or workload.cluster.profile.devices_per_node,
         ),
         workload=workload,
         strategy=strategy,
@@ -141,16 +144,21 @@ def parse_run_record(
         recompute_stated=stated,
         suspect=_note(row.get("suspect")),
         is_latest=row.get("is_latest_for_config") is not False,
-        hardware_basis=_note(cluster.values.get("hardware_basis")),
+        hardware_basis=_note(cluster.hardware_basis),
         ranking_group=_note(row.get("ranking_group")),
         warnings=tuple(warnings),
     )
 
 
+def _section(kind: type[Checked], row: Mapping[str, object], name: str) -> Checked:
+    value = row.get(name)
+    return check(kind, {} if value is None else value, name)
+
+
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise RunRecordError(f"{path} holds {path.stat().st_size} bytes; at most {MAX_FILE_BYTES} are read.")
+        if path.stat().st_size > RUNS_BYTES:
+            raise RunRecordError(f"{path} holds {path.stat().st_size} bytes; at most {RUNS_BYTES} are read.")
         content = path.read_bytes()
     except OSError as error:
         raise RunRecordError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -161,8 +169,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _read_line(number: int, line: bytes, profile_of: Callable[[str], HardwareProfile]) -> RunRecord | RefusedRecord:
     name = f"line-{number}"
-    if len(line) > MAX_LINE_BYTES:
-        return RefusedRecord(name, number, f"Line {number} holds {len(line)} bytes; at most {MAX_LINE_BYTES} are read.")
+    if len(line) > RUN_BYTES:
+        return RefusedRecord(name, number, f"Line {number} holds {len(line)} bytes; at most {RUN_BYTES} are read.")
     try:
         row = json.loads(line.decode())
     except json.JSONDecodeError as error:
@@ -172,123 +180,125 @@ def _read_line(number: int, line: bytes, profile_of: Callable[[str], HardwarePro
     except (RecursionError, ValueError):
         return RefusedRecord(name, number, f"Line {number} is not JSON that can be read: too deep, or a number too long.")
     if not isinstance(row, dict):
-        return RefusedRecord(name, number, f"Line {number} is {shown(row)}; a JSON object is needed.")
+        return RefusedRecord(name, number, f"Line {number} is {quoted(row)}; a JSON object is needed.")
     return parse_run_record(row, number, profile_of)
 
 
-def _predictive(row: Mapping[str, object]) -> dict[str, object]:
-    """The part of a record that a prediction may see."""
-    parts = {key: row.get(key) for key in _PREDICTIVE}
-    for key, names in _DESCRIPTIVE.items():
-        part = parts[key]
-        if isinstance(part, Mapping):
-            parts[key] = {name: value for name, value in part.items() if name not in names}
-    return parts
-
-
-def _priced(record: Section, profile_of: Callable[[str], HardwareProfile]) -> tuple[Workload, ParallelStrategy, bool]:
-    cluster = _cluster(record.section("cluster"), profile_of)
-    training = _training(record.section("training"))
-    software = record_software(record.section("software"), profile=cluster.profile, precision=training.precision)
-    section = record.section("strategy")
-    degrees = record_degrees(section, cluster.num_devices)
+def _priced(
+    row: Mapping[str, object],
+    cluster_section: ClusterSection,
+    training_section: TrainingSection,
+    software_section: SoftwareSection,
+    profile_of: Callable[[str], HardwareProfile],
+    warnings: list[str],
+) -> tuple[Workload, ParallelStrategy, bool]:
+    """What a prediction rests on: no name, source or measured value is a field of these sections."""
+    training_notes, software_notes, strategy_notes, model_notes = (
+        Notes(name, warnings) for name in ("training", "software", "strategy", "model")
+    )
+    cluster = _cluster(cluster_section, profile_of)
+    training = _training(training_section, training_notes)
+    software = record_software(software_section, software_notes, profile=cluster.profile, precision=training.precision)
+    section = _section(StrategySection, row, "strategy")
+    degrees = record_degrees(section, strategy_notes, cluster.num_devices)
+    stages = degrees.pp * degrees.vpp  # those of the embedding and of the loss may hold no layer of their own
     model = record_model(
-        record.section("model"),
+        _section(ModelSection, row, "model"),
+        model_notes,
         num_noop_layers=num_noop_layers(section),
         tp=degrees.tp,
-        num_virtual_stages=degrees.pp * degrees.vpp,
+        num_virtual_stages=stages,
         stack=software.software.stack,
         flags=software.flags,
     )
-    stages = degrees.pp * degrees.vpp  # those of the embedding and of the loss may hold no layer of their own
     if stages > model.num_layers + 2:
-        raise RecordError(
-            f"strategy.pp {degrees.pp} x vpp {degrees.vpp} = {stages} virtual stages; "
+        raise InputError(
+            f"strategy.pp: {degrees.pp} x vpp {degrees.vpp} = {stages} virtual stages are not allowed; "
             f"at most model.num_layers {model.num_layers} + 2 have something to hold."
         )
-    found = record_strategy(section, degrees, model, software, global_batch_size=training.global_batch_size)
+    found = record_strategy(section, strategy_notes, degrees, model, software, global_batch_size=training.global_batch_size)
     workload = Workload(model=model, training=training, cluster=cluster, software=software.software)
     return workload, found.strategy, found.recompute_stated
 
 
-def _cluster(section: Section, profile_of: Callable[[str], HardwareProfile]) -> Cluster:
-    name = section.text_or_none("hardware")
-    if not name:
-        raise section.error("hardware", "the name of a hardware profile")
+def _cluster(section: ClusterSection, profile_of: Callable[[str], HardwareProfile]) -> Cluster:
     try:
-        hardware = profile_of(name)
+        hardware = profile_of(section.hardware)
     except ValueError as error:
-        raise RecordError(f"cluster.hardware: {error}") from error
+        raise InputError(f"cluster.hardware: {error}") from error
     return Cluster(
         profile=hardware,
-        num_devices=section.integer("num_devices", high=MAX_DEGREE),
-        inter_node_bytes_per_s=section.number_or_none("inter_node_bytes_per_s_per_device", *_INTER_NODE_BYTES_PER_S),
+        num_devices=section.num_devices,
+        inter_node_bytes_per_s=section.inter_node_bytes_per_s_per_device,
     )
 
 
-def _training(section: Section) -> TrainingJob:
-    text = section.text_or_none("precision") or ""
-    precision = next((known for known, spellings in _PRECISIONS.items() if text.lower() in spellings), "bf16")
-    if text.lower() not in _PRECISIONS:
-        section.warn("precision", text or None, f"is read as {precision}")
-    return TrainingJob(
-        seq_length=section.integer("seq_length", high=_MAX_SEQUENCE),
-        global_batch_size=section.integer("global_batch_size", high=_MAX_BATCH),
-        precision=precision,
-    )
+def _training(section: TrainingSection, notes: Notes) -> TrainingJob:
+    text = section.precision.lower()
+    precision = next((known for known, spellings in _PRECISIONS.items() if text in spellings), "bf16")
+    if text not in _PRECISIONS:
+        notes.add("precision", section.precision or None, f"is read as {precision}")
+    return TrainingJob(seq_length=section.seq_length, global_batch_size=section.global_batch_size, precision=precision)
 
 
-def _measured(record: Section) -> Measured:
-    """Step time, or the tokens rate that says the same where the batch is known; memory with its basis."""
-    section, training = record.section("measured"), record.section("training")
-    step_time_s = section.number_or_none("step_time_s", low=_MIN_MEASURED)
-    rate = section.number_or_none("tokens_per_s_per_device", low=_MIN_MEASURED)
+def _measured(row: Mapping[str, object], warnings: list[str]) -> Measured:
+    """Step time, or the tokens rate that says the same; memory with its basis."""
+    section, notes = _section(MeasuredSection, row, "measured"), Notes("measured", warnings)
+    step_time_s, rate = section.step_time_s, section.tokens_per_s_per_device
     if step_time_s is None and rate is not None:
-        batch = training.integer_or_none("global_batch_size", high=_MAX_BATCH)
-        tokens = training.integer("seq_length", high=_MAX_SEQUENCE) * (batch or 0)
-        step_time_s = tokens / (rate * record.section("cluster").integer("num_devices", high=MAX_DEGREE)) or None
-        if step_time_s is not None and step_time_s <= _MIN_MEASURED:
-            raise section.error("tokens_per_s_per_device", f"a rate at which a step takes more than {_MIN_MEASURED:g} s")
-    basis = section.text_or_none("peak_memory_basis")
+        training = _section(TrainingSection, row, "training")
+        tokens_per_s = rate * _section(ClusterSection, row, "cluster").num_devices
+        step_time_s = training.global_batch_size * training.seq_length / tokens_per_s
+        if step_time_s <= MIN_MEASURED:
+            raise refused("measured.tokens_per_s_per_device", rate, f"a rate at which a step takes more than {MIN_MEASURED:g} s")
+    basis = section.peak_memory_basis
     if basis is not None and basis not in _BASES:
-        section.warn("peak_memory_basis", basis, "is not a known basis, compared with the device's peak")
+        notes.add("peak_memory_basis", basis, "is not a known basis, compared with the device's peak")
         basis = "device"
     return Measured(
         step_time_s=step_time_s,
-        peak_memory_bytes=section.number_or_none("peak_memory_bytes", low=_MIN_MEASURED),
+        peak_memory_bytes=section.peak_memory_bytes,
         peak_memory_basis=basis,
-        peak_memory_by_rank_bytes=_by_rank(section, "peak_memory_by_rank_bytes"),
-        allocated_after_step_by_rank_bytes=_by_rank(section, "allocated_after_step_by_rank_bytes"),
+        peak_memory_by_rank_bytes=_by_rank(section.peak_memory_by_rank_bytes),
+        allocated_after_step_by_rank_bytes=_by_rank(section.allocated_after_step_by_rank_bytes),
     )
 
 
-def _by_rank(section: Section, field: str) -> tuple[float, ...]:
-    values = section.values.get(field)
-    if values is None:
-        return ()
-    if not isinstance(values, list) or len(values) > _MAX_RANKS:
-        raise section.error(field, "a list of bytes")
-    ranks = Section(f"{section.name}.{field}", {str(rank): value for rank, value in enumerate(values)}, section.warnings)
-    return tuple(ranks.number_or_none(rank) or 0.0 for rank in ranks.values)
+def _by_rank(values: list[float | None] | None) -> tuple[float, ...]:
+    return tuple(value or 0.0 for value in values or ())
+
+
+class _ModelSize(RecordSection):
+    num_layers: NumLayers
+    hidden_size: Width
+    moe: Any = None
+
+
+class _Devices(RecordSection):
+    num_devices: Devices
+    devices_per_node: Devices
+
+
+class _Length(RecordSection):
+    seq_length: SeqLength
 
 
 def _category(row: Mapping[str, object]) -> str | None:
     """The category of a record that may be refused; ``None`` where it does not tell."""
-    record = Section("", row, [])
     try:
-        model, cluster = record.section("model"), record.section("cluster")
+        model, cluster = _section(_ModelSize, row, "model"), _section(_Devices, row, "cluster")
         return run_category(
-            framework=record.section("software").text_or_none("framework") or "",
-            num_layers=model.integer("num_layers"),
-            hidden_size=model.integer("hidden_size"),
-            is_moe=model.section_or_none("moe") is not None,
-            seq_length=record.section("training").integer("seq_length"),
-            num_devices=cluster.integer("num_devices"),
-            devices_per_node=cluster.integer("devices_per_node"),
+            framework=_section(SoftwareSection, row, "software").framework,
+            num_layers=model.num_layers,
+            hidden_size=model.hidden_size,
+            is_moe=model.moe is not None,
+            seq_length=_section(_Length, row, "training").seq_length,
+            num_devices=cluster.num_devices,
+            devices_per_node=cluster.devices_per_node,
         )
-    except RecordError:
+    except InputError:
         return None
 
 
 def _note(value: object) -> str | None:
-    return value[:1000] if isinstance(value, str) and value else None
+    return value[:MAX_TEXT] if isinstance(value, str) and value else None

@@ -83,7 +83,7 @@ def test_a_mixed_pattern_is_read_with_a_warning(read: Read, moe: dict[str, Any])
 
 def test_more_experts_a_token_than_there_are_is_refused(refuse: Refuse, moe: dict[str, Any]) -> None:
     assert refuse({"model.moe": {**moe, "top_k": 65}}) == (
-        "model.moe.top_k is 65; a whole number up to num_experts 64 is needed."
+        "model.moe.top_k: 65 is not allowed; give an integer up to num_experts 64."
     )
 
 

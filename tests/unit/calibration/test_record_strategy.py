@@ -137,7 +137,7 @@ def test_experts_need_ranks_and_ranks_need_experts(read: Read, refuse: Refuse, m
         "strategy.ep 8 x etp 1 = 8 do not divide the tp 2 x cp 1 x dp 2 = 4 devices of a pipeline stage."
     )
     assert refuse({"model.moe": {**moe, "num_experts": 9}, "strategy.ep": 2}) == (
-        "strategy.ep is 2; a divisor of model.moe.num_experts 9 is needed."
+        "strategy.ep: 2 is not allowed; give a divisor of model.moe.num_experts 9."
     )
     dense = read({"strategy.ep": 4, "strategy.etp": 2})
     assert (dense.strategy.ep, dense.strategy.etp, dense.strategy.dispatcher) == (1, 1, Dispatcher.NONE)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from calibration.run_records import MAX_LINE_BYTES, RefusedRecord, RunRecord, RunRecordError, parse_run_record, read_run_records
+from calibration.run_records import RefusedRecord, RunRecord, RunRecordError, parse_run_record, read_run_records
+from documents.bounds import RUN_BYTES
 
 Read = Callable[..., RunRecord]
 Refuse = Callable[..., str]
@@ -48,26 +49,33 @@ def test_unknown_keys_are_ignored(row: Row) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"model.num_layers": None}, "model.num_layers is missing; a whole number from 1 to 10000 is needed."),
-        ({"model.num_layers": 3.5}, "model.num_layers is 3.5; a whole number from 1 to 10000 is needed."),
-        ({"model.hidden_size": True}, "model.hidden_size is True; a whole number from 1 to 1000000 is needed."),
-        ({"model.hidden_size": float("nan")}, "model.hidden_size is nan; a whole number from 1 to 1000000 is needed."),
-        ({"training.global_batch_size": 0}, "training.global_batch_size is 0; a whole number from 1 to 1000000000 is needed."),
-        ({"cluster.num_devices": 10**9}, "cluster.num_devices is 1000000000; a whole number from 1 to 1000000 is needed."),
-        ({"cluster": "a cluster"}, "cluster is 'a cluster'; an object is needed."),
-        ({"measured.step_time_s": -1}, "measured.step_time_s is -1; a number above 1e-06 and up to 1e+18 is needed."),
-        ({"measured.step_time_s": 1e-320}, "measured.step_time_s is 1e-320; a number above 1e-06 and up to 1e+18 is needed."),
+        ({"model.num_layers": None}, "model.num_layers: missing; give an integer from 1 to 10,000."),
+        ({"model.num_layers": 3.5}, "model.num_layers: 3.5 is not allowed; give an integer from 1 to 10,000."),
+        ({"model.hidden_size": True}, "model.hidden_size: true is not allowed; give an integer from 1 to 1,000,000."),
+        ({"model.hidden_size": float("nan")}, "model.hidden_size: nan is not allowed; give an integer from 1 to 1,000,000."),
+        ({"training.global_batch_size": 0},
+         "training.global_batch_size: 0 is not allowed; give an integer from 1 to 10,000,000."),
+        ({"cluster.num_devices": 10**9}, "cluster.num_devices: 1000000000 is not allowed; give an integer from 1 to 1,000,000."),
+        ({"cluster": "a cluster"}, "cluster: 'a cluster' is not allowed; give a mapping with hardware, num_devices, "
+         "devices_per_node, inter_node_bytes_per_s_per_device, hardware_basis."),
+        ({"measured.step_time_s": -1},
+         "measured.step_time_s: -1 is not allowed; give a number above 1e-06 and at most 1,000,000,000,000,000,000."),
+        ({"measured.step_time_s": 1e-320},
+         "measured.step_time_s: 1e-320 is not allowed; give a number above 1e-06 and at most 1,000,000,000,000,000,000."),
         (
             {"measured.step_time_s": None, "measured.tokens_per_s_per_device": 1e18},
-            "measured.tokens_per_s_per_device is 1e+18; a rate at which a step takes more than 1e-06 s is needed.",
+            "measured.tokens_per_s_per_device: 1e+18 is not allowed; give a rate at which a step takes more than 1e-06 s.",
         ),
         (
             {"cluster.inter_node_bytes_per_s_per_device": 1e-320},
-            "cluster.inter_node_bytes_per_s_per_device is 1e-320; a number above 1e+06 and up to 1e+13 is needed.",
+            "cluster.inter_node_bytes_per_s_per_device: 1e-320 is not allowed; give a number from 1,000,000 to "
+            "10,000,000,000,000.",
         ),
-        ({"measured.peak_memory_by_rank_bytes": 5}, "measured.peak_memory_by_rank_bytes is 5; a list of bytes is needed."),
+        ({"measured.peak_memory_by_rank_bytes": 5},
+         "measured.peak_memory_by_rank_bytes: 5 is not allowed; give a list of at most 100,000 "
+         "(a number above 0 and at most 1,000,000,000,000,000,000 each)."),
         ({"strategy.pp": 16, "strategy.tp": 1, "strategy.dp": 1, "model.num_layers": 8},
-         "strategy.pp 16 x vpp 1 = 16 virtual stages; at most model.num_layers 8 + 2 have something to hold."),
+         "strategy.pp: 16 x vpp 1 = 16 virtual stages are not allowed; at most model.num_layers 8 + 2 have something to hold."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_in_one_sentence(refuse: Refuse, changes: dict[str, Any], sentence: str) -> None:
@@ -132,7 +140,7 @@ def test_a_file_is_read_in_order_and_broken_lines_are_refused_by_number(tmp_path
 
 
 def test_an_oversized_line_is_refused_and_the_rest_is_read(tmp_path: Path, row: Row) -> None:
-    padded = json.dumps(row() | {"notes": "x" * MAX_LINE_BYTES})
+    padded = json.dumps(row() | {"notes": "x" * RUN_BYTES})
     refused, good = read_run_records(write(tmp_path / "runs.jsonl", padded, json.dumps(row())))
     assert isinstance(refused, RefusedRecord)
     assert refused.reason == f"Line 1 holds {len(padded)} bytes; at most 1048576 are read."
@@ -155,6 +163,6 @@ def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
 
 def test_an_oversized_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
     path = write(tmp_path / "runs.jsonl", json.dumps(row()))
-    monkeypatch.setattr("calibration.run_records.MAX_FILE_BYTES", 10)
+    monkeypatch.setattr("calibration.run_records.RUNS_BYTES", 10)
     with pytest.raises(RunRecordError, match="at most 10 are read"):
         read_run_records(path)
