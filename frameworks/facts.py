@@ -81,10 +81,15 @@ def switch(feature: Feature, *, off: bool = False, codes: Mapping[str, int] | No
     """Rows in which a switch is on and acts on something; with ``off`` those in which it is not."""
     name = str(feature.name).lower()
     field = "tp" if feature & TENSOR_PARALLEL_FEATURES else "ep" if feature & MOE_FEATURES else ""
+
+    def state(_workload: Workload, s: ParallelStrategy) -> str:
+        return f"it does nothing over {field} {getattr(s, field)}" if field and not off and feature in s.features else ""
+
     return Term(
         (lambda w, b: ~b.has(feature)) if off else (lambda w, b: has_effect(w, b, feature)),
         f"{name} off" if off else name,
         lambda w, s: f"{name}{' off' if off else ''}{f' over {field} {getattr(s, field)}' if field else ''}",
+        state,
         codes=codes,
         feature=feature,
     )
