@@ -82,10 +82,15 @@ def switch(feature: Feature, *, off: bool = False, codes: Mapping[str, int] | No
     name = str(feature.name).lower()
     scope = SWITCHES[feature].acts_on
     field = "tp" if scope & Scope.TENSOR_PARALLEL else "ep" if scope & Scope.EXPERTS else ""
+
+    def state(_workload: Workload, s: ParallelStrategy) -> str:
+        return f"it does nothing over {field} {getattr(s, field)}" if field and not off and feature in s.features else ""
+
     return Term(
         (lambda w, b: ~b.has(feature)) if off else (lambda w, b: has_effect(w, b, feature)),
         f"{name} off" if off else name,
         lambda w, s: f"{name}{' off' if off else ''}{f' over {field} {getattr(s, field)}' if field else ''}",
+        state,
         codes=codes,
         feature=feature,
     )

@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.shapes.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, ParallelStrategy, Schedule
 from cost_models.shapes.workload import Software, Workload
 from frameworks.legality import legal_mask, parse_target
+from frameworks.registry import BY_NAME
 from search.enumeration import Rejections, chunks
 from search.recompute_modes import recompute_mode
 from search.space import SearchSpace
@@ -68,14 +69,16 @@ MOST_PLANS_A_CHUNK = 300
 
 def workload(framework: str, model: str) -> Workload:
     """Thirty-two devices that the framework runs on."""
-    family = "nvidia" if framework == "megatron-lm" else "ascend"
-    made = job(MODELS[model], 32, family=family)
+    made = job(MODELS[model], 32, family=BY_NAME[framework].target.families[0])
     return replace(made, software=Software(framework, target=parse_target(framework).label))
 
 
 @cache
 def legal_plans(framework: str, model: str) -> tuple[ParallelStrategy, ...]:
     """Legal strategies, thinned evenly over the whole lattice."""
+    offered = BY_NAME[framework].table.offered
+    usual = DEFAULT_FEATURES & offered
+    switches = SWITCHES.get(framework) or (usual, *(usual ^ feature for feature in offered))
     space = SearchSpace(
         tp=(1, 2),
         pp=(1, 2, 4),
@@ -91,9 +94,9 @@ def legal_plans(framework: str, model: str) -> tuple[ParallelStrategy, ...]:
         dispatcher=(Dispatcher.ALLGATHER, Dispatcher.ALLTOALL, Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL),
         recompute=tuple(recompute_mode(name) for name in MODES),
         zero_stage=(0, 1, 2, 3),
-        features=SWITCHES[framework],
-        dualpipev_features=MERGED if framework == "mindspeed-llm" else SWITCHES[framework],
-        interleaved_features=SWITCHES[framework],
+        features=switches,
+        dualpipev_features=MERGED if framework == "mindspeed-llm" else switches,
+        interleaved_features=switches,
     )
     made = workload(framework, model)
     plans: list[ParallelStrategy] = []

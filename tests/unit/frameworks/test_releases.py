@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from frameworks.framework import Framework
 from frameworks.mindspeed_llm.release import FORMER
 from frameworks.registry import BY_NAME, FRAMEWORKS
 from frameworks.release import Kind, Release, holds, problems, read_tokens, values_of
 
+ROOT = Path(__file__).parents[3]
 RELEASES = {framework.name: framework.release for framework in FRAMEWORKS}
 MEGATRON, MINDSPEED, MINDFORMERS = (RELEASES[name] for name in ("megatron-lm", "mindspeed-llm", "mindformers"))
 
@@ -29,6 +32,26 @@ def test_rules_name_arguments_of_the_table(release: Release) -> None:
         holds(release, {}, condition)  # raises KeyError for a name that the table lacks
     assert all(name in release.arguments for name in release.former.values())
     assert all(re.fullmatch(r"\[.+\]", item.source) for item in (*release.exclusions, *release.requirements))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.name)
+def test_tables_name_arguments_of_the_release_and_values_that_it_takes(framework: Framework) -> None:
+    table, release = framework.table, framework.release
+    values = {table.columns[field]: names.values() for field, names in (("dispatcher", table.dispatchers),)}
+    for switch in table.switches:
+        values[switch.argument] = [str(value) for value in switch.on if isinstance(value, str)]
+        for condition in switch.only:
+            holds(release, {}, condition)  # raises KeyError for a name that the release lacks
+        assert all(name in release.arguments for name in (*switch.beside, *filter(None, [switch.former])))
+    for name in (*table.columns.values(), *table.module_switches.values(), *values):
+        assert name in release.arguments, name
+    for name, named in values.items():
+        assert not release.arguments[name].choices or set(named) <= set(release.arguments[name].choices), name
+
+
+def test_every_folder_with_a_framework_is_registered() -> None:
+    folders = {path.parent.name for path in (ROOT / "frameworks").glob("*/framework.py")}
+    assert folders == {framework.name.replace("-", "_") for framework in FRAMEWORKS}
 
 
 @pytest.mark.parametrize("release", RELEASES.values(), ids=lambda release: release.name)

@@ -1,0 +1,149 @@
+"""A new framework is a folder and an entry in the registry: both are made here in a copy, and everything else follows."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+REGISTRATION = "FRAMEWORKS: tuple[Framework, ...] = (MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS"
+TOY = '''"""A framework with three arguments, of which one excludes another."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cost_models.shapes.strategy import Dispatcher, Feature, ParallelStrategy, Schedule
+from cost_models.shapes.workload import Workload
+from frameworks.draft import Draft
+from frameworks.facts import fact_rule, number, switch
+from frameworks.framework import Framework, LaunchArguments, Start
+from frameworks.offered import offered_rule, schedule_rule
+from frameworks.release import Exclusion, Release, integers, read_tokens, switches
+from frameworks.table import Switch, Table
+from frameworks.target import Target
+
+RELEASE = Release(
+    "toy",
+    "1.0",
+    {"toy/toy": "abc"},
+    {"All": (*integers("split"), *switches("mc2"))},
+    exclusions=(Exclusion(("mc2", "split>4"), "[toy, README]", "toy_mc2"),),
+)
+TABLE = Table({"tp": "split"}, (Switch(Feature.MC2, "mc2"),), {Dispatcher.ALLTOALL: ""}, {}, {Schedule.ONE_F_ONE_B: ""})
+RULES = (
+    offered_rule("toy_features", "[toy, README]", "toy", TABLE),
+    schedule_rule("toy_schedule", "[toy, README]", "toy", TABLE),
+    fact_rule(RELEASE, {"mc2": switch(Feature.MC2), "split": number("tp")}, "toy_mc2", "mc2 splits tensors in 4 at most"),
+)
+
+
+def nearest(workload: Workload, planned: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
+    draft = Draft(workload, planned)
+    draft.offered(TABLE, "toy")
+    draft.drop_broken(RULES[2])
+    return draft.finish()
+
+
+def write(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
+    s, notes = nearest(workload, planned)
+    return LaunchArguments(("--split", str(s.tp), *(("--mc2",) if Feature.MC2 in s.features else ())), {"TOYS": "1"}, notes)
+
+
+def read(arguments: Sequence[str], _num_devices: int | None) -> ParallelStrategy:
+    given, _ = read_tokens(RELEASE, list(arguments))
+    return ParallelStrategy(tp=int(given["split"][0]), features=Feature.MC2 if "mc2" in given else Feature(0))
+
+
+def file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start) -> str:
+    return f"# {start.title}: {release.name}, {purposes['TOYS']}\\n{' '.join(launch['arguments'])}"
+
+
+TARGET = Target("toy", "1.0", families=("ascend",))
+TOY = Framework(TARGET, RELEASE, TABLE, RULES, nearest, write, read, "txt", {"TOYS": "how many"}, file)
+'''
+ASKED = """
+import importlib.util
+from dataclasses import replace
+from cost_models.shapes.strategy import Feature, StrategyBatch
+from frameworks.launch import launch_block
+from frameworks.launch_files import Start, launch_file
+from frameworks.legality import RULES, first_violation, launchable_on, parse_target, violations
+from frameworks.registry import BY_NAME, TARGETS, offers
+from tests.unit.frameworks.legality_workloads import DENSE_PLAN, job
+from cost_models.shapes.strategy import Schedule
+
+plan = replace(DENSE_PLAN, vpp=1, schedule=Schedule.ONE_F_ONE_B, features=Feature.MC2)
+wide = replace(plan, tp=8, dp=2)
+assert [target.label for target in TARGETS][-1] == "toy@1.0"
+assert parse_target("toy").release == "1.0"
+assert [rule.name for rule in RULES][-3:] == ["toy_features", "toy_schedule", "toy_mc2"]
+assert launchable_on(job(), plan)[-1] == "toy@1.0"
+assert "toy@1.0" not in launchable_on(job(), wide)
+assert [(v.rule, v.sentence) for v in violations(job(), wide, "toy")] == [("toy_mc2", "mc2 over tp 8 excludes tp 8")]
+assert RULES[first_violation(job(), StrategyBatch.of([wide]), "toy")[0]].name == "toy_mc2"
+block = launch_block(job(), plan)["toy"]
+assert (block["launchable"], block["arguments"]) == (True, ["--split", "4", "--mc2"])
+assert BY_NAME["toy"].read(block["arguments"], None) == replace(plan, pp=1, dp=1, sequence_parallel=False, schedule=Schedule.NONE)
+block = launch_block(job(), wide)["toy"]
+assert block["arguments"] == ["--split", "8"]
+assert block["notes"][-1] == "Not as planned: mc2 is left out: it excludes tp 8."
+assert launch_file("toy", block, Start("Plan 1", 64, 8)) == ("txt", "# Plan 1: toy, how many\\n--split 8")
+assert offers("toy", Feature.MC2) and not offers("toy", Feature.COC)
+spec = importlib.util.spec_from_file_location("write_legality", "scripts/write_legality.py")
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+assert "`toy@1.0`" in module.document() and "| `toy_mc2` | toy |" in module.document()
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for package in ("cost_models", "frameworks", "hardware_profiles", "documents", "scripts", "tests/unit/frameworks"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "frameworks" / "toy").mkdir()
+    (tmp_path / "frameworks" / "toy" / "__init__.py").write_text('"""A toy."""\n', encoding="utf-8")
+    return tmp_path
+
+
+def register(checkout: Path, toy: str) -> subprocess.CompletedProcess[str]:
+    """One folder and one entry, and what the copy then answers."""
+    (checkout / "frameworks" / "toy" / "framework.py").write_text(toy, encoding="utf-8")
+    registry = checkout / "frameworks" / "registry.py"
+    text = registry.read_text(encoding="utf-8")
+    assert REGISTRATION in text
+    text = text.replace(REGISTRATION, f"{REGISTRATION}, TOY")
+    text = text.replace("from frameworks.target", "from frameworks.toy.framework import TOY\nfrom frameworks.target")
+    registry.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-c", ASKED]
+    return subprocess.run(command, cwd=checkout, env={"PYTHONPATH": str(checkout)}, capture_output=True, text=True, check=False)
+
+
+def test_a_folder_and_an_entry_make_a_framework(checkout: Path) -> None:
+    asked = register(checkout, TOY)
+    assert asked.returncode == 0, asked.stderr
+
+
+@pytest.mark.parametrize(
+    ("whole", "half", "sentence"),
+    [
+        # a fact whose rule is not among the rules
+        (
+            '"mc2 splits tensors in 4 at most"),\n)',
+            '"mc2 splits tensors in 4 at most"),\n)[:2]',
+            "name toy_mc2, which are no rules",
+        ),
+        # a rule without a fact
+        ('"[toy, README]", "toy_mc2")', '"[toy, README]")', "toy_mc2: the facts of toy with this rule are about nothing"),
+        # a condition on an argument of which no plan says anything
+        ('"split": number("tp")', '"splits": number("tp")', "KeyError: 'split'"),
+    ],
+)
+def test_half_a_framework_does_not_start(checkout: Path, whole: str, half: str, sentence: str) -> None:
+    assert whole in TOY
+    asked = register(checkout, TOY.replace(whole, half))
+    assert asked.returncode == 1
+    assert sentence in asked.stderr.splitlines()[-1]
