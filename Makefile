@@ -4,10 +4,10 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint test golden calibration bench docs dashboard check
+.PHONY: help setup constraints format lint test check-python golden calibration bench docs openapi mutants dashboard check
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
 
 setup: $(BIN)/.complete ## install meshplan and its tools into .venv
 
@@ -18,7 +18,7 @@ $(BIN)/.complete: pyproject.toml constraints.txt
 
 constraints: ## resolve the newest dependencies and pin them in constraints.txt
 	rm -rf build/resolve && $(PYTHON) -m venv build/resolve
-	build/resolve/bin/python $(PIP) '.[dev]'
+	build/resolve/bin/python $(PIP) '.[dev,mutants]'
 	build/resolve/bin/python -m pip freeze --exclude meshplan > constraints.txt
 
 format: setup ## rewrite the sources in the house style
@@ -33,10 +33,20 @@ lint: setup ## formatting, lint, types, package layers, Dockerfile
 	$(BIN)/hadolint Dockerfile
 
 test: setup ## run the tests; ARGS adds pytest options
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(COVERAGE) $(ARGS)
+
+check-python: ## run the unit and golden tests under another interpreter: make check-python PYTHON=python3.13
+	rm -rf build/python && $(PYTHON) -m venv build/python
+	build/python/bin/python $(PIP) -c constraints.txt -e '.[dev]'
+	build/python/bin/python -m pytest -n auto --dist loadfile -p no:cacheprovider tests/unit tests/golden $(ARGS)
 
 golden: setup ## rewrite tests/golden from the current model; review the diff
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
+
+mutants: setup ## break chosen modules line by line and list what no test notices (twenty minutes; MUTANTS names some)
+	$(BIN)/python $(PIP) -c constraints.txt -e '.[dev,mutants]'
+	$(BIN)/python -m mutmut run $(MUTANTS)
+	$(BIN)/python -m mutmut results
 
 calibration: setup ## fit the shipped calibrations to calibration/runs (six minutes); review the diff
 	$(BIN)/python scripts/calibrate_shipped.py
@@ -47,13 +57,16 @@ bench: setup ## measure speed; each benchmark prints its own table
 docs: setup ## regenerate the documents that scripts write (accuracy two minutes, the Pangu case study one)
 	@for file in scripts/write_*.py; do [ ! -e "$$file" ] || $(BIN)/python "$$file" || exit; done
 
+openapi: setup ## write the description of the REST API to build/openapi.json
+	$(BIN)/python scripts/write_openapi.py
+
 NODE_MODULES := dashboard/node_modules/.package-lock.json
 
 $(NODE_MODULES): dashboard/package.json dashboard/package-lock.json
 	cd dashboard && npm ci --no-fund --no-audit
 	touch $@
 
-dashboard: $(NODE_MODULES) ## rebuild the dashboard into app/static/dashboard (node 20.19 or newer)
+dashboard: setup $(NODE_MODULES) ## rebuild the dashboard into app/static/dashboard (node 20.19 or newer)
 	cd dashboard && npm run build
 
 .PHONY: dashboard-check
@@ -62,7 +75,7 @@ dashboard-check: # with node at hand: types, unit tests, and that the committed 
 	else echo "npm is not here: the dashboard's build is taken as it is"; fi
 
 .PHONY: dashboard-compare
-dashboard-compare: $(NODE_MODULES)
+dashboard-compare: setup $(NODE_MODULES)
 	cd dashboard && DASHBOARD_OUT=../build/dashboard npm run --silent build
 	diff -rq build/dashboard app/static/dashboard || { echo "run 'make dashboard' and commit app/static/dashboard"; exit 1; }
 
@@ -71,4 +84,6 @@ chromium: # what tests/browser drive; they are skipped where it cannot be had
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends chromium; } || \
 	echo "Chromium cannot be installed (not root, no apt, or no network): the browser tests will be skipped"
 
-check: lint dashboard-check chromium test ## what CI runs: lint, the dashboard's build, then every test
+check: COVERAGE := --cov --cov-report=
+check: lint dashboard-check chromium test ## what CI runs: lint, the dashboard's build, then every test, and how much of the code they reach
+	@$(BIN)/python scripts/print_coverage.py

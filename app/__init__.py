@@ -1,1 +1,1 @@
-"""Orchestration: command line, model catalogue, reports."""
+"""Everything with side effects, a folder a resource: command line, REST, database, workers."""

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import calibration
-from app.answers.pricing import constants_for
+from app.calibrations.constants import constants_for
 from benchmarks.lattice import job
 from calibration.run_records import RunRecord, read_run_records
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space import search_space
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from app.catalogue.models.presets import model_preset
 from cost_models.constants import Constants, prior_constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
+from cost_models.step.result import Estimate
 from hardware_profiles.catalogue import profile
 from search.lattice import search
 from search.result import SearchResult

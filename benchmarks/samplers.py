@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from app.answers.pricing import constants_for
+from app.calibrations.constants import constants_for
 from app.jobs.job import Job, parse_job
 from search.lattice import search
 from search.sampling import SAMPLERS, SamplerSearch

@@ -9,7 +9,7 @@ import numpy as np
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, StrategyBatch
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
 
 _CHEAP_MODULES = RecomputeModule.CORE_ATTN | RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLA_UP_PROJ
 _BEYOND_DOUBT = 1.2  # peak over device memory up to which an error of the memory model may explain it

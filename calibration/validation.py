@@ -11,10 +11,10 @@ from calibration.categories import CATEGORIES
 from calibration.recompute_recipe import recompute_by_memory
 from calibration.run_records import RefusedRecord, RunRecord
 from cost_models.constants import Constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
+from cost_models.step.result import Estimate
 
 ConstantsFor = Callable[[Workload], Constants]
 IntervalFor = Callable[[RunRecord, float], tuple[float, float] | None]
@@ -104,7 +104,7 @@ def predict(
 ) -> tuple[Estimate, str | None]:
     """Estimate of one run (arrays ``[1]``), and a sentence where its recompute had to be inferred.
 
-    ``price`` is the fidelity: simulated, or ``cost_models.step.estimate`` for the closed form.
+    ``price`` is the fidelity: simulated, or ``cost_models.step.composition.estimate`` for the closed form.
 
     Raises ``ValueError`` for a strategy that cannot be priced.
     """

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from cost_models.shapes.traits import family_traits
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -73,7 +75,17 @@ class Constants:
     allocator_fraction: float
 
     def with_values(self, values: Mapping[str, float]) -> Constants:
-        """The same constants with some replaced; an unknown name raises ``KeyError``."""
+        """The same constants with some replaced; an unknown name raises ``KeyError``.
+
+        Parameters
+        ----------
+        values : mapping of str to float
+            New values by name; the others stay.
+
+        Returns
+        -------
+        Constants
+        """
         unknown = set(values) - {f.name for f in fields(self)}
         if unknown:
             raise KeyError(f"unknown constants: {', '.join(sorted(unknown))}")
@@ -167,5 +179,16 @@ CONSTANTS: tuple[Constant, ...] = (
 
 
 def prior_constants(family: str) -> Constants:
-    """The priors of a hardware family: ``ascend``, or ``nvidia`` and ``amd``, which share theirs."""
-    return Constants(**{c.name: c.ascend if family == "ascend" else c.gpu for c in CONSTANTS})
+    """The priors of a hardware family: ``ascend``, or ``nvidia`` and ``amd``, which share theirs.
+
+    Parameters
+    ----------
+    family : str
+        ``HardwareProfile.family``; one that ``cost_models.shapes.traits`` does not name gets a GPU's.
+
+    Returns
+    -------
+    Constants
+    """
+    column = family_traits(family).priors
+    return Constants(**{c.name: getattr(c, column) for c in CONSTANTS})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, canonical_schedule
+from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
 from cost_models.shapes.strategy import (
     Dispatcher,
     Feature,
@@ -16,17 +17,23 @@ from cost_models.shapes.strategy import (
     Schedule,
     StrategyBatch,
 )
+from cost_models.shapes.switches import FUSIONS
 from cost_models.shapes.workload import Workload
-from frameworks.flags import has_replicas
+from frameworks.facts import FactRule
 from frameworks.physics import pipeline as rules_pipeline
 from frameworks.rule import Rule, effective_features
-
-FUSIONS = (Feature.MC2, Feature.COC, Feature.TP_COMM_OVERLAP, Feature.TP_2D)
+from frameworks.rule import has_replicas as batch_has_replicas
+from frameworks.table import Table
 
 
 def breaks(workload: Workload, strategy: ParallelStrategy, rule: Rule) -> bool:
     """Whether one strategy breaks a rule."""
     return bool(rule.violates(workload, StrategyBatch.of([strategy]))[0])
+
+
+def has_replicas(workload: Workload, strategy: ParallelStrategy) -> bool:
+    """Whether any parameters sit on several ranks, so that gradients are reduced at all."""
+    return bool(batch_has_replicas(workload, StrategyBatch.of([strategy]))[0])
 
 
 class Draft:
@@ -35,17 +42,7 @@ class Draft:
     def __init__(self, workload: Workload, strategy: ParallelStrategy) -> None:
         self.workload = workload
         features = effective_features(workload, strategy)
-        if not has_replicas(workload, strategy):
-            features &= ~DATA_PARALLEL_FEATURES
-        if strategy.zero_stage == 0:
-            features &= ~Feature.OVERLAP_PARAM_GATHER
         schedule = canonical_schedule(strategy.pp, strategy.vpp, strategy.schedule)
-        if schedule is not Schedule.INTERLEAVED:
-            features &= ~Feature.OVERLAP_P2P
-        if not workload.model.gated_linear_unit:
-            features &= ~Feature.FUSED_SWIGLU
-        if workload.model.learned_positions:
-            features &= ~Feature.FUSED_ROPE
         size = canonical_group_size(strategy.pp, schedule, strategy.microbatch_group_size_per_vp_stage)
         self.strategy = replace(strategy, schedule=schedule, microbatch_group_size_per_vp_stage=size, features=features)
         self.sentences: list[str] = []
@@ -90,23 +87,24 @@ class Draft:
                 f"Not as planned: recompute of {_names(gone)} is left out, which takes more memory than planned: {why}."
             )
 
-    def sequence_parallel_for_experts(self, framework: str) -> None:
-        """Experts next to tensor parallelism need sequence parallelism."""
-        s = self.strategy
-        if s.tp == 1 and s.sequence_parallel:
-            self.strategy = replace(s, sequence_parallel=False)
-        elif (
-            self.workload.model.moe is not None
-            and s.tp > 1
-            and not s.sequence_parallel
-            and (s.ep > 1 or framework == "MindFormers")
-        ):
+    def drop_broken(self, *rules: FactRule) -> None:
+        """Switches off whose rule is broken, one after the other, for the rule's own reason."""
+        for rule in rules:
+            if self.breaks(rule):
+                self.drop(rule.subject, rule.reason(self.workload, self.strategy))
+
+    def sequence_parallel(self, needed: Rule, framework: str) -> None:
+        """On where a rule needs it for experts, off where there is nothing to split."""
+        if self.strategy.tp == 1:
+            self.strategy = replace(self.strategy, sequence_parallel=False)
+        elif self.workload.model.moe is not None and self.breaks(needed):
             self.set("sequence_parallel", "off", "on", f"{framework} needs it for experts next to tp", sequence_parallel=True)
 
-    def schedule(self, offered: tuple[Schedule, ...], framework: str) -> None:
-        """1F1B, or interleaved where a rank has more chunks, in place of a schedule that the framework lacks."""
-        if self.strategy.schedule not in (Schedule.NONE, *offered):
+    def offered(self, table: Table, framework: str) -> None:
+        """No switches that the framework lacks; 1F1B, or interleaved where a rank has more chunks, in place of a schedule."""
+        if self.strategy.schedule not in (Schedule.NONE, *table.schedules):
             self.usual_schedule(f"{framework} has no such schedule")
+        self.drop(self.features & ~table.offered, f"{framework} has no such switch")
 
     def usual_schedule(self, why: str) -> None:
         """Interleaved chunks where the micro batches fill them, else 1F1B with one chunk a rank."""
@@ -135,7 +133,7 @@ class Draft:
         for fusion in wanted[1:]:
             self.drop(fusion, f"{_names(wanted[0])} replaces the same collectives")
 
-    def dispatcher(self, *offered: Dispatcher, framework: str) -> None:
+    def dispatcher(self, offered: Collection[Dispatcher], framework: str) -> None:
         """The plain all-to-all in place of a dispatcher that the framework lacks."""
         given = self.strategy.dispatcher
         if self.workload.model.moe is None:
@@ -150,6 +148,40 @@ class Draft:
         """At most a ZeRO stage."""
         if self.strategy.zero_stage > highest:
             self.set("zero_stage", self.strategy.zero_stage, highest, why, zero_stage=highest)
+
+    def one_number_of_recompute(self, why: str) -> None:
+        """As many layers of every virtual stage as the fullest stage needs, in place of a number for each stage."""
+        plan = self.strategy.recompute_layers_per_stage or (0,)
+        layers = max(-(-max(plan) // self.strategy.vpp), 1)
+        self.set(
+            "recompute layers_per_stage",
+            list(plan),
+            f"{layers} layers of every virtual stage",
+            why,
+            recompute_layers_per_stage=None,
+            recompute_method=RecomputeMethod.BLOCK,
+            recompute_num_layers=layers,
+        )
+
+    def recompute_by_module(self) -> None:
+        """Fields that belong to full recompute cleared."""
+        cleared: dict[str, Any] = {
+            "recompute_method": RecomputeMethod.NONE,
+            "recompute_num_layers": 0,
+            "recompute_layers_per_stage": None,
+        }
+        if self.strategy.recompute is Recompute.NONE or not self.strategy.recompute_modules:
+            cleared |= {"recompute": Recompute.NONE, "recompute_modules": RecomputeModule(0)}
+        self.strategy = replace(self.strategy, **cleared)
+
+    def replicated(self, features: Feature) -> None:
+        """Switches that the framework sets by itself where parameters have replicas."""
+        if has_replicas(self.workload, self.strategy):
+            self.strategy = replace(self.strategy, features=self.features | features)
+
+    def quietly(self, on: Feature = Feature(0), off: Feature = Feature(0)) -> None:
+        """Switches that the framework sets or clears by itself: no note."""
+        self.strategy = replace(self.strategy, features=(self.features | on) & ~off)
 
     def breaks(self, rule: Rule) -> bool:
         """Whether the strategy breaks a rule as it stands."""

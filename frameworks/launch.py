@@ -6,16 +6,11 @@ from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
-from frameworks.flags import LaunchArguments
+from frameworks.framework import LaunchArguments
 from frameworks.legality import violations
-from frameworks.megatron_lm import writer as megatron
-from frameworks.mindformers import writer as mindformers
-from frameworks.mindspeed_llm import writer as mindspeed
-from frameworks.target import MEGATRON, MINDFORMERS, MINDSPEED
+from frameworks.registry import FRAMEWORKS
 
 __all__ = ["LaunchArguments", "launch_block"]
-
-EXPORTERS = ((MEGATRON, megatron.arguments), (MINDSPEED, mindspeed.arguments), (MINDFORMERS, mindformers.arguments))
 
 
 def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, dict[str, Any]]:
@@ -27,7 +22,8 @@ def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, di
     """
     profile = workload.cluster.profile
     block: dict[str, dict[str, Any]] = {}
-    for target, export in EXPORTERS:
+    for framework in FRAMEWORKS:
+        target = framework.target
         if profile.family not in target.families:
             note = f"{target.name} runs on {' and '.join(target.families)} devices, not on {profile.device}."
             block[target.name] = {
@@ -39,7 +35,7 @@ def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, di
             }
             continue
         broken = violations(workload, strategy, target)
-        launch = export(workload, strategy)
+        launch = framework.write(workload, strategy)
         block[target.name] = {
             "target": target.label,
             "launchable": not broken,

@@ -5,21 +5,16 @@ Physics binds every target; a framework adds its own rules. ``docs/legality.md``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from frameworks.megatron_lm import rules as rules_megatron
-from frameworks.mindformers import rules as rules_mindformers
-from frameworks.mindspeed_llm import rules as rules_mindspeed
-from frameworks.physics import degrees as rules_degrees
-from frameworks.physics import memory as rules_memory
-from frameworks.physics import pipeline as rules_pipeline
-from frameworks.physics import switches as rules_features
+from frameworks.physics import degrees, memory, pipeline, switches
+from frameworks.registry import FRAMEWORKS, TARGETS, parse_target
 from frameworks.rule import Mask, Rule
-from frameworks.target import FRAMEWORKS, TARGETS, Target, TargetError, parse_target
+from frameworks.target import ANY, Target, TargetError
 
 __all__ = [
     "RULES",
@@ -36,17 +31,33 @@ __all__ = [
     "violations",
 ]
 
-RULES: tuple[Rule, ...] = (
-    *rules_degrees.LAYOUT_RULES,
-    *rules_pipeline.LAYOUT_RULES,
-    *rules_degrees.OPTION_RULES,
-    *rules_pipeline.OPTION_RULES,
-    *rules_memory.RULES,
-    *rules_features.RULES,
-    *rules_megatron.RULES,
-    *rules_mindspeed.RULES,
-    *rules_mindformers.RULES,
+PHYSICS: tuple[Rule, ...] = (
+    *degrees.LAYOUT_RULES,
+    *pipeline.LAYOUT_RULES,
+    *degrees.OPTION_RULES,
+    *pipeline.OPTION_RULES,
+    *memory.RULES,
+    *switches.RULES,
 )
+
+
+def _with_targets() -> tuple[Rule, ...]:
+    """Each rule once, in the order of the registry, with the targets that have it."""
+    targets: dict[str, set[str]] = {rule.name: {ANY.name} for rule in PHYSICS}
+    rules = {rule.name: rule for rule in PHYSICS}
+    for framework in FRAMEWORKS:
+        for rule in framework.rules:
+            targets.setdefault(rule.name, set()).add(framework.name)
+            rules.setdefault(rule.name, rule)
+    for framework in FRAMEWORKS:
+        if missing := {fact.rule for fact in framework.release.facts} - {"", *rules}:
+            raise ValueError(
+                f"{framework.target.label}: facts of the release name {', '.join(sorted(missing))}, which are no rules"
+            )
+    return tuple(replace(rule, targets=frozenset(targets[name])) for name, rule in rules.items())
+
+
+RULES = _with_targets()
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,7 @@ class Violation:
 def rules_for(target: str | Target) -> tuple[Rule, ...]:
     """The rules of a target, in the order of ``RULES``: physics, then its own. Raises ``TargetError`` for an unknown name."""
     name = (parse_target(target) if isinstance(target, str) else target).name
-    return tuple(rule for rule in RULES if "any" in rule.targets or name in rule.targets)
+    return tuple(rule for rule in RULES if rule.targets & {ANY.name, name})
 
 
 def first_violation(workload: Workload, batch: StrategyBatch, target: str | Target | None = None) -> IntColumn:
@@ -98,7 +109,8 @@ def launchable_on(workload: Workload, strategy: ParallelStrategy) -> tuple[str, 
     """``name@release`` of each framework that runs on these devices and takes this strategy."""
     family = workload.cluster.profile.family
     batch = StrategyBatch.of([strategy])
-    return tuple(t.label for t in FRAMEWORKS if family in t.families and legal_mask(workload, batch, t)[0])
+    targets = [framework.target for framework in FRAMEWORKS if family in framework.target.families]
+    return tuple(target.label for target in targets if legal_mask(workload, batch, target)[0])
 
 
 _INDEX = {rule.name: index for index, rule in enumerate(RULES)}

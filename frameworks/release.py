@@ -1,6 +1,7 @@
 """What a framework's release takes: its arguments with types, defaults and choices, and what it refuses together.
 
-The tables in ``frameworks.releases`` are written from the frameworks' own argument definitions, never from our exporters.
+The tables are written from the frameworks' own argument definitions, never from our writers. What excludes or needs what is said
+here once: of plans by the rules that ``frameworks.facts`` derives, of written and of read arguments by ``problems``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from documents.errors import nearest
 
@@ -41,19 +43,27 @@ class Argument:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Conditions that must not hold all at once. A condition is ``name``, ``name=value``, ``name!=value`` or ``name>number``."""
+    """Conditions that must not hold all at once. A condition is ``name``, ``name=value``, ``name!=value`` or ``name>number``.
+
+    ``rule`` names the rule of legality that says so of plans, where plans have a choice; the first condition is what it is about.
+    """
 
     conditions: tuple[str, ...]
     source: str
+    rule: str = ""
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """Where every condition of ``when`` holds, one of ``needs`` must hold too."""
+    """Where every condition of ``when`` holds, one of ``needs`` must hold too; ``rule`` as in ``Exclusion``."""
 
     when: tuple[str, ...]
     needs: tuple[str, ...]
     source: str
+    rule: str = ""
+
+
+Fact = Exclusion | Requirement
 
 
 @dataclass(frozen=True)
@@ -71,18 +81,27 @@ class Release:
     requirements: tuple[Requirement, ...] = ()
     former: Mapping[str, str] = field(default_factory=dict)
 
-    def argument(self, name: str) -> Argument | None:
-        """The argument of that name; of two tables that define it, the later one holds."""
-        found = [argument for group in self.groups.values() for argument in group if argument.name == name]
-        return found[-1] if found else None
+    @cached_property
+    def arguments(self) -> Mapping[str, Argument]:
+        """Arguments by name; of two tables that define one, the later holds."""
+        return {argument.name: argument for group in self.groups.values() for argument in group}
+
+    @cached_property
+    def _titles(self) -> Mapping[str, str]:
+        return {a.name: title for title, group in reversed(list(self.groups.items())) for a in group}
 
     def group_of(self, name: str) -> str | None:
         """Title of the group that lists the argument first."""
-        return next((title for title, group in self.groups.items() if any(a.name == name for a in group)), None)
+        return self._titles.get(name)
 
     def nearest(self, name: str) -> str | None:
         """The known name that looks most like ``name``."""
-        return nearest(name, [argument.name for group in self.groups.values() for argument in group])
+        return nearest(name, self.arguments)
+
+    @cached_property
+    def facts(self) -> tuple[Fact, ...]:
+        """What needs and what excludes what."""
+        return (*self.requirements, *self.exclusions)
 
 
 def switches(*names: str) -> tuple[Argument, ...]:
@@ -142,11 +161,17 @@ def read_tokens(release: Release, tokens: list[str]) -> tuple[dict[str, tuple[st
     return given, stray
 
 
+def accepted(release: Release, given: Given) -> dict[str, tuple[str, ...]]:
+    """The arguments that the release knows, with values that it takes."""
+    known = release.arguments
+    return {name: values for name, values in given.items() if name in known and not _refused(known[name], values)}
+
+
 def problems(release: Release, given: Given) -> list[str]:
     """One sentence for each argument that the release does not know or whose values it refuses, then for each combination."""
     sentences = []
     for name, values in given.items():
-        argument = release.argument(name)
+        argument = release.arguments.get(name)
         if argument is None:
             near = release.nearest(name)
             hint = f"; the nearest is {near}" if near else ""
@@ -167,21 +192,28 @@ def problems(release: Release, given: Given) -> list[str]:
 
 def holds(release: Release, given: Given, condition: str) -> bool:
     """Whether a condition holds of the given values, with the release's defaults for what is not given."""
+    name, sign, wanted = parts_of(condition)
+    values = values_of(release, given, name)
+    if not sign:
+        return bool(values) and values not in ([False], [None])
+    if sign == ">":
+        return any(isinstance(value, int | float) and value > float(wanted) for value in values)
+    return (wanted in map(str, values)) == (sign == "=")
+
+
+def parts_of(condition: str) -> tuple[str, str, str]:
+    """Name, sign and value of a condition; sign and value are empty where the name stands alone."""
     match = _CONDITION.fullmatch(condition)
     assert match is not None, condition
-    values = values_of(release, given, match["name"])
-    if match["sign"] is None:
-        return bool(values) and values not in ([False], [None])
-    if match["sign"] == ">":
-        return any(isinstance(value, int | float) and value > float(match["value"]) for value in values)
-    return (match["value"] in map(str, values)) == (match["sign"] == "=")
+    return match["name"], match["sign"] or "", match["value"] or ""
 
 
 def values_of(release: Release, given: Given, name: str) -> list[Value]:
     """Values of an argument as its type reads them: those given, else its default. Raises ``KeyError`` for an unknown name."""
-    argument = release.argument(name)
+    argument = release.arguments.get(name)
     if argument is None:
         raise KeyError(name)
+    argument = release.arguments[name]
     if name not in given:
         return [argument.default]
     if argument.kind is Kind.SWITCH:

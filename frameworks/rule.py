@@ -9,9 +9,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.canonical import EXPERT_PARALLEL_FEATURES, MOE_FEATURES, TENSOR_PARALLEL_FEATURES
-from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import Feature, LayerLayout, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes import acting
+from cost_models.shapes.layout import default_layout, layer_layout, lean_tail_layout
+from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import ANY_DISPATCHER, Feature, acting_in
 from cost_models.shapes.workload import ModelShape, Workload
 
 Mask = NDArray[np.bool_]
@@ -22,25 +23,23 @@ class Rule:
     """One reason for which a strategy cannot run.
 
     ``violates`` returns ``[n]``, True where a row is illegal; it never raises on a row that other rules forbid.
-    ``sentence`` says with numbers why one such strategy is illegal. ``targets`` holds ``any`` for physics, which
-    binds every target, else the names of the frameworks that impose the rule. ``layout_only``: it reads degrees, the schedule
+    ``sentence`` says with numbers why one such strategy is illegal. ``layout_only``: it reads degrees, the schedule
     and the micro batch size alone, so one verdict holds for all options of a layout (such rules of physics come first).
+    ``targets``, from the registry: ``any`` for physics, which binds every target, else the frameworks that have the rule.
     """
 
     name: str
-    targets: frozenset[str]
     source: str
     requirement: str
     violates: Callable[[Workload, StrategyBatch], Mask]
     sentence: Callable[[Workload, ParallelStrategy], str]
     layout_only: bool = False
+    targets: frozenset[str] = frozenset()
 
 
-PHYSICS = frozenset({"any"})
-MEGATRON_ONLY = frozenset({"megatron-lm"})
-MINDSPEED_ONLY = frozenset({"mindspeed-llm"})
-MINDFORMERS_ONLY = frozenset({"mindformers"})
-MEGATRON_FAMILY = MEGATRON_ONLY | MINDSPEED_ONLY
+def every_row(batch: StrategyBatch, illegal: bool) -> Mask:
+    """One verdict for the whole batch: the rule looks at the job alone."""
+    return np.full(len(batch), illegal, dtype=np.bool_)
 
 
 def none_of(batch: StrategyBatch) -> Mask:
@@ -58,19 +57,6 @@ def either(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
 
 
-def schedule_rule(name: str, targets: frozenset[str], source: str, framework: str, offered: tuple[Schedule, ...]) -> Rule:
-    """A framework runs only the schedules of ``offered``, beside none."""
-    choices = either([schedule.label for schedule in offered])
-    return Rule(
-        name,
-        targets,
-        source,
-        f"a pipeline runs {choices}",
-        lambda w, b: (b.pp > 1) & ~np.isin(b.schedule, (Schedule.NONE, *offered)),
-        lambda w, s: f"{framework} has no schedule {s.schedule.label}: {choices} over pp {s.pp}",
-    )
-
-
 def nearest_divisors(total: int, degree: int) -> str:
     """The divisors of ``total`` on either side of ``degree``, for the end of a sentence."""
     below = next(d for d in range(min(degree, total), 0, -1) if total % d == 0)
@@ -84,48 +70,37 @@ def has_dense_mlp(model: ModelShape) -> bool:
 
 
 def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Mask:
-    """Rows that have any of ``feature``, and something for it to act on. ``[n]``"""
-    moe = workload.model.moe
-    if moe is None:
-        feature &= ~MOE_FEATURES
-    elif moe.capacity_factor is None:
-        feature &= ~Feature.MOE_PAD_TO_CAPACITY
-    mask: Mask = batch.has(feature & ~SCOPED_FEATURES)
-    if feature & TENSOR_PARALLEL_FEATURES:
-        mask = mask | (batch.has(feature & TENSOR_PARALLEL_FEATURES) & (batch.tp > 1))
-    if feature & EXPERT_PARALLEL_FEATURES:
-        mask = mask | (batch.has(feature & EXPERT_PARALLEL_FEATURES) & (batch.ep * batch.etp > 1))
-    if feature & Feature.CP_SEND_RECV_OVERLAP:
-        mask = mask | (batch.has(Feature.CP_SEND_RECV_OVERLAP) & (batch.cp > 1))
-    if feature & Feature.DUALPIPEV_DW_DETACH:
-        mask = mask | (batch.has(Feature.DUALPIPEV_DW_DETACH) & (batch.schedule == Schedule.DUALPIPE_V) & (batch.pp > 1))
-    return mask
+    """Rows that have any of ``feature``, and something for it to act on. ``[n]``
+
+    Whatever the dispatcher: a framework refuses an overlap beside the wrong one, so that rules must see it there.
+    """
+    return acting.acts(workload.model, batch, feature, given=ANY_DISPATCHER)
 
 
 def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
-    """The features of one strategy that have something to act on."""
-    batch = StrategyBatch.of([strategy])
-    effective = Feature(0)
-    for feature in strategy.features:
-        if has_effect(workload, batch, feature)[0]:
-            effective |= feature
-    return effective
-
-
-SCOPED_FEATURES = TENSOR_PARALLEL_FEATURES | EXPERT_PARALLEL_FEATURES | Feature.CP_SEND_RECV_OVERLAP | Feature.DUALPIPEV_DW_DETACH
+    """The features of one strategy that have something to act on, whatever the dispatcher."""
+    return strategy.features & acting_in(acting.scope_of(workload.model, strategy) | ANY_DISPATCHER)
 
 
 def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
     """Rows in which some parameters, dense or expert, sit on several ranks."""
-    replicas = batch.dp * batch.cp
-    if workload.model.moe is None:
-        return replicas > 1
-    return (replicas > 1) | (batch.tp * replicas > batch.ep * batch.etp)
+    mask: Mask = acting.has_replicas(workload.model, batch)
+    return mask
 
 
 def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
     """Layers of each virtual stage, ``[chunk][stage]``, given or default."""
     return strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
+
+
+def unless_default(layout: LayerLayout, schedule: Schedule) -> LayerLayout | None:
+    """None for a layout that is the default of every model with so many layers."""
+    layers, pp, vpp = sum(map(sum, layout)), len(layout[0]), len(layout)
+    if schedule.is_vee:
+        defaults = {lean_tail_layout(layers, pp, vpp)}
+    else:
+        defaults = {layer_layout(layers, pp, vpp, keep_first=full) for full in (False, True)}
+    return None if defaults == {layout} else layout
 
 
 def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, ModelShape], bool]) -> Mask:

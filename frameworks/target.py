@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from documents.errors import InputError, did_you_mean
+from documents.errors import InputError
 
 
 class TargetError(InputError):
@@ -30,22 +30,3 @@ class Target:
 
 
 ANY = Target("any")
-MEGATRON = Target("megatron-lm", "0.12", ("0.12.0", "0.12.1", "core_r0.12.0", "core_v0.12.0", "core_v0.12.1"), ("nvidia", "amd"))
-MINDSPEED = Target("mindspeed-llm", "master", (), ("ascend",))
-MINDFORMERS = Target("mindformers", "1.8", ("1.5", "1.6", "1.7", "r1.5.0", "r1.6.0", "r1.7.0", "r1.8.0"), ("ascend",))
-TARGETS = (ANY, MEGATRON, MINDSPEED, MINDFORMERS)
-FRAMEWORKS = TARGETS[1:]
-
-
-def parse_target(text: str) -> Target:
-    """The target that ``name`` or ``name@release`` stands for; raises ``TargetError``."""
-    name, _, release = text.partition("@")
-    by_name = {target.name: target for target in TARGETS}
-    if name not in by_name:
-        labels = ", ".join(target.label for target in TARGETS)
-        raise TargetError(f"software.target: {text!r} is unknown{did_you_mean(name, by_name)}; give one of {labels}.")
-    target = by_name[name]
-    if release and release not in (target.release, *target.other_releases):
-        known = ", ".join(r for r in (target.release, *target.other_releases) if r) or "no release"
-        raise TargetError(f"software.target: {text!r} is unknown; the rules of {name} cover {known}, not {release!r}.")
-    return target

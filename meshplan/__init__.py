@@ -7,7 +7,7 @@ if typing.TYPE_CHECKING:
     from meshplan.client import Client as Client
     from meshplan.client import MeshplanError as MeshplanError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _OF_THE_CLIENT = ("Client", "MeshplanError")
 

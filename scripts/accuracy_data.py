@@ -24,8 +24,8 @@ from calibration.plan_order import PlanGroup, plan_groups
 from calibration.run_records import RunRecord, read_run_records
 from calibration.splits import Splits, splits_of
 from calibration.validation import predict, predicted_peak_bytes
-from cost_models.estimate import Estimate
-from cost_models.step import estimate as closed_form
+from cost_models.step.composition import estimate as closed_form
+from cost_models.step.result import Estimate
 
 ABLATED_EVERY = {"ascend": 1, "gpu": 4}  # runs of an architecture: enough to compare mechanisms
 Mask = NDArray[np.bool_]

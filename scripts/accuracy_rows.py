@@ -12,7 +12,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.answers.pricing import constants_for, interval_of
+from app.calibrations.constants import constants_for, interval_of
 from calibration.published import PREDICTED, rounded
 from calibration.run_records import RunRecord, read_run_records
 from calibration.validation import ValidationRow, validate

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.answers.pricing import constants_for
+from app.calibrations.constants import constants_for
 from cost_models.constants import Constants
-from cost_models.priced_groups import priced_groups
 from cost_models.shapes.strategy import Feature, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
+from cost_models.step.priced_groups import priced_groups
 from search.plan import estimates_to_mappings
 
 

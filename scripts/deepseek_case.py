@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from app.answers.pricing import constants_for
+from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
-from cost_models.priced_groups import priced_groups
 from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
+from cost_models.step.priced_groups import priced_groups
 
 RECIPE: dict[str, Any] = {
     "model": "deepseek-v3",

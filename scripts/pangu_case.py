@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from app.answers.pricing import constants_for
+from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
 from cost_models.constants import CONSTANTS, Constants
 from cost_models.shapes.flops import model_flops_per_token

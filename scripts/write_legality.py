@@ -9,12 +9,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from frameworks.legality import RULES, TARGETS
-from frameworks.target import MINDFORMERS
+from cost_models.shapes.strategy import Feature
+from frameworks.legality import RULES
+from frameworks.registry import FRAMEWORKS, TARGETS
+from frameworks.table import Table
 
 HEAD = """# Which strategies can run
 
-<!-- Written by scripts/write_legality.py (`make docs`); edit the rules in search/legality/, not this page. -->
+<!-- Written by scripts/write_legality.py (`make docs`); edit the rules and tables in frameworks/, not this page. -->
 
 A rule is one named reason for which a strategy cannot run. Rules of `any` are physics and bind every target; a framework adds
 its own. They are checked in the order of the table, and an illegal strategy is charged to the first rule that it breaks, so that
@@ -22,7 +24,8 @@ the counts of a search add up. An option without effect breaks no rule: a contex
 dense model, `overlap_param_gather` without replicas.
 
 `software.target` of a job chooses the rules: {targets}.
-Those of MindFormers cover {mindformers}. Sources are keys of [references.md](references.md).
+Spellings of a release, and releases with the same rules: {others}.
+Sources are keys of [references.md](references.md).
 
 | # | rule | target | a strategy must | source |
 |---|---|---|---|---|
@@ -33,13 +36,38 @@ def document() -> str:
     """The page."""
     head = HEAD.format(
         targets=", ".join(f"`{target.label}`" for target in TARGETS),
-        mindformers=", ".join((*MINDFORMERS.other_releases[:3], MINDFORMERS.release)),
+        others="; ".join(f"{t.label}: {', '.join(t.other_releases)}" for t in TARGETS if t.other_releases),
     )
     rows = [
         f"| {number} | `{rule.name}` | {', '.join(sorted(rule.targets))} | {rule.requirement} | {rule.source[1:-1]} |"
         for number, rule in enumerate(RULES, start=1)
     ]
-    return head + "\n".join(rows) + "\n"
+    return head + "\n".join([*rows, "", *switches()]) + "\n"
+
+
+def switches() -> list[str]:
+    """Which switch is which argument of each framework."""
+    lines = [
+        "## Switches as arguments",
+        "",
+        "A value is written where the switch is on; `no` before an argument: it is written where the switch is off.",
+        "`itself`: the framework does it without being told.",
+        "",
+        f"| switch | {' | '.join(framework.name for framework in FRAMEWORKS)} |",
+        f"|---|{'---|' * len(FRAMEWORKS)}",
+    ]
+    for feature in Feature:
+        cells = [_cell(framework.table, feature) for framework in FRAMEWORKS]
+        lines.append(f"| `{str(feature.name).lower()}` | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(table: Table, feature: Feature) -> str:
+    for switch in table.switches:
+        if switch.feature is feature:
+            value = f" {json.dumps(switch.on[0])}" if switch.on else ""
+            return f"{'no ' if switch.negated else ''}`{switch.argument.removeprefix('model.')}`{value}"
+    return "itself" if feature in table.implied else ""
 
 
 def words() -> str:

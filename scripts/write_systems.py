@@ -11,10 +11,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.answers.pricing import constants_for
+from app.calibrations.constants import constants_for
 from cost_models.shapes.strategy import Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
 from cost_models.shapes.workload import Workload
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
 from scripts.case_prices import exposed_fraction, simulated
 from scripts.case_text import (
     change,

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy
 from cost_models.shapes.workload import Workload
+from cost_models.step.result import Estimate
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.limits import Range, SearchLimits
 from search.recompute_modes import recompute_mode

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.canonical import canonical, group_size, layers_per_chunk, schedules_of
 from cost_models.shapes.strategy import CpAlgo, Feature, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
+from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask
 from search.recompute_modes import RecomputeMode
 from search.space import SearchSpace

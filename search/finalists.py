@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.workload import Workload
+from cost_models.step.result import Estimate
 from search.explanation import Estimator
 from search.ranking import Scored, joined, scored_from_mapping, scored_to_mapping
 

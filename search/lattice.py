@@ -15,7 +15,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate as simulation
-from cost_models.step import estimate as closed_form
+from cost_models.step.composition import estimate as closed_form
 from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, option_rules
 from search.explanation import Estimator
@@ -33,7 +33,7 @@ class LatticeSearch:
 
     ``state`` continues a search of the same arguments where it was saved: the result is that of one run, but for timings.
     ``baseline`` is the strategy to beat (default: ``search.baseline``). ``clock`` returns seconds; without it timings are
-    zero. ``estimate`` prices a batch (as ``cost_models.step.estimate``), ``simulate`` one of finalists (as
+    zero. ``estimate`` prices a batch (as ``cost_models.step.composition.estimate``), ``simulate`` one of finalists (as
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """

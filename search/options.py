@@ -13,22 +13,21 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.shapes.acting import NOTHING, SCHEDULE_SCOPES, has_replicas, model_scope, options_scope
 from cost_models.shapes.canonical import (
-    Scope,
     canonical_cp,
     canonical_dispatcher,
-    canonical_features,
     canonical_recompute,
     canonical_zero_stage,
     expert_domain_devices,
     layers_per_chunk,
 )
 from cost_models.shapes.strategy import CpAlgo, IntColumn, Schedule
+from cost_models.shapes.switches import Scope, acting_in
 from cost_models.shapes.workload import Workload
 from search.space import Pipeline, SearchSpace
 
 Variant = tuple[int, ...]
-_SCHEDULES_WITH_SWITCHES = (Schedule.INTERLEAVED, Schedule.DUALPIPE_V)  # all others share a table
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class OptionTables:
                 ("recompute", "recompute_method", "recompute_num_layers", "recompute_modules"),
                 [_recompute_variants(self._workload, self._space, longest_chunk)],
             )
-        if schedule not in _SCHEDULES_WITH_SWITCHES:
+        if schedule not in SCHEDULE_SCOPES:  # no switch acts on any other: they share a table
             schedule = Schedule.ONE_F_ONE_B
         if schedule not in self._switches:
             self._switches[schedule] = self._switch_table(schedule)
@@ -93,26 +92,23 @@ class OptionTables:
         return OptionTable.of(
             ("dispatcher", "zero_stage", "features"),
             [
-                _switch_variants(self._workload, self._space, scope, expert_ranks)
+                _switch_variants(self._workload, self._space, schedule, scope, expert_ranks)
                 for expert_ranks in _example_expert_ranks(self._workload)
-                for scope in _scopes(schedule, routed=expert_ranks > 1 and has_experts)
+                for scope in _scopes(self._workload, schedule, routed=expert_ranks > 1 and has_experts)
             ],
         )
 
 
 def option_classes(workload: Workload, space: SearchSpace, layouts: Layouts) -> tuple[IntColumn, ...]:
     """Class ``[k]`` of every layout in each table of ``OptionTables.of``."""
-    moe = workload.model.moe is not None
     expert_ranks = layouts.ep * layouts.etp
-    replicas = layouts.dp * layouts.cp
     domain = expert_domain_devices(workload.cluster)
     travel = (expert_ranks > 1).astype(np.int64) + (expert_ranks > domain)
-    data_parallel = (replicas > 1) | (moe & (layouts.tp * replicas // expert_ranks > 1))
     return (
         (layouts.tp > 1).astype(np.int64),
         np.searchsorted(np.array(space.cp), layouts.cp),
         np.zeros_like(layouts.tp),
-        8 * travel + 4 * data_parallel + 2 * (layouts.cp > 1) + (layouts.tp > 1),
+        8 * travel + 4 * has_replicas(workload.model, layouts) + 2 * (layouts.cp > 1) + (layouts.tp > 1),
     )
 
 
@@ -122,18 +118,11 @@ def _example_expert_ranks(workload: Workload) -> tuple[int, int, int]:
     return 1, min(2, domain), domain + 1
 
 
-def _scopes(schedule: Schedule, *, routed: bool) -> list[Scope]:
+def _scopes(workload: Workload, schedule: Schedule, *, routed: bool) -> list[Scope]:
     """The eight scopes of one ``travel``, in the order of the last class of ``option_classes``."""
-    return [
-        Scope(
-            tensor_parallel=bool(bits & 1),
-            context_parallel=bool(bits & 2),
-            schedule=schedule,
-            data_parallel=bool(bits & 4),
-            routed=routed,
-        )
-        for bits in range(8)
-    ]
+    base = model_scope(workload.model) | SCHEDULE_SCOPES.get(schedule, NOTHING) | (Scope.ROUTED if routed else NOTHING)
+    in_order = (Scope.TENSOR_PARALLEL, Scope.CONTEXT_PARALLEL, Scope.REPLICAS)
+    return [base | Scope(sum(scope for bit, scope in enumerate(in_order) if bits >> bit & 1)) for bits in range(8)]
 
 
 def _cp_variants(space: SearchSpace, cp: int) -> list[Variant]:
@@ -156,14 +145,13 @@ def _recompute_variants(workload: Workload, space: SearchSpace, longest_chunk: i
     return variants
 
 
-def _switch_variants(workload: Workload, space: SearchSpace, scope: Scope, expert_ranks: int) -> list[Variant]:
-    model = workload.model
+def _switch_variants(
+    workload: Workload, space: SearchSpace, schedule: Schedule, scope: Scope, expert_ranks: int
+) -> list[Variant]:
     variants: list[Variant] = []
     for wanted, asked in product(space.dispatcher, space.zero_stage):
-        dispatcher = canonical_dispatcher(model, expert_ranks, workload.cluster, wanted)
+        dispatcher = canonical_dispatcher(workload.model, expert_ranks, workload.cluster, wanted)
         stage = canonical_zero_stage(scope, asked)
-        variants += [
-            (int(dispatcher), stage, int(canonical_features(model, scope, dispatcher, stage, features)))
-            for features in space.features_with(scope.schedule)
-        ]
+        with_effect = acting_in(scope | options_scope(dispatcher, stage))
+        variants += [(int(dispatcher), stage, int(features & with_effect)) for features in space.features_with(schedule)]
     return variants

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.estimate import Estimate, FloatColumn
 from cost_models.shapes.canonical import group_size
 from cost_models.shapes.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.shapes.layout import default_layout
@@ -24,6 +23,7 @@ from cost_models.shapes.strategy import (
     Schedule,
 )
 from cost_models.shapes.workload import Workload
+from cost_models.step.result import Estimate, FloatColumn
 from documents.hashing import fingerprint
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.stage_costs import StageCosts, stage_costs
-from cost_models.traffic import step_traffic
+from cost_models.step.stage_costs import StageCosts, stage_costs
+from cost_models.step.traffic import step_traffic
 from search.explanation import Estimator, one_change
 from search.sensitivity import sensitivity
 from search.space import SearchSpace
@@ -18,7 +18,7 @@ from search.space import SearchSpace
 def plan_analysis(
     workload: Workload, space: SearchSpace, strategy: ParallelStrategy, constants: Constants, estimate: Estimator
 ) -> dict[str, Any]:
-    """The analysis of a legal strategy as JSON. Raises as ``cost_models.step.estimate`` does."""
+    """The analysis of a legal strategy as JSON. Raises as ``cost_models.step.composition.estimate`` does."""
     priced = estimate(workload, StrategyBatch.of([strategy]), constants)
     return {
         "step_time_s": float(priced.step_time_s[0]),

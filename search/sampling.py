@@ -20,7 +20,7 @@ from optuna.trial import TrialState
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.step import estimate as closed_form
+from cost_models.step.composition import estimate as closed_form
 from frameworks.legality import rules_for
 from search.answers import Answers
 from search.baseline import default_baseline

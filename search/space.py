@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, expert_domain_devices, schedules_of
-from cost_models.shapes.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, Schedule
+from cost_models.shapes.canonical import canonical_group_size, expert_domain_devices, schedules_of
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
+from cost_models.shapes.switches import DEFAULT_FEATURES, SEARCHED_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
-from frameworks.target import MINDSPEED, parse_target
+from frameworks.registry import off_beside, offers
 from search.errors import SearchError
 from search.limits import Degrees, Range, SearchLimits
 from search.recompute_modes import RecomputeMode, recompute_mode
@@ -125,16 +126,12 @@ def _default_schedules(workload: Workload, ep: tuple[int, ...]) -> tuple[Schedul
 
 def _merges_pairs(workload: Workload, ep: tuple[int, ...]) -> bool:
     """Whether merging forwards and backwards could hide expert communication, and the target can."""
-    return workload.model.moe is not None and max(ep) > 1 and _target(workload) in ("any", MINDSPEED.name)
+    return workload.model.moe is not None and max(ep) > 1 and offers(workload.software.target, Feature.MOE_COMM_OVERLAP)
 
 
 def _with_dualpipev(workload: Workload) -> dict[Feature, tuple[bool, ...]]:
-    excluded = DATA_PARALLEL_FEATURES if _target(workload) == MINDSPEED.name else Feature(0)
+    excluded = off_beside(workload.software.target, Feature.MOE_COMM_OVERLAP)
     return {Feature.MOE_COMM_OVERLAP: (True,), **{feature: (False,) for feature in excluded}}
-
-
-def _target(workload: Workload) -> str:
-    return parse_target(workload.software.target).name
 
 
 def _default_degrees(workload: Workload) -> dict[str, tuple[int, ...]]:
@@ -196,7 +193,11 @@ def _default_recompute(model: ModelShape) -> tuple[RecomputeMode, ...]:
 
 
 def _feature_combinations(limits: SearchLimits, defaults: Mapping[Feature, tuple[bool, ...]]) -> tuple[Feature, ...]:
-    switches: dict[Feature, tuple[bool, ...]] = {Feature.SWAP_OPTIMIZER: (False, True), **defaults, **limits.switches}
+    switches: dict[Feature, tuple[bool, ...]] = {
+        **dict.fromkeys(SEARCHED_FEATURES, (False, True)),
+        **defaults,
+        **limits.switches,
+    }
     fixed = DEFAULT_FEATURES
     for feature in switches:
         fixed &= ~feature

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Named, Schedule
 from search.errors import SearchError
 from search.limits import DEGREES, GROUP_SIZE, SWITCHES
 from search.recompute_modes import recompute_mode
 from search.space import SearchSpace
 
-_LABELLED = {"cp_algo": CpAlgo, "schedule": Schedule, "dispatcher": Dispatcher}
+_LABELLED: dict[str, type[Named] | type[Schedule]] = {"cp_algo": CpAlgo, "schedule": Schedule, "dispatcher": Dispatcher}
 _PLAIN = (*DEGREES, "sequence_parallel", GROUP_SIZE, "zero_stage")
 _COMBINATIONS = ("features", "dualpipev_features", "interleaved_features")
 
@@ -33,7 +33,7 @@ def space_from_mapping(mapping: Mapping[str, Any]) -> SearchSpace:
         for name in _COMBINATIONS:
             values[name] = tuple(_combination(names) for names in mapping[name])
         for name, enumeration in _LABELLED.items():
-            by_label = {kind.label: kind for kind in enumeration}  # type: ignore[attr-defined]
+            by_label = {kind.label: kind for kind in enumeration}
             values[name] = tuple(by_label[label] for label in mapping[name])
         return SearchSpace(**values, recompute=tuple(recompute_mode(name) for name in mapping["recompute"]))
     except (KeyError, TypeError, ValueError) as error:

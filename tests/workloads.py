@@ -4,7 +4,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 from cost_models.constants import CONSTANTS, Constants
-from cost_models.estimate import Estimate
 from cost_models.layer.communication import network_of
 from cost_models.layer.compute import Device
 from cost_models.network.collectives import send_recv_s
@@ -12,7 +11,8 @@ from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import LayerKeys, layer_keys
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Cluster, MlaShape, ModelShape, MoeShape, Software, TrainingJob, Workload
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
+from cost_models.step.result import Estimate
 from tests.networks import ascend_a2
 
 # Every efficiency 1, every fixed time 0, everything that can hide hidden: what is left is the formulas.

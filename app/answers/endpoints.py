@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request, Response
 from pydantic_core import to_json
 
-from app.answers.estimates import estimates
-from app.answers.requests import EstimateRequest, EstimatesDocument
-from app.answers.schemas import EstimateDocument
-from app.http.bodies import DescribedBy, StrictRoute
+from app.answers.schemas import EstimateDocument, EstimateRequest, EstimatesDocument
+from app.answers.service import estimates
+from app.http.bodies import StrictRoute
 from app.http.problems import described
 from app.http.state import state_of
+from app.text.documents import DescribedBy
 
 router = APIRouter(prefix="/estimates", tags=["estimates"], route_class=StrictRoute)
 

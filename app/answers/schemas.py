@@ -1,14 +1,15 @@
-"""The JSON documents that commands print, for ``meshplan schema``."""
+"""Estimates and searches as documents: what commands print, what the server answers, what studies store."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from app.jobs.fields import JobDocument, StrategySection
+from app.text.documents import Document
 
-class Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+MAX_STRATEGIES = 10_000
 
 
 class RecomputeDocument(Document):
@@ -127,6 +128,28 @@ class EstimateDocument(Answer):
     simulation: Simulation | None = Field(default=None, description="where the step was simulated; left out otherwise")
 
 
+class EstimateRequest(JobDocument):
+    """A job with one strategy to price, or with a list of them."""
+
+    strategies: Annotated[list[StrategySection], Field(min_length=1, max_length=MAX_STRATEGIES)] | None = Field(
+        default=None, description="in place of strategy; answered in the same order"
+    )
+    simulate: bool = Field(default=False, description="plays each step task by task in place of the closed form")
+
+
+class RefusedStrategy(Document):
+    """In place of an estimate: why this strategy cannot run. The others are priced all the same."""
+
+    refused: str
+    rule: str | None = Field(description="the legality rule that it breaks; null where its numbers contradict each other")
+
+
+class EstimatesDocument(Answer):
+    """The answer to a list of strategies."""
+
+    estimates: list[EstimateNumbers | RefusedStrategy] = Field(description="one entry a strategy, in the order of the request")
+
+
 class Counts(Document):
     enumerated: int | None
     legal: int | None
@@ -232,43 +255,3 @@ class SearchDocument(Answer):
     plans: list[Plan]
     baseline: Baseline | None
     nearest: str | None = Field(description="without a plan: what stands in the way, and what would do")
-
-
-class ValidationRow(Document):
-    id: str
-    category: str | None
-    predicted_step_time_s: float | None
-    low_s: float | None
-    high_s: float | None
-    measured_step_time_s: float | None
-    error_fraction: float | None
-    predicted_peak_memory_bytes: float | None
-    measured_peak_memory_bytes: float | None
-    memory_error_fraction: float | None
-    refused: str | None
-    warnings: list[str]
-
-
-class CategoryErrors(Document):
-    count: int
-    median_abs_error_fraction: float | None
-    mean_abs_error_fraction: float | None
-    p90_abs_error_fraction: float | None
-    bias_fraction: float | None
-    coverage_fraction: float | None
-    memory_count: int
-    memory_median_abs_error_fraction: float | None
-    memory_mean_abs_error_fraction: float | None
-
-
-class ValidationSummary(Document):
-    num_refused: int
-    categories: dict[str, CategoryErrors]
-
-
-class ValidationDocument(Document):
-    """What ``meshplan validate --json`` prints."""
-
-    schema_version: Literal[1]
-    rows: list[ValidationRow]
-    summary: ValidationSummary

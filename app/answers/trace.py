@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from app.answers.simulating import PlayedStep
+from app.answers.simulation import PlayedStep
 from cost_models.simulation.task_bars import Kind, Stream
 from cost_models.simulation.timeline import Timeline
 

@@ -8,11 +8,13 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic_core import to_json
 
 from app.calibrations import service
+from app.calibrations.fit import fit_of_records
 from app.calibrations.schemas import CalibrationDocument, CalibrationRequest, CalibrationSummary
-from app.http.bodies import DescribedBy, StrictRoute
+from app.http.bodies import StrictRoute
 from app.http.paging import Limit, Listing, Position, encoded
 from app.http.problems import described
 from app.http.state import state_of
+from app.text.documents import DescribedBy
 
 router = APIRouter(prefix="/calibrations", tags=["calibrations"], route_class=StrictRoute)
 
@@ -29,7 +31,7 @@ def create_calibration(request: Request, body: Annotated[dict[str, Any], Describ
     database = state_of(request).database
     with database.read() as session:
         records, warnings = service.site_records(session, hardware, stack)
-    outcome = service.fitted(records, hardware, stack)
+    outcome = fit_of_records(records, hardware, stack)
     with database.write() as session:
         document = service.store(session, outcome, warnings)
     return Response(to_json(document), 201, {"Location": f"/v1/calibrations/{document['id']}"}, "application/json")

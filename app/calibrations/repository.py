@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from app.storage.tables import Calibration
+
+_ID = re.compile(r"[0-9a-f]{12}")
 
 
 def put(session: Session, row: dict[str, Any]) -> Calibration:
@@ -22,6 +25,8 @@ def put(session: Session, row: dict[str, Any]) -> Calibration:
 
 
 def find(session: Session, calibration_id: str) -> Calibration | None:
+    if not _ID.fullmatch(calibration_id):  # not every text is one that every database takes
+        return None
     return session.scalars(select(Calibration).where(Calibration.id == calibration_id)).one_or_none()
 
 

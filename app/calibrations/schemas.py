@@ -1,4 +1,4 @@
-"""Calibrations as the API takes and shows them."""
+"""Calibrations, and predictions beside measured runs, as documents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Document
+from app.text.documents import Document
 
 
 class CalibrationRequest(Document):
@@ -95,3 +95,43 @@ class CalibrationDocument(CalibrationSummary, Learned):
     """A calibration with what it learned, and the file that ``--calibration`` takes."""
 
     calibration: dict[str, Any] = Field(description="save it as a file for `--calibration`")
+
+
+class ValidationRow(Document):
+    id: str
+    category: str | None
+    predicted_step_time_s: float | None
+    low_s: float | None
+    high_s: float | None
+    measured_step_time_s: float | None
+    error_fraction: float | None
+    predicted_peak_memory_bytes: float | None
+    measured_peak_memory_bytes: float | None
+    memory_error_fraction: float | None
+    refused: str | None
+    warnings: list[str]
+
+
+class CategoryErrors(Document):
+    count: int
+    median_abs_error_fraction: float | None
+    mean_abs_error_fraction: float | None
+    p90_abs_error_fraction: float | None
+    bias_fraction: float | None
+    coverage_fraction: float | None
+    memory_count: int
+    memory_median_abs_error_fraction: float | None
+    memory_mean_abs_error_fraction: float | None
+
+
+class ValidationSummary(Document):
+    num_refused: int
+    categories: dict[str, CategoryErrors]
+
+
+class ValidationDocument(Document):
+    """What ``meshplan validate --json`` prints."""
+
+    schema_version: Literal[1]
+    rows: list[ValidationRow]
+    summary: ValidationSummary

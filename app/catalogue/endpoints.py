@@ -9,16 +9,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query, Response
 from pydantic_core import to_json
 
-from app.catalogue import hardware_report as reports
-from app.catalogue.models import presets as models
+from app.catalogue.hardware import details, summary
+from app.catalogue.models import presets
 from app.catalogue.models.huggingface import model_from_config
 from app.catalogue.schemas import HardwareDetails, HardwareSummary, HuggingFaceConfig, ImportedModel, ModelDetails, ModelSummary
 from app.http import etag
-from app.http.bodies import DescribedBy, StrictRoute
+from app.http.bodies import StrictRoute
 from app.http.paging import Listing
 from app.http.problems import ServiceError, described
+from app.text.documents import DescribedBy
 from documents.errors import InputError, nearest, show
-from hardware_profiles import catalogue as hardware
+from hardware_profiles import catalogue
 
 router = APIRouter(route_class=StrictRoute)
 ModelName = Annotated[str, Query(max_length=200, description="what to call the model; default: its model_type")]
@@ -39,22 +40,22 @@ def _unknown(what: str, name: str, known: tuple[str, ...]) -> ServiceError:
 
 @cache
 def _models() -> bytes:
-    return to_json({"items": models.rows(), "next_cursor": None})
+    return to_json({"items": presets.rows(), "next_cursor": None})
 
 
 @cache
 def _model(name: str) -> bytes:
-    return to_json(models.preset_details(name))
+    return to_json(presets.preset_details(name))
 
 
 @cache
 def _profiles() -> bytes:
-    return to_json({"items": [reports.summary(hardware.named(name)) for name in hardware.names()], "next_cursor": None})
+    return to_json({"items": [summary(catalogue.named(name)) for name in catalogue.names()], "next_cursor": None})
 
 
 @cache
 def _profile(name: str) -> bytes:
-    return to_json(reports.details(hardware.named(name)))
+    return to_json(details(catalogue.named(name)))
 
 
 @router.get("/models", tags=["catalogue"], response_model=Listing[ModelSummary], responses={**described(), **NOT_MODIFIED})
@@ -68,8 +69,8 @@ def list_models(if_none_match: IfNoneMatch = None) -> Response:
 )
 def get_model(name: str, if_none_match: IfNoneMatch = None) -> Response:
     """One preset: dimensions, published sizes, default training, each with its source."""
-    if name not in models.names():
-        raise _unknown("model preset", name, models.names())
+    if name not in presets.names():
+        raise _unknown("model preset", name, presets.names())
     return _answer(lambda: _model(name), if_none_match)
 
 
@@ -85,7 +86,7 @@ def import_model(body: Annotated[dict[str, Any], DescribedBy(HuggingFaceConfig),
         model = model_from_config(body, name=name.strip())
     except InputError as error:
         raise ServiceError("invalid-input", str(error), pointer="#") from None
-    return Response(to_json(models.model_details(model)), media_type="application/json")
+    return Response(to_json(presets.model_details(model)), media_type="application/json")
 
 
 @router.get("/hardware", tags=["catalogue"], response_model=Listing[HardwareSummary], responses={**described(), **NOT_MODIFIED})
@@ -99,6 +100,6 @@ def list_hardware(if_none_match: IfNoneMatch = None) -> Response:
 )
 def get_hardware(name: str, if_none_match: IfNoneMatch = None) -> Response:
     """One profile, every number with its unit, basis and source."""
-    if name not in hardware.names():
-        raise _unknown("hardware profile", name, hardware.names())
+    if name not in catalogue.names():
+        raise _unknown("hardware profile", name, catalogue.names())
     return _answer(lambda: _profile(name), if_none_match)

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
-from app.answers.priced_with import priced_with
-from app.answers.pricing import estimate_document
+from app.answers.price import estimate_document
+from app.answers.provenance import priced_with
 from app.jobs.job import SCHEMA_VERSION, Job, parse_job
 from calibration.files import FORMAT, Calibration, calibration_for, calibration_from_mapping
 from documents.errors import InputError, show

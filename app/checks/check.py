@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from app.answers.priced_with import priced_with
-from app.answers.pricing import constants_for, estimate_document
-from app.answers.quantities import gibibytes
+from app.answers.price import estimate_document
+from app.answers.provenance import priced_with
+from app.calibrations.constants import constants_for
 from app.checks.baseline import Baseline, is_simulated, pinned, tool_changes
 from app.checks.budget import Budget
 from app.checks.metrics import SLOWDOWN, measured
@@ -17,6 +17,7 @@ from app.checks.outcome import EXIT_CODES, MEMORY, PLAN, STRATEGY, Item, bound_i
 from app.checks.regression import compared, regression_items
 from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import SCHEMA_VERSION, Job
+from app.text.quantities import gibibytes
 from calibration.files import Calibration
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError

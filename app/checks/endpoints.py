@@ -9,9 +9,10 @@ from pydantic_core import to_json
 
 from app.checks.schemas import CheckDocument, CheckRequest
 from app.checks.service import check_request
-from app.http.bodies import DescribedBy, StrictRoute
+from app.http.bodies import StrictRoute
 from app.http.problems import described
 from app.http.state import state_of
+from app.text.documents import DescribedBy
 
 router = APIRouter(prefix="/checks", tags=["checks"], route_class=StrictRoute)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any, get_args
 
-from app.answers.quantities import gibibytes, percent, seconds
 from app.answers.schemas import EstimateNumbers
+from app.text.quantities import gibibytes, percent, seconds
 from documents.errors import InputError
 
 SECONDS_PER_DAY = 86_400

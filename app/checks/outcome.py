@@ -8,7 +8,7 @@ from typing import Literal
 
 from app.checks.budget import Budget
 from app.checks.metrics import shown
-from app.cli.exit_codes import BUDGET_BROKEN, DONE, NOTHING_FEASIBLE, SEARCH_CUT
+from app.exit_codes import BUDGET_BROKEN, DONE, NOTHING_FEASIBLE, SEARCH_CUT
 
 ItemStatus = Literal["passed", "failed", "undetermined", "not_evaluated"]
 Status = Literal["passed", "broken", "infeasible", "cut"]

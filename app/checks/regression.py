@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from app.answers.quantities import percent
 from app.checks.baseline import HASHES, LARGEST, Baseline, job_changes, repriced
 from app.checks.metrics import DEVICE_DAYS, measured, shown, worsening
 from app.checks.outcome import Item
 from app.jobs.job import Job
+from app.text.quantities import percent
 from calibration.files import Calibration
 from documents.errors import InputError, show
 

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Counts, Document, EstimateNumbers, PricedWith, Proof, StrategyDocument
+from app.answers.schemas import Counts, EstimateNumbers, PricedWith, Proof, StrategyDocument
 from app.checks.budget import BudgetDocument
 from app.jobs.fields import JobDocument
+from app.text.documents import Document
 
 
 class CheckRequest(JobDocument):

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.calibrations.service import stored_calibrations
+from app.calibrations.stored import stored_calibrations
 from app.checks.baseline import parse_baseline
 from app.checks.budget import Budget, parse_budget
 from app.checks.check import check_job, check_without_job
 from app.checks.schemas import CheckRequest
-from app.http.jobs import check_keys, parse_request
 from app.jobs.job import Job
+from app.jobs.requests import check_keys, parse_request
 from app.storage.session import Database
 from documents.errors import InfeasibleStrategyError, InputError, show
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from app.cli.commands import calibrate, check, db, estimate, hardware, keys, models, schema, search, serve, validate, worker
-from app.cli.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
+from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
 from documents.errors import InfeasibleError, InputError
 
 HELP = "Plans how to lay a large-model training job over an Ascend or GPU cluster, without touching a device."
@@ -59,7 +59,7 @@ def _say(message: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command; ``app.cli.exit_codes`` lists what it returns."""
+    """Runs one command; ``app.exit_codes`` lists what it returns."""
     try:
         code = application(args=argv, prog_name="meshplan", standalone_mode=False)
         sys.stdout.flush()

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from app.answers.quantities import seconds
-from app.answers.terminal import messages
+from app.text.quantities import seconds
+from app.text.terminal import messages
 from search.result import Progress as SearchProgress
 
 SECONDS_BETWEEN_LINES = 10.0

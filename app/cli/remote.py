@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from app.calibrations.own import FIELD
+from app.calibrations.constants import FIELD
 from app.jobs.job import SCHEMA_VERSION, Job
 from documents.errors import InputError
 from documents.hashing import fingerprint

@@ -1,35 +1,20 @@
-"""Reads JSON bodies strictly, and describes them in the OpenAPI document by the model that checks them."""
+"""Reads JSON bodies strictly."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 from unicodedata import category
 
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
 from app.http.problems import ServiceError, from_input_error
 from app.http.security import authorize
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
-
-
-@dataclass(frozen=True)
-class DescribedBy:
-    """Annotates a body that the service checks itself: the OpenAPI document shows ``model``."""
-
-    model: type[BaseModel]
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(self.model.__pydantic_core_schema__)
-
 
 # Its bytes are counted as they come in; a part that is nested too deeply is refused where it is read, by its name.
 _LIMITS = Limits(num_bytes=sys.maxsize, depth=512)

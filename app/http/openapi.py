@@ -47,7 +47,3 @@ def allowed_methods(app: FastAPI, path: str) -> list[str]:
         return []
     nearest = max(matching, key=lambda name: len(re.sub(r"\{\w+\}", "", name)))
     return sorted(method.upper() for method in templates[nearest])
-
-
-def document_text(app: FastAPI) -> str:
-    return json.dumps(openapi_document(app), indent=1, ensure_ascii=False, sort_keys=False) + "\n"

@@ -7,15 +7,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from app.jobs.fields import RecomputeSection, StrategySection
-from cost_models.shapes.canonical import (
-    Scope,
-    canonical_dispatcher,
-    canonical_features,
-    canonical_group_size,
-    canonical_zero_stage,
-    schedules_of,
-    scope_of,
-)
+from cost_models.shapes.acting import scope_of
+from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.layout import default_layout, stage_table
 from cost_models.shapes.strategy import (
     DEFAULT_FEATURES,
@@ -30,6 +23,7 @@ from cost_models.shapes.strategy import (
     RecomputeModule,
     Schedule,
 )
+from cost_models.shapes.switches import acting_in
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.errors import InfeasibleStrategyError, InputError, show
 from frameworks.rule import either
@@ -274,18 +268,7 @@ def _names(features: Feature) -> str:
 
 
 def _acting(workload: Workload, strategy: ParallelStrategy, features: Feature) -> Feature:
-    return _features_with_effect(
-        workload.model,
-        scope_of(workload.model, strategy),
-        canonical_dispatcher(workload.model, strategy.ep * strategy.etp, workload.cluster, strategy.dispatcher),
-        strategy.zero_stage,
-        features,
-    )
-
-
-@lru_cache(maxsize=4096)
-def _features_with_effect(model: ModelShape, scope: Scope, dispatcher: Dispatcher, zero_stage: int, features: Feature) -> Feature:
-    return canonical_features(model, scope, dispatcher, canonical_zero_stage(scope, zero_stage), features)
+    return features & acting_in(scope_of(workload.model, strategy))
 
 
 @lru_cache(maxsize=1024)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic_core import to_json
 
 from app.answers.schemas import Plan
+from app.http import etag
 from app.http.bodies import StrictRoute
 from app.http.problems import described
 from app.http.state import state_of
 from app.plans import service
-from app.plans.schemas import PlanAnalysis, PlanLaunch
+from app.plans.schemas import PlanAnalysis, PlanLaunch, PlanTimeline, TraceEvents
 from app.studies import service as studies
 from app.studies.endpoints import IDENTIFIER, StudyId, not_found
 
@@ -46,3 +47,27 @@ def get_plan_launch(request: Request, study_id: StudyId, plan_id: PlanId) -> Res
 def get_plan_analysis(request: Request, study_id: StudyId, plan_id: PlanId) -> Response:
     """What stands behind a plan: pipeline ranks, traffic by network tier, what one change would do, sensitivity."""
     return Response(to_json(service.analysis(state_of(request).database, study_id, plan_id)), media_type="application/json")
+
+
+@router.get(
+    "/timeline",
+    response_model=PlanTimeline | TraceEvents,
+    responses={304: {"description": "Not modified"}, **described("not-found", "conflict", "invalid-input")},
+)
+def get_plan_timeline(
+    request: Request,
+    study_id: StudyId,
+    plan_id: PlanId,
+    form: Annotated[
+        Literal["columns", "chrome"],
+        Query(alias="format", description="`chrome`: trace events for Perfetto and MindStudio Insight"),
+    ] = "columns",
+    if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
+) -> Response:
+    """What every pipeline rank does in a step of the plan, on every stream, and the memory that it takes."""
+    database = state_of(request).database
+    if form == "chrome":
+        content = service.plan_trace(database, study_id, plan_id).encode()
+    else:
+        content = to_json(service.columns(service.plan_step(database, study_id, plan_id)))
+    return etag.answer(content, etag.content_tag(content), if_none_match)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from app.answers.saved import USUAL_DEVICES_PER_NODE, plan_job_text
+from app.answers.files import USUAL_DEVICES_PER_NODE, plan_job_text
+from app.answers.simulation import PlayedStep, play
+from app.answers.trace import trace_text
 from app.jobs.fields import StrategySection
 from app.jobs.job import SCHEMA_VERSION, parse_job
 from app.jobs.strategy import strategy_from_section
@@ -18,7 +20,8 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.simulation.step_times import simulate
-from cost_models.step import estimate
+from cost_models.simulation.task_bars import Kind, Stream
+from cost_models.step.composition import estimate
 from documents.checking import check
 from documents.errors import InputError
 from frameworks.launch_files import Start, launch_file
@@ -86,3 +89,37 @@ def analysis(database: Database, study_id: str, plan_id: str) -> dict[str, Any]:
     with np.errstate(all="ignore"):  # neighbours of an extreme job may have no finite price
         found = plan_analysis(plan.workload, plan.space, plan.strategy, plan.constants, price)
     return {"schema_version": SCHEMA_VERSION, "plan_id": plan_id, "version": __version__, **found}
+
+
+def columns(played: PlayedStep) -> dict[str, Any]:
+    """The step as the dashboard reads it."""
+    shown = played.timeline
+    names = ("rank", "stream", "kind", "chunk", "micro_batch", "start_s", "end_s")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "step_time_s": shown.step_time_s,
+        "num_ranks": shown.num_ranks,
+        "streams": [stream.label for stream in Stream],
+        "kinds": [kind.label for kind in Kind],
+        "tasks": {name: getattr(shown.bars, name).tolist() for name in names},
+        "memory": {
+            "rank": list(range(len(played.memory))),
+            "time_s": [curve.times_s for curve in played.memory],
+            "bytes": [curve.allocated_bytes for curve in played.memory],
+        },
+        "bubble_s": shown.bubble_s.tolist(),
+    }
+
+
+def plan_step(database: Database, study_id: str, plan_id: str) -> PlayedStep:
+    """A stored plan, played; ``StudyConflict`` where that cannot be."""
+    plan = stored_plan(database, study_id, plan_id)
+    try:
+        return play(plan.workload, plan.strategy, plan.constants)
+    except ValueError as error:
+        raise service.StudyConflict(f"The plan has no timeline: {error}.") from None
+
+
+def plan_trace(database: Database, study_id: str, plan_id: str) -> str:
+    """A stored plan's step as a trace."""
+    return trace_text(plan_step(database, study_id, plan_id))

@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from documents.errors import InputError, show
 
 BUSY_TIMEOUT_MS = 30_000
+DATABASE_AWAY = (InterfaceError, OperationalError)
 _to_json = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 POSTGRESQL_DRIVER = "postgresql+psycopg"
 _SUPPORTED = "give postgresql://user:password@host/name or sqlite:///path"

@@ -16,17 +16,18 @@ from pydantic_core import to_json
 from sqlalchemy.exc import IntegrityError
 
 from app.answers.schemas import Plan, Rejection
-from app.calibrations.service import calibrations_of
-from app.http import etag, idempotency
-from app.http.bodies import DescribedBy, StrictRoute
-from app.http.jobs import parse_request
+from app.calibrations.stored import calibrations_of
+from app.http import etag
+from app.http.bodies import StrictRoute
 from app.http.paging import Limit, Listing, Position, encoded
 from app.http.problems import ServiceError, described
 from app.http.security import Caller
 from app.http.state import ServerState, state_of
 from app.jobs.fields import JobDocument
-from app.studies import service
+from app.jobs.requests import parse_request
+from app.studies import idempotency, service
 from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, State, StudyDocument, Trial
+from app.text.documents import DescribedBy
 from documents.errors import show
 
 MAX_WAIT_S = 60

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.answers.searching import search_of
+from app.answers.search import search_of
 from app.jobs.job import Job, parse_job
 from calibration.files import Calibration, calibration_text, parse_calibration
 from cost_models.constants import Constants, prior_constants

@@ -8,14 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
 
-from app.answers.pricing import fill_intervals
-from app.storage.session import Database
-from app.studies import repository
+from app.answers.price import fill_intervals
+from app.storage.session import DATABASE_AWAY, Database
+from app.studies import queue, repository
+from app.studies.queue import Lease, LeaseLostError, Outcome
 from app.studies.resume import StoredStudy, StudySearch, checkpoint_of, continued
-from app.workers import queue
-from app.workers.queue import Lease, LeaseLostError, Outcome
 from calibration.files import CalibrationError
 from cost_models.shapes.workload import Workload, WorkloadError
 from documents.errors import InputError
@@ -28,7 +26,6 @@ from search.stepwise import run_to_end
 from search.trials import Trial
 
 UNUSABLE_INPUT = (InputError, SearchError, ProfileError, WorkloadError, CalibrationError)
-DATABASE_AWAY = (InterfaceError, OperationalError)
 
 log = structlog.get_logger()
 

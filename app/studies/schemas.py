@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Baseline, Counts, Document, Plan, Proof, StrategyDocument, Timing
-from app.studies.views import BestPlan
+from app.answers.schemas import Baseline, Counts, Plan, Proof, StrategyDocument, Timing
+from app.studies.errors import BestPlan
+from app.text.documents import Document
 
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 

@@ -9,14 +9,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from app.answers.pricing import calibration_sentence
+from app.calibrations.constants import calibration_sentence
 from app.jobs.job import Job
 from app.storage.clock import now_s
-from app.storage.tables import IdempotencyRecord, Study
+from app.storage.tables import Study
 from app.studies import repository
-from app.studies.resume import calibration_to_mapping
-from app.studies.schemas import RankedEstimate, RankedVariant
-from app.studies.views import (
+from app.studies.errors import (
     BestPlan,
     EventView,
     ListedStudy,
@@ -28,6 +26,8 @@ from app.studies.views import (
     StudySummary,
     StudyView,
 )
+from app.studies.resume import calibration_to_mapping
+from app.studies.schemas import RankedEstimate, RankedVariant
 from calibration.files import Calibration, calibration_for
 from documents.errors import InputError
 from hardware_profiles.writer import profile_document
@@ -51,7 +51,6 @@ __all__ = [
     "create_study",
     "delete_study",
     "events_since",
-    "find_idempotent",
     "get_plan",
     "get_state",
     "get_study",
@@ -60,8 +59,6 @@ __all__ = [
     "list_rejections",
     "list_studies",
     "list_trials",
-    "purge_idempotent",
-    "remember_idempotent",
     "repeat_study",
     "resume_study",
 ]
@@ -242,19 +239,6 @@ def events_since(session: Session, study_id: str, sequence: int = 0, limit: int 
     _check_exists(session, study_id)
     events = repository.list_events(session, study_id, sequence, limit)
     return tuple(EventView(event.sequence, event.kind, event.data, event.at_s) for event in events)
-
-
-def find_idempotent(session: Session, owner: str, key: str) -> IdempotencyRecord | None:
-    return repository.find_idempotent(session, owner, key)
-
-
-def remember_idempotent(session: Session, record: IdempotencyRecord) -> None:
-    """``IntegrityError`` where somebody else was first with this key."""
-    repository.add_idempotent(session, record)
-
-
-def purge_idempotent(session: Session, older_than_s: float) -> None:
-    repository.forget_idempotent(session, older_than_s)
 
 
 def _study(session: Session, study_id: str, *, for_update: bool = False) -> Study:

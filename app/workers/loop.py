@@ -12,12 +12,17 @@ from contextlib import contextmanager
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.storage.session import Database
-from app.studies import service
-from app.studies.runner import DATABASE_AWAY, StudyRun
-from app.workers import queue
-from app.workers.process import HEARTBEATS_A_LEASE, KEEP_ANSWERS_S, POLL_S, PURGE_S, RETRY_S, WorkerOptions
-from app.workers.queue import Lease, LeaseLostError
+from app.storage.session import DATABASE_AWAY, Database
+from app.studies import queue, repository
+from app.studies.queue import Lease, LeaseLostError
+from app.studies.runner import StudyRun
+from app.workers.options import WorkerOptions
+
+POLL_S = 0.5  # between two looks at an empty queue
+RETRY_S = 2.0  # before the database is asked again
+HEARTBEATS_A_LEASE = 4
+PURGE_S = 3600.0
+KEEP_ANSWERS_S = 24 * 3600.0  # how long a repeated Idempotency-Key gets the first answer
 
 log = structlog.get_logger()
 
@@ -34,7 +39,7 @@ def work(options: WorkerOptions, stop: threading.Event) -> None:
                 if time.monotonic() >= purge_due_s:
                     purge_due_s = time.monotonic() + PURGE_S
                     with database.write() as session:
-                        service.purge_idempotent(session, KEEP_ANSWERS_S)
+                        repository.forget_idempotent(session, KEEP_ANSWERS_S)
             except DATABASE_AWAY as error:
                 log.warning("database is away", reason=str(error.orig))
                 stop.wait(RETRY_S)

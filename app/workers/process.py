@@ -8,25 +8,12 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from types import FrameType
 
-POLL_S = 0.5  # between two looks at an empty queue
-RETRY_S = 2.0  # before the database is asked again
-HEARTBEATS_A_LEASE = 4
-PURGE_S = 3600.0
-KEEP_ANSWERS_S = 24 * 3600.0  # how long a repeated Idempotency-Key gets the first answer
+from app.workers.options import WorkerOptions
+
+_WATCH_S = 0.5  # between two looks at the parent
 _PR_SET_PDEATHSIG = 1
-
-
-@dataclass(frozen=True)
-class WorkerOptions:
-    """What a worker is told, in a form that travels to another process."""
-
-    url: str
-    lease_s: float
-    checkpoint_s: float
-    log_format: str
 
 
 def main(options: WorkerOptions, parent_pid: int) -> None:
@@ -57,5 +44,5 @@ def _end_with(parent_pid: int, stop: threading.Event) -> None:
 
 def _watch(parent_pid: int, stop: threading.Event) -> None:
     while os.getppid() == parent_pid:  # it may also have died before the kernel was asked
-        time.sleep(POLL_S)
+        time.sleep(_WATCH_S)
     os._exit(1)

@@ -12,7 +12,8 @@ from types import TracebackType
 import structlog
 
 from app.settings import Settings, load_settings
-from app.workers.process import WorkerOptions, main
+from app.workers.options import WorkerOptions
+from app.workers.process import main
 
 GRACE_S = 10.0  # for the step in hand, before a worker is killed; its study goes on from its checkpoint either way
 CHECK_S = 0.2

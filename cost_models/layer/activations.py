@@ -6,14 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.layer.compute import ELEMENT_BYTES
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
+from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import Dispatcher, Feature, RecomputeModule
 from cost_models.shapes.workload import MoeShape, Workload
 
-SOFTMAX_STATISTICS_BYTES = {"ascend": 64, "gpu": 4}  # a token and head; Ascend keeps max and sum as FP32 (B, H, S, 8) [cann]
 SCORE_BYTES_SAVED = 5  # softmax output, dropout mask, dropped scores, without fused attention [korthikanti2022, section 4.1]
+ROTARY_TABLES = 4  # sines and cosines, for queries and for keys
 ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, rope_utils.py]
+ROUTER_INPUT_BYTES, ROUTER_LOGIT_BYTES = 4, 8  # a token and channel, a token and expert, in FP32 [megatron-0.12]
 SCORE_GRADIENT_BYTES = 4  # gradients of the dropped scores and of the scores, while the backward passes through
 ALIBI_BYTES = 2  # every layer scales the position bias of its heads into a tensor of its own [mindspeed-attention]
 ZERO_MEMORY_KEPT_FRACTION = 0.3  # of the expert internals under moe-zero-memory level0 [mindspeed, moe-zero-memory.md]
@@ -48,27 +51,40 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floa
     MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds.
     Ulysses: attention keeps its output, and so does the projection after the exchange.
     Source: module structure of [megatron-0.12]; [cann] for the statistics.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, bytes a token
+        As kept, and as left where the MLA up-projections are computed again; both alike without latent attention.
     """
     model = workload.model
     t = keys.tp.astype(np.float64)
     heads = model.num_attention_heads
-    family = "ascend" if workload.cluster.profile.family == "ascend" else "gpu"
-    statistics = heads * SOFTMAX_STATISTICS_BYTES[family]
+    statistics = heads * workload.device_traits.softmax_statistics_bytes
     outputs = np.where(keys.ulysses_degree > 1, 2.0, 1.0)
     if model.mla is None:
         repeats = workload.software.legacy_layers
         groups = np.maximum(heads if repeats else model.num_query_groups, t * keys.ulysses_degree)
         # Other rotary kernels work on what is kept anyway.
-        keeps = family == "ascend" and not (model.learned_positions or model.alibi)
+        keeps = workload.device_traits.rotary_keeps_inputs and not (model.learned_positions or model.alibi)
         # The tables serve all samples of a micro batch; queries and keys keep theirs apart.
-        rotary = 2.0 * (heads + 2 * groups) / t + 4 * ROTARY_TABLE_BYTES / keys.micro_batch_size
+        rotary = ELEMENT_BYTES * (heads + 2 * groups) / t + ROTARY_TABLES * ROTARY_TABLE_BYTES / keys.micro_batch_size
         rotary = np.where(keys.has(Feature.FUSED_ROPE) & keeps, rotary, 0.0)
-        kept = model.kv_channels * ((2.0 * (heads + 2 * groups) + 2.0 * heads * outputs) / t + rotary) + statistics / t
+        kept = ELEMENT_BYTES * (heads + 2 * groups) + ELEMENT_BYTES * heads * outputs
+        kept = model.kv_channels * (kept / t + rotary) + statistics / t
         return kept, kept
     mla = model.mla
-    latent = 4.0 * (mla.q_lora_rank + mla.kv_lora_rank)
-    expanded = 4.0 * heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim) + 2.0 * heads * mla.v_head_dim
-    rest = (latent + 2.0 * heads * mla.v_head_dim * outputs + statistics) / t + 2.0 * mla.qk_rope_head_dim
+    latent = 2.0 * ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank)  # before and behind their norms
+    queries_and_keys = 2.0 * ELEMENT_BYTES * heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+    expanded = queries_and_keys + ELEMENT_BYTES * heads * mla.v_head_dim
+    rest = (latent + ELEMENT_BYTES * heads * mla.v_head_dim * outputs + statistics) / t + ELEMENT_BYTES * mla.qk_rope_head_dim
     return rest + expanded / t, rest
 
 
@@ -76,9 +92,19 @@ def linear_input_bytes(workload: Workload) -> int:
     """Bytes of an element that a linear layer keeps of its input.
 
     Transformer Engine keeps it in 8 bits where it multiplies in 8 bits or fewer [transformer-engine, linear.py].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+
+    Returns
+    -------
+    int, bytes
+        1 or 2.
     """
-    precision, gpu = workload.training.precision, workload.cluster.profile.family != "ascend"
-    return 1 if gpu and precision in ("fp8", "nvfp4") and workload.software.stack != "fsdp" else 2
+    kept = workload.device_traits.keeps_quantised_inputs and workload.software_traits.uses_transformer_engine
+    return 1 if kept and workload.training.precision in QUANTISED_PRECISIONS else ELEMENT_BYTES
 
 
 def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Floats:
@@ -87,13 +113,31 @@ def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Float
     All-gather: what all ranks of the exchange gather takes the place of what is sent; overlapped, the backward gathers it
     again beside its gradient. An overlapped all-to-all holds the buffers of two exchanges at once [mindspeed-moe-overlap],
     merged passes those of a forward and a backward [mindspeed-fb-overlap].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    shape : MoeShape
+        Routed experts, and how many of them a token chooses.
+
+    Returns
+    -------
+    Floats, ``[k]``, bytes
+        Of one micro batch, at the layer's worst moment; live while the layer runs, kept by nobody.
+
+    Notes
+    -----
+    Memory counts the layer with the fullest rank (``peak_expert_rows``), not the mean that time counts.
     """
     h, training = float(workload.model.hidden_size), workload.training
-    sent = 2.0 * h * routed_copies(keys, shape, training)
-    received = 4.0 * h * peak_expert_rows(keys, shape, training)
+    sent = ELEMENT_BYTES * h * routed_copies(keys, shape, training)
+    received = 2.0 * ELEMENT_BYTES * h * peak_expert_rows(keys, shape, training)  # and sorted
     travels = keys.ep * keys.etp > 1
     gathers = travels & (keys.dispatcher == int(Dispatcher.ALLGATHER))
-    gathered = 2.0 * h * keys.sharded_tokens(training) * keys.ep * keys.etp
+    gathered = ELEMENT_BYTES * h * keys.sharded_tokens(training) * keys.ep * keys.etp
     gathered = gathered * np.where(keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM), 2.0, 1.0)
     exchanged = (sent + received) * np.where(travels & keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM), 2.0, 1.0)
     copies: Floats = np.where(gathers, gathered + received, exchanged)
@@ -101,95 +145,258 @@ def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Float
 
 
 def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> LayerActivations:
-    """What one layer of the given kind keeps, per key. Source: [korthikanti2022, table 2] for the dense reference."""
-    model, training = workload.model, workload.training
-    h = float(model.hidden_size)
-    n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
-    norms = 2.0 if model.sandwich_norm else 1.0
-    linear = linear_input_bytes(workload)
-    # Norms feed linear layers, but for those of a sandwich that follow one.
-    residual, norm_output = 4.0 * h * n_l * norms, (2.0 * linear + 4.0 * (norms - 1.0)) * h * n_l
-    attention_full, attention_reduced = attention_bytes_per_token(workload, keys)
-    flash = keys.has(Feature.FLASH_ATTENTION)
-    pairs = n * training.seq_length * model.num_attention_heads / t
-    bias = ALIBI_BYTES * pairs if model.alibi else 0.0
-    scores = np.where(flash, bias, SCORE_BYTES_SAVED * pairs)
-    act_width = float(linear)
-    per_width = (4.0 if model.gated_linear_unit else 2.0) + act_width
-    shape = model.moe if moe else None
-    if shape is None:
-        mlp_act = act_width * model.ffn_hidden_size * n / t
-        mlp = per_width * model.ffn_hidden_size * n / t
-        routed = routed_act = routed_waiting = shared = shared_act = router = copies = np.zeros_like(n)
-    else:
-        rows = peak_expert_rows(keys, shape, training)
-        width = shape.expert_ffn_hidden_size / keys.etp
-        # The backward of the overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap].
-        exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))
-        exchanges = exchanges & (keys.ep * keys.etp > 1)
-        routed, routed_act = rows * (linear * h + per_width * width), rows * act_width * width
-        shared = per_width * shape.shared_expert_ffn_hidden_size * n / t
-        shared_act = act_width * shape.shared_expert_ffn_hidden_size * n / t
-        router = 4.0 * h * n_l + 8.0 * shape.num_experts * n_l
-        routed_waiting = routed + 2.0 * h * rows
-        routed = routed + np.where(exchanges, 2.0 * h * rows, 0.0)
-        copies = expert_copies(workload, keys, shape)
-        mlp = mlp_act = np.zeros_like(n)
+    """What one layer of the given kind keeps, per key. Source: [korthikanti2022, table 2] for the dense reference.
 
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    LayerActivations, ``[k]``
+        Of one layer and one micro batch on one rank.
+
+    Notes
+    -----
+    Bytes an element: 2 of what is kept in 16 bits, 4 of FP32, 1 of a linear layer's input in 8 bits. Without gate, rotary
+    embedding and fused attention the saved classes sum to s b h (32 + 5 H s / h) / t, which is [korthikanti2022, eq. 4] less
+    the masks of two dropouts.
+
+    Left out: biases, masks of the dropouts behind attention and MLP, workspaces of kernels.
+    """
+    whole = _whole_tensors(workload, keys, moe=moe)
+    mlp, n = whole.mlp, keys.tokens(workload.training)
     drop = keys.recomputes
-    kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), attention_reduced, attention_full) * n
     swapped = keys.has(Feature.SWAP_ATTENTION)
-    zero_memory = np.where(keys.has(Feature.MOE_ZERO_MEMORY), ZERO_MEMORY_KEPT_FRACTION, 1.0)
-    no_moe = drop(RecomputeModule.MOE)
-    act_again = drop(RecomputeModule.MLP_ACT)
-    saved = {
-        "residual": residual,
-        "norm_output": np.where(drop(RecomputeModule.LAYERNORM), 0.0, norm_output),
-        "attention": np.where(swapped, 0.0, kept_attention),
-        "attention_scores": np.where(drop(RecomputeModule.CORE_ATTN), 0.0, scores),
-        "mlp": np.where(drop(RecomputeModule.MLP), 0.0, mlp - np.where(act_again, mlp_act, 0.0)),
-        "routed_experts": np.where(no_moe, 0.0, zero_memory * (routed - np.where(act_again, routed_act, 0.0))),
-        "shared_experts": np.where(no_moe, 0.0, zero_memory * (shared - np.where(act_again, shared_act, 0.0))),
-        "router": np.where(no_moe, 0.0, router),
-    }
-    # Gradients of q, k and v are as large as these; those of a block's output are whole on every tensor-parallel rank.
-    none, block_gradient = np.zeros_like(n), 2.0 * h * n
-    waiting = {
-        "residual": none,
-        "norm_output": 2.0 * linear * h * n_l,
-        "attention": attention_full * n + block_gradient,
-        "attention_scores": none,
-        "mlp": none if shape is not None else mlp + block_gradient,
-        "routed_experts": routed_waiting,
-        "shared_experts": np.where(shared > 0, shared + block_gradient, 0.0),
-        "router": router,
-    }
-    unreduced = residual + norm_output + attention_full * n + scores + mlp + routed + shared + router
-    gathered = np.where(keys.sequence_parallel != 0, 2.0 * h * n, 0.0)
-    core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + np.where(
-        flash | (workload.software.execution != "eager"), 0.0, SCORE_GRADIENT_BYTES * pairs
-    )
+    kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), whole.attention_reduced, whole.attention)
+    saved = _saved(keys, whole, np.where(swapped, 0.0, kept_attention))
+    waiting = _waiting(workload, keys, whole, moe=moe)
+    experts = mlp.routed + mlp.shared + mlp.router
+    core = np.where(drop(RecomputeModule.CORE_ATTN), whole.scores, 0.0) + whole.score_gradients
     recomputed = np.maximum(
-        np.where(drop(RecomputeModule.MLP), mlp, 0.0),
-        np.where(no_moe, routed + shared + router, 0.0),
+        np.where(drop(RecomputeModule.MLP), mlp.dense, 0.0),
+        np.where(drop(RecomputeModule.MOE), experts, 0.0),
     )
-    mlp_gradient = (per_width - act_width) * np.where(mlp > 0, mlp / per_width, routed_act / act_width)
-    gradient = np.maximum(mlp_gradient, attention_full * n / 2.0 + core)
+    width = np.where(mlp.dense > 0, mlp.dense / mlp.per_width, mlp.routed_act / mlp.act_width)
+    gradient = np.maximum((mlp.per_width - mlp.act_width) * width, whole.attention / 2.0 + core)
+    gathered = np.where(keys.sequence_parallel != 0, ELEMENT_BYTES * workload.model.hidden_size * n, 0.0)
+    unreduced = whole.residual + whole.norm_output + whole.attention + whole.scores + mlp.dense
     return LayerActivations(
         saved=saved,
         saved_bytes=sum(saved.values(), np.zeros_like(n)),
         waiting=waiting,
-        waiting_bytes=sum(waiting.values(), none),
-        input_bytes=2.0 * h * n_l,
-        unreduced_bytes=unreduced,
-        transient_bytes=gathered + copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0),
+        waiting_bytes=sum(waiting.values(), np.zeros_like(n)),
+        input_bytes=ELEMENT_BYTES * workload.model.hidden_size * keys.sharded_tokens(workload.training),
+        unreduced_bytes=unreduced + mlp.routed + mlp.shared + mlp.router,
+        transient_bytes=gathered + mlp.copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0),
     )
+
+
+@dataclass(frozen=True)
+class _Mlp:
+    """Bytes of one layer's MLP or of its experts, nothing recomputed, ``[k]``; ``*_act`` are outputs of the activation function.
+
+    ``copies`` of tokens live while they travel; ``routed_waiting`` is what waits for a weight gradient. ``per_width`` is what a
+    token keeps of one channel, ``act_width`` the part of it behind the activation function.
+    """
+
+    dense: Floats
+    dense_act: Floats
+    routed: Floats
+    routed_act: Floats
+    routed_waiting: Floats
+    shared: Floats
+    shared_act: Floats
+    router: Floats
+    copies: Floats
+    per_width: float
+    act_width: float
+
+
+@dataclass(frozen=True)
+class _WholeTensors:
+    """Bytes of one layer's tensors with nothing recomputed or swapped, ``[k]``.
+
+    ``attention_reduced`` is what recomputing the MLA up-projections leaves; ``score_gradients`` live while a backward passes.
+    """
+
+    residual: Floats
+    norm_output: Floats
+    attention: Floats
+    attention_reduced: Floats
+    scores: Floats
+    score_gradients: Floats
+    mlp: _Mlp
+
+
+def _whole_tensors(workload: Workload, keys: LayerKeys, *, moe: bool) -> _WholeTensors:
+    """The tensors of one layer with nothing recomputed, swapped or dropped.
+
+    Returns
+    -------
+    _WholeTensors, ``[k]``
+    """
+    model, training = workload.model, workload.training
+    h, n, n_l = float(model.hidden_size), keys.tokens(training), keys.sharded_tokens(training)
+    norms = 2.0 if model.sandwich_norm else 1.0
+    linear = linear_input_bytes(workload)
+    attention, reduced = attention_bytes_per_token(workload, keys)
+    flash = keys.has(Feature.FLASH_ATTENTION)
+    pairs = n * training.seq_length * model.num_attention_heads / keys.tp.astype(np.float64)
+    bias = ALIBI_BYTES * pairs if model.alibi else 0.0
+    fused = flash | (not workload.software_traits.eager)
+    return _WholeTensors(
+        residual=2.0 * ELEMENT_BYTES * h * n_l * norms,
+        # Norms feed linear layers, but for those of a sandwich that follow one.
+        norm_output=(2.0 * linear + 2.0 * ELEMENT_BYTES * (norms - 1.0)) * h * n_l,
+        attention=attention * n,
+        attention_reduced=reduced * n,
+        scores=np.where(flash, bias, SCORE_BYTES_SAVED * pairs),
+        score_gradients=np.where(fused, 0.0, SCORE_GRADIENT_BYTES * pairs),
+        mlp=_experts(workload, keys, model.moe) if moe and model.moe is not None else _dense_mlp(workload, keys),
+    )
+
+
+def _channel_bytes(workload: Workload) -> tuple[float, float]:
+    """What a token keeps of one channel of an MLP, and the part of it behind the activation function.
+
+    Returns
+    -------
+    tuple of float, bytes
+    """
+    act_width = float(linear_input_bytes(workload))
+    return (2.0 if workload.model.gated_linear_unit else 1.0) * ELEMENT_BYTES + act_width, act_width
+
+
+def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
+    """The MLP of a dense layer: gate and up as the activation function wants them, and its output for the second matmul.
+
+    Returns
+    -------
+    _Mlp, ``[k]``
+    """
+    model, n, t = workload.model, keys.tokens(workload.training), keys.tp.astype(np.float64)
+    per_width, act_width = _channel_bytes(workload)
+    none = np.zeros_like(n)
+    dense, act = (each * model.ffn_hidden_size * n / t for each in (per_width, act_width))
+    return _Mlp(dense, act, none, none, none, none, none, none, none, per_width, act_width)
+
+
+def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
+    """Routed and shared experts of a MoE layer, in the layer with the fullest rank.
+
+    Returns
+    -------
+    _Mlp, ``[k]``
+    """
+    training, h = workload.training, float(workload.model.hidden_size)
+    n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
+    per_width, act_width = _channel_bytes(workload)
+    rows = peak_expert_rows(keys, shape, training)
+    width = shape.expert_ffn_hidden_size / keys.etp
+    # The backward of the overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap].
+    exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))
+    exchanges = exchanges & (keys.ep * keys.etp > 1)
+    routed = rows * (linear_input_bytes(workload) * h + per_width * width)
+    none = np.zeros_like(n)
+    return _Mlp(
+        dense=none,
+        dense_act=none,
+        routed=routed + np.where(exchanges, ELEMENT_BYTES * h * rows, 0.0),
+        routed_act=rows * act_width * width,
+        routed_waiting=routed + ELEMENT_BYTES * h * rows,
+        shared=per_width * shape.shared_expert_ffn_hidden_size * n / t,
+        shared_act=act_width * shape.shared_expert_ffn_hidden_size * n / t,
+        router=ROUTER_INPUT_BYTES * h * n_l + ROUTER_LOGIT_BYTES * shape.num_experts * n_l,
+        copies=expert_copies(workload, keys, shape),
+        per_width=per_width,
+        act_width=act_width,
+    )
+
+
+def _saved(keys: LayerKeys, whole: _WholeTensors, attention: Floats) -> dict[str, Floats]:
+    """What is kept to the backward by tensor class, less what the key recomputes; ``attention`` as kept.
+
+    Parameters
+    ----------
+    whole : _WholeTensors, ``[k]``
+        With nothing recomputed.
+    attention : Floats, ``[k]``, bytes
+        Attention tensors as the key keeps them.
+
+    Returns
+    -------
+    dict of Floats, ``[k]``, bytes
+    """
+    mlp, drop = whole.mlp, keys.recomputes
+    zero_memory = np.where(keys.has(Feature.MOE_ZERO_MEMORY), ZERO_MEMORY_KEPT_FRACTION, 1.0)
+    no_moe, act_again = drop(RecomputeModule.MOE), drop(RecomputeModule.MLP_ACT)
+
+    def without_act(kept: Floats, act: Floats) -> Floats:
+        return kept - np.where(act_again, act, 0.0)
+
+    return {
+        "residual": whole.residual,
+        "norm_output": np.where(drop(RecomputeModule.LAYERNORM), 0.0, whole.norm_output),
+        "attention": attention,
+        "attention_scores": np.where(drop(RecomputeModule.CORE_ATTN), 0.0, whole.scores),
+        "mlp": np.where(drop(RecomputeModule.MLP), 0.0, without_act(mlp.dense, mlp.dense_act)),
+        "routed_experts": np.where(no_moe, 0.0, zero_memory * without_act(mlp.routed, mlp.routed_act)),
+        "shared_experts": np.where(no_moe, 0.0, zero_memory * without_act(mlp.shared, mlp.shared_act)),
+        "router": np.where(no_moe, 0.0, mlp.router),
+    }
+
+
+def _waiting(workload: Workload, keys: LayerKeys, whole: _WholeTensors, *, moe: bool) -> dict[str, Floats]:
+    """What a weight gradient that runs apart waits with, by tensor class.
+
+    Gradients of q, k and v are as large as these; those of a block's output are whole on every tensor-parallel rank.
+
+    Parameters
+    ----------
+    whole : _WholeTensors, ``[k]``
+        With nothing recomputed.
+
+    Returns
+    -------
+    dict of Floats, ``[k]``, bytes
+    """
+    n, h, mlp = keys.tokens(workload.training), float(workload.model.hidden_size), whole.mlp
+    none, block_gradient = np.zeros_like(n), ELEMENT_BYTES * h * n
+    sparse = moe and workload.model.moe is not None
+    return {
+        "residual": none,
+        "norm_output": 2.0 * linear_input_bytes(workload) * h * keys.sharded_tokens(workload.training),
+        "attention": whole.attention + block_gradient,
+        "attention_scores": none,
+        "mlp": none if sparse else mlp.dense + block_gradient,
+        "routed_experts": mlp.routed_waiting,
+        "shared_experts": np.where(mlp.shared > 0, mlp.shared + block_gradient, 0.0),
+        "router": mlp.router,
+    }
 
 
 def activation_swap_s(workload: Workload, keys: LayerKeys) -> Floats:
     """Time to move one layer's attention tensors to the host in the forward, or back in the backward. ``[k]``
 
     Two layers' worth stay on the device while they are moved [mindspeed, swap_attention.md].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+        Of one pass of one layer and micro batch, before compute hides it; 0 where nothing is swapped.
     """
     kept, _ = attention_bytes_per_token(workload, keys)
     moved = kept * keys.tokens(workload.training)

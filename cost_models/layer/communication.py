@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.layer.compute import ELEMENT_BYTES
-from cost_models.layer.expert_communication import expert_combine, expert_dispatch
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
+from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
 from cost_models.layer.expert_rows import load_factor, measured_counts, token_holders
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
 from cost_models.network.tiers import Network
@@ -21,7 +21,20 @@ FINE_GRAIN_INTERLEAVE_FRACTION = 0.87  # of TP communication stays: half a micro
 
 
 def network_of(workload: Workload, constants: Constants) -> Network:
-    """The workload's topology at the rates that collectives reach."""
+    """The workload's topology at the rates that collectives reach.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    Network
+        Before any job shares it: groups do not contend for a port.
+    """
     return Network.of(
         workload.cluster,
         intra_fraction=constants.intra_fraction,
@@ -44,6 +57,27 @@ def tensor_parallel_comm(workload: Workload, keys: LayerKeys, network: Network, 
 
     Each moves 2 n h bytes over tp; MLA under sequence parallelism gathers the latents instead of the hidden state
     [megatron-0.12, multi_latent_attention.py]. Routed experts with etp = 1 need none; shared experts do.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    TensorParallelComm, ``[k]``
+        Of one layer and micro batch; 0 at tp 1.
+
+    Notes
+    -----
+    Sequence parallel: forward = enter + scatter + blocks (gather + scatter), backward the reverse, ``regather_s`` the gathers
+    of saved inputs beside the weight gradients. Without it each block all-reduces once in each pass, equal in bytes.
     """
     model, training = workload.model, workload.training
     n = keys.tokens(training)
@@ -72,6 +106,16 @@ def _grid_comm_s(keys: LayerKeys, hidden_bytes: Floats, network: Network) -> Flo
     """TP-2D: both matmuls of a block gather along x and scatter along y of an x by y grid of the tp ranks [mindspeed, tp-2d].
 
     x is the larger factor of tp next to its square root; tokens are split over x, the hidden size over y.
+
+    Parameters
+    ----------
+    hidden_bytes : Floats, ``[k]``, bytes
+        Hidden state of a micro batch, whole.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+        One block in one forward; its backward takes twice that.
     """
     x = 2.0 ** np.ceil(np.log2(np.maximum(keys.tp, 1)) / 2.0)
     y = keys.tp / x
@@ -80,11 +124,24 @@ def _grid_comm_s(keys: LayerKeys, hidden_bytes: Floats, network: Network) -> Flo
 
 
 def exposed_tp_fraction(keys: LayerKeys, constants: Constants) -> Floats:
-    """Share of the TP communication that the layer's fused or overlapped kernels leave. ``[k]``"""
+    """Share of the TP communication that the layer's fused or overlapped kernels leave. ``[k]``
+
+    Parameters
+    ----------
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    Floats, ``[k]``
+        0 to 1; the same share forward and backward. MC2 comes before CoC, CoC before the framework's overlap.
+    """
     fused = constants.fused_tp_exposed_fraction
     fraction = np.ones(len(keys.tp))
     fraction = np.where(keys.has(Feature.TP_COMM_OVERLAP), constants.overlapped_tp_exposed_fraction, fraction)
-    fraction = np.where(keys.has(Feature.COC), 0.5 * (1.0 + fused), fraction)
+    fraction = np.where(keys.has(Feature.COC), (1.0 + fused) / 2.0, fraction)  # half of MC2's gain
     fraction = np.where(keys.has(Feature.MC2), fused, fraction)
     return fraction * np.where(keys.has(Feature.FINE_GRAIN_INTERLEAVE), FINE_GRAIN_INTERLEAVE_FRACTION, 1.0)
 
@@ -103,6 +160,20 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network)
 
     Source: [mindspeed, hybrid context parallel]; MLA moves its expanded keys and values. Backward: the same
     all-to-alls, and hops of twice the bytes (K, V and their gradients).
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    ContextParallelComm, ``[k]``
+        Of one layer and micro batch, forward; a ring hop is one send of keys and values.
     """
     model = workload.model
     n = keys.tokens(workload.training)
@@ -136,11 +207,32 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
 
     Ranks of an etp group that hold the same tokens count for their share each; the gather and scatter over etp then
     add up to the all-reduce that runs instead.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    ExpertComm, ``[k]``
+        Of one MoE layer and micro batch, calibrated by ``expert_comm_factor``, before anything hides it.
+
+    Notes
+    -----
+    Imbalance enters here: ``load_factor`` is the busiest rank's share over the mean, which every exchange but an all-gather
+    waits for.
     """
     shape, training = workload.model.moe, workload.training
     assert shape is not None
     tokens = keys.sharded_tokens(training) * (shape.capacity_factor or 1.0) / token_holders(keys)
-    arguments = (
+    routed = RoutedTokens(
         keys.dispatcher,
         tokens,
         ELEMENT_BYTES * workload.model.hidden_size,
@@ -152,16 +244,33 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
         measured_counts(shape, training),
     )
     factor = constants.expert_comm_factor
-    return ExpertComm(expert_dispatch(*arguments).time_s * factor, expert_combine(*arguments).time_s * factor)
+    return ExpertComm(expert_dispatch(routed).time_s * factor, expert_combine(routed).time_s * factor)
 
 
 def weight_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: bool) -> tuple[Floats, Floats]:
-    """ZeRO-3: time to gather one layer's weights, and to reduce-scatter its gradients. Zero where nothing is sharded. ``[k]``"""
+    """ZeRO-3: time to gather one layer's weights, and to reduce-scatter its gradients. Zero where nothing is sharded. ``[k]``
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        One gather (forward and backward each need one) and one reduce-scatter (backward).
+    """
     parts = layer_parameters(workload.model, moe=moe)
     sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / keys.tp
     dense = sharded + parts.attention_replicated + parts.norms + parts.router
     experts = parts.experts / (keys.ep * keys.etp)
-    gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), 2.0, 4.0)
+    gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), ELEMENT_BYTES, FP32_BYTES)
     groups = ((dense, keys.weight_shards, keys.tp), (experts, keys.expert_weight_shards, keys.ep * keys.etp))
     gather = sum((all_gather_s(ELEMENT_BYTES * p, size, stride, network) for p, size, stride in groups), np.zeros_like(dense))
     scatter = sum((reduce_scatter_s(gradient * p, size, stride, network) for p, size, stride in groups), np.zeros_like(dense))

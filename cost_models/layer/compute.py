@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_models.constants import Constants
-from cost_models.shapes.workload import Cluster, Software, Workload
+from cost_models.shapes.traits import Generation
+from cost_models.shapes.workload import Cluster, Workload
 from hardware_profiles.schema import HardwareProfile
 
 Floats = NDArray[np.float64]
@@ -18,13 +19,18 @@ TILE_ROWS, TILE_COLUMNS = 128, 256  # output tile of a core [asc-devkit-guide, M
 UNMEASURED_ACHIEVABLE_FRACTION = 0.86  # best large matmul over dense peak, where a profile has no measurement [flagperf]
 ATTENTION_BACKWARD_FLOPS = 2.5  # five matmuls against two: the scores are computed again [flash-attention-2]
 MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when the head dim is no multiple of 8 [runs-fit]
-NARROW_HEAD_EXPONENT = (
-    0.15  # rate over (d / 128): heads of 64 run at 0.9 of heads of 128 [flash-attention-2, figure 5]; [runs-fit]
-)
-# Share of a GPU's peak that Ampere's matrix instruction has, by what its peaks tell: Blackwell, Hopper, before.
-_AMPERE_SHARES = (("nvfp4", 0.25), ("fp8", 0.5), ("", 1.0))
-_FLASH_ATTENTION_2_YEAR = 2024  # of PyTorch 2.2, whose own attention it is
-ELEMENT_BYTES = 2
+# Rate over (d / 128): heads of 64 run at 0.9 of heads of 128 [flash-attention-2, figure 5]; [runs-fit].
+NARROW_HEAD_EXPONENT = 0.15
+FLASH_ATTENTION_2_YEAR = 2024  # of PyTorch 2.2, whose own attention it is
+RECENT_EAGER_YEAR = 2025  # from which on ``recent_eager_factor`` holds [runs-fit]
+LATER_GRAPH_YEAR = 2024.75  # of what followed MindFormers r1.2, up to which ``early_graph_factor`` holds [runs-fit]
+ELEMENT_BYTES, FP32_BYTES = 2, 4  # of activations and weights in 16 bits; of what is kept or summed in FP32
+READ_WRITE_BYTES = 2 * ELEMENT_BYTES  # of HBM traffic: an element is read once and written once
+PADDING_TILE_FRACTION = 0.5  # of a tile of rows that a group of a grouped matmul pads, in the mean
+NARROWEST_TILE_FRACTION = 0.25  # of a tile's columns: narrower outputs take as long [asc-devkit-guide, Matmul tiling]
+FULL_RATE_HEAD_DIM = 128  # heads at least as wide run at the full rate [flash-attention-2, figure 5]
+ALIGNED_HEAD_DIM = 8  # a GPU's tensor cores want multiples of it [runs-fit]
+UNFUSED_BACKWARD_TRAFFIC_FACTOR = 1.6  # HBM traffic of unfused attention's backward over its forward's [runs-fit]
 
 
 @dataclass(frozen=True)
@@ -43,13 +49,30 @@ class Device:
 
     @classmethod
     def of(cls, workload: Workload, constants: Constants) -> Device:
-        """Rates for the workload's hardware, precision and software."""
+        """Rates for the workload's hardware, precision and software.
+
+        Parameters
+        ----------
+        workload : Workload
+            Model, job, cluster and software: what all strategies share.
+        constants : Constants
+            Calibrated values for the hardware family.
+
+        Returns
+        -------
+        Device
+
+        Raises
+        ------
+        ValueError
+            The profile has no peak in the training precision.
+        """
         profile, software = workload.cluster.profile, workload.software
         precision = workload.training.precision
         half = "fp16" if precision == "fp16" else "bf16"
         matmul_fraction = constants.matmul_fraction
         attention_fraction, attention_half_length = _attention_kernels(workload, constants)
-        if software.stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s:
+        if workload.software_traits.stock_matmuls and workload.device_traits.generation is Generation.BLACKWELL:
             matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
         return cls(
             linear_flops_per_s=achievable_flops_per_s(profile, precision) * matmul_fraction,
@@ -59,7 +82,7 @@ class Device:
             hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
             raw_hbm_bytes_per_s=profile.hbm_bytes_per_s,
             num_cores=profile.num_matmul_cores,
-            time_factor=_release_factor(software, constants)
+            time_factor=_release_factor(workload, constants)
             * _slowest_device_factor(workload.cluster, constants)
             * software.time_factor
             * workload.cluster.time_factor,
@@ -68,27 +91,55 @@ class Device:
 
 
 def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float, float]:
-    """Long-sequence rate of the fused attention over the device's peak, and the length at which it reaches half of that."""
-    profile, software = workload.cluster.profile, workload.software
-    peaks = profile.matmul_flops_per_s
-    # A peak in FP8 tells Hopper and later from Ampere, for which FlashAttention-2 was written.
-    if profile.family == "ascend" or ("fp8" in peaks and not software.portable_attention):
+    """Long-sequence rate of the fused attention over the device's peak, and the length at which it reaches half of that.
+
+    Returns
+    -------
+    tuple of float
+        A fraction, and tokens.
+
+    Notes
+    -----
+    Ascend's and Hopper's own kernels, or FlashAttention-2, written for Ampere's instruction (``portable_attention``), or
+    before 2024 Triton's [flash-attention-2; flash-attention-3].
+    """
+    traits, software = workload.device_traits, workload.software
+    if traits.own_fused_attention or (traits.generation >= Generation.HOPPER and not software.portable_attention):
         return constants.attention_forward_fraction, constants.attention_half_length
-    share = next(share for name, share in _AMPERE_SHARES if name in peaks or not name)
-    if software.portable_attention and software.year is not None and software.year < _FLASH_ATTENTION_2_YEAR:
+    share = traits.ampere_instruction_fraction
+    if software.portable_attention and software.year is not None and software.year < FLASH_ATTENTION_2_YEAR:
         return constants.triton_attention_fraction * share, constants.triton_attention_half_length
     return constants.portable_attention_fraction * share, constants.portable_attention_half_length
 
 
-def _release_factor(software: Software, constants: Constants) -> float:
-    if software.year is None:
+def _release_factor(workload: Workload, constants: Constants) -> float:
+    """Device time of this release of the software over the one that the constants describe.
+
+    Returns
+    -------
+    float
+    """
+    year = workload.software.year
+    if year is None:
         return 1.0
-    if software.execution == "eager":
-        return constants.recent_eager_factor if software.year >= 2025 else 1.0
-    return constants.early_graph_factor if software.year < 2024.75 else 1.0
+    if workload.software_traits.eager:
+        return constants.recent_eager_factor if year >= RECENT_EAGER_YEAR else 1.0
+    return constants.early_graph_factor if year < LATER_GRAPH_YEAR else 1.0
 
 
 def _slowest_device_factor(cluster: Cluster, constants: Constants) -> float:
+    """What waiting for the slowest of all nodes adds: a share for each doubling of their number.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Devices, and how many of them share a node.
+
+    Returns
+    -------
+    float
+        1 for one node.
+    """
     nodes = cluster.num_devices / cluster.profile.devices_per_node
     return 1.0 + constants.node_doubling_fraction * math.log2(max(nodes, 1.0))
 
@@ -97,6 +148,22 @@ def matmul_peak_flops_per_s(profile: HardwareProfile, precision: str) -> float:
     """Dense peak of a precision; FP16 and BF16 stand in for each other where one is missing. [flops/s]
 
     Raises ``ValueError`` when the profile has no peak for it: a peak is never made up.
+
+    Parameters
+    ----------
+    profile : HardwareProfile
+        One product, in SI units.
+    precision : str
+        Of the matmul: ``bf16``, ``fp16``, ``fp8``, ``nvfp4`` or ``fp32``.
+
+    Returns
+    -------
+    float, FLOPs a second
+
+    Raises
+    ------
+    ValueError
+        The profile has no such peak.
     """
     peaks = profile.matmul_flops_per_s
     for name in {"bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16")}.get(precision, (precision,)):
@@ -106,7 +173,24 @@ def matmul_peak_flops_per_s(profile: HardwareProfile, precision: str) -> float:
 
 
 def achievable_flops_per_s(profile: HardwareProfile, precision: str) -> float:
-    """Best measured matmul rate of a precision, or its usual share of peak. [flops/s]"""
+    """Best measured matmul rate of a precision, or its usual share of peak. [flops/s]
+
+    Parameters
+    ----------
+    profile : HardwareProfile
+        One product, in SI units.
+    precision : str
+        Of the matmul: ``bf16``, ``fp16``, ``fp8``, ``nvfp4`` or ``fp32``.
+
+    Returns
+    -------
+    float, FLOPs a second
+
+    Raises
+    ------
+    ValueError
+        The profile has no such peak.
+    """
     measured = profile.achievable_matmul_flops_per_s
     peak = matmul_peak_flops_per_s(profile, precision)
     half = {"bf16": "fp16", "fp16": "bf16"}.get(precision, "")
@@ -128,11 +212,31 @@ def matmul_s(
     group, e_wave = w / (w + w0) for w = tiles / cores waves, e_depth = k / (k + k0). The smooth forms stand for wave
     quantisation averaged over shapes, so that a shape changed by one step never makes the time jump.
     Zero for zero rows. Source: [asc-devkit-guide, Matmul tiling]; limits: no split-K, no sparsity.
+
+    Parameters
+    ----------
+    rows : array
+        Rows of all groups together, M.
+    columns : array
+        Columns of the output, N.
+    depth : array
+        Inner dimension, K.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+    groups : array
+        Weights that the rows are spread over; above one, each pads half a tile of rows.
+    flops_per_s : float or None
+        Rate of a large matmul; ``None``: that of linear layers in the training precision.
+
+    Returns
+    -------
+    Floats, seconds, broadcast
+        One launch, calibrated, on an idle device.
     """
     c = device.constants
     m, n, k, g = (np.asarray(x, dtype=np.float64) for x in (rows, columns, depth, groups))
-    padded = np.where(g > 1, m + 0.5 * TILE_ROWS * g, m)
-    waves = padded / TILE_ROWS * np.maximum(n / TILE_COLUMNS, 0.25) / device.num_cores
+    padded = np.where(g > 1, m + PADDING_TILE_FRACTION * TILE_ROWS * g, m)
+    waves = padded / TILE_ROWS * np.maximum(n / TILE_COLUMNS, NARROWEST_TILE_FRACTION) / device.num_cores
     rate = (flops_per_s or device.linear_flops_per_s) * waves / (waves + c.wave_loss) * k / (k + c.depth_half)
     busy = 2.0 * padded * n * k / np.maximum(rate, 1.0)
     moved = ELEMENT_BYTES * (m * k + g * k * n + m * n) / device.raw_hbm_bytes_per_s
@@ -144,10 +248,30 @@ def fused_attention_s(flops: ArrayLike, length: ArrayLike, head_dim: int, device
 
     ``flops``: causal forward FLOPs. The rate is R s / (s + s0), scaled by (d / 128)^0.15 for head dims below 128 (shorter
     inner loops); the backward executes 2.5x the FLOPs at its own share of the rate. Source: [pto-isa], [flash-attention-2].
+
+    Parameters
+    ----------
+    flops : array, FLOPs
+        Of the forward on the rank, under its mask.
+    length : array, tokens
+        Sequence that a kernel sees at once.
+    head_dim : int
+        Of queries and keys.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+
+    Returns
+    -------
+    tuple of Floats, seconds
+        Forward and backward.
+
+    Notes
+    -----
+    Validity: head dims of today's models, sequences above about 512 tokens; nothing else was compared with measurements.
     """
     c = device.constants
     s = np.asarray(length, dtype=np.float64)
-    narrow = min(1.0, (head_dim / 128.0) ** NARROW_HEAD_EXPONENT)
+    narrow = min(1.0, (head_dim / FULL_RATE_HEAD_DIM) ** NARROW_HEAD_EXPONENT)
     rate = device.attention_flops_per_s * s / (s + device.attention_half_length) * narrow
     forward = np.asarray(flops, dtype=np.float64) / rate * device.time_factor
     return forward, forward * ATTENTION_BACKWARD_FLOPS / c.attention_backward_fraction
@@ -159,15 +283,45 @@ def unfused_attention_s(scores: ArrayLike, head_dim: int, device: Device) -> tup
     ``scores``: heads x queries x keys on the rank, no causal skipping. Two matmuls of 2 d FLOPs a score at the dense
     rate, or at 10 TFLOPS where d is no multiple of 8 (GPU tensor cores need it), and ``score_bytes`` of traffic a score;
     backward: four matmuls and 1.6x the traffic. Source: [korthikanti2022, section 4], [runs-fit].
+
+    Parameters
+    ----------
+    scores : array
+        Heads x queries x keys on the rank, no causal skipping.
+    head_dim : int
+        Of queries and keys.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+
+    Returns
+    -------
+    tuple of Floats, seconds
+        Forward and backward.
     """
     count = np.asarray(scores, dtype=np.float64)
-    rate = device.bf16_flops_per_s if head_dim % 8 == 0 else min(device.bf16_flops_per_s, MISALIGNED_HEAD_FLOPS_PER_S)
+    rate = device.bf16_flops_per_s
+    if head_dim % ALIGNED_HEAD_DIM:
+        rate = min(rate, MISALIGNED_HEAD_FLOPS_PER_S)
     depth_fraction = head_dim / (head_dim + device.constants.depth_half)
-    matmul = 4.0 * head_dim * count / (rate * depth_fraction)
+    matmul = 2.0 * 2.0 * head_dim * count / (rate * depth_fraction)  # two matmuls of 2 d FLOPs a score
     traffic = device.constants.score_bytes * count / device.raw_hbm_bytes_per_s
-    return (matmul + traffic) * device.time_factor, (2.0 * matmul + 1.6 * traffic) * device.time_factor
+    backward = 2.0 * matmul + UNFUSED_BACKWARD_TRAFFIC_FACTOR * traffic
+    return (matmul + traffic) * device.time_factor, backward * device.time_factor
 
 
 def vector_s(moved_bytes: ArrayLike, device: Device) -> Floats:
-    """Time of memory-bound operators that move ``moved_bytes``. [s]"""
+    """Time of memory-bound operators that move ``moved_bytes``. [s]
+
+    Parameters
+    ----------
+    moved_bytes : array, bytes
+        Read and written, over HBM.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+
+    Returns
+    -------
+    Floats, seconds
+        Launches are the host's: ``cost_models.layer.host``.
+    """
     return np.asarray(moved_bytes, dtype=np.float64) / device.hbm_bytes_per_s * device.time_factor

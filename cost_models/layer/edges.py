@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.layer.compute import ELEMENT_BYTES, Device, matmul_s, vector_s
+from cost_models.layer.compute import ELEMENT_BYTES, READ_WRITE_BYTES, Device, matmul_s, vector_s
 from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import Feature
 from cost_models.shapes.workload import Workload
 
-LOSS_FORWARD_FRACTION = 0.4  # of the cross-entropy traffic: maximum, exponent and sum; the rest is its gradient
+LOSS_FORWARD_FRACTION = 0.4  # of the cross-entropy traffic: maximum, exponent and sum; the rest is its gradient; assumed
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,29 @@ class EdgeCosts:
 
 
 def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Network) -> EdgeCosts:
-    """Embedding lookup and its TP reduction; vocabulary-parallel logits and cross-entropy [megatron-0.12, cross_entropy.py]."""
+    """Embedding lookup and its TP reduction; vocabulary-parallel logits and cross-entropy [megatron-0.12, cross_entropy.py].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    EdgeCosts, ``[k]``
+        Of one micro batch on a rank that holds the embedding or a head; for one MTP projection, not for the layer behind it.
+
+    Notes
+    -----
+    The loss reads and writes ``cross_entropy_bytes`` a logit in all, of which a forward does ``LOSS_FORWARD_FRACTION``. The
+    gradient of tied embeddings between the ends of the pipeline is left out.
+    """
     model = workload.model
     n, n_l = keys.tokens(workload.training), keys.sharded_tokens(workload.training)
     h, t = model.hidden_size, keys.tp
@@ -39,7 +61,7 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
     hidden = ELEMENT_BYTES * n * h
     sp = keys.sequence_parallel != 0
     replicated = keys.has(Feature.REPLICATED_EMBEDDING)
-    lookup = vector_s(4.0 * h * n_l, device)
+    lookup = vector_s(READ_WRITE_BYTES * h * n_l, device)
     scatter = np.where(sp, reduce_scatter_s(hidden, t, ones, network), all_reduce_s(hidden, t, ones, network))
     gather = np.where(sp, all_gather_s(hidden, t, ones, network), 0.0)
     embedding_comm = np.where(replicated, 0.0, scatter)

@@ -52,7 +52,17 @@ class ExpertTransfer:
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> ExpertTransfer:
-        """No communication."""
+        """No communication.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Of the columns.
+
+        Returns
+        -------
+        ExpertTransfer
+        """
         return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
 
@@ -65,6 +75,24 @@ def expected_domains_per_token(
     [deepseek-v3, section 2.1.2] the token first picks ``group_topk`` of ``num_groups`` groups, uniformly, and its
     experts among theirs, so that it meets at most ``group_topk`` domains where a group lies in one. A learned router
     is not uniform: correlated choices meet fewer domains.
+
+    Parameters
+    ----------
+    num_domains : array
+        Domains, N, over which the experts lie evenly.
+    num_experts : int
+        Routed experts, E.
+    top_k : int
+        Experts that a token chooses, k.
+    num_groups : int
+        Groups of experts, of which a token chooses first; 1: none.
+    group_topk : int
+        Groups that it chooses.
+
+    Returns
+    -------
+    Floats
+        1 to N, and at most k.
     """
     domains = np.asarray(num_domains, dtype=np.float64)
     group_size = num_experts / num_groups
@@ -84,7 +112,22 @@ def expected_domains_per_token(
 
 
 def inter_domain_copies(dispatcher: Dispatcher, num_domains: ArrayLike, moe: MoeShape) -> Floats:
-    """Copies of a token that cross between domains, of which the experts span ``num_domains`` [megatron-0.12]; [mindspeed]."""
+    """Copies of a token that cross between domains, of which the experts span ``num_domains`` [megatron-0.12]; [mindspeed].
+
+    Parameters
+    ----------
+    dispatcher : Dispatcher
+        How tokens travel.
+    num_domains : array
+        Domains over which the experts lie evenly.
+    moe : MoeShape
+        Routed experts, and how many of them a token chooses.
+
+    Returns
+    -------
+    Floats
+        Copies of one token in one direction, its own domain's left out, for uniform routing.
+    """
     domains = np.asarray(num_domains, dtype=np.float64)
     remote_share = 1.0 - 1.0 / domains
     if dispatcher is Dispatcher.ALLTOALL:
@@ -96,44 +139,59 @@ def inter_domain_copies(dispatcher: Dispatcher, num_domains: ArrayLike, moe: Moe
     return domains - 1.0
 
 
-def expert_dispatch(
-    dispatcher: ArrayLike,
-    tokens_per_rank: ArrayLike,
-    token_bytes: ArrayLike,
-    ep: ArrayLike,
-    etp: ArrayLike,
-    moe: MoeShape,
-    network: Network,
-    load_factor: ArrayLike = 1.0,
-    counts: ExpertCounts | None = None,
-) -> ExpertTransfer:
+@dataclass(frozen=True)
+class RoutedTokens:
+    """Tokens of one MoE layer and micro batch with their way to experts; columns broadcast, ``[n]``."""
+
+    dispatcher: ArrayLike  # codes of ``Dispatcher``
+    tokens_per_rank: ArrayLike  # n_l = s b / (cp tp) under sequence parallelism
+    token_bytes: ArrayLike  # bytes an element times hidden size
+    ep: ArrayLike
+    etp: ArrayLike
+    moe: MoeShape
+    network: Network
+    load_factor: ArrayLike = 1.0  # copies of the most loaded rank over the mean: every exchange but an all-gather waits for it
+    counts: ExpertCounts | None = None  # where the load comes from measured ones: they say the same of domains
+
+
+def expert_dispatch(routed: RoutedTokens) -> ExpertTransfer:
     """Tokens to experts, with the counts and routing weights that go along [megatron-0.12, token_dispatcher.py].
 
-    ``dispatcher`` holds ``Dispatcher`` codes, ``tokens_per_rank`` n_l = s b / (cp tp) under sequence parallelism,
-    ``token_bytes`` bytes an element times hidden size. ``load_factor`` is the most loaded rank's share of copies over the
-    mean: every exchange waits for that rank, an all-gather has none; ``counts``, where it comes from measured ones, say the
-    same of domains. Elementwise, ``[n]``.
+    Parameters
+    ----------
+    routed : RoutedTokens, ``[n]``
+        The tokens of each rank, and how they travel.
+
+    Returns
+    -------
+    ExpertTransfer, ``[n]``
+        Of one layer and micro batch, forward; uncalibrated (``expert_comm`` applies ``expert_comm_factor``).
+
+    Notes
+    -----
+    All-gather: every rank sends all its tokens to all. All-to-all: one copy for each expert. Two-level: one copy for each
+    domain that has an expert, then inside. Hierarchical: all tokens to every domain, then inside.
     """
-    return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, counts, routing=True)
+    return _transfer(routed, routing=True)
 
 
-def expert_combine(
-    dispatcher: ArrayLike,
-    tokens_per_rank: ArrayLike,
-    token_bytes: ArrayLike,
-    ep: ArrayLike,
-    etp: ArrayLike,
-    moe: MoeShape,
-    network: Network,
-    load_factor: ArrayLike = 1.0,
-    counts: ExpertCounts | None = None,
-) -> ExpertTransfer:
+def expert_combine(routed: RoutedTokens) -> ExpertTransfer:
     """Experts' outputs back to their tokens: a dispatch reversed, with reduce-scatters for its all-gathers.
 
     It is also the gradient of a dispatch, and takes as long as the gradient of a combine: neither carries counts
-    [megatron-0.12, token_dispatcher.py]. Arguments as in ``expert_dispatch``.
+    [megatron-0.12, token_dispatcher.py].
+
+    Parameters
+    ----------
+    routed : RoutedTokens, ``[n]``
+        As of the dispatch.
+
+    Returns
+    -------
+    ExpertTransfer, ``[n]``
+        Of one layer and micro batch, forward; uncalibrated.
     """
-    return _transfer(dispatcher, tokens_per_rank, token_bytes, ep, etp, moe, network, load_factor, counts, routing=False)
+    return _transfer(routed, routing=False)
 
 
 @dataclass(frozen=True)
@@ -161,20 +219,22 @@ class _Rows:
         return domains_spanned(self.ep, self.etp, self.network.domain_devices)
 
 
-def _transfer(
-    dispatcher: ArrayLike,
-    tokens_per_rank: ArrayLike,
-    token_bytes: ArrayLike,
-    ep: ArrayLike,
-    etp: ArrayLike,
-    moe: MoeShape,
-    network: Network,
-    load_factor: ArrayLike,
-    counts: ExpertCounts | None,
-    *,
-    routing: bool,
-) -> ExpertTransfer:
-    codes, *inputs = np.broadcast_arrays(dispatcher, tokens_per_rank, token_bytes, ep, etp, load_factor)
+def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
+    """Each dispatcher's rows by its own form; rows of ``Dispatcher.NONE`` move nothing.
+
+    Parameters
+    ----------
+    routed : RoutedTokens, ``[n]``
+        The tokens of each rank, and how they travel.
+    routing : bool
+        Whether counts and weights go along, that is a dispatch.
+
+    Returns
+    -------
+    ExpertTransfer, ``[n]``
+    """
+    of = (routed.tokens_per_rank, routed.token_bytes, routed.ep, routed.etp, routed.load_factor)
+    codes, *inputs = np.broadcast_arrays(routed.dispatcher, *of)
     columns = [column.astype(np.float64) for column in inputs]
     result = ExpertTransfer.none(codes.shape)
     forms = {
@@ -186,11 +246,10 @@ def _transfer(
     for code, form in forms.items():
         chosen = codes == code
         if chosen.any():
-            tokens, each_bytes, ep_rows, etp_rows, load = (column[chosen] for column in columns)
-            part = form(_Rows(tokens, each_bytes, ep_rows, etp_rows, load, moe, network, counts, routing))
-            result.time_s[chosen] = part.time_s
-            result.intra_bytes[chosen] = part.intra_bytes
-            result.inter_bytes[chosen] = part.inter_bytes
+            tokens, each_bytes, ep, etp, load = (column[chosen] for column in columns)
+            part = form(_Rows(tokens, each_bytes, ep, etp, load, routed.moe, routed.network, routed.counts, routing))
+            for name, column in vars(result).items():
+                column[chosen] = getattr(part, name)
     return result
 
 
@@ -261,6 +320,21 @@ def _two_stage(rows: _Rows, inter_s: Floats, inter_bytes: Floats, copies: Floats
     """Between domains, then inside: one after the other, or tokens forwarded as they arrive where the network pipelines.
 
     ``copies`` of a token move inside the domains of its experts.
+
+    Parameters
+    ----------
+    rows : _Rows
+        Rows of one dispatcher.
+    inter_s : Floats, seconds
+        Between domains.
+    inter_bytes : Floats, bytes
+        What the busiest rank sends between domains.
+    copies : Floats or float
+        Copies of a token that move inside.
+
+    Returns
+    -------
+    ExpertTransfer
     """
     members = rows.ep / rows.domains
     copied = copies * rows.tokens * rows.token_bytes * rows.load
@@ -295,6 +369,17 @@ def _domain_stride(rows: _Rows) -> Floats:
 
 def _domains_met(domains: Floats, moe: MoeShape) -> Floats:
     # Strategies have a handful of domain counts: price each once.
+    """Distinct domains that a token meets under uniform routing.
+
+    Parameters
+    ----------
+    domains : Floats
+        Domains over which the experts lie evenly.
+
+    Returns
+    -------
+    Floats
+    """
     distinct, index = np.unique(domains, return_inverse=True)
     met = expected_domains_per_token(distinct, moe.num_experts, moe.top_k, moe.num_groups, moe.group_topk)
     return met[index.reshape(domains.shape)]

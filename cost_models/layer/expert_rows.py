@@ -11,23 +11,73 @@ from cost_models.shapes.workload import MoeShape, TrainingJob
 
 
 def routed_copies(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
-    """Token copies a rank sends to experts: k n_l, or what the capacity pads or drops them to. ``[k]``"""
+    """Token copies a rank sends to experts: k n_l, or what the capacity pads or drops them to. ``[k]``
+
+    Parameters
+    ----------
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    shape : MoeShape
+        Routed experts, and how many of them a token chooses.
+    training : TrainingJob
+        Sequence length, batch, precision and routing load.
+
+    Returns
+    -------
+    Floats, ``[k]``, token copies
+        Of one micro batch; balanced over ranks by construction, since each sends what its own tokens chose.
+    """
     copies = keys.sharded_tokens(training) * shape.top_k
     return copies * (shape.capacity_factor or 1.0)
 
 
 def token_holders(keys: LayerKeys) -> Floats:
-    """Ranks of one etp group with the same tokens: without sequence parallelism, those that share a tp group. ``[k]``"""
+    """Ranks of one etp group with the same tokens: without sequence parallelism, those that share a tp group. ``[k]``
+
+    Parameters
+    ----------
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[k]``, ranks
+        1 under sequence parallelism.
+    """
     return np.where(keys.sequence_parallel != 0, 1.0, np.minimum(keys.etp, keys.tp))
 
 
 def padded(keys: LayerKeys, shape: MoeShape) -> np.ndarray:
-    """Whether every expert gets the same rows: padding needs a capacity to pad to. ``[k]``"""
+    """Whether every expert gets the same rows: padding needs a capacity to pad to. ``[k]``
+
+    Parameters
+    ----------
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    shape : MoeShape
+        Routed experts, and how many of them a token chooses.
+
+    Returns
+    -------
+    bool, ``[k]``
+    """
     return keys.has(Feature.MOE_PAD_TO_CAPACITY) & bool(shape.capacity_factor)
 
 
 def measured_counts(shape: MoeShape, training: TrainingJob) -> ExpertCounts | None:
-    """The job's counts by expert, where they decide the load: a capacity pads or drops every expert to the same."""
+    """The job's counts by expert, where they decide the load: a capacity pads or drops every expert to the same.
+
+    Parameters
+    ----------
+    shape : MoeShape
+        Routed experts, and how many of them a token chooses.
+    training : TrainingJob
+        Sequence length, batch, precision and routing load.
+
+    Returns
+    -------
+    ExpertCounts or None
+    """
     return None if shape.capacity_factor else training.expert_counts
 
 
@@ -35,6 +85,25 @@ def load_factor(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floa
     """Copies on the busiest expert-parallel rank over the mean, averaged over the MoE layers. ``[k]``
 
     A capacity bounds every expert alike, which makes it one [megatron-0.12, moe].
+
+    Parameters
+    ----------
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    shape : MoeShape
+        Routed experts, and how many of them a token chooses.
+    training : TrainingJob
+        Sequence length, batch, precision and routing load.
+
+    Returns
+    -------
+    Floats, ``[k]``
+        At least 1 for given counts; what the job says otherwise.
+
+    Notes
+    -----
+    This is where imbalance enters times: expert matmuls, permutation and exchanges all wait for the busiest rank. Sources in
+    order: a capacity factor (1), measured counts (by ``ep``), ``expert_load_factor`` (one guess for every ``ep``).
     """
     counts = measured_counts(shape, training)
     if counts is not None:
@@ -48,13 +117,42 @@ def expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floa
     """Rows on the busiest expert-parallel rank: load factor x copies, gathered over the etp ranks. ``[k]``
 
     Ranks that hold the same tokens count once.
+
+    Parameters
+    ----------
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    shape : MoeShape
+        Routed experts, and how many of them a token chooses.
+    training : TrainingJob
+        Sequence length, batch, precision and routing load.
+
+    Returns
+    -------
+    Floats, ``[k]``, rows
+        That the experts of the busiest rank multiply, of one micro batch and layer.
     """
     gathered = keys.etp / token_holders(keys)
     return routed_copies(keys, shape, training) * load_factor(keys, shape, training) * gathered
 
 
 def peak_expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
-    """The same in the layer with the fullest rank: what memory must hold, as if one rank were it in every layer. ``[k]``"""
+    """The same in the layer with the fullest rank: what memory must hold, as if one rank were it in every layer. ``[k]``
+
+    Parameters
+    ----------
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    shape : MoeShape
+        Routed experts, and how many of them a token chooses.
+    training : TrainingJob
+        Sequence length, batch, precision and routing load.
+
+    Returns
+    -------
+    Floats, ``[k]``, rows
+        At least ``expert_rows``.
+    """
     rows = expert_rows(keys, shape, training)
     counts = measured_counts(shape, training)
     return rows if counts is None else rows * counts.peak_load_factor(keys.ep) / counts.load_factor(keys.ep)

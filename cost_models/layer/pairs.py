@@ -75,6 +75,25 @@ def _steps(orders: tuple[tuple[str, ...], ...]) -> tuple[_Step, ...]:
 
 
 def _shortest(pieces: Pieces, steps: tuple[_Step, ...], end: dict[str, Floats], compute: Floats, communication: Floats) -> Floats:
+    """The end of the shortest of the orders that go on as ``steps`` do.
+
+    Parameters
+    ----------
+    pieces : mapping of Floats, ``[k]``, seconds
+        Of one merged pair.
+    steps : tuple of _Step
+        Pieces that may come next.
+    end : dict of Floats, ``[k]``, seconds
+        When the pieces that were played have ended.
+    compute : Floats, ``[k]``, seconds
+        When the compute stream is free.
+    communication : Floats, ``[k]``, seconds
+        When the communication stream is free.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+    """
     if not steps:
         return np.maximum(compute, communication)
     shortest: Floats | None = None
@@ -93,13 +112,33 @@ def _shortest(pieces: Pieces, steps: tuple[_Step, ...], end: dict[str, Floats], 
 
 
 def compute_s(pieces: Pieces) -> Floats:
-    """The exclusive compute stream's share, ``[k]``."""
+    """The exclusive compute stream's share, ``[k]``.
+
+    Parameters
+    ----------
+    pieces : mapping of Floats, ``[k]``, seconds
+        Of one merged pair, by the names of ``AFTER``.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+    """
     total: Floats = np.sum([seconds for name, seconds in pieces.items() if name not in COMMUNICATION], axis=0)
     return total
 
 
 def communication_s(pieces: Pieces) -> Floats:
-    """The communication stream's share, ``[k]``: dispatch and combine, forward and backward."""
+    """The communication stream's share, ``[k]``: dispatch and combine, forward and backward.
+
+    Parameters
+    ----------
+    pieces : mapping of Floats, ``[k]``, seconds
+        Of one merged pair, by the names of ``AFTER``.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+    """
     total: Floats = np.sum([seconds for name, seconds in pieces.items() if name in COMMUNICATION], axis=0)
     return total
 
@@ -108,6 +147,22 @@ def merged_communication_s(pieces: Pieces, stretch: float) -> Floats:
     """What communication adds to the pair's compute in the shortest order, ``[k]``.
 
     ``stretch`` is what a hidden second of communication costs the compute beside it. Equal pairs are played once.
+
+    Parameters
+    ----------
+    pieces : mapping of Floats, ``[k]``, seconds
+        Of one merged pair, by the names of ``AFTER``.
+    stretch : float
+        ``hidden_stretch_fraction``.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+        0 where all of it hides and costs nothing.
+
+    Notes
+    -----
+    Exact for the orders of ``ORDERS``; one pair in a thousand drawn at random has a shorter order, by less than 5 %.
     """
     distinct, index = np.unique(np.stack(list(pieces.values())), axis=1, return_inverse=True)
     few = dict(zip(pieces, distinct, strict=True))
@@ -133,7 +188,24 @@ class PairSavings:
 
 
 def pair_savings(dense: LayerCosts, moe: LayerCosts, merged: NDArray[np.bool_], stretch: float) -> PairSavings:
-    """What merging saves for the ``merged`` of all keys; nothing for the others. The host dispatches both passes all the same."""
+    """What merging saves for the ``merged`` of all keys; nothing for the others. The host dispatches both passes all the same.
+
+    Parameters
+    ----------
+    dense : LayerCosts, ``[k]``
+        Of a dense layer.
+    moe : LayerCosts, ``[k]``
+        Of a MoE layer.
+    merged : bool, ``[k]``
+        Keys whose passes are merged.
+    stretch : float
+        ``hidden_stretch_fraction``.
+
+    Returns
+    -------
+    PairSavings, ``[k]``
+        At least 0, at most the communication that both passes show alone.
+    """
 
     def saving_s(forward: LayerCosts, backward: LayerCosts) -> Floats:
         saving = np.zeros(len(merged))

@@ -20,6 +20,22 @@ def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool
     The forward casts the input of every linear layer, the backward the gradient of its output, each once, with its
     transpose: both backward matmuls want their operands the other way round [transformer-engine]. Weights are cast once a
     step and not counted. Zero in 16 and 32 bits.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Forward and backward of one layer and micro batch.
     """
     if workload.training.precision not in QUANTISED_PRECISIONS:
         return np.zeros(len(keys.tp)), np.zeros(len(keys.tp))
@@ -30,7 +46,13 @@ def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool
 
 
 def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool) -> Iterator[tuple[Floats, Floats]]:
-    """Elements of the input and of the output of each linear layer of a layer, on a rank."""
+    """Elements of the input and of the output of each linear layer of a layer, on a rank.
+
+    Yields
+    ------
+    tuple of Floats, ``[k]``, elements
+        Of the input, of the output.
+    """
     model, training, t = workload.model, workload.training, keys.tp
     n, n_l, h = keys.tokens(training), keys.sharded_tokens(training), model.hidden_size
     yield from _attention_elements(model, n, n_l, np.asarray(t, dtype=np.float64))
@@ -47,6 +69,22 @@ def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool) -> Itera
 
 
 def _attention_elements(model: ModelShape, n: Floats, n_l: Floats, t: Floats) -> Iterator[tuple[Floats, Floats]]:
+    """The same of the attention's projections.
+
+    Parameters
+    ----------
+    n : Floats, ``[k]``, tokens
+        Of a micro batch on a rank.
+    n_l : Floats, ``[k]``, tokens
+        Between the tensor-parallel blocks.
+    t : Floats, ``[k]``
+        Tensor-parallel ranks.
+
+    Yields
+    ------
+    tuple of Floats, ``[k]``, elements
+        Of the input, of the output.
+    """
     h, heads, mla = model.hidden_size, model.num_attention_heads, model.mla
     if mla is None:
         d = model.kv_channels

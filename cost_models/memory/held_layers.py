@@ -30,11 +30,33 @@ class KeptLayers:
     waiting_heads: Floats
 
     def take(self, index: IntColumn) -> KeptLayers:
-        """The chosen columns."""
+        """The chosen columns.
+
+        Parameters
+        ----------
+        index : IntColumn
+            Columns to take.
+
+        Returns
+        -------
+        KeptLayers
+        """
         return KeptLayers(*(column if column.shape[1] == 1 else column.take(index, axis=1) for column in _columns(self)))
 
     def where(self, chosen: NDArray[np.bool_], other: KeptLayers) -> KeptLayers:
-        """These where ``chosen``, ``[stage, n]``, the others elsewhere."""
+        """These where ``chosen``, ``[stage, n]``, the others elsewhere.
+
+        Parameters
+        ----------
+        chosen : bool, ``[stage, n]``
+            Where to keep these.
+        other : KeptLayers
+            What stands elsewhere.
+
+        Returns
+        -------
+        KeptLayers
+        """
         return KeptLayers(*(np.where(chosen, mine, theirs) for mine, theirs in zip(_columns(self), _columns(other), strict=True)))
 
 
@@ -46,7 +68,20 @@ def _columns(kept: KeptLayers) -> list[Floats]:
 
 
 def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
-    """What one micro batch keeps on each chunk for its backward, ``[chunk]``, its loss included."""
+    """What one micro batch keeps on each chunk for its backward, ``[chunk]``, its loss included.
+
+    Parameters
+    ----------
+    stages : Stages
+        Kinds of ranks of the pipeline that the batch shares.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    list of KeptLayers, ``[chunk]``
+        Counts of layers, checkpoints and losses; what waits for weight gradients is zero.
+    """
     zero = np.zeros((stages.num_kinds, len(batch)))
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
@@ -61,7 +96,20 @@ def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
 
 
 def waiting_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
-    """What one micro batch keeps on each chunk from its input gradient to its weight gradient, ``[chunk]``."""
+    """What one micro batch keeps on each chunk from its input gradient to its weight gradient, ``[chunk]``.
+
+    Parameters
+    ----------
+    stages : Stages
+        Kinds of ranks of the pipeline that the batch shares.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    list of KeptLayers, ``[chunk]``
+        Counts of layers and heads whose weight gradients wait; the rest is zero.
+    """
     zero = np.zeros((stages.num_kinds, len(batch)))
     kept = []
     for chunk in range(stages.num_chunks):
@@ -82,6 +130,20 @@ def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Flo
 
     Where the chunks of a rank keep alike, that is one moment; else a later one may be heavier with no more chunks. Moments
     of which one holds no less of anything are not told apart.
+
+    Parameters
+    ----------
+    stages : Stages
+        Kinds of ranks of the pipeline that the batch shares.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    num_microbatches : Floats, ``[n]``
+        Micro batches of a replica in a step.
+
+    Returns
+    -------
+    list of KeptLayers
+        One a moment; the caller weighs them in bytes.
     """
     before = [replace(one, losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch)]
     tables, waiting = ([np.stack(_columns(one)) for one in part] for part in (before, waiting_layers(stages, batch)))
@@ -108,6 +170,17 @@ def expanded_layers(stages: Stages, batch: StrategyBatch) -> tuple[Floats, Float
     """Dense and MoE layers that a full recompute expands at once on each kind of rank, ``[stage, n]`` each.
 
     One layer, or a whole group under the uniform method.
+
+    Parameters
+    ----------
+    stages : Stages
+        Kinds of ranks of the pipeline that the batch shares.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    tuple of Floats, ``[stage, n]``, layers
     """
     zero = np.zeros((stages.num_kinds, len(batch)))
     dense, moe = zero, zero

@@ -16,6 +16,8 @@ from cost_models.shapes.strategy import Schedule, StrategyBatch
 
 Floats = NDArray[np.float64]
 
+MICRO_BATCHES_A_RANK = 8  # of the orders that are counted: more micro batches hold no more at once
+
 
 class Composition(NamedTuple):
     """Micro batches that a rank holds at one moment, ``[kind, n]`` or ``[kind, 1]``.
@@ -38,11 +40,33 @@ def compositions_in_flight(
     GPipe holds all, losses too. ZB-H1 keeps what 1F1B's first rank holds on every rank, ZB-H2 2 p - 1: what waits for its weight
     gradient is held as well [zero-bubble, sections 2.3 and 4], on later ranks of a kind by more micro batches. The schedules
     of two streams are counted in their orders.
+
+    Parameters
+    ----------
+    stages : Stages
+        Kinds of ranks of the pipeline that the batch shares.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    num_microbatches : Floats, ``[n]``
+        Micro batches of a replica in a step.
+    all_turns : bool
+        Whether the chunks of a rank keep unequal sets.
+
+    Yields
+    ------
+    Composition
+        One a moment that can be the peak.
+
+    Raises
+    ------
+    ValueError
+        Micro batches do not fill a schedule that is counted in its orders.
     """
     pp, schedule = stages.pp, stages.schedule
     none = np.zeros((stages.num_kinds, 1))
     if schedule in (Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V):
-        shape = PipelineShape(schedule, pp, stages.vpp, 8 * pp, 0, stages.merge_pairs, stages.detach_weight_gradients)
+        m, merged, detached = MICRO_BATCHES_A_RANK * pp, stages.merge_pairs, stages.detach_weight_gradients
+        shape = PipelineShape(schedule, pp, stages.vpp, m, 0, merged, detached)
         for forwards, weights, losses in _in_orders(shape, stages):
             yield Composition(
                 [np.minimum(held, num_microbatches) for held in forwards],
@@ -102,6 +126,18 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
     """Counts of ``Composition`` in one line while each task of a rank runs, and once an input gradient has ended.
 
     The loss is a forward's last work and a backward's first, so that a merged pair runs one after the other.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+    rank : int
+        Pipeline rank, 0 for the first.
+
+    Yields
+    ------
+    tuple of int, ``[2 chunks + 1]``
+        Forwards by chunk, waiting weight gradients by chunk, losses.
     """
     chunks = shape.num_chunks
     following = next_places(shape)
@@ -157,6 +193,30 @@ def chunks_in_flight(
 
     From then on a backward frees a chunk for every forward, last chunk first: the number held stays, its composition
     moves. ``turn`` 1 to ``num_turns(vpp) - 1`` gives the compositions at which it changes course.
+
+    Parameters
+    ----------
+    rank : array
+        Pipeline ranks, i.
+    chunk : int
+        Chunk of layers on the rank, 0 for its first virtual stage.
+    pp : int
+        Pipeline ranks.
+    vpp : int
+        Chunks of layers on a rank, virtual stages.
+    num_microbatches : array
+        Micro batches of a replica in a step, m.
+    turn : int
+        0 for the first moment of the peak, up to ``num_turns(vpp) - 1``.
+    group_size : array or None
+        Micro batches that pass one chunk before the next, g; ``None``: pp.
+    merged : bool
+        Whether passes are merged in pairs.
+
+    Returns
+    -------
+    Floats, broadcast
+        Micro batches whose activations of that chunk the rank holds.
     """
     i, m = np.asarray(rank, dtype=np.float64), np.asarray(num_microbatches, dtype=np.float64)
     g = np.asarray(pp if group_size is None else group_size, dtype=np.float64)
@@ -170,7 +230,18 @@ def chunks_in_flight(
 
 
 def num_turns(vpp: int) -> int:
-    """Compositions that ``chunks_in_flight`` distinguishes."""
+    """Compositions that ``chunks_in_flight`` distinguishes.
+
+    Parameters
+    ----------
+    vpp : int
+        Chunks of layers on a rank, virtual stages.
+
+    Returns
+    -------
+    int
+        1 without virtual stages.
+    """
     return 2 * vpp + 2 if vpp > 1 else 1
 
 

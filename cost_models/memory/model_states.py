@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
-from cost_models.shapes.parameters import layer_parameters
+from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_parameters
 from cost_models.shapes.strategy import Feature, StrategyBatch
 from cost_models.shapes.workload import ModelShape, Workload
 
+# A parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].
 WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
+GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # in the accumulation buffer: FP32, or the 16 bits that the backward writes
 SWAP_OPTIMIZER_TIMES = 16  # parts in which swapped states visit the device during a step [mindspeed, swap-optimizer]
 
 
@@ -43,16 +45,43 @@ class ModelStates:
 
 
 def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
-    """Bytes of one gradient in the accumulation buffer: 4 for BF16 training, 2 for FP16 or BF16 reduction. ``[n]``"""
+    """Bytes of one gradient in the accumulation buffer: 4 for BF16 training, 2 for FP16 or BF16 reduction. ``[n]``
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[n]``, bytes a parameter
+    """
     software, precision = workload.software, workload.training.precision
-    base = 2.0 if precision == "fp16" and not software.fp32_parameters else 4.0
-    if software.stack == "megatron-deepspeed" and precision == "bf16":
-        base += 2.0
-    return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), 2.0, base)
+    base = HALF_GRADIENT_BYTES if precision == "fp16" and not software.fp32_parameters else GRADIENT_BYTES
+    if precision == "bf16":
+        base += workload.software_traits.bf16_gradient_bytes
+    return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), HALF_GRADIENT_BYTES, base)
 
 
 def layer_rank_parameters(model: ModelShape, batch: StrategyBatch, *, moe: bool) -> tuple[Floats, Floats]:
-    """Dense and routed-expert parameters of one layer on one rank. ``[n]``"""
+    """Dense and routed-expert parameters of one layer on one rank. ``[n]``
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    tuple of Floats, ``[n]``, parameters
+        Before sharding over data parallel. Key/value heads fewer than tp count as divided all the same.
+    """
     parts = layer_parameters(model, moe=moe)
     sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / batch.tp
     dense = sharded + parts.attention_replicated + parts.norms + parts.router
@@ -64,6 +93,18 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
 
     First: embedding (and learned positions). Last: final norm, head, and all MTP modules with their embedding copy
     [megatron-0.12, multi_token_prediction.py]. Tied embeddings: a copy on both ends, one where they coincide.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    tuple of Floats, ``[n]``, parameters
+        Before sharding over data parallel.
     """
     model = workload.model
     h = model.hidden_size
@@ -76,7 +117,7 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     if model.mtp_num_layers:
         dense, experts = layer_rank_parameters(model, batch, moe=model.moe_layers()[-1])
         copy = np.where(batch.pp > 1, table, 0.0)
-        last = last + model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + 3 * h) + copy
+        last = last + model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy
         last_experts = model.mtp_num_layers * experts
     return first, last, last_experts
 
@@ -84,7 +125,27 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
 def stage_parameters(
     workload: Workload, batch: StrategyBatch, dense_layers: Floats, moe_layers: Floats, is_first: Floats, is_last: Floats
 ) -> StageParameters:
-    """Parameters on each stage; the layer counts and flags are ``[stage, 1]``."""
+    """Parameters on each stage; the layer counts and flags are ``[stage, 1]``.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    dense_layers : Floats, ``[stage, 1]``
+        Dense layers on a rank of each stage.
+    moe_layers : Floats, ``[stage, 1]``
+        MoE layers on it.
+    is_first : Floats, ``[stage, 1]``
+        Embeddings on it.
+    is_last : Floats, ``[stage, 1]``
+        Output heads on it.
+
+    Returns
+    -------
+    StageParameters, ``[stage, n]``
+    """
     model = workload.model
     dense_layer, _ = layer_rank_parameters(model, batch, moe=False)
     dense = dense_layers * dense_layer
@@ -97,7 +158,9 @@ def stage_parameters(
         dense = dense + moe_layers * moe_dense
         experts = moe_layers * moe_experts
         layer = np.where(moe_layers > 0, np.maximum(layer, moe_dense + moe_experts), layer)
-        grouped = np.where(batch.has(Feature.MOE_GROUPED_GEMM), moe_experts * 2.0 / 3.0, 0.0)
+        grouped = np.where(
+            batch.has(Feature.MOE_GROUPED_GEMM), moe_experts * 2.0 / GATED_MATRICES, 0.0
+        )  # gate and up are one tensor
         tensor = np.where(moe_layers > 0, np.maximum(tensor, grouped), tensor)
     first, last, last_experts = edge_parameters(workload, batch)
     table = np.where((is_first + is_last) > 0, model.vocab_size * h / batch.tp, 0.0)
@@ -119,10 +182,23 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].
     Where gradients have 16 bits, Megatron's optimizer works on an FP32 copy of its shard.
     reuse-fp32-param keeps the master in the weights and a 16-bit rest; swap-optimizer keeps all states on the host.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+
+    Returns
+    -------
+    ModelStates, ``[stage, n]``, bytes
     """
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)
-    fp32 = workload.software.fp32_parameters or workload.software.stack == "fsdp"
+    fp32 = workload.software.fp32_parameters or workload.software_traits.fp32_shards
     weight_bytes = 2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
     master_bytes = np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES) * (0.0 if fp32 else 1.0)
     on_device = np.where(batch.has(Feature.SWAP_OPTIMIZER), 0.0, 1.0)
@@ -139,12 +215,22 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
         gradients=shared(g, 2),
         master=master * on_device,
         moments=moments * on_device,
-        gradient_copies=np.where((g < 4.0) & (workload.software.execution == "eager"), shared(4.0, 1), 0.0),
+        gradient_copies=np.where((g < GRADIENT_BYTES) & workload.software_traits.eager, shared(GRADIENT_BYTES, 1), 0.0),
         swapped=(master + moments) * (1.0 - on_device),
     )
 
 
 def replica_sizes(batch: StrategyBatch) -> tuple[Floats, Floats]:
-    """Data-parallel ranks of dense and expert parameters, as floats."""
+    """Data-parallel ranks of dense and expert parameters, as floats.
+
+    Parameters
+    ----------
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    tuple of Floats, ``[n]``, ranks
+    """
     dense, experts = data_parallel_sizes(batch)
     return dense.astype(np.float64), experts.astype(np.float64)

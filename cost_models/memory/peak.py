@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.activations import ALIBI_BYTES, LayerActivations
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.memory.held_layers import KeptLayers, expanded_layers, kept_layers, layers_in_flight
 from cost_models.memory.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
 from cost_models.pipeline.stages import Stages
@@ -26,7 +27,6 @@ PLAIN_LOGIT_BYTES = 12
 WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
 LEAST_POOL_FRACTION = 0.005  # left of the pool where memory runs out: median of failed allocations [npu-oom]
-P2P_BUFFER_BYTES = 2 * 20 * 2**20  # send and receive buffer of a neighbour pair [cann, P2P_HCCL_BUFFSIZE]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,21 @@ class Held:
 
 
 def saved_bytes(layers: KeptLayers, dense: LayerActivations, moe: LayerActivations | None) -> Floats:
-    """Saved sets of layers that are kept whole, and what waiting weight gradients need, ``[stage, n]``."""
+    """Saved sets of layers that are kept whole, and what waiting weight gradients need, ``[stage, n]``.
+
+    Parameters
+    ----------
+    layers : KeptLayers, ``[stage, n]``
+        Layers in flight.
+    dense : LayerActivations, ``[n]``
+        What a dense layer keeps.
+    moe : LayerActivations, ``[n]``, or None
+        What a MoE layer keeps; ``None``: the model has none.
+
+    Returns
+    -------
+    Floats, ``[stage, n]``, bytes
+    """
     held: Floats = layers.dense * dense.saved_bytes
     if layers.waiting_dense.any():
         held = held + layers.waiting_dense * dense.waiting_bytes
@@ -97,12 +111,26 @@ def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers) -> 
     """Losses that wait for their backward, and heads for their weight gradient, ``[stage, n]``, each with its MTP modules'.
 
     The head keeps its input, divided under sequence parallelism.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    layers : KeptLayers, ``[stage, n]``
+        Losses and heads in flight.
+
+    Returns
+    -------
+    Floats, ``[stage, n]``, bytes
+        The loss that runs is ``logits_bytes``.
     """
     if not (layers.losses.any() or layers.waiting_heads.any()):
         return np.zeros_like(layers.losses)
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     rows, hidden = workload.model.vocab_size / batch.tp, workload.model.hidden_size
-    head_input = 2.0 * hidden / np.where(batch.sequence_parallel != 0, batch.tp, 1)
+    head_input = ELEMENT_BYTES * hidden / np.where(batch.sequence_parallel != 0, batch.tp, 1)
     loss, head = (each * rows + head_input for each in (WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES))
     held: Floats = (1 + workload.model.mtp_num_layers) * tokens * (layers.losses * loss + layers.waiting_heads * head)
     return held
@@ -123,6 +151,25 @@ def held_activations(
     backward has freed the ordinary layers after it, unless their weight gradients wait. From then on a micro batch keeps what its
     weight gradients need, of all layers. Losses that wait are held, besides the one that runs.
     Layers are counted once per distinct number of micro batches and extent of recompute.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    stages : Stages
+        Kinds of ranks of the pipeline that the batch shares.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    num_microbatches : Floats, ``[n]``
+        Micro batches of a replica in a step.
+    dense : LayerActivations, ``[n]``
+        What a dense layer keeps.
+    moe : LayerActivations, ``[n]``, or None
+        What a MoE layer keeps; ``None``: the model has none.
+
+    Returns
+    -------
+    Held, ``[stage, n]``
     """
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
     first, index = distinct_rows([num_microbatches.astype(np.int64), *extent])
@@ -155,6 +202,17 @@ def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
 
     World, tp, cp (two for hybrid), data parallel, pp, model parallel (gradient norm), ep, expert data parallel
     [megatron-0.12, parallel_state.py]. Upper bound: HCCL creates a communicator at its first use [cann].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[n]``
     """
     moe = workload.model.moe is not None
     replicas = batch.dp * batch.cp
@@ -179,20 +237,41 @@ def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     """What the loss of one micro batch holds on the rank of the head, with each MTP module's. ``[n]``
 
     Logits, the head's input gathered from the tensor-parallel ranks with its gradient, and the gradient of its weights.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[n]``, bytes
     """
     model, software = workload.model, workload.software
     logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
-    if software.execution == "eager" and workload.cluster.profile.family == "ascend":
+    if workload.software_traits.eager and workload.device_traits.eager_loss_copies_logits:
         logit_bytes = EAGER_ASCEND_LOGIT_BYTES
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     rows = model.vocab_size / batch.tp
-    each: Floats = tokens * (logit_bytes * rows + 4.0 * model.hidden_size)
+    each: Floats = tokens * (logit_bytes * rows + 2.0 * ELEMENT_BYTES * model.hidden_size)
     return each * (1 + model.mtp_num_layers) + weight_gradient_bytes(workload) * rows * model.hidden_size
 
 
 def weight_gradient_bytes(workload: Workload) -> float:
-    """Of one weight, before it is added to the gradient buffer: eager code makes a tensor of it [megatron-0.12, layers.py]."""
-    return WEIGHT_BYTES if workload.software.execution == "eager" else 0.0
+    """Of one weight, before it is added to the gradient buffer: eager code makes a tensor of it [megatron-0.12, layers.py].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+
+    Returns
+    -------
+    float, bytes a parameter
+    """
+    return WEIGHT_BYTES if workload.software_traits.eager else 0.0
 
 
 def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
@@ -200,6 +279,19 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
 
     The gradient of the largest tensor; under ZeRO-3 the weights of the layer and of the next, and gradients about to be
     scattered.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+
+    Returns
+    -------
+    Floats, ``[stage, n]``, bytes
     """
     layer_bytes = 2.0 * WEIGHT_BYTES + gradient_bytes(workload, batch)
     gathered = np.where(batch.zero_stage == 3, layer_bytes * parameters.largest_layer, 0.0)
@@ -212,8 +304,24 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, den
     Every chunk but the first of the model holds its last input and the gradient of it [megatron-0.12, schedules.py].
     Attention older than Megatron-Core's keeps a mask of s x s a layer; a position bias is built once for the heads of a rank
     and once for those of a micro batch [mindspeed-attention].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    stages : Stages
+        Kinds of ranks of the pipeline that the batch shares.
+    dense : LayerActivations, ``[n]``
+        Whose input is what stages send each other.
+
+    Returns
+    -------
+    Floats, ``[stage, n]``, bytes
+        0 in a compiled graph.
     """
-    if workload.software.execution != "eager":
+    if not workload.software_traits.eager:
         return np.zeros((stages.num_kinds, len(batch)))
     split = np.where(batch.has(Feature.TP_2D), batch.tp, 1)  # of tokens and hidden channels between layers
     received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first, 0.0)
@@ -228,8 +336,20 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, den
 
 
 def optimizer_transient_bytes(parameters: StageParameters, states: ModelStates) -> Floats:
-    """What the optimizer holds besides the states while it runs. ``[stage, n]``"""
-    held: Floats = 4.0 * parameters.largest_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
+    """What the optimizer holds besides the states while it runs. ``[stage, n]``
+
+    Parameters
+    ----------
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+    states : ModelStates, ``[stage, n]``, bytes
+        What stays from step to step, and what lives on the host.
+
+    Returns
+    -------
+    Floats, ``[stage, n]``, bytes
+    """
+    held: Floats = FP32_BYTES * parameters.largest_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
     return held
 
 
@@ -239,7 +359,7 @@ def _pool(workload: Workload, allocated: Floats, outside: Floats, constants: Con
     The pool grows while memory is free. Before an allocation fails its unused blocks go back [pytorch-allocator], so that
     it never decides alone whether a strategy fits. A compiled graph plans its memory ahead and needs none.
     """
-    if workload.software.execution != "eager":
+    if not workload.software_traits.eager:
         return np.zeros_like(allocated), np.zeros(allocated.shape, dtype=np.bool_)
     moe = workload.model.moe
     factor = DROPLESS_POOL_FACTOR if moe is not None and not moe.capacity_factor else 1.0
@@ -265,6 +385,29 @@ def memory_estimate(
 
     The two peaks never add up: activations are gone when the optimizer runs. In the first iteration the moments do
     not exist before the optimizer creates them, which is what framework logs of a first step show.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    stages : Stages
+        Kinds of ranks of the pipeline that the batch shares.
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+    states : ModelStates, ``[stage, n]``, bytes
+        Weights, gradients and optimizer states.
+    held : Held, ``[stage, n]``
+        Activations in flight.
+    constants : Constants
+        Calibrated values for the hardware family.
+    breakdown : bool
+        Whether to add the parts that sum to the peak.
+
+    Returns
+    -------
+    MemoryEstimate, ``[stage, n]``, bytes
     """
     profile = workload.cluster.profile
     logits = stages.is_last * logits_bytes(workload, batch)
@@ -278,7 +421,7 @@ def memory_estimate(
     allocated = steady + np.maximum(activations, optimizer)
     first = np.maximum(steady - states.moments + activations, steady + optimizer)
     communicators = num_communicators(workload, batch) * profile.communicator_bytes
-    communicators = communicators + np.where(batch.pp > 1, P2P_BUFFER_BYTES if profile.family == "ascend" else 0, 0)
+    communicators = communicators + np.where(batch.pp > 1, workload.device_traits.p2p_buffer_bytes, 0)
     outside = communicators + profile.context_bytes
     pool, fills = _pool(workload, allocated, outside, constants)
     reserved = allocated + pool

@@ -30,12 +30,46 @@ Floats = NDArray[np.float64]
 
 
 def all_gather_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
-    """Seconds of an all-gather to ``bytes_total`` (what a rank holds afterwards) [hccl-doc]; [thakur2005, section 3.1]."""
+    """Seconds of an all-gather to ``bytes_total`` (what a rank holds afterwards) [hccl-doc]; [thakur2005, section 3.1].
+
+    Parameters
+    ----------
+    bytes_total : array, bytes
+        What a rank holds afterwards.
+    size : array of int
+        Ranks of a group.
+    stride : array of int
+        Rank distance between neighbours of a group.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    Floats, seconds, broadcast
+        0 for a group of one or no bytes; the fixed cost of a call included unless a measurement covers it.
+    """
     return _alone_s(_gather(ALL_GATHER, bytes_total, size, stride, network), bytes_total, size, network)
 
 
 def reduce_scatter_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
-    """Seconds of a reduce-scatter of ``bytes_total`` (what a rank holds before): an all-gather backwards [hccl-doc]."""
+    """Seconds of a reduce-scatter of ``bytes_total`` (what a rank holds before): an all-gather backwards [hccl-doc].
+
+    Parameters
+    ----------
+    bytes_total : array, bytes
+        What a rank holds before.
+    size : array of int
+        Ranks of a group.
+    stride : array of int
+        Rank distance between neighbours of a group.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    Floats, seconds, broadcast
+        0 for a group of one or no bytes. The sums themselves are free.
+    """
     return _alone_s(_gather(REDUCE_SCATTER, bytes_total, size, stride, network), bytes_total, size, network)
 
 
@@ -44,6 +78,22 @@ def all_reduce_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, net
 
     Two A2 nodes of 8 with 18.3 GB/s a link and 20 GB/s a NIC: 1 / (1/73.2 + 1/160) = 50.2 GB/s of message [hcomm].
     Too slow for messages of a few hundred KB, where libraries switch to one-shot algorithms.
+
+    Parameters
+    ----------
+    bytes_total : array, bytes
+        What a rank holds before and afterwards.
+    size : array of int
+        Ranks of a group.
+    stride : array of int
+        Rank distance between neighbours of a group.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    Floats, seconds, broadcast
+        0 for a group of one or no bytes; the fixed cost of one call, not of two.
     """
     scatter_s, scatter_measured = _gather(REDUCE_SCATTER, bytes_total, size, stride, network)
     if network.symmetric:
@@ -58,6 +108,27 @@ def all_to_all_s(bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, 
     Direct sends: (m_i - m_(i-1)) / g of the bytes cross tier i through the rank's own port; tier after tier (HCCL,
     inside the node first) or all tiers at once (NCCL). Steps: one in a mesh, ceil(log2 n) in a switch, n - 1 in a fabric
     (pairwise) [hccl-doc, Pairwise].
+
+    Parameters
+    ----------
+    bytes_per_rank : array, bytes
+        What a rank holds, its own share included, as much for every rank: skew is the caller's factor.
+    size : array of int
+        Ranks of a group.
+    stride : array of int
+        Rank distance between neighbours of a group.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    Floats, seconds, broadcast
+        0 for a group of one or no bytes.
+
+    Notes
+    -----
+    Exact for direct sends over ports that nobody else uses. In a fabric the n - 1 pairwise steps make it latency-bound for
+    small messages.
     """
     return _alone_s(_exchange(bytes_per_rank, size, stride, network), bytes_per_rank, size, network)
 
@@ -67,6 +138,22 @@ def send_recv_s(bytes_sent: ArrayLike, size: ArrayLike, stride: ArrayLike, netwo
 
     Pipeline stages: ``size`` pp, ``stride`` tp cp dp [megatron-0.12, p2p_communication.py]. Ring attention: ``size``
     cp, ``stride`` tp. A mesh gives a pair one link.
+
+    Parameters
+    ----------
+    bytes_sent : array, bytes
+        Of one message, in one direction.
+    size : array of int
+        Ranks of a group.
+    stride : array of int
+        Rank distance between neighbours of a group.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    Floats, seconds, broadcast
+        One message; 0 for a group of one or no bytes. Both directions of a link run at once.
     """
     tiers = network.tiers
     bytes_sent, size = np.asarray(bytes_sent, dtype=np.float64), np.asarray(size)
@@ -77,7 +164,19 @@ def send_recv_s(bytes_sent: ArrayLike, size: ArrayLike, stride: ArrayLike, netwo
 
 
 def _alone_s(parts: tuple[Floats, NDArray[np.bool_]], message_bytes: ArrayLike, size: ArrayLike, network: Network) -> Floats:
-    """One call of its own: the fixed cost is part of what was measured, else added."""
+    """One call of its own: the fixed cost is part of what was measured, else added.
+
+    Parameters
+    ----------
+    parts : pair of arrays, seconds and bool
+        Phases of the collective, and whether a measurement covers the innermost of them.
+    message_bytes : array, bytes
+        Nothing to move takes no time.
+
+    Returns
+    -------
+    Floats, seconds
+    """
     steps_s, measured = parts
     call_s = np.where(measured, 0.0, network.call_latency_s)
     return np.where((np.asarray(size) > 1) & (np.asarray(message_bytes) > 0), steps_s + call_s, 0.0)
@@ -86,7 +185,19 @@ def _alone_s(parts: tuple[Floats, NDArray[np.bool_]], message_bytes: ArrayLike, 
 def _gather(
     op: str, bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Seconds of the phases of an all-gather or reduce-scatter, and whether a measurement covers the innermost."""
+    """Seconds of the phases of an all-gather or reduce-scatter, and whether a measurement covers the innermost.
+
+    Parameters
+    ----------
+    op : str
+        ``ALL_GATHER`` or ``REDUCE_SCATTER``: whose measured curve applies.
+    bytes_total : array, bytes
+        What a rank holds of the whole.
+
+    Returns
+    -------
+    tuple of Floats in seconds and bool
+    """
     total, size, stride = _columns(bytes_total, size, stride)
     elapsed = _Elapsed(network, total.shape)
     blocks_below = size  # blocks that the tiers inside leave
@@ -112,7 +223,17 @@ def _gather(
 def _exchange(
     bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Seconds of the phases of an all-to-all, and whether a measurement covers the innermost."""
+    """Seconds of the phases of an all-to-all, and whether a measurement covers the innermost.
+
+    Parameters
+    ----------
+    bytes_per_rank : array, bytes
+        What a rank holds, its own share included.
+
+    Returns
+    -------
+    tuple of Floats in seconds and bool
+    """
     held, size, stride = _columns(bytes_per_rank, size, stride)
     elapsed = _Elapsed(network, held.shape)
     members_below = np.ones_like(size)
@@ -132,6 +253,19 @@ def _exchange(
 
 
 def _exchange_steps(tier: Tier, blocks: Floats) -> Floats:
+    """Latency steps of an all-to-all among ``blocks`` of one tier [hccl-doc, Pairwise].
+
+    Parameters
+    ----------
+    tier : Tier
+        Whose wiring decides: a mesh sends to all at once, a switch doubles, a fabric goes round in pairs.
+    blocks : Floats, broadcast
+        Blocks that the tier joins.
+
+    Returns
+    -------
+    Floats, steps
+    """
     if tier.wiring is Wiring.MESH:
         return np.ones_like(blocks)
     return ceil_log2(blocks) if tier.wiring is Wiring.SWITCH else np.ceil(blocks) - 1.0

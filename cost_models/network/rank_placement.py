@@ -46,6 +46,20 @@ def rank_groups(batch: StrategyBatch) -> RankGroups:
 
     Dense ranks are laid out tp, cp, dp, pp; expert ranks etp, ep, edp, pp over the same devices of a stage, hence
     ``etp ep edp = tp cp dp``. ``ep`` counts the expert-parallel ranks inside tp too.
+
+    Parameters
+    ----------
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    RankGroups
+        Columns ``[n]`` of size and stride by kind of group.
+
+    Notes
+    -----
+    Validity: every group of a legal plan nests in the domains of the tiers. Placement by hand (rank files) is not described.
     """
     one = np.ones_like(batch.tp)
     stage = batch.tp * batch.cp * batch.dp
@@ -65,6 +79,20 @@ def domains_spanned(size: ArrayLike, stride: ArrayLike, domain_devices: int | No
 
     Exact where group and domain nest, as every group of a legal plan does; otherwise the fewest domains that hold
     the group, which ignores that some groups straddle one boundary more.
+
+    Parameters
+    ----------
+    size : array of int
+        Ranks of a group.
+    stride : array of int
+        Rank distance between neighbours of a group.
+    domain_devices : int or None
+        Devices of a domain that are numbered one after the other; ``None``: all of the cluster.
+
+    Returns
+    -------
+    Floats, broadcast
+        Domains, at least 1.
     """
     size, stride = np.asarray(size, dtype=np.float64), np.asarray(stride, dtype=np.float64)
     if domain_devices is None:
@@ -76,6 +104,20 @@ def members_per_domain(size: ArrayLike, stride: ArrayLike, domain_devices: int |
     """Members of one group that share a domain of ``domain_devices`` devices, 1 to ``size`` (``None``: all).
 
     The mean over the domains it touches where they do not share it evenly: 12 neighbours over nodes of 8 are 6 and 6.
+
+    Parameters
+    ----------
+    size : array of int
+        Ranks of a group.
+    stride : array of int
+        Rank distance between neighbours of a group.
+    domain_devices : int or None
+        Devices of a domain that are numbered one after the other; ``None``: all of the cluster.
+
+    Returns
+    -------
+    Floats, broadcast
+        Members; a fraction where domains do not share a group evenly.
     """
     return np.asarray(size, dtype=np.float64) / domains_spanned(size, stride, domain_devices)
 
@@ -85,6 +127,20 @@ def crossed_tier(size: ArrayLike, stride: ArrayLike, domains: Sequence[int | Non
 
     ``domains`` are the tiers' devices from the inside out; a group larger than all of them uses the last. A chain of
     pipeline stages that spans several nodes has neighbours in different nodes, even where some share one.
+
+    Parameters
+    ----------
+    size : array of int
+        Ranks of a group.
+    stride : array of int
+        Rank distance between neighbours of a group.
+    domains : sequence of int or None
+        Devices of a domain of each tier, from the inside out.
+
+    Returns
+    -------
+    int, broadcast
+        Index into ``domains``.
     """
     outside = [domains_spanned(size, stride, domain) > 1.0 for domain in domains[:-1]]
     shape = np.broadcast_shapes(np.shape(size), np.shape(stride))

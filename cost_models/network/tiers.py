@@ -38,13 +38,35 @@ class Tier:
     curves: Mapping[str, MeasuredCollective]
 
     def rate(self, peers: ArrayLike) -> Floats:
-        """Bytes per second that a device exchanges with ``peers`` others: in a mesh over the links to them [hccl-doc, Mesh]."""
+        """Bytes per second that a device exchanges with ``peers`` others: in a mesh over the links to them [hccl-doc, Mesh].
+
+        Parameters
+        ----------
+        peers : array
+            Other members of the group that share the domain.
+
+        Returns
+        -------
+        Floats, bytes a second
+            Of one device and one direction, before ``rate_fraction``.
+        """
         if self.wiring is not Wiring.MESH:
             return np.asarray(self.bandwidth_bytes_per_s, dtype=np.float64)
         return np.minimum(np.maximum(peers, 1.0) * self.link_bytes_per_s, self.bandwidth_bytes_per_s)
 
     def gather_steps(self, blocks: Floats) -> Floats:
-        """Latency steps of an all-gather or reduce-scatter among ``blocks`` [hccl-doc, Mesh and NHR]."""
+        """Latency steps of an all-gather or reduce-scatter among ``blocks`` [hccl-doc, Mesh and NHR].
+
+        Parameters
+        ----------
+        blocks : Floats, broadcast
+            Blocks that the tier joins.
+
+        Returns
+        -------
+        Floats, steps
+            One in a mesh, else ceil(log2) [hccl-doc].
+        """
         return np.ones_like(blocks) if self.wiring is Wiring.MESH else ceil_log2(blocks)
 
 
@@ -72,6 +94,23 @@ class Network:
         ``inter_fraction`` belongs to the outermost tier (the only tier too, where that is a fabric), ``intra_fraction``
         to all inside it; ``latency_factor`` scales every step, the cluster's ``time_factor`` all times. Raises
         ``WorkloadError`` for a profile without tiers and for rates, factors or oversubscriptions that are not positive.
+
+        Parameters
+        ----------
+        cluster : Cluster
+            Profile and what is known of the site: its fabric's rate, oversubscription, time factor.
+        intra_fraction : float
+            Share of the profile's rate that collectives reach inside the outermost tier.
+        inter_fraction : float
+            The same in the outermost tier.
+        call_latency_s : float, seconds
+            Fixed cost of a collective call beside its steps.
+        latency_factor : float
+            Scales the latency of every step.
+
+        Returns
+        -------
+        Network
         """
         profile = cluster.profile
         if not profile.tiers:
@@ -124,6 +163,24 @@ class MeasuredCollective:
         and the tier's ``rate_fraction`` f: at m = m0 and f = 1 the measurement itself, for large messages T_measured times
         the ratio of the formulas, and never faster for more bytes. Log-log between points; above the largest its bandwidth,
         below the smallest its time by the ratio of the formulas.
+
+        Parameters
+        ----------
+        message_bytes : Floats, bytes
+            What the operation counts: a shard for gathers, all that a rank holds for all-to-alls.
+        members : Floats
+            Members of the group in the domain.
+        tier : Tier
+            Whose formula extends the measurement to other sizes.
+
+        Returns
+        -------
+        Floats, seconds
+            Of one call, its fixed cost included.
+
+        Notes
+        -----
+        Validity: the curve is that of an idle machine; ``rate_fraction`` stands for what training leaves of it.
         """
         nearest = np.searchsorted(np.sqrt(self.group_sizes[1:] * self.group_sizes[:-1]), members)
         result = np.zeros(np.shape(members))
@@ -144,17 +201,65 @@ class MeasuredCollective:
         return result
 
     def _s_per_byte(self, members: Floats, tier: Tier) -> Floats:
+        """Seconds a byte by the formula, at the tier's full rate.
+
+        Parameters
+        ----------
+        members : Floats
+            Members of the group in the domain.
+        tier : Tier
+            Whose rate applies.
+
+        Returns
+        -------
+        Floats, seconds a byte
+        """
         peers = members - 1.0
         return (peers if self.is_gather else peers / members) / tier.rate(peers)
 
 
 def ceil_log2(blocks: Floats) -> Floats:
-    """Steps of a doubling algorithm over ``blocks``, which is a ratio of counts and may carry rounding."""
+    """Steps of a doubling algorithm over ``blocks``, which is a ratio of counts and may carry rounding.
+
+    Parameters
+    ----------
+    blocks : Floats
+        At least 1.
+
+    Returns
+    -------
+    Floats
+        Whole numbers; the next lower one where rounding put the ratio just above a power of two.
+    """
     # The exponent of what is just below a power of two is its logarithm, several times faster than log2 and ceil.
     return np.frexp(blocks * (1.0 - 1e-12))[1].astype(np.float64)
 
 
 def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, latency_factor: float, time_factor: float) -> Tier:
+    """One tier of the profile with this site's rates, and its measured curves by operation.
+
+    Parameters
+    ----------
+    tier : NetworkTier
+        As the profile states it.
+    domain_devices : int or None
+        Devices of a domain; ``None``: all of the cluster.
+    rate_fraction : float
+        Share of the profile's rate that training reaches here.
+    latency_factor : float
+        Scales the latency of a step.
+    time_factor : float
+        Multiplies every time of the cluster.
+
+    Returns
+    -------
+    Tier
+
+    Raises
+    ------
+    WorkloadError
+        A mesh without the rate of a link, or a curve with a group of one, no message or no time.
+    """
     if tier.wiring is Wiring.MESH and tier.link_bytes_per_s is None:
         raise WorkloadError(f"tier '{tier.name}': link_bytes_per_s is missing, a mesh needs the rate to one peer")
     for curve in tier.curves:

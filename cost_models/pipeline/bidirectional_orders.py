@@ -85,6 +85,15 @@ def bidirectional_orders(shape: PipelineShape) -> Orders:
     """Orders of DualPipe (``pp`` even) or DualPipeV; ``num_passes`` of at least ``pp`` or ``2 pp - 1``.
 
     MindSpeed's DualPipeV splits no backward of the cool-down unless ``detach_weight_gradients`` [mindspeed, dualpipev].
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+
+    Returns
+    -------
+    Orders, ``[rank][position]``
     """
     p, vee = shape.pp, shape.schedule is Schedule.DUALPIPE_V
     span = p if vee else p // 2  # ranks from an end that feeds the stream to where it turns or crosses the other

@@ -25,7 +25,17 @@ class Meetings(NamedTuple):
     moe_dense: Floats
 
     def saving_s(self, savings: PairSavings) -> Floats:
-        """Together, ``[kind, n]``."""
+        """Together, ``[kind, n]``.
+
+        Parameters
+        ----------
+        savings : PairSavings, ``[n]``, seconds
+            Of one pair of layers of each sort.
+
+        Returns
+        -------
+        Floats, ``[kind, n]``, seconds
+        """
         return self.moe_moe * savings.moe_moe + self.dense_moe * savings.dense_moe + self.moe_dense * savings.moe_dense
 
 
@@ -41,7 +51,19 @@ class MergedPasses:
     savings: PairSavings
 
     def of(self, forward: int, backward: int) -> Floats:
-        """One pair: a chunk's forward with a chunk's backward, ``[kind, n]``."""
+        """One pair: a chunk's forward with a chunk's backward, ``[kind, n]``.
+
+        Parameters
+        ----------
+        forward : int
+            Chunk of the forward.
+        backward : int
+            Chunk of the backward.
+
+        Returns
+        -------
+        Floats, ``[kind, n]``, seconds
+        """
         return self._meetings[forward][backward].saving_s(self.savings)
 
     @cached_property
@@ -71,6 +93,15 @@ class MergedPasses:
 
         Two streams meet each other; the chunks of one take turns in groups of ``group_size`` micro batches, forwards as many
         ahead of backwards as the first rank of a kind warms up with.
+
+        Parameters
+        ----------
+        group_size : IntColumn, ``[n]``
+            Micro batches that the interleaved schedule passes through a chunk before the next; default pp.
+
+        Returns
+        -------
+        Floats, ``[kind, n]``, seconds a micro batch
         """
         stages = self.stages
         if stages.schedule is not Schedule.INTERLEAVED:

@@ -18,7 +18,17 @@ def _gpipe(shape: PipelineShape) -> Orders:
 
 
 def chunk_sequence(shape: PipelineShape) -> list[tuple[int, int]]:
-    """(chunk, micro batch) in the order of the interleaved schedule's forwards [megatron-0.12, schedules.py]."""
+    """(chunk, micro batch) in the order of the interleaved schedule's forwards [megatron-0.12, schedules.py].
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+
+    Returns
+    -------
+    list of tuple of int
+    """
     group, m = shape.group_size or shape.pp, shape.num_microbatches
     return [
         (chunk, micro_batch)
@@ -32,6 +42,17 @@ def num_warmup_forwards(shape: PipelineShape, rank: int) -> int:
     """Forwards before the first backward, one fewer than a rank holds at its peak [megatron-0.12, schedules.py].
 
     Merged pairs need one more: their backward cannot be that of a forward of the same pair [mindspeed, vpp_schedules.py].
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+    rank : int
+        Pipeline rank, 0 for the first.
+
+    Returns
+    -------
+    int
     """
     if shape.vpp == 1:
         count = shape.pp - 1 - rank
@@ -72,7 +93,19 @@ _ORDERS: dict[Schedule, Callable[[PipelineShape], Orders]] = {
 
 
 def fewest_microbatches(schedule: Schedule, pp: int) -> int:
-    """What a schedule needs for its phases; DualPipe's number must be even, as must ``pp``."""
+    """What a schedule needs for its phases; DualPipe's number must be even, as must ``pp``.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Order of the passes.
+    pp : int
+        Pipeline ranks.
+
+    Returns
+    -------
+    int
+    """
     return {Schedule.ZBV: 2 * pp - 1, Schedule.DUALPIPE: 2 * pp, Schedule.DUALPIPE_V: 2 * pp - 1}.get(schedule, 1)
 
 
@@ -81,6 +114,15 @@ def rank_orders(shape: PipelineShape) -> Orders:
     """Tasks of every rank in execution order, ``[rank][position]``; every forward has its backward once.
 
     Raises ``ValueError`` for a schedule that its micro batches do not fill.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+
+    Returns
+    -------
+    Orders, ``[rank][position]``
     """
     fewest, both_ways = fewest_microbatches(shape.schedule, shape.pp), shape.schedule is Schedule.DUALPIPE
     if shape.num_microbatches < fewest or (both_ways and (shape.num_microbatches % 2 or shape.pp % 2)):

@@ -27,7 +27,19 @@ class LayerCounts:
 
 
 def chunk_counts(stages: Stages, batch: StrategyBatch) -> list[LayerCounts]:
-    """What each chunk of a rank holds, ``[chunk]``."""
+    """What each chunk of a rank holds, ``[chunk]``.
+
+    Parameters
+    ----------
+    stages : Stages
+        Kinds of ranks of the pipeline that the batch shares.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    list of LayerCounts, ``[chunk]``
+    """
     counts = []
     for chunk in range(stages.num_chunks):
         dense_again, moe_again = stages.recomputed(chunk, batch)
@@ -38,7 +50,17 @@ def chunk_counts(stages: Stages, batch: StrategyBatch) -> list[LayerCounts]:
 
 
 def rank_counts(chunks: list[LayerCounts]) -> LayerCounts:
-    """What all chunks of a rank hold together."""
+    """What all chunks of a rank hold together.
+
+    Parameters
+    ----------
+    chunks : list of LayerCounts, ``[chunk]``
+        What each chunk holds.
+
+    Returns
+    -------
+    LayerCounts
+    """
     if len(chunks) == 1:
         return chunks[0]
     return LayerCounts(**{f.name: sum(getattr(c, f.name) for c in chunks) for f in fields(LayerCounts)})

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.layout import distinct_stages, stage_table
+from cost_models.shapes.layout import StageTable, distinct_stages, stage_table
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.workload import ModelShape
 
@@ -67,6 +67,17 @@ class Stages:
         """Fully recomputed dense and MoE layers of one chunk, ``[kind, n]``.
 
         Block: the first ``num_layers`` of the chunk. Uniform: all. A per-stage plan is split evenly over the chunks.
+
+        Parameters
+        ----------
+        chunk : int
+            Chunk of layers on the rank, 0 for its first virtual stage.
+        batch : StrategyBatch, ``[n]``
+            Strategies; the result has an entry for each.
+
+        Returns
+        -------
+        tuple of Floats, ``[kind, n]``, layers
         """
         longest = self.dense_prefix.shape[2] - 1
         full = batch.recompute == int(Recompute.FULL)
@@ -98,20 +109,36 @@ def stages_of(
     ``schedule`` defaults to 1F1B, interleaved where there are virtual stages. In a V the second chunk runs the ranks in
     reverse; DualPipe adds to each rank the stage of its mirror image.
     Raises ``ValueError`` if the layout or the plan does not match the pipeline.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    pp : int
+        Pipeline ranks.
+    vpp : int
+        Chunks of layers on a rank, virtual stages.
+    layout : LayerLayout or None
+        Layers of each virtual stage; ``None``: the schedule's default.
+    plan : tuple of int or None
+        Recomputed layers of each pipeline rank (MindFormers' unit); ``None``: as the recompute method says.
+    schedule : Schedule or None
+        Order of the passes.
+    merge_pairs : bool
+        Whether forwards and backwards of the steady state run merged.
+    detach_weight_gradients : bool
+        Whether DualPipeV's cool-down splits its backwards.
+    merge : bool
+        Whether equal ranks become one kind.
+
+    Returns
+    -------
+    Stages
     """
     if plan is not None and len(plan) != pp:
         raise ValueError(f"recompute_layers_per_stage has {len(plan)} entries for {pp} pipeline ranks")
     schedule = schedule or (Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B)
-    table = stage_table(model, pp, vpp, layout, schedule)
-    columns = [table.dense, table.moe, table.dense_prefix, table.moe_prefix]
-    first, last = np.zeros((pp, vpp), dtype=np.int64), np.zeros((pp, vpp), dtype=np.int64)
-    first[0, 0], last[pp - 1, vpp - 1] = 1, 1
-    columns += [first, last]
-    if schedule.is_vee:
-        columns = [np.stack([c[:: -1 if chunk % 2 else 1, chunk] for chunk in range(vpp)], axis=1) for c in columns]
-    elif schedule is Schedule.DUALPIPE:
-        columns = [np.concatenate([c, c[::-1]], axis=1) for c in columns]
-    dense, moe, dense_prefix, moe_prefix, first, last = columns
+    dense, moe, dense_prefix, moe_prefix, first, last = _by_rank(stage_table(model, pp, vpp, layout, schedule), schedule)
     kinds: list[object] = [
         (
             rank if not merge else None,
@@ -149,3 +176,19 @@ def stages_of(
         last_layer_is_moe=model.moe_layers()[-1],
         plan=tuple(plan[int(rank)] for rank in chosen) if plan else None,
     )
+
+
+def _by_rank(table: StageTable, schedule: Schedule) -> list[Counts]:
+    """Layers by kind, their prefixes, embedding and head of every rank and chunk, ``[rank, chunk, ...]``.
+
+    In a V the second chunk runs the ranks in reverse; DualPipe adds to each rank the stage of its mirror image.
+    """
+    first, last = np.zeros_like(table.dense), np.zeros_like(table.dense)
+    first[0, 0], last[-1, -1] = 1, 1
+    columns = [table.dense, table.moe, table.dense_prefix, table.moe_prefix, first, last]
+    if schedule.is_vee:
+        chunks = range(table.dense.shape[1])
+        return [np.stack([c[:: -1 if chunk % 2 else 1, chunk] for chunk in chunks], axis=1) for c in columns]
+    if schedule is Schedule.DUALPIPE:
+        return [np.concatenate([c, c[::-1]], axis=1) for c in columns]
+    return columns

@@ -69,6 +69,15 @@ class PipelineShape:
         """Which of the step's micro batches a task (of a pair, its forward) works on; tasks count them by chunk.
 
         DualPipe's second direction takes the second half.
+
+        Parameters
+        ----------
+        task : Task
+            One entry of a rank's order.
+
+        Returns
+        -------
+        int
         """
         return task.micro_batch + task.chunk * self.num_passes if self.schedule is Schedule.DUALPIPE else task.micro_batch
 
@@ -78,6 +87,20 @@ def previous_place(shape: PipelineShape, rank: int, chunk: int) -> Place | None:
 
     A loop leads from the last rank back to the first; a V turns round on the last rank; DualPipe's second chunk is the
     pipeline of the other direction.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+    rank : int
+        Pipeline rank, 0 for the first.
+    chunk : int
+        Chunk of layers on the rank, 0 for its first virtual stage.
+
+    Returns
+    -------
+    tuple of int or None
+        Rank and chunk.
     """
     last = shape.pp - 1
     if shape.schedule is Schedule.DUALPIPE:
@@ -91,6 +114,17 @@ def previous_place(shape: PipelineShape, rank: int, chunk: int) -> Place | None:
 
 
 def next_places(shape: PipelineShape) -> dict[Place, Place]:
-    """The reverse of ``previous_place`` for every chunk that feeds another."""
+    """The reverse of ``previous_place`` for every chunk that feeds another.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+
+    Returns
+    -------
+    dict
+        From rank and chunk to rank and chunk.
+    """
     places = [(rank, chunk) for rank in range(shape.pp) for chunk in range(shape.num_chunks)]
     return {before: place for place in places if (before := previous_place(shape, *place)) is not None}

@@ -19,17 +19,47 @@ def _delayed(rank_warmup: int, delay: int, m: int) -> tuple[Task, ...]:
 
 
 def zb1p_orders(shape: PipelineShape) -> Orders:
-    """ZB-H1: what 1F1B frees early on later ranks holds weight gradients back, up to the memory of its first rank."""
+    """ZB-H1: what 1F1B frees early on later ranks holds weight gradients back, up to the memory of its first rank.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+
+    Returns
+    -------
+    Orders, ``[rank][position]``
+    """
     return tuple(_delayed(shape.pp - 1 - rank, rank, shape.num_microbatches) for rank in range(shape.pp))
 
 
 def zb2p_orders(shape: PipelineShape) -> Orders:
-    """ZB-H2: twice the forwards ahead, so that equal tasks leave no bubble; ranks end as late as they began."""
+    """ZB-H2: twice the forwards ahead, so that equal tasks leave no bubble; ranks end as late as they began.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+
+    Returns
+    -------
+    Orders, ``[rank][position]``
+    """
     return tuple(_delayed(2 * (shape.pp - 1 - rank), 2 * rank, shape.num_microbatches) for rank in range(shape.pp))
 
 
 def zbv_orders(shape: PipelineShape) -> Orders:
-    """ZB-V: the memory of 1F1B, no idle between equal tasks; ``num_microbatches`` at least 2 p - 1 [pytorch, schedules.py]."""
+    """ZB-V: the memory of 1F1B, no idle between equal tasks; ``num_microbatches`` at least 2 p - 1 [pytorch, schedules.py].
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+
+    Returns
+    -------
+    Orders, ``[rank][position]``
+    """
     return tuple(_vee_order(rank, shape.pp, shape.num_microbatches) for rank in range(shape.pp))
 
 

@@ -5,56 +5,16 @@ Without this, a switch that does nothing would multiply the space and the plans 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from cost_models.shapes.acting import scope_of
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import (
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule, effective_modules
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Scope, acting_in, acting_on
 from cost_models.shapes.workload import Cluster, ModelShape, Workload
 
-TENSOR_PARALLEL_FEATURES = (
-    Feature.REPLICATED_EMBEDDING
-    | Feature.MC2
-    | Feature.COC
-    | Feature.TP_COMM_OVERLAP
-    | Feature.TP_2D
-    | Feature.FINE_GRAIN_INTERLEAVE
-)
-DATA_PARALLEL_FEATURES = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
-EXPERT_PARALLEL_FEATURES = (
-    Feature.MOE_PERMUTATION_ASYNC_COMM
-    | Feature.MOE_ALLGATHER_OVERLAP_COMM
-    | Feature.MOE_ALLTOALL_OVERLAP_COMM
-    | Feature.MOE_COMM_OVERLAP
-    | Feature.MOE_SHARED_EXPERT_OVERLAP
-    | Feature.MOE_TP_EXTEND_EP
-)
-MOE_FEATURES = (
-    EXPERT_PARALLEL_FEATURES
-    | Feature.MOE_GROUPED_GEMM
-    | Feature.MOE_PERMUTE_FUSION
-    | Feature.MOE_PAD_TO_CAPACITY
-    | Feature.MOE_ZERO_MEMORY
-)
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What a layout has, as far as it decides which options matter."""
-
-    tensor_parallel: bool
-    context_parallel: bool
-    schedule: Schedule  # canonical
-    data_parallel: bool  # some parameters, dense or expert, have replicas
-    routed: bool  # tokens travel to their experts
+DATA_PARALLEL_FEATURES = acting_on(Scope.REPLICAS)
 
 
 def expert_domain_devices(cluster: Cluster) -> int:
@@ -68,60 +28,14 @@ def layers_per_chunk(model: ModelShape, pp: int, vpp: int) -> int:
     return -(-model.num_layers // (pp * vpp))
 
 
-def scope_of(model: ModelShape, strategy: ParallelStrategy) -> Scope:
-    """The scope of a strategy; its ``dp`` must be set, and its schedule canonical."""
-    ranks = strategy.tp * strategy.cp * strategy.dp
-    expert_ranks = strategy.ep * strategy.etp
-    return Scope(
-        tensor_parallel=strategy.tp > 1,
-        context_parallel=strategy.cp > 1,
-        schedule=strategy.schedule,
-        data_parallel=strategy.dp * strategy.cp > 1 or (model.moe is not None and ranks // expert_ranks > 1),
-        routed=model.moe is not None and expert_ranks > 1,
-    )
-
-
-def canonical_features(model: ModelShape, scope: Scope, dispatcher: Dispatcher, zero_stage: int, features: Feature) -> Feature:
-    """The features that have an effect in that scope, under a canonical dispatcher and ZeRO stage."""
-    idle = Feature(0)
-    if not scope.tensor_parallel:
-        idle |= TENSOR_PARALLEL_FEATURES
-    if not scope.context_parallel:
-        idle |= Feature.CP_SEND_RECV_OVERLAP
-    if scope.schedule is not Schedule.INTERLEAVED:
-        idle |= Feature.OVERLAP_P2P  # Megatron has a switch in the interleaved schedule only
-    if scope.schedule is not Schedule.DUALPIPE_V:
-        idle |= Feature.DUALPIPEV_DW_DETACH
-    if not scope.data_parallel:
-        idle |= DATA_PARALLEL_FEATURES
-    if zero_stage == 0:
-        idle |= Feature.OVERLAP_PARAM_GATHER  # every rank updates all of its parameters
-    if not scope.routed:
-        idle |= EXPERT_PARALLEL_FEATURES
-    idle |= Feature.MOE_ALLTOALL_OVERLAP_COMM if dispatcher is Dispatcher.ALLGATHER else Feature.MOE_ALLGATHER_OVERLAP_COMM
-    if model.moe is None:
-        idle |= MOE_FEATURES
-    elif model.moe.capacity_factor is None:
-        idle |= Feature.MOE_PAD_TO_CAPACITY
-    if not model.gated_linear_unit:
-        idle |= Feature.FUSED_SWIGLU
-    if model.learned_positions:
-        idle |= Feature.FUSED_ROPE
-    return features & ~idle
-
-
 def canonical_zero_stage(scope: Scope, zero_stage: int) -> int:
     """Optimizer sharding over one rank is the distributed optimizer, whatever was asked."""
-    return zero_stage if scope.data_parallel else 1
+    return zero_stage if Scope.REPLICAS in scope else 1
 
 
 def schedules_of(pp: int, vpp: int) -> tuple[Schedule, ...]:
     """The schedules that a pipeline of that shape can run, the usual one first."""
-    if pp == 1:
-        return (Schedule.NONE,)
-    if vpp == 1:
-        return Schedule.ONE_F_ONE_B, Schedule.GPIPE, Schedule.ZB1P, Schedule.ZB2P, Schedule.DUALPIPE
-    return (Schedule.INTERLEAVED, Schedule.ZBV, Schedule.DUALPIPE_V) if vpp == 2 else (Schedule.INTERLEAVED,)
+    return tuple(schedule for schedule in Schedule if schedule.runs(pp, vpp))
 
 
 def canonical_schedule(pp: int, vpp: int, schedule: Schedule = Schedule.NONE) -> Schedule:
@@ -181,7 +95,7 @@ def canonical_recompute(
     """
     nothing = Recompute.NONE, RecomputeMethod.NONE, 0, RecomputeModule(0)
     if granularity is Recompute.SELECTIVE:
-        kept = _effective_modules(model, modules)
+        kept = effective_modules(model, modules)
         return (granularity, RecomputeMethod.NONE, 0, kept) if kept else nothing
     if granularity is Recompute.NONE or num_layers <= 0:
         return nothing
@@ -189,22 +103,6 @@ def canonical_recompute(
         return granularity, method, num_layers, RecomputeModule(0)
     layers = 1 if method is RecomputeMethod.BLOCK else min(num_layers, longest_chunk)
     return granularity, RecomputeMethod.UNIFORM, layers, RecomputeModule(0)
-
-
-def _effective_modules(model: ModelShape, modules: RecomputeModule) -> RecomputeModule:
-    kinds = set(model.moe_layers())
-    absent = RecomputeModule(0)
-    if model.mla is None:
-        absent |= RecomputeModule.MLA_UP_PROJ
-    if True not in kinds:
-        absent |= RecomputeModule.MOE
-    if False not in kinds:
-        absent |= RecomputeModule.MLP
-    kept = modules & ~absent
-    whole = (RecomputeModule.MLP if False in kinds else 0) | (RecomputeModule.MOE if True in kinds else 0)
-    if kept & whole == whole:
-        kept &= ~RecomputeModule.MLP_ACT  # every activation function lies inside a module that is recomputed
-    return kept
 
 
 def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
@@ -219,9 +117,6 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
         schedule=canonical_schedule(strategy.pp, strategy.vpp, strategy.schedule),
     )
     scope = scope_of(model, strategy)
-    zero_stage = canonical_zero_stage(scope, strategy.zero_stage)
-    expert_ranks = strategy.ep * strategy.etp
-    dispatcher = canonical_dispatcher(model, expert_ranks, cluster, strategy.dispatcher)
     cp_algo, ulysses_degree = canonical_cp(strategy.cp, strategy.cp_algo, strategy.ulysses_degree)
     layout = strategy.layer_layout
     if layout is not None and layout == default_layout(model, strategy.pp, strategy.vpp, strategy.schedule):
@@ -239,18 +134,18 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
         recompute, method, num_layers, modules = Recompute.FULL, RecomputeMethod.NONE, 0, strategy.recompute_modules
     return replace(
         strategy,
-        sequence_parallel=strategy.sequence_parallel and scope.tensor_parallel,
+        sequence_parallel=strategy.sequence_parallel and strategy.tp > 1,
         cp_algo=cp_algo,
         ulysses_degree=ulysses_degree,
         microbatch_group_size_per_vp_stage=canonical_group_size(
             strategy.pp, strategy.schedule, strategy.microbatch_group_size_per_vp_stage
         ),
-        zero_stage=zero_stage,
-        dispatcher=dispatcher,
+        zero_stage=canonical_zero_stage(scope, strategy.zero_stage),
+        dispatcher=canonical_dispatcher(model, strategy.ep * strategy.etp, cluster, strategy.dispatcher),
         recompute=recompute,
         recompute_method=method,
         recompute_num_layers=num_layers,
         recompute_modules=modules,
-        features=canonical_features(model, scope, dispatcher, zero_stage, strategy.features),
+        features=strategy.features & acting_in(scope),
         layer_layout=layout,
     )

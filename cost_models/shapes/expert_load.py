@@ -31,7 +31,18 @@ class ExpertCounts:
         return shares
 
     def shares(self, num_parts: int) -> Floats:
-        """Share of a layer's copies that each of ``num_parts`` equal runs of experts takes. ``[layer, part]``"""
+        """Share of a layer's copies that each of ``num_parts`` equal runs of experts takes. ``[layer, part]``
+
+        Parameters
+        ----------
+        num_parts : int
+            Ranks, or domains of ranks, over which the experts lie evenly.
+
+        Returns
+        -------
+        Floats, ``[layer, part]``
+            Each row sums to 1.
+        """
         num_experts = self._shares_before.shape[1] - 1
         return np.diff(self._shares_before[:, np.arange(num_parts + 1) * num_experts // num_parts], axis=1)
 
@@ -39,11 +50,32 @@ class ExpertCounts:
         """Copies of the fullest of ``num_parts`` parts over the mean, averaged over the layers, elementwise.
 
         Each layer waits for its own fullest part: the mean of the maxima, not the maximum of the means.
+
+        Parameters
+        ----------
+        num_parts : array of int
+            Ranks or domains.
+
+        Returns
+        -------
+        Floats
+            At least 1; 1 is balanced. What time is multiplied by.
         """
         return _looked_up(num_parts, lambda parts: float(np.mean(parts * self.shares(parts).max(axis=1))))
 
     def peak_load_factor(self, num_parts: ArrayLike) -> Floats:
-        """The same in the layer where it is largest, which no rank's sum over layers exceeds. Elementwise."""
+        """The same in the layer where it is largest, which no rank's sum over layers exceeds. Elementwise.
+
+        Parameters
+        ----------
+        num_parts : array of int
+            Ranks or domains.
+
+        Returns
+        -------
+        Floats
+            At least ``load_factor``. What memory is multiplied by.
+        """
         return _looked_up(num_parts, lambda parts: float(np.max(parts * self.shares(parts))))
 
     def tokens_of_fullest_domain(self, num_domains: ArrayLike, top_k: int) -> Floats:
@@ -52,6 +84,23 @@ class ExpertCounts:
         Counts say how often each expert was chosen, not which of them together. A domain that takes the share q of all
         copies is met as if q E of E equally likely experts were its own: uniform top-k without replacement for even
         counts, and k q copies in the mean for any.
+
+        Parameters
+        ----------
+        num_domains : array of int
+            Bandwidth domains over which the experts lie evenly.
+        top_k : int
+            Experts that a token chooses.
+
+        Returns
+        -------
+        Floats
+            Between 1 and ``num_domains``: domains that a token meets, as if all were as full as the fullest.
+
+        Notes
+        -----
+        Exact for even counts. Choices that are as random as their counts allow met up to 5 % fewer on counts of three models
+        [esft; olmoe]; choices that go together meet fewer still.
         """
         num_experts = self._shares_before.shape[1] - 1
 
@@ -62,14 +111,40 @@ class ExpertCounts:
         return _looked_up(num_domains, fullest)
 
     def with_excess(self, factor: float) -> ExpertCounts:
-        """Counts whose loads lie ``factor`` times as far above balance."""
+        """Counts whose loads lie ``factor`` times as far above balance.
+
+        Parameters
+        ----------
+        factor : float
+            1 leaves the counts; 0 balances them.
+
+        Returns
+        -------
+        ExpertCounts
+            Rows keep their sums; a strong excess may leave negative counts of the emptiest experts.
+        """
         counts = np.asarray(self.layers, dtype=np.float64)
         mean = counts.mean(axis=1, keepdims=True)
         return ExpertCounts(tuple(map(tuple, (mean + factor * (counts - mean)).tolist())))
 
 
 def share_missed(candidates: float, held: Floats, top_k: int) -> Floats:
-    """C(A - c, k) / C(A, k): probability that none of ``top_k`` out of ``candidates`` is among the ``held``."""
+    """C(A - c, k) / C(A, k): probability that none of ``top_k`` out of ``candidates`` is among the ``held``.
+
+    Parameters
+    ----------
+    candidates : float
+        Equally likely experts, A.
+    held : Floats
+        How many of them, c, the part holds; fractions interpolate.
+    top_k : int
+        Experts that are drawn without replacement.
+
+    Returns
+    -------
+    Floats
+        Probability, 0 to 1.
+    """
     share = np.ones_like(held)
     for i in range(top_k):
         share = share * np.maximum(candidates - held - i, 0.0) / max(candidates - i, 1.0)
@@ -78,6 +153,20 @@ def share_missed(candidates: float, held: Floats, top_k: int) -> Floats:
 
 def _looked_up(column: ArrayLike, of: Callable[[int], float]) -> Floats:
     # Strategies have a handful of degrees: count each once.
+    """The value of a function at each entry of a column.
+
+    Parameters
+    ----------
+    column : array of int
+        A handful of distinct values.
+    of : callable
+        The function of one value.
+
+    Returns
+    -------
+    Floats
+        Shaped like ``column``.
+    """
     values = np.asarray(column)
     distinct, index = np.unique(values, return_inverse=True)
     table = np.array([of(int(value)) for value in distinct])

@@ -11,34 +11,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.strategy import Feature, IntColumn, RecomputeModule, StrategyBatch
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import IntColumn, StrategyBatch
+from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import TrainingJob
 
 Floats = NDArray[np.float64]
-
-LAYER_FEATURES = int(
-    Feature.FLASH_ATTENTION
-    | Feature.FUSED_NORM
-    | Feature.FUSED_SWIGLU
-    | Feature.FUSED_ROPE
-    | Feature.REPLICATED_EMBEDDING
-    | Feature.MC2
-    | Feature.COC
-    | Feature.TP_COMM_OVERLAP
-    | Feature.TP_2D
-    | Feature.MOE_GROUPED_GEMM
-    | Feature.MOE_PERMUTE_FUSION
-    | Feature.MOE_ALLGATHER_OVERLAP_COMM
-    | Feature.MOE_ALLTOALL_OVERLAP_COMM
-    | Feature.MOE_COMM_OVERLAP
-    | Feature.MOE_SHARED_EXPERT_OVERLAP
-    | Feature.MOE_PAD_TO_CAPACITY
-    | Feature.MOE_ZERO_MEMORY
-    | Feature.GRAD_REDUCE_IN_BF16
-    | Feature.SWAP_ATTENTION
-    | Feature.CUDA_GRAPH
-    | Feature.FINE_GRAIN_INTERLEAVE
-)
 
 
 @dataclass(frozen=True)
@@ -59,32 +37,93 @@ class LayerKeys:
     expert_weight_shards: IntColumn
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
-        """Whether each key has the feature."""
-        found: NDArray[np.bool_] = (self.features & int(feature)) != 0
+        """Whether each key has the feature. Raises ``PlaceError`` where its entry does not price it in layers.
+
+        Parameters
+        ----------
+        feature : Feature
+            One switch, or several of which any counts.
+
+        Returns
+        -------
+        bool, ``[k]``
+        """
+        found: NDArray[np.bool_] = (self.features & priced_bits(feature, Place.LAYER)) != 0
         return found
 
     def recomputes(self, module: RecomputeModule) -> NDArray[np.bool_]:
-        """Whether each key computes the module again in the backward."""
+        """Whether each key computes the module again in the backward.
+
+        Parameters
+        ----------
+        module : RecomputeModule
+            One module of a layer.
+
+        Returns
+        -------
+        bool, ``[k]``
+        """
         found: NDArray[np.bool_] = (self.recompute_modules & int(module)) != 0
         return found
 
     def tokens(self, training: TrainingJob) -> Floats:
-        """Tokens of one micro batch on one context-parallel rank."""
+        """Tokens of one micro batch on one context-parallel rank.
+
+        Parameters
+        ----------
+        training : TrainingJob
+            Sequence length, batch, precision and routing load.
+
+        Returns
+        -------
+        Floats, ``[k]``, tokens
+        """
         return training.seq_length * self.micro_batch_size / self.cp
 
     def sharded_tokens(self, training: TrainingJob) -> Floats:
-        """Tokens a rank holds between the tensor-parallel blocks: divided by tp under sequence parallelism."""
+        """Tokens a rank holds between the tensor-parallel blocks: divided by tp under sequence parallelism.
+
+        Parameters
+        ----------
+        training : TrainingJob
+            Sequence length, batch, precision and routing load.
+
+        Returns
+        -------
+        Floats, ``[k]``, tokens
+        """
         return self.tokens(training) / np.where(self.sequence_parallel != 0, self.tp, 1)
 
 
 def data_parallel_sizes(batch: StrategyBatch) -> tuple[IntColumn, IntColumn]:
-    """Ranks over which dense and expert parameters are replicated: dp cp, and tp cp dp / (ep etp)."""
+    """Ranks over which dense and expert parameters are replicated: dp cp, and tp cp dp / (ep etp).
+
+    Parameters
+    ----------
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    tuple of IntColumn, ``[n]``, ranks
+    """
     replicas = batch.dp * batch.cp
     return replicas, np.maximum(batch.tp * replicas // (batch.ep * batch.etp), 1)
 
 
 def shard_sizes(batch: StrategyBatch) -> tuple[IntColumn, IntColumn]:
-    """Ranks that share one optimizer state, for dense and expert parameters (1 without sharding)."""
+    """Ranks that share one optimizer state, for dense and expert parameters (1 without sharding).
+
+    Parameters
+    ----------
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    tuple of IntColumn, ``[n]``, ranks
+        At most ``optimizer_shard_size``, where the strategy gives one.
+    """
     dense, expert = data_parallel_sizes(batch)
     limit = np.where(batch.optimizer_shard_size > 0, batch.optimizer_shard_size, np.iinfo(np.int64).max)
     sharded = batch.zero_stage > 0
@@ -92,7 +131,18 @@ def shard_sizes(batch: StrategyBatch) -> tuple[IntColumn, IntColumn]:
 
 
 def distinct_rows(columns: list[IntColumn]) -> tuple[IntColumn, IntColumn]:
-    """First row of each distinct combination, and for every row the index of its combination."""
+    """First row of each distinct combination, and for every row the index of its combination.
+
+    Parameters
+    ----------
+    columns : list of IntColumn, ``[n]``
+        What rows must have in common.
+
+    Returns
+    -------
+    tuple of IntColumn
+        Rows ``[k]``, and for each of the n rows an index below k.
+    """
     code = np.zeros(len(columns[0]), dtype=np.int64)
     size = 1
     for column in columns:
@@ -114,11 +164,21 @@ def distinct_rows(columns: list[IntColumn]) -> tuple[IntColumn, IntColumn]:
 
 
 def layer_keys(batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:
-    """Distinct keys ``[k]`` of a batch and, for each of its ``n`` rows, the key's index ``[n]``."""
+    """Distinct keys ``[k]`` of a batch and, for each of its ``n`` rows, the key's index ``[n]``.
+
+    Parameters
+    ----------
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    tuple of LayerKeys, ``[k]``, and IntColumn, ``[n]``
+    """
     dense, expert = shard_sizes(batch)
     gathered = batch.zero_stage == 3
     columns = {f.name: getattr(batch, f.name, None) for f in fields(LayerKeys)}
-    columns["features"] = batch.features & LAYER_FEATURES
+    columns["features"] = batch.features & PRICED[Place.LAYER]
     columns["weight_shards"] = np.where(gathered, dense, 1)
     columns["expert_weight_shards"] = np.where(gathered, expert, 1)
     present = {name: column for name, column in columns.items() if column is not None}

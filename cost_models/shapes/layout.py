@@ -19,6 +19,22 @@ def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True)
     most one a virtual stage, from the last pipeline rank on (head, loss and MTP run there). Slots for exactly two ranks go
     to the last and the first (embedding, most micro batches in flight) unless ``keep_first``.
     Source of no-op layers: [mindspeed, noop_layers]; [pangu-pro-moe, section 4.1] uses two of them.
+
+    Parameters
+    ----------
+    num_layers : int
+        Of the model, MTP modules not counted.
+    pp : int
+        Pipeline ranks.
+    vpp : int
+        Chunks of layers on a rank, virtual stages.
+    keep_first : bool
+        Whether the first rank keeps all of its slots.
+
+    Returns
+    -------
+    LayerLayout, ``[chunk][stage]``
+        Layers, at least 0.
     """
     slots = -(-num_layers // (pp * vpp))
     counts = [[slots] * pp for _ in range(vpp)]
@@ -30,7 +46,22 @@ def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True)
 
 
 def lean_tail_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
-    """As many layers on every virtual stage, the rest missing from the end of the model, where one is left if it can be."""
+    """As many layers on every virtual stage, the rest missing from the end of the model, where one is left if it can be.
+
+    Parameters
+    ----------
+    num_layers : int
+        Of the model, MTP modules not counted.
+    pp : int
+        Pipeline ranks.
+    vpp : int
+        Chunks of layers on a rank, virtual stages.
+
+    Returns
+    -------
+    LayerLayout, ``[chunk][stage]``
+        Layers of each virtual stage in the order of the model.
+    """
     slots = -(-num_layers // (pp * vpp))
     free = slots * pp * vpp - num_layers
     counts = [slots] * (pp * vpp)
@@ -49,6 +80,21 @@ def default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule = Sc
 
     MindSpeed-LLM wants more layers on the first rank than lead [mindspeed-llm, first_k_dense_replace]; otherwise one fewer
     on the first and the last rank is what Megatron can express [megatron-0.12, arguments.py].
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    pp : int
+        Pipeline ranks.
+    vpp : int
+        Chunks of layers on a rank, virtual stages.
+    schedule : Schedule
+        Whose path through the ranks decides where layers are missing.
+
+    Returns
+    -------
+    LayerLayout, ``[chunk][stage]``
     """
     if schedule.is_vee:
         return lean_tail_layout(model.num_layers, pp, vpp)
@@ -77,6 +123,19 @@ class StageTable:
 
 @lru_cache(maxsize=4096)
 def _stage_table(moe_layers: tuple[bool, ...], pp: int, vpp: int, layout: LayerLayout) -> StageTable:
+    """``stage_table`` of a layout that holds the model.
+
+    Parameters
+    ----------
+    moe_layers : tuple of bool
+        Whether each layer of the model is MoE.
+    layout : LayerLayout, ``[chunk][stage]``
+        Layers of each virtual stage.
+
+    Returns
+    -------
+    StageTable
+    """
     longest = max(max(row) for row in layout)
     dense = np.zeros((pp, vpp), dtype=np.int64)
     dense_prefix = np.zeros((pp, vpp, longest + 1), dtype=np.int64)
@@ -101,6 +160,24 @@ def stage_table(
     """Layers of each stage and chunk by kind, under the given or the default layout.
 
     Raises ``ValueError`` if the layout does not hold the model's layers.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    pp : int
+        Pipeline ranks.
+    vpp : int
+        Chunks of layers on a rank, virtual stages.
+    layout : LayerLayout or None
+        Layers of each virtual stage; ``None`` takes ``default_layout``.
+    schedule : Schedule
+        Of the pipeline, where the layout is not given.
+
+    Returns
+    -------
+    StageTable
+        Arrays ``[stage, chunk]``, in the order of the model whatever path the schedule takes.
     """
     layout = layout or default_layout(model, pp, vpp, schedule)
     if len(layout) != vpp or any(len(row) != pp for row in layout) or sum(map(sum, layout)) != model.num_layers:
@@ -126,7 +203,20 @@ class DistinctStages:
 
 @lru_cache(maxsize=4096)
 def distinct_stages(pp: int, kinds: tuple[object, ...]) -> DistinctStages:
-    """Group ``pp`` ranks by ``kinds`` (one hashable a rank), in order of first occurrence."""
+    """Group ``pp`` ranks by ``kinds`` (one hashable a rank), in order of first occurrence.
+
+    Parameters
+    ----------
+    pp : int
+        Pipeline ranks.
+    kinds : tuple, ``[rank]``
+        What makes a rank what it is.
+
+    Returns
+    -------
+    DistinctStages
+        Kinds in the order in which their first rank comes.
+    """
     index = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
     of_rank = np.array([index[kind] for kind in kinds])
     ranks = [np.flatnonzero(of_rank == kind) for kind in range(len(index))]

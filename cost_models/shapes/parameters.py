@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from cost_models.shapes.workload import ModelShape
 
+GATED_MATRICES, PLAIN_MATRICES = 3, 2  # of an MLP: gate, up and down; up and down
+MTP_NORMS = 3  # of the hidden state, of the embedding, and behind the layer [deepseek-v3, eq. 21]
+
 
 @dataclass(frozen=True)
 class LayerParameters:
@@ -46,6 +49,12 @@ class ParameterCounts:
 
 
 def _attention(model: ModelShape) -> tuple[int, int]:
+    """Parameters of the attention that tensor parallelism divides, and those that every rank holds whole.
+
+    Returns
+    -------
+    tuple of int
+    """
     h, heads = model.hidden_size, model.num_attention_heads
     if model.mla is None:
         d, groups = model.kv_channels, model.num_query_groups
@@ -64,11 +73,24 @@ def _attention(model: ModelShape) -> tuple[int, int]:
 
 
 def layer_parameters(model: ModelShape, *, moe: bool) -> LayerParameters:
-    """Parameters of a dense or a MoE layer [megatron-main, theoretical_memory_usage.py; deepseek-v2, section 2.1]."""
+    """Parameters of a dense or a MoE layer [megatron-main, theoretical_memory_usage.py; deepseek-v2, section 2.1].
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    moe : bool
+        A MoE layer, else a dense one; of a model without experts both are dense.
+
+    Returns
+    -------
+    LayerParameters
+        Of the whole layer, before any sharding.
+    """
     h = model.hidden_size
-    matrices = 3 if model.gated_linear_unit else 2
+    matrices = GATED_MATRICES if model.gated_linear_unit else PLAIN_MATRICES
     sharded, replicated = _attention(model)
-    norms = (4 if model.sandwich_norm else 2) * h
+    norms = 2 * (2 if model.sandwich_norm else 1) * h  # around the attention and around the MLP
     if moe and model.moe is not None:
         shape = model.moe
         return LayerParameters(
@@ -84,13 +106,34 @@ def layer_parameters(model: ModelShape, *, moe: bool) -> LayerParameters:
 
 
 def mtp_parameters(model: ModelShape) -> int:
-    """One multi-token-prediction module: a layer of the last kind, a 2h x h projection, three norms [deepseek-v3, eq. 21]."""
+    """One multi-token-prediction module: a layer of the last kind, a 2h x h projection, three norms [deepseek-v3, eq. 21].
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+
+    Returns
+    -------
+    int
+        Of one module, without its copy of the embedding and the head.
+    """
     h = model.hidden_size
-    return layer_parameters(model, moe=model.moe_layers()[-1]).total + 2 * h * h + 3 * h
+    return layer_parameters(model, moe=model.moe_layers()[-1]).total + 2 * h * h + MTP_NORMS * h
 
 
 def num_parameters(model: ModelShape) -> ParameterCounts:
-    """Counts of the whole model; see ``ParameterCounts`` for the conventions."""
+    """Counts of the whole model; see ``ParameterCounts`` for the conventions.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+
+    Returns
+    -------
+    ParameterCounts
+    """
     h = model.hidden_size
     embedding = model.vocab_size * h
     head = 0 if model.tied_embeddings else embedding

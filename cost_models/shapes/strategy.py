@@ -4,55 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from enum import IntEnum, IntFlag
+from enum import IntEnum
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.shapes.recompute_modules import RecomputeModule as RecomputeModule
+from cost_models.shapes.switches import DEFAULT_FEATURES as DEFAULT_FEATURES
+from cost_models.shapes.switches import PRICED, Place, priced_bits
+from cost_models.shapes.switches import UNPRICED_FEATURES as UNPRICED_FEATURES
+from cost_models.shapes.switches import Feature as Feature
+
 IntColumn = NDArray[np.int64]
 
 
-class Schedule(IntEnum):
-    """Order of forwards and backwards over the pipeline."""
-
-    NONE = 0
-    ONE_F_ONE_B = 1
-    INTERLEAVED = 2
-    GPIPE = 3
-    ZB1P = 4
-    ZB2P = 5
-    ZBV = 6
-    DUALPIPE = 7
-    DUALPIPE_V = 8
-
-    @property
-    def label(self) -> str:
-        """The name used in files."""
-        return ("none", "1f1b", "interleaved-1f1b", "gpipe", "zb1p", "zb2p", "zbv", "dualpipe", "dualpipev")[self]
-
-    @property
-    def is_vee(self) -> bool:
-        """Whether a rank's second chunk runs the ranks in reverse: the first rank holds both ends of the model."""
-        return self in (Schedule.ZBV, Schedule.DUALPIPE_V)
-
-    @property
-    def splits_backward(self) -> bool:
-        """Whether weight gradients are tasks of their own, which fill bubbles."""
-        return self in (Schedule.ZB1P, Schedule.ZB2P, Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V)
-
-    @property
-    def overlaps_steps(self) -> bool:
-        """Whether a rank begins its next step when it has ended this one: the optimizer's checks follow later."""
-        return self in (Schedule.ZB2P, Schedule.ZBV)
-
-
-class CpAlgo(IntEnum):
-    """Context-parallel attention."""
-
-    NONE = 0
-    RING = 1
-    ULYSSES = 2
-    HYBRID = 3
+class Named(IntEnum):
+    """A choice whose name in files is that of its member."""
 
     @property
     def label(self) -> str:
@@ -60,7 +28,56 @@ class CpAlgo(IntEnum):
         return self.name.lower()
 
 
-class Dispatcher(IntEnum):
+class Schedule(IntEnum):
+    """Order of forwards and backwards over the pipeline: one entry each, with what the formulas ask of it.
+
+    ``label`` is the name in files. ``chunks`` are those of a rank: none without a pipeline, one, two, or several.
+    ``is_vee``: a rank's second chunk runs the ranks in reverse, so that the first rank holds both ends of the model.
+    ``splits_backward``: weight gradients are tasks of their own, which fill bubbles. ``overlaps_steps``: a rank begins its next
+    step when it has ended this one, and the optimizer's checks follow later.
+    """
+
+    label: str
+    chunks: Literal["none", "one", "two", "several"]
+    is_vee: bool
+    splits_backward: bool
+    overlaps_steps: bool
+
+    def __new__(cls, value: int, *traits: Any) -> Schedule:
+        """One entry; an import without one of its traits fails."""
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.label, member.chunks, member.is_vee, member.splits_backward, member.overlaps_steps = traits
+        return member
+
+    #                   label             chunks   is_vee splits overlaps
+    NONE = 0, "none", "none", False, False, False
+    ONE_F_ONE_B = 1, "1f1b", "one", False, False, False
+    INTERLEAVED = 2, "interleaved-1f1b", "several", False, False, False
+    GPIPE = 3, "gpipe", "one", False, False, False
+    ZB1P = 4, "zb1p", "one", False, True, False
+    ZB2P = 5, "zb2p", "one", False, True, True
+    ZBV = 6, "zbv", "two", True, True, True
+    DUALPIPE = 7, "dualpipe", "one", False, True, False
+    DUALPIPE_V = 8, "dualpipev", "two", True, True, False
+
+    def runs(self, pp: int, vpp: int) -> bool:
+        """Whether a pipeline of that shape can run it."""
+        if pp == 1:
+            return self.chunks == "none"
+        return {"none": False, "one": vpp == 1, "two": vpp == 2, "several": vpp > 1}[self.chunks]
+
+
+class CpAlgo(Named):
+    """Context-parallel attention."""
+
+    NONE = 0
+    RING = 1
+    ULYSSES = 2
+    HYBRID = 3
+
+
+class Dispatcher(Named):
     """How tokens reach their experts."""
 
     NONE = 0
@@ -69,97 +86,22 @@ class Dispatcher(IntEnum):
     TWO_LEVEL = 3  # node de-duplication, then inside the node
     HIERARCHICAL = 4  # all-gather between nodes, all-to-all inside
 
-    @property
-    def label(self) -> str:
-        """The name used in files."""
-        return self.name.lower()
 
-
-class Recompute(IntEnum):
+class Recompute(Named):
     """Megatron's recompute granularity; ``SELECTIVE`` goes by module."""
 
     NONE = 0
     SELECTIVE = 1
     FULL = 2
 
-    @property
-    def label(self) -> str:
-        """The name used in files."""
-        return self.name.lower()
 
-
-class RecomputeMethod(IntEnum):
+class RecomputeMethod(Named):
     """Which layers a full recompute covers."""
 
     NONE = 0
     BLOCK = 1  # the first num_layers of every chunk
     UNIFORM = 2  # all layers, one checkpoint per num_layers of them
 
-    @property
-    def label(self) -> str:
-        """The name used in files."""
-        return self.name.lower()
-
-
-class RecomputeModule(IntFlag):
-    """What a selective recompute drops and computes again."""
-
-    CORE_ATTN = 1
-    LAYERNORM = 2
-    MLP_ACT = 4  # the activation function of dense, routed and shared MLPs
-    MLA_UP_PROJ = 8
-    MLP = 16  # dense MLP, whole module
-    MOE = 32  # MoE module, its communication included
-
-
-class Feature(IntFlag):
-    """Switches that a framework offers beside the degrees; names as in run records."""
-
-    FLASH_ATTENTION = 1 << 0
-    FUSED_NORM = 1 << 1
-    FUSED_SWIGLU = 1 << 2
-    FUSED_ROPE = 1 << 3
-    REPLICATED_EMBEDDING = 1 << 4
-    MC2 = 1 << 5
-    COC = 1 << 6
-    TP_COMM_OVERLAP = 1 << 7
-    OVERLAP_GRAD_REDUCE = 1 << 8
-    OVERLAP_PARAM_GATHER = 1 << 9
-    OVERLAP_P2P = 1 << 10
-    REUSE_FP32_PARAM = 1 << 11
-    SWAP_OPTIMIZER = 1 << 12
-    SWAP_ATTENTION = 1 << 13
-    GRAD_REDUCE_IN_BF16 = 1 << 14
-    MOE_GROUPED_GEMM = 1 << 15
-    MOE_PERMUTE_FUSION = 1 << 16
-    MOE_PERMUTATION_ASYNC_COMM = 1 << 17
-    MOE_ALLGATHER_OVERLAP_COMM = 1 << 18
-    MOE_ALLTOALL_OVERLAP_COMM = 1 << 19
-    MOE_COMM_OVERLAP = 1 << 20
-    MOE_SHARED_EXPERT_OVERLAP = 1 << 21
-    MOE_TP_EXTEND_EP = 1 << 22
-    MOE_PAD_TO_CAPACITY = 1 << 23
-    MOE_ZERO_MEMORY = 1 << 24
-    CP_SEND_RECV_OVERLAP = 1 << 25
-    TP_2D = 1 << 26
-    CUDA_GRAPH = 1 << 27
-    FINE_GRAIN_INTERLEAVE = 1 << 28  # MindSpore: a micro batch in two halves hides TP communication
-    DUALPIPEV_DW_DETACH = 1 << 29  # weight gradients apart in the cool-down too: a shorter bubble, more memory
-
-
-DEFAULT_FEATURES = (
-    Feature.FLASH_ATTENTION
-    | Feature.FUSED_NORM
-    | Feature.FUSED_SWIGLU
-    | Feature.FUSED_ROPE
-    | Feature.OVERLAP_GRAD_REDUCE
-    | Feature.OVERLAP_PARAM_GATHER
-    | Feature.OVERLAP_P2P
-    | Feature.MOE_GROUPED_GEMM
-    | Feature.MOE_PERMUTE_FUSION
-)
-# What launch files set and no formula knows.
-UNPRICED_FEATURES = Feature.MOE_PERMUTATION_ASYNC_COMM | Feature.MOE_TP_EXTEND_EP | Feature.CP_SEND_RECV_OVERLAP
 
 # Layers on each virtual stage, [chunk][stage]; sums to the model's layers (no-op layers are not counted).
 LayerLayout = tuple[tuple[int, ...], ...]
@@ -208,7 +150,7 @@ class StrategyBatch:
     """``n`` strategies as int64 columns ``[n]``; enums and booleans by their value.
 
     ``layout_index`` and ``recompute_plan_index`` point into ``layouts`` and ``recompute_plans``
-    (-1: the default layout; no per-stage plan).
+    (-1: the default layout; no per-stage plan). Rows of another ``place`` than ``ROW`` stand for others (``standing_for``).
     """
 
     tp: IntColumn
@@ -236,13 +178,24 @@ class StrategyBatch:
     recompute_plan_index: IntColumn
     layouts: tuple[LayerLayout, ...] = ()
     recompute_plans: tuple[tuple[int, ...], ...] = ()
+    place: Place = Place.ROW
 
     def __len__(self) -> int:
         return len(self.tp)
 
     @classmethod
     def of(cls, strategies: Sequence[ParallelStrategy]) -> StrategyBatch:
-        """The given strategies as columns, in their order."""
+        """The given strategies as columns, in their order.
+
+        Parameters
+        ----------
+        strategies : sequence of ParallelStrategy
+            At least one.
+
+        Returns
+        -------
+        StrategyBatch, ``[n]``
+        """
         layouts: dict[LayerLayout, int] = {}
         plans: dict[tuple[int, ...], int] = {}
         layout_index = [-1 if s.layer_layout is None else layouts.setdefault(s.layer_layout, len(layouts)) for s in strategies]
@@ -257,12 +210,47 @@ class StrategyBatch:
             recompute_plan_index=np.array(plan_index, dtype=np.int64),
             layouts=tuple(layouts),
             recompute_plans=tuple(plans),
+            place=Place.ROW,
         )
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> StrategyBatch:
-        """The chosen rows (indices or a mask), in that order."""
+        """The chosen rows (indices or a mask), in that order.
+
+        Parameters
+        ----------
+        rows : int or bool array
+            Indices, or a mask over all rows.
+
+        Returns
+        -------
+        StrategyBatch
+        """
         columns = {name: getattr(self, name)[rows] for name in (*COLUMNS, "layout_index", "recompute_plan_index")}
-        return StrategyBatch(**columns, layouts=self.layouts, recompute_plans=self.recompute_plans)
+        return StrategyBatch(**columns, layouts=self.layouts, recompute_plans=self.recompute_plans, place=self.place)
+
+    def standing_for(self, rows: IntColumn, place: Place, columns: Sequence[str]) -> StrategyBatch:
+        """The chosen rows for all that are alike in ``columns`` and in the switches that ``place`` prices.
+
+        The other columns are empty, so that a formula which asks for one fails instead of pricing a neighbour.
+
+        Parameters
+        ----------
+        rows : IntColumn
+            One row of each kind.
+        place : Place
+            Where the result is priced.
+        columns : sequence of str
+            Names of the columns that formulas read there.
+
+        Returns
+        -------
+        StrategyBatch, ``[len(rows)]``
+        """
+        nothing = np.empty(0, dtype=np.int64)
+        kept = {name: getattr(self, name)[rows] if name in columns else nothing for name in COLUMNS}
+        kept["features"] = self.features[rows] & PRICED[place]
+        index = {name: getattr(self, name)[rows] for name in ("layout_index", "recompute_plan_index")}
+        return StrategyBatch(**kept, **index, layouts=self.layouts, recompute_plans=self.recompute_plans, place=place)
 
     def row(self, index: int) -> ParallelStrategy:
         """One row as an object."""
@@ -286,8 +274,19 @@ class StrategyBatch:
         )
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
-        """Whether each row has the feature."""
-        found: NDArray[np.bool_] = (self.features & int(feature)) != 0
+        """Whether each row has the feature. Raises ``PlaceError`` where it is priced in another place than theirs.
+
+        Parameters
+        ----------
+        feature : Feature
+            One switch, or several of which any counts.
+
+        Returns
+        -------
+        bool, ``[n]``
+        """
+        bits = int(feature) if self.place is Place.ROW else priced_bits(feature, self.place)
+        found: NDArray[np.bool_] = (self.features & bits) != 0
         return found
 
     @property
@@ -297,14 +296,35 @@ class StrategyBatch:
         return np.where(given > 0, given, self.pp)
 
     def num_microbatches(self, global_batch_size: int) -> IntColumn:
-        """Micro batches a replica runs in one step."""
+        """Micro batches a replica runs in one step.
+
+        Parameters
+        ----------
+        global_batch_size : int, sequences
+            Of a step, over all replicas.
+
+        Returns
+        -------
+        IntColumn, ``[n]``
+            Rounded down: a legal strategy divides the batch evenly.
+        """
         return global_batch_size // (self.micro_batch_size * self.dp)
 
 
 def concatenate(batches: Sequence[StrategyBatch]) -> StrategyBatch:
-    """The rows of all batches; they must share ``layouts`` and ``recompute_plans``."""
+    """The rows of all batches; they must share ``layouts`` and ``recompute_plans``.
+
+    Parameters
+    ----------
+    batches : sequence of StrategyBatch
+        At least one; rows keep their order.
+
+    Returns
+    -------
+    StrategyBatch
+    """
     first = batches[0]
     columns = {
         name: np.concatenate([getattr(b, name) for b in batches]) for name in (*COLUMNS, "layout_index", "recompute_plan_index")
     }
-    return StrategyBatch(**columns, layouts=first.layouts, recompute_plans=first.recompute_plans)
+    return StrategyBatch(**columns, layouts=first.layouts, recompute_plans=first.recompute_plans, place=first.place)

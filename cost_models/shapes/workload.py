@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.traits import DeviceTraits, SoftwareTraits, device_traits, software_traits
 from hardware_profiles.schema import HardwareProfile
 
 
@@ -142,3 +144,13 @@ class Workload:
     training: TrainingJob
     cluster: Cluster
     software: Software
+
+    @cached_property
+    def device_traits(self) -> DeviceTraits:
+        """What formulas ask of the cluster's devices."""
+        return device_traits(self.cluster.profile)
+
+    @cached_property
+    def software_traits(self) -> SoftwareTraits:
+        """What formulas ask of the training stack."""
+        return software_traits(self.software.stack, self.software.execution)

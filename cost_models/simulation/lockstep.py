@@ -13,6 +13,7 @@ from cost_models.simulation.steady import steady_of
 Floats = NDArray[np.float64]
 
 RING_BYTES = 2**20  # end times of one block of candidates stay in the processor's cache
+LEAST_BLOCK = 64  # candidates: fewer cost more in calls than they save in cache
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,17 @@ class Durations:
     micro_batch_factor: Floats | None = None
 
     def take(self, columns: slice) -> Durations:
-        """The chosen candidates."""
+        """The chosen candidates.
+
+        Parameters
+        ----------
+        columns : slice
+            Candidates to take.
+
+        Returns
+        -------
+        Durations
+        """
         factor = self.micro_batch_factor
         return Durations(
             self.tasks[:, columns],
@@ -58,7 +69,20 @@ STEADY_PRECISION = 1e-13
 
 
 def ends_s(program: Program, durations: Durations) -> Ends:
-    """When the ranks end. One or two candidates run on plain floats, with equal results."""
+    """When the ranks end. One or two candidates run on plain floats, with equal results.
+
+    Parameters
+    ----------
+    program : Program
+        The compiled pipeline.
+    durations : Durations
+        Of the program's tasks, for n candidates.
+
+    Returns
+    -------
+    Ends
+        Columns and plain floats agree to the last bit.
+    """
     n = durations.tasks.shape[1]
     if n <= 2:
         columns = [np.array(task_times_s(program, durations, column)[1]) for column in range(n)]
@@ -68,7 +92,7 @@ def ends_s(program: Program, durations: Durations) -> Ends:
         if steady is None:
             return Ends(last, np.full(n, np.nan))
         return Ends(last, _growth_s(times[steady.first.positions], times[steady.second.positions]))
-    block = max(int(RING_BYTES / (8 * program.num_rows)), 64)
+    block = max(int(RING_BYTES / (np.dtype(np.float64).itemsize * program.num_rows)), LEAST_BLOCK)
     blocks = [_block(program, durations.take(slice(at, at + block))) for at in range(0, n, block)]
     return Ends(np.concatenate([one.rank_s for one in blocks], axis=1), np.concatenate([one.growth_s for one in blocks]))
 
@@ -116,7 +140,21 @@ def _block(program: Program, durations: Durations) -> Ends:
 
 
 def task_times_s(program: Program, durations: Durations, column: int) -> tuple[list[float], list[float]]:
-    """Start and end of every task of one candidate, in the order of ``Program.steps``."""
+    """Start and end of every task of one candidate, in the order of ``Program.steps``.
+
+    Parameters
+    ----------
+    program : Program
+        The compiled pipeline.
+    durations : Durations
+        Of the program's tasks.
+    column : int
+        The candidate.
+
+    Returns
+    -------
+    tuple of list of float, seconds
+    """
     tasks, hop_s = durations.tasks[:, column].tolist(), float(durations.hop_s[column])
     ranks = durations.start_s[:, column].tolist()
     factor = None if durations.micro_batch_factor is None else durations.micro_batch_factor[:, column].tolist()

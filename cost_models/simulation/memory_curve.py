@@ -93,6 +93,17 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     from its forward's start to the end of its backward, and from there what its weight gradient needs where that runs apart.
     Layers are expanded again while a backward runs; the loss holds its logits while a pass of the head's chunk does, beside no
     layer's buffers, and the softmax in between.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    played : Replay
+        One strategy's step with the times of its tasks.
+
+    Returns
+    -------
+    list of MemoryCurve, ``[rank]``
     """
     group, shape = played.group, played.program.shape
     stages, batch, sharded, priced = group.stages, group.batch, group.sharded, group.priced

@@ -132,7 +132,7 @@ def _in_dependency_order(shape: PipelineShape) -> tuple[Step, ...]:
                     runnable.append(blocked.pop(output))
             if task.kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR):
                 pair = task.kind is Pass.PAIR
-                chunk, micro_batch = (task[3], task[4]) if pair else (task.chunk, task.micro_batch)
+                chunk, micro_batch = (task.backward_chunk, task.backward_micro_batch) if pair else (task.chunk, task.micro_batch)
                 output = (True, (rank, chunk), micro_batch)
                 ended[output] = position
                 if output in blocked:
@@ -214,7 +214,18 @@ def _wavefront(shape: PipelineShape, steps: tuple[Step, ...], front: list[int], 
 
 @lru_cache(maxsize=128)
 def compiled(shape: PipelineShape) -> Program:
-    """The program of a pipeline. Raises ``ValueError`` for a shape whose ranks would wait for each other for ever."""
+    """The program of a pipeline. Raises ``ValueError`` for a shape whose ranks would wait for each other for ever.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+
+    Returns
+    -------
+    Program
+        Kept for the next strategies of the same shape.
+    """
     steps = _in_dependency_order(shape)
     depth = _depths(steps)
     wavefronts, num_rows, rows = _wavefronts(shape, steps, depth)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cost_models.constants import Constants
-from cost_models.priced_groups import Group, priced_groups
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, task_times_s
 from cost_models.simulation.program import Program, compiled
 from cost_models.simulation.step_times import GroupTasks, exchange_left_s, pipeline_shapes
+from cost_models.step.priced_groups import Group, priced_groups
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,21 @@ class Replay:
 
 
 def replay(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> Replay:
-    """The tasks of a step as ``simulate`` composes it. Raises ``ValueError`` as ``simulate`` does."""
+    """The tasks of a step as ``simulate`` composes it. Raises ``ValueError`` as ``simulate`` does.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    strategy : ParallelStrategy
+        One strategy, legal for ``any`` target.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    Replay
+    """
     _, group = next(priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True))
     _, shape = next(pipeline_shapes(group))
     program, tasks = compiled(shape), GroupTasks(group)

@@ -51,7 +51,17 @@ def _cuts(program: Program, order: list[list[int]], front: int) -> list[int]:
 
 @lru_cache(maxsize=256)
 def steady_of(shape: PipelineShape) -> Steady | None:
-    """The last such moments of a program, ``None`` where a longer one does not repeat it."""
+    """The last such moments of a program, ``None`` where a longer one does not repeat it.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+
+    Returns
+    -------
+    Steady or None
+    """
     program, longer = compiled(shape), rank_orders(replace(shape, num_microbatches=shape.num_microbatches + shape.period))
     steps = program.steps
     order: list[list[int]] = [[] for _ in range(shape.pp)]

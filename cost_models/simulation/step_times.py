@@ -10,21 +10,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.data_parallel import exchange_beyond_compute_s
-from cost_models.estimate import Estimate
 from cost_models.pipeline.tasks import Pass, PipelineShape, Place, next_places, previous_place
-from cost_models.priced_groups import Group, priced_groups
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
-from cost_models.step import StepTime, at_kind, estimate_group, scattered
+from cost_models.step.composition import StepTime, at_kind, estimate_group, scattered
+from cost_models.step.data_parallel import exchange_beyond_compute_s
+from cost_models.step.priced_groups import Group, priced_groups
+from cost_models.step.result import Estimate
+
+LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
 
 
 def pipeline_shapes(group: Group) -> Iterator[tuple[IntColumn, PipelineShape]]:
-    """The distinct pipelines of a group, with the columns of each."""
+    """The distinct pipelines of a group, with the columns of each.
+
+    Parameters
+    ----------
+    group : Group
+        Strategies of one pipeline with their priced parts.
+
+    Yields
+    ------
+    tuple of IntColumn and PipelineShape
+    """
     stages = group.stages
     group_size = group.batch.group_size * (stages.schedule is Schedule.INTERLEAVED)
     first, index = distinct_rows([group.num_microbatches.astype(np.int64), group_size])
@@ -59,18 +71,52 @@ class GroupTasks:
         self._host_s = group.host_micro_batch_s / stages.vpp
 
     def of(self, program: Program) -> tuple[Floats, IntColumn]:
-        """Durations of the program's task classes, ``[class, n]``, and the messages that each sends, ``[class]``."""
+        """Durations of the program's task classes, ``[class, n]``, and the messages that each sends, ``[class]``.
+
+        Parameters
+        ----------
+        program : Program
+            The compiled pipeline.
+
+        Returns
+        -------
+        tuple of Floats, ``[class, n]``, seconds, and IntColumn, ``[class]``
+        """
         sends = _num_sends(program.shape)
         durations = [self._duration_s(c, count) for c, count in zip(program.classes, sends.tolist(), strict=True)]
         return np.stack(durations), sends
 
     def first_forward_s(self, rank: int) -> Floats:
-        """A forward of a rank's first chunk, ``[n]``, its send included."""
+        """A forward of a rank's first chunk, ``[n]``, its send included.
+
+        Parameters
+        ----------
+        rank : int
+            Pipeline rank, 0 for the first.
+
+        Returns
+        -------
+        Floats, ``[n]``, seconds
+        """
         return self._duration_s(TaskClass(Pass.FORWARD, rank, 0), 1)
 
     @staticmethod
     def num_sends(shape: PipelineShape, following: dict[Place, Place], task_class: TaskClass) -> int:
-        """Messages to other ranks that a task ends with."""
+        """Messages to other ranks that a task ends with.
+
+        Parameters
+        ----------
+        shape : PipelineShape
+            Schedule, ranks, chunks and micro batches.
+        following : dict of Place to Place
+            ``next_places`` of the shape.
+        task_class : TaskClass
+            Kind of pass, rank and chunk.
+
+        Returns
+        -------
+        int
+        """
         kind, rank, chunk, backward_chunk = task_class
         places: list[Place | None] = []
         if kind in (Pass.FORWARD, Pass.PAIR):
@@ -80,7 +126,17 @@ class GroupTasks:
         return sum(place is not None and place[0] != rank for place in places)
 
     def saving_s(self, task_class: TaskClass) -> Floats:
-        """What a merged pair hides of the expert communication, ``[n]``; zero for all other tasks."""
+        """What a merged pair hides of the expert communication, ``[n]``; zero for all other tasks.
+
+        Parameters
+        ----------
+        task_class : TaskClass
+            Kind of pass, rank and chunk.
+
+        Returns
+        -------
+        Floats, ``[n]``, seconds
+        """
         kind, rank, *pair = task_class
         if kind is not Pass.PAIR or self._merged is None:
             return np.zeros_like(self.send_s)
@@ -114,7 +170,19 @@ def _num_sends(shape: PipelineShape) -> IntColumn:
 
 
 def exchange_left_s(group: Group, constants: Constants) -> tuple[Floats, Floats]:
-    """What passes do not hide of each rank's reduction of gradients and gathering of weights, ``[rank, n]`` each."""
+    """What passes do not hide of each rank's reduction of gradients and gathering of weights, ``[rank, n]`` each.
+
+    Parameters
+    ----------
+    group : Group
+        Strategies of one pipeline with their priced parts.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    tuple of Floats, ``[rank, n]``, seconds
+    """
     left = exchange_beyond_compute_s(
         group.batch, group.sharded.exchange, group.rank.forward, group.rank.backward, constants.dp_exposed_fraction
     )
@@ -133,11 +201,31 @@ class Played:
 
     @staticmethod
     def empty(num_ranks: int, n: int) -> Played:
-        """Room for ``n`` candidates."""
+        """Room for ``n`` candidates.
+
+        Parameters
+        ----------
+        num_ranks : int
+            Pipeline ranks.
+        n : int
+            Candidates.
+
+        Returns
+        -------
+        Played
+        """
         return Played(*(np.empty((num_ranks, n)) for _ in range(4)))
 
     def put(self, columns: IntColumn, other: Played) -> None:
-        """Writes the columns of ``other``."""
+        """Writes the columns of ``other``.
+
+        Parameters
+        ----------
+        columns : IntColumn
+            Candidates to write.
+        other : Played
+            What they have.
+        """
         for name, table in vars(self).items():
             table[:, columns] = getattr(other, name)
 
@@ -173,11 +261,26 @@ def played_to_the_end(shape: PipelineShape, tasks: GroupTasks, start_s: Floats, 
     """Plays all micro batches of the chosen candidates, or as many as it takes until a period repeats the one before.
 
     Each candidate goes on until its own tasks repeat, so that it costs what it would alone.
+
+    Parameters
+    ----------
+    shape : PipelineShape
+        Schedule, ranks, chunks and micro batches.
+    tasks : GroupTasks
+        Durations of the group's tasks.
+    start_s : Floats, ``[rank, n]``, seconds
+        When each rank may begin.
+    columns : IntColumn
+        Candidates of the group that have this shape.
+
+    Returns
+    -------
+    Played, ``[rank, len(columns)]``
     """
     total, period = shape.num_microbatches, shape.period
     whole = Played.empty(shape.pp, len(columns))
     left = np.arange(len(columns))
-    length = 4 * period + total % period
+    length = LEAST_PERIODS * period + total % period
     while len(left):
         if 2 * length >= total or shape.schedule is Schedule.GPIPE:  # whose forwards are all over before a backward
             length = total
@@ -201,6 +304,17 @@ def simulated(group: Group, constants: Constants) -> StepTime:
 
     A rank begins once it has gathered its weights and ends once its gradients are reduced, as far as passes do not hide
     it; the optimizer follows the last rank, or each rank by itself where steps overlap.
+
+    Parameters
+    ----------
+    group : Group
+        Strategies of one pipeline with their priced parts.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    StepTime, ``[n]``, seconds
     """
     stages, n = group.stages, len(group.batch)
     reduce_s, gather_s = exchange_left_s(group, constants)
@@ -236,10 +350,25 @@ def simulated(group: Group, constants: Constants) -> StepTime:
 
 
 def simulate(workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False) -> Estimate:
-    """As ``cost_models.step.estimate``, with steps composed task by task.
+    """As ``cost_models.step.composition.estimate``, with steps composed task by task.
 
     Strategies of one pipeline run in lockstep; few run one by one, with equal results. Raises ``ValueError`` as ``estimate``
     does, and for a schedule that its micro batches do not fill.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    constants : Constants
+        Calibrated values for the hardware family.
+    breakdown : bool
+        Whether to add parts and per-stage columns.
+
+    Returns
+    -------
+    Estimate, ``[n]``
     """
     rows, parts = [], []
     for index, group in priced_groups(workload, batch, constants, merge=False, tables=breakdown):

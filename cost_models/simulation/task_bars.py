@@ -11,7 +11,6 @@ from cost_models.constants import Constants
 from cost_models.layer.communication import expert_comm, network_of
 from cost_models.layer.costs import LayerCosts
 from cost_models.pipeline.tasks import Pass
-from cost_models.priced_groups import Group
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.parameters import layer_parameters
@@ -19,6 +18,9 @@ from cost_models.shapes.strategy import RecomputeModule
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
+from cost_models.step.priced_groups import Group
+
+EVEN_SHARE = 0.5  # of an exchange that takes no time, for dispatch as for combine
 
 
 class Stream(IntEnum):
@@ -78,11 +80,31 @@ class Transfer(NamedTuple):
     hidden_s: float = 0.0
 
     def scaled(self, share: float) -> Transfer:
-        """A share of both."""
+        """A share of both.
+
+        Parameters
+        ----------
+        share : float
+            0 to 1.
+
+        Returns
+        -------
+        Transfer, seconds
+        """
         return Transfer(self.exposed_s * share, self.hidden_s * share)
 
     def exposing(self, share: float) -> Transfer:
-        """As long, with this share of what was exposed."""
+        """As long, with this share of what was exposed.
+
+        Parameters
+        ----------
+        share : float
+            0 to 1.
+
+        Returns
+        -------
+        Transfer, seconds
+        """
         return Transfer(self.exposed_s * share, self.hidden_s + self.exposed_s * (1.0 - share))
 
 
@@ -127,7 +149,7 @@ class _LayerParts:
     def of(cls, workload: Workload, group: Group, constants: Constants, *, moe: bool) -> _LayerParts:
         """Of a group of one strategy, whose costs have kept their tables."""
         if not moe:
-            return cls(group.priced.dense, 0.0, 0.5, False)
+            return cls(group.priced.dense, 0.0, EVEN_SHARE, False)
         assert group.priced.moe is not None
         keys, _ = layer_keys(group.batch)
         comm = expert_comm(workload, keys, network_of(workload, constants), constants)
@@ -135,7 +157,7 @@ class _LayerParts:
         return cls(
             costs=group.priced.moe,
             expert_share=moe_flops_fraction(workload),
-            dispatch_share=dispatch / both if both else 0.5,
+            dispatch_share=dispatch / both if both else EVEN_SHARE,
             recomputes_experts=bool(keys.recomputes(RecomputeModule.MOE)[0]),
         )
 
@@ -182,7 +204,17 @@ class _LayerParts:
 
 
 def moe_flops_fraction(workload: Workload) -> float:
-    """Share of routed and shared experts in the forward FLOPs of a MoE layer."""
+    """Share of routed and shared experts in the forward FLOPs of a MoE layer.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+
+    Returns
+    -------
+    float
+    """
     model, training = workload.model, workload.training
     assert model.moe is not None
     parts = layer_parameters(model, moe=True)
@@ -302,7 +334,21 @@ class TaskBars:
         self._moe = _LayerParts.of(workload, group, constants, moe=True) if group.priced.moe is not None else self._dense
 
     def of(self, task_class: TaskClass, duration_s: float, num_sends: int) -> list[TaskBar]:
-        """Bars of a task of ``duration_s``, which ends with its sends; what these take besides follows its end."""
+        """Bars of a task of ``duration_s``, which ends with its sends; what these take besides follows its end.
+
+        Parameters
+        ----------
+        task_class : TaskClass
+            Kind of pass, rank and chunk.
+        duration_s : float, seconds
+            Of the task, its sends included.
+        num_sends : int
+            Messages to other ranks that it ends with.
+
+        Returns
+        -------
+        list of TaskBar
+        """
         kind, rank, chunk, backward_chunk = task_class
         sends_s = num_sends * float(self._tasks.send_s[0])
         work_s = duration_s - sends_s

@@ -57,13 +57,33 @@ class Timeline:
 
 
 def num_tasks(workload: Workload, strategy: ParallelStrategy) -> int:
-    """Tasks of a step, each pass of a chunk and each weight gradient that may run apart."""
+    """Tasks of a step, each pass of a chunk and each weight gradient that may run apart.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    strategy : ParallelStrategy
+        One strategy, legal for ``any`` target.
+
+    Returns
+    -------
+    int
+    """
     shape = _shape(workload, strategy)
     return shape.pp * shape.num_chunks * shape.num_passes * (3 if strategy.schedule.splits_backward else 2)
 
 
 def check_length(workload: Workload, strategy: ParallelStrategy) -> None:
-    """Raises ``ValueError`` for a step of more than ``MAX_TASKS``, with what their number comes from; cheap, before a replay."""
+    """Raises ``ValueError`` for a step of more than ``MAX_TASKS``, with what their number comes from; cheap, before a replay.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    strategy : ParallelStrategy
+        One strategy, legal for ``any`` target.
+    """
     count = num_tasks(workload, strategy)
     if count > MAX_TASKS:
         raise ValueError(_too_long(_shape(workload, strategy), f"{count:,} tasks", f"{MAX_TASKS:,}"))
@@ -78,6 +98,19 @@ def timeline(workload: Workload, played: Replay, constants: Constants) -> Timeli
     """The bars of a step that was replayed, which ends at the time of ``simulate``.
 
     Raises ``ValueError`` for more than ``MAX_BARS``, with what their number comes from.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    played : Replay
+        One strategy's step with the times of its tasks.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    Timeline, seconds
     """
     program, gather_s, reduce_s = played.program, played.gather_s, played.reduce_s
     starts, ends = np.array(played.starts_s), np.array(played.ends_s)
@@ -99,7 +132,17 @@ def timeline(workload: Workload, played: Replay, constants: Constants) -> Timeli
 
 
 def origins_s(played: Replay) -> Floats:
-    """When each rank's time begins in the replay, ``[rank]``: with the step, or where steps overlap with the rank's own."""
+    """When each rank's time begins in the replay, ``[rank]``: with the step, or where steps overlap with the rank's own.
+
+    Parameters
+    ----------
+    played : Replay
+        One strategy's step with the times of its tasks.
+
+    Returns
+    -------
+    Floats, ``[rank]``, seconds
+    """
     if not played.program.shape.schedule.overlaps_steps:
         return np.zeros(played.program.shape.pp)
     firsts = {step.rank: start for step, start in zip(played.program.steps, played.starts_s, strict=True) if step.previous < 0}

@@ -132,7 +132,7 @@ GROUPS = {
 CONFIGURATION = "[mindformers-1.8, Parallel configuration]"
 CONFIG = "[mindformers-1.8, transformer_config.py]"
 
-MINDFORMERS = Release(
+RELEASE = Release(
     name="mindformers",
     version="1.8",
     commits={"mindspore-lab/mindformers": "r1.8.0"},
@@ -144,7 +144,7 @@ MINDFORMERS = Release(
         ),
         Exclusion(("parallel_config.pipeline_stage>1", "runner_config.gradient_accumulation_steps>1"), CONFIGURATION),
         Exclusion(("parallel_config.pipeline_stage=1", "parallel_config.micro_batch_num>1"), CONFIGURATION),
-        Exclusion(("model.model_config.num_nextn_predict_layers>1",), CONFIG),
+        Exclusion(("model.model_config.num_nextn_predict_layers>1",), CONFIG, "mindformers_mtp"),
     ),
     requirements=(
         Requirement(
@@ -162,7 +162,8 @@ MINDFORMERS = Release(
         Requirement(
             ("model.model_config.num_experts>0", "parallel_config.model_parallel>1"),
             ("parallel_config.use_seq_parallel",),
-            CONFIG,
+            "[mindformers-1.8, training_graph/transformer/moe/moe_layer.py]",
+            "mindformers_experts_need_sequence_parallel",
         ),
         Requirement(("model.model_config.moe_pad_expert_input_to_capacity",), ("model.model_config.capacity_factor",), CONFIG),
         Requirement(("swap_config.op_swap",), ("swap_config.swap",), "[mindformers-1.8, training_graph/transformer/utils.py]"),

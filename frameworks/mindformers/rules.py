@@ -5,8 +5,9 @@ What no source of the framework shows to work is refused.
 
 from __future__ import annotations
 
+from functools import partial
+
 from cost_models.shapes.strategy import (
-    Dispatcher,
     Feature,
     ParallelStrategy,
     Recompute,
@@ -16,65 +17,33 @@ from cost_models.shapes.strategy import (
     StrategyBatch,
 )
 from cost_models.shapes.workload import ModelShape, Workload
-from frameworks.megatron_lm.rules import chunks_rule, every_row, offered_rule
+from frameworks.facts import fact_rule
+from frameworks.mindformers.release_1_8 import RELEASE
+from frameworks.mindformers.table import BY_NAME, TABLE, TERMS
+from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
-from frameworks.rule import MINDFORMERS_ONLY, Mask, Rule, none_of, num_microbatches, schedule_rule
+from frameworks.rule import Mask, Rule, none_of, num_microbatches
 
-OFFERED = (
-    Feature.FLASH_ATTENTION
-    | Feature.FUSED_NORM
-    | Feature.FUSED_SWIGLU
-    | Feature.FUSED_ROPE
-    | Feature.REPLICATED_EMBEDDING
-    | Feature.OVERLAP_GRAD_REDUCE
-    | Feature.OVERLAP_PARAM_GATHER
-    | Feature.OVERLAP_P2P
-    | Feature.SWAP_OPTIMIZER
-    | Feature.SWAP_ATTENTION
-    | Feature.MOE_GROUPED_GEMM
-    | Feature.MOE_PERMUTE_FUSION
-    | Feature.MOE_SHARED_EXPERT_OVERLAP
-    | Feature.MOE_PAD_TO_CAPACITY
-    | Feature.FINE_GRAIN_INTERLEAVE
-)
+FACTS = partial(fact_rule, RELEASE, TERMS)
+NAME = "MindFormers"
 
-PRECISION = Rule(
-    "mindformers_precision",
-    MINDFORMERS_ONLY,
-    "[mindformers-1.8, config_args.py]",
-    "precision is bf16, fp16 or fp32",
-    lambda w, b: every_row(b, w.training.precision not in ("bf16", "fp16", "fp32")),
-    lambda w, s: f"MindFormers trains in bf16, fp16 or fp32, not {w.training.precision}",
-)
-
-SANDWICH_NORM = Rule(
+PRECISION = precision_rule("mindformers_precision", "[mindformers-1.8, config_args.py]", NAME, "bf16", "fp16", "fp32")
+SANDWICH_NORM = two_norms_rule(
     "mindformers_sandwich_norm",
-    MINDFORMERS_ONLY,
     "[mindformers-1.8, training_graph/transformer/transformer_layer.py]",
-    "a layer has 2 norms",
-    lambda w, b: every_row(b, w.model.sandwich_norm),
-    lambda w, s: f"{w.model.name} has 4 norms a layer (sandwich norm), and a layer that MindFormers trains has 2",
+    "that MindFormers trains",
 )
+FEATURES = offered_rule("mindformers_features", "[mindformers-1.8, config_args.py]", NAME, TABLE)
+SCHEDULE = schedule_rule("mindformers_schedule", "[mindformers-1.8, Parallel configuration]", NAME, TABLE)
 
-MTP = Rule(
+MTP = FACTS(
     "mindformers_mtp",
-    MINDFORMERS_ONLY,
-    "[mindformers-1.8, transformer_config.py]",
     "there is at most one multi-token-prediction layer",
-    lambda w, b: every_row(b, w.model.mtp_num_layers > 1),
-    lambda w, s: f"mtp_num_layers is {w.model.mtp_num_layers}, and MindFormers takes 0 or 1",
-)
-
-FEATURES = offered_rule("mindformers_features", MINDFORMERS_ONLY, "[mindformers-1.8, config_args.py]", "MindFormers", OFFERED)
-
-SCHEDULES = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE, Schedule.ZBV)
-SCHEDULE = schedule_rule(
-    "mindformers_schedule", MINDFORMERS_ONLY, "[mindformers-1.8, Parallel configuration]", "MindFormers", SCHEDULES
+    sentence=lambda w, s: f"mtp_num_layers is {w.model.mtp_num_layers}, and MindFormers takes 0 or 1",
 )
 
 ZBV = Rule(
     "mindformers_zbv",
-    MINDFORMERS_ONLY,
     "[mindspore, pipeline_transformer.cc; mindformers-1.8, training_graph/transformer/utils.py]",
     "zbv (zero_bubble_v) takes at least 2 pp micro batches, and recompute by virtual stage, not layers_per_stage",
     lambda w, b: (
@@ -90,7 +59,6 @@ ZBV = Rule(
 
 GROUP_SIZE = Rule(
     "mindformers_group_size",
-    MINDFORMERS_ONLY,
     "[mindformers-1.8, Parallel configuration]",
     "an interleaved chunk takes pp micro batches in turn",
     lambda w, b: (b.microbatch_group_size_per_vp_stage != 0) & (b.microbatch_group_size_per_vp_stage != b.pp),
@@ -102,7 +70,6 @@ GROUP_SIZE = Rule(
 
 SWAP_OPTIMIZER = Rule(
     "mindformers_swap_optimizer",
-    MINDFORMERS_ONLY,
     "[mindformers-1.8, adamw.py]",
     "swap_optimizer moves Adam moments alone to the host, so that parameters must be FP32, without master copies",
     lambda w, b: none_of(b) if w.software.fp32_parameters else b.has(Feature.SWAP_OPTIMIZER),
@@ -114,7 +81,6 @@ SWAP_OPTIMIZER = Rule(
 
 ZERO_STAGE = Rule(
     "mindformers_zero_stage",
-    MINDFORMERS_ONLY,
     "[mindformers-1.8, Parallel configuration]",
     "zero_stage is 0, 1 (enable_parallel_optimizer) or 2 (gradient_accumulation_shard)",
     lambda w, b: b.zero_stage > 2,
@@ -124,23 +90,16 @@ ZERO_STAGE = Rule(
 
 CHUNKS = chunks_rule(
     "mindformers_chunks",
-    MINDFORMERS_ONLY,
     "[mindformers-1.8, training_graph/transformer/utils.py]",
     "every virtual stage holds a layer: the graph is cut by the stage number of each layer",
 )
 
-SEQUENCE_PARALLEL_FOR_EXPERTS = Rule(
-    "mindformers_experts_need_sequence_parallel",
-    MINDFORMERS_ONLY,
-    "[mindformers-1.8, training_graph/transformer/moe/moe_layer.py]",
-    "a model with experts and tp above 1 needs sequence parallelism",
-    lambda w, b: none_of(b) if w.model.moe is None else (b.tp > 1) & (b.sequence_parallel == 0),
-    lambda w, s: f"tp {s.tp} with {w.model.moe.num_experts if w.model.moe else 0} experts needs sequence_parallel",
+SEQUENCE_PARALLEL_FOR_EXPERTS = FACTS(
+    "mindformers_experts_need_sequence_parallel", "a model with experts and tp above 1 needs sequence parallelism"
 )
 
 EXPERT_TENSOR_PARALLEL = Rule(
     "mindformers_expert_tensor_parallel",
-    MINDFORMERS_ONLY,
     "[mindformers-1.8, training_graph/transformer/moe/ffn.py]",
     "etp is 1: the weights of an expert are not split",
     lambda w, b: b.etp > 1,
@@ -149,24 +108,20 @@ EXPERT_TENSOR_PARALLEL = Rule(
 
 EXPERT_WORLD = Rule(
     "mindformers_expert_world",
-    MINDFORMERS_ONLY,
     "[hyper-parallel, fast-tuner; mindformers-1.8, Parallel configuration]",
     "expert ranks come from dp and tp, not from cp: etp x ep divides dp x tp",
     lambda w, b: (b.dp * b.tp) % (b.ep * b.etp) != 0,
     lambda w, s: f"etp {s.etp} x ep {s.ep} = {s.etp * s.ep} does not divide dp {s.dp} x tp {s.tp} = {s.dp * s.tp}",
 )
 
-DISPATCHER = Rule(
+DISPATCHER = dispatcher_rule(
     "mindformers_dispatcher",
-    MINDFORMERS_ONLY,
     "[mindformers-1.8, training_graph/transformer/moe/token_dispatcher.py]",
+    NAME,
+    TABLE,
     "experts are reached by alltoall, or by hierarchical (alltoall_deredundency: an all-gather between nodes, then an "
     "all-to-all inside)",
-    lambda w, b: ((b.dispatcher == Dispatcher.ALLGATHER) | (b.dispatcher == Dispatcher.TWO_LEVEL)) & (b.ep * b.etp > 1),
-    lambda w, s: f"MindFormers has no {s.dispatcher.label} dispatch over ep {s.ep}: alltoall or hierarchical",
 )
-
-BY_NAME = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLP
 
 
 def selectable(model: ModelShape) -> RecomputeModule:
@@ -179,7 +134,6 @@ def selectable(model: ModelShape) -> RecomputeModule:
 
 SELECT_RECOMPUTE = Rule(
     "mindformers_select_recompute",
-    MINDFORMERS_ONLY,
     "[mindformers-1.8, training_graph/transformer/utils.py; mindformers-1.8, training_graph/transformer/moe/ffn.py]",
     "recompute by module takes layernorm, and in models without experts mlp_act and mlp",
     lambda w, b: (b.recompute_modules & ~int(selectable(w.model))) != 0,
@@ -206,7 +160,6 @@ def _grouped_layers_sentence(_workload: Workload, s: ParallelStrategy) -> str:
 
 RECOMPUTE_GROUPS = Rule(
     "mindformers_recompute_groups",
-    MINDFORMERS_ONLY,
     "[mindformers-1.8, training_graph/transformer/utils.py]",
     "full recompute by method uniform has a checkpoint for each layer: num_layers is 1",
     _grouped_layers,

@@ -7,73 +7,79 @@ mindformers-1.8, transformer_config_utils.py; mindformers-1.8, training_graph/tr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod
+from cost_models.shapes.switches import Scope, acting_on
 from cost_models.shapes.workload import Workload
-from frameworks import environment, nearest
-from frameworks.flags import LaunchArguments
-from frameworks.mindformers import cells as mindformers_cells
+from frameworks.environment import hccl
+from frameworks.framework import LaunchArguments
+from frameworks.mindformers import cells
+from frameworks.mindformers.nearest import nearest
+from frameworks.mindformers.options import Options, as_given
+from frameworks.mindformers.release_1_8 import RELEASE
+from frameworks.mindformers.table import MODEL, TABLE
 from frameworks.rule import layout_of, num_microbatches
+from frameworks.table import settled
 
-CP_ALGOS = {CpAlgo.RING: "colossalai_cp", CpAlgo.ULYSSES: "ulysses_cp", CpAlgo.HYBRID: "hybrid_cp"}
-DISPATCHERS = {Dispatcher.HIERARCHICAL: "alltoall_deredundency"}
-SCHEDULERS = {Schedule.GPIPE: "gpipe", Schedule.ZBV: "zero_bubble_v"}  # else 1f1b, interleaved by pipeline_interleave
+KERNELS = Feature.FLASH_ATTENTION | Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-Options = dict[str, Any]
 
 
 def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     """Options, environment and notes of the nearest strategy that MindFormers takes."""
-    s, replaced = nearest.mindformers(workload, planned)
+    s, replaced = nearest(workload, planned)
     options = {
         **_parallelism(workload, s),
         **_model(workload, s),
         **_experts(workload, s),
-        **_kernels(workload, s),
+        **TABLE.arguments_of(KERNELS),
         **_recompute(workload, s),
         **_optimizer(s),
         **_run(workload, s),
     }
-    written = tuple(f"{name}={json.dumps(value)}" for name, value in options.items())
-    notes = replaced + _notes(workload, s)
-    return LaunchArguments(written, environment.mindspore(workload, s), notes)
+    written = settled(RELEASE, options, s.features, as_given)
+    arguments = tuple(f"{name}={json.dumps(value)}" for name, value in written.items())
+    return LaunchArguments(arguments, _environment(workload, s), replaced + _notes(workload, s))
 
 
-def _under(section: str, options: Mapping[str, Any]) -> Options:
-    """The options below a section, without those that have no value."""
-    return {f"{section}.{name}": value for name, value in options.items() if value is not None}
+def _environment(workload: Workload, s: ParallelStrategy) -> dict[str, str]:
+    """Variables on MindSpore [cann, HCCL_BUFFSIZE; mindformers-1.5, fine_grained_activations_swap.md]."""
+    inlined = {"ENABLE_LAZY_INLINE_NO_PIPELINE": "1"} if Feature.SWAP_ATTENTION in s.features and s.pp == 1 else {}
+    return {**hccl(workload), **inlined}
+
+
+def _valued(options: Options) -> Options:
+    """The options without those that have no value."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _in_model(options: Options) -> Options:
+    return _valued({f"{MODEL}.{name}": value for name, value in options.items()})
 
 
 def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
-    options = _under(
-        "parallel_config",
-        {
-            "data_parallel": s.dp,
-            "model_parallel": s.tp,
-            "use_seq_parallel": s.sequence_parallel,
-            "pipeline_stage": s.pp,
-            "micro_batch_num": num_microbatches(workload, s) if s.pp > 1 else 1,
-            "context_parallel": s.cp,
-            "context_parallel_algo": CP_ALGOS.get(s.cp_algo) if s.cp > 1 else None,
-            "ulysses_degree_in_cp": s.ulysses_degree if s.cp > 1 and s.cp_algo is CpAlgo.HYBRID else None,
-            "expert_parallel": s.ep if workload.model.moe else None,
-            "vocab_emb_dp": Feature.REPLICATED_EMBEDDING in s.features,
-        },
-    )
-    options["micro_batch_interleave_num"] = _halves(s)
+    names = TABLE.columns
     layout = layout_of(workload, s)
     each = workload.model.num_layers // (s.pp * s.vpp)
     offset = [[layers - each for layers in row] for row in layout]
-    options |= _under(
-        "model.model_config",
-        {"offset": offset if s.vpp > 1 else offset[0], "pp_interleave_num": s.vpp},
-    )
+    options: Options = {
+        names["dp"]: s.dp,
+        names["tp"]: s.tp,
+        names["sequence_parallel"]: s.sequence_parallel,
+        names["pp"]: s.pp,
+        "parallel_config.micro_batch_num": num_microbatches(workload, s) if s.pp > 1 else 1,
+        names["cp"]: s.cp,
+        names["cp_algo"]: TABLE.cp_algos.get(s.cp_algo) if s.cp > 1 else None,
+        names["ulysses_degree"]: s.ulysses_degree if s.cp > 1 and s.cp_algo is CpAlgo.HYBRID else None,
+        names["ep"]: s.ep if workload.model.moe else None,
+        **TABLE.arguments_of(Feature.REPLICATED_EMBEDDING | Feature.FINE_GRAIN_INTERLEAVE),
+        names["layer_layout"]: offset if s.vpp > 1 else offset[0],
+        names["vpp"]: s.vpp,
+    }
     if s.pp > 1:
-        scheduler = SCHEDULERS.get(s.schedule, "1f1b")
-        options |= _under("parallel.pipeline_config", {"pipeline_interleave": s.vpp > 1, "pipeline_scheduler": scheduler})
-    return options
+        options["parallel.pipeline_config.pipeline_interleave"] = s.vpp > 1
+        options[names["schedule"]] = TABLE.schedules.get(s.schedule, "1f1b")
+    return _valued(options)
 
 
 def _halves(s: ParallelStrategy) -> int:
@@ -93,8 +99,8 @@ def _model(workload: Workload, s: ParallelStrategy) -> Options:
         "seq_length": workload.training.seq_length,
         "max_position_embeddings": workload.training.seq_length,
         "position_embedding_type": "learned_absolute" if model.learned_positions else "rope",
-        "normalization": mindformers_cells.normalization(model),
-        "hidden_act": mindformers_cells.hidden_act(model, s.features),
+        "normalization": cells.normalization(model),
+        "hidden_act": cells.hidden_act(model, s.features),
         "gated_linear_unit": model.gated_linear_unit,
         "add_bias_linear": not model.gated_linear_unit and model.moe is None,
         "attention_bias": model.attention_bias,
@@ -118,7 +124,7 @@ def _model(workload: Workload, s: ParallelStrategy) -> Options:
         "compute_dtype": dtype,
         "params_dtype": "float32" if workload.software.fp32_parameters else dtype,
     }
-    return _under("model.model_config", options)
+    return _in_model(options)
 
 
 def _experts(workload: Workload, s: ParallelStrategy) -> Options:
@@ -137,27 +143,16 @@ def _experts(workload: Workload, s: ParallelStrategy) -> Options:
         "moe_layer_freq": [int(is_moe) for is_moe in workload.model.moe_layers()],
         "capacity_factor": moe.capacity_factor,
         "moe_router_pre_softmax": True if moe.top_k == 1 else None,
-        "moe_token_dispatcher_type": DISPATCHERS.get(s.dispatcher, "alltoall"),
-        "moe_grouped_gemm": Feature.MOE_GROUPED_GEMM in s.features,
-        "moe_permute_fusion": Feature.MOE_PERMUTE_FUSION in s.features,
-        "moe_shared_expert_overlap": Feature.MOE_SHARED_EXPERT_OVERLAP in s.features,
-        "moe_pad_expert_input_to_capacity": Feature.MOE_PAD_TO_CAPACITY in s.features,
+        "moe_token_dispatcher_type": TABLE.dispatchers.get(s.dispatcher, "alltoall"),
     }
-    if s.dispatcher is Dispatcher.HIERARCHICAL:
-        options["npu_nums_per_device"] = workload.cluster.profile.devices_per_node
-    return _under("model.model_config", options) | {"parallel.enable_alltoall": s.ep > 1}
-
-
-def _kernels(workload: Workload, s: ParallelStrategy) -> Options:
-    return _under(
-        "model.model_config",
-        {
-            "use_flash_attention": Feature.FLASH_ATTENTION in s.features,
-            "fused_norm": Feature.FUSED_NORM in s.features,
-            "use_fused_swiglu": Feature.FUSED_SWIGLU in s.features if workload.model.gated_linear_unit else None,
-            "use_fused_rope": Feature.FUSED_ROPE in s.features if not workload.model.learned_positions else None,
-        },
-    )
+    switches = TABLE.arguments_of(acting_on(Scope.EXPERTS))
+    devices = workload.cluster.profile.devices_per_node if s.dispatcher is Dispatcher.HIERARCHICAL else None
+    return {
+        **_in_model(options),
+        **switches,
+        **_in_model({"npu_nums_per_device": devices}),
+        "parallel.enable_alltoall": s.ep > 1,
+    }
 
 
 def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
@@ -165,11 +160,11 @@ def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
 
     Beside swap the same list holds the numbers of layers instead [mindformers-1.8, training_graph/transformer/utils.py].
     """
-    patterns = mindformers_cells.recompute_patterns(workload.model, s)
-    return _under(
-        "recompute_config",
-        {"recompute": _recomputed_layers(workload, s), "select_recompute": dict.fromkeys(patterns, True) or False},
-    )
+    patterns = cells.recompute_patterns(workload.model, s)
+    return {
+        "recompute_config.recompute": _recomputed_layers(workload, s),
+        "recompute_config.select_recompute": dict.fromkeys(patterns, True) or False,
+    }
 
 
 def _recomputed_layers(workload: Workload, s: ParallelStrategy) -> bool | list[int] | list[list[int]]:
@@ -184,9 +179,9 @@ def _recomputed_layers(workload: Workload, s: ParallelStrategy) -> bool | list[i
     if plan is None:
         counts = [[min(s.recompute_num_layers, present) for present in row] for row in layout]
     else:
-        counts = mindformers_cells.spread(plan, layout)
+        counts = cells.spread(plan, layout)
     if swap:
-        return mindformers_cells.numbers_of_layers(counts, layout)
+        return cells.numbers_of_layers(counts, layout)
     return counts if s.vpp > 1 else counts[0]
 
 
@@ -195,13 +190,8 @@ def _optimizer(s: ParallelStrategy) -> Options:
     if s.zero_stage:
         options["parallel.parallel_optimizer_config.gradient_accumulation_shard"] = s.zero_stage > 1
         if s.optimizer_shard_size:
-            options["parallel.parallel_optimizer_config.optimizer_weight_shard_size"] = s.optimizer_shard_size
-    options["optimizer.type"] = "AdamW"
-    if Feature.SWAP_OPTIMIZER in s.features:
-        options["optimizer.swap"] = True
-    if Feature.SWAP_ATTENTION in s.features:
-        options |= {"swap_config.swap": True, "swap_config.op_swap": [mindformers_cells.SWAPPED]}
-    return options
+            options[TABLE.columns["optimizer_shard_size"]] = s.optimizer_shard_size
+    return options | {"optimizer.type": "AdamW"} | TABLE.arguments_of(Feature.SWAP_OPTIMIZER | Feature.SWAP_ATTENTION)
 
 
 def _run(workload: Workload, s: ParallelStrategy) -> Options:
@@ -209,7 +199,7 @@ def _run(workload: Workload, s: ParallelStrategy) -> Options:
         "use_legacy": False,
         "use_parallel": True,
         "run_mode": "train",
-        "runner_config.batch_size": s.micro_batch_size // _halves(s),
+        TABLE.columns["micro_batch_size"]: s.micro_batch_size // _halves(s),
         "runner_config.gradient_accumulation_steps": num_microbatches(workload, s) if s.pp == 1 else 1,
         "parallel.parallel_mode": 1,
         "parallel.full_batch": False,

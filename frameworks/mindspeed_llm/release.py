@@ -11,6 +11,10 @@ from frameworks.release import Exclusion, Release, Requirement, choice, integer,
 
 LLM = "[mindspeed-llm, arguments.py]"
 ROUTER = "[mindspeed-llm, moe_router.py]"
+FB_OVERLAP = "[mindspeed, fb_overlap.py]"
+SWAP = "[mindspeed, swap_optimizer_feature.py]"
+RECOMPUTE_SWITCHES = "[mindspeed, features_manager/recompute; mindspeed-llm, arguments.py]"
+DUALPIPEV = "[mindspeed, dualpipev_feature.py]"
 
 MODEL = (
     *megatron.MODEL,
@@ -147,9 +151,9 @@ GROUPS = {
 # What MindSpeed-LLM bypasses of Megatron's own checks: the spec next to experts, MTP next to context parallelism, virtual
 # stages over pp 2, the fused permutation of alltoall_seq, and the fused rotary embedding of MLA.
 _BYPASSED = (
-    Exclusion(("num-experts>0", "spec"), megatron.ARGUMENTS),
-    Exclusion(("mtp-num-layers>0", "context-parallel-size>1"), megatron.ARGUMENTS),
-    Exclusion(("moe-token-dispatcher-type=alltoall_seq", "moe-permute-fusion"), megatron.CONFIG),
+    ("num-experts>0", "spec"),
+    ("mtp-num-layers>0", "context-parallel-size>1"),
+    ("moe-token-dispatcher-type=alltoall_seq", "moe-permute-fusion"),
 )
 _BYPASSED_NEEDS = (
     ("multi-latent-attention",),
@@ -158,24 +162,28 @@ _BYPASSED_NEEDS = (
 )
 
 EXCLUSIONS = (
-    *(exclusion for exclusion in megatron.EXCLUSIONS if exclusion not in _BYPASSED),
+    *(exclusion for exclusion in megatron.EXCLUSIONS if exclusion.conditions not in _BYPASSED),
     Exclusion(("recompute-activation-function", "recompute-method=uniform"), LLM),
-    Exclusion(("recompute-activation-function", "recompute-granularity=selective"), LLM),
+    Exclusion(
+        ("recompute-granularity=selective", "recompute-activation-function"), RECOMPUTE_SWITCHES, "mindspeed_recompute_mix"
+    ),
     Exclusion(("recompute-norm", "recompute-method=uniform"), LLM),
-    Exclusion(("recompute-norm", "recompute-granularity=selective"), LLM),
-    Exclusion(("moe-zero-memory!=disable", "recompute-method"), LLM),
+    Exclusion(("recompute-granularity=selective", "recompute-norm"), RECOMPUTE_SWITCHES, "mindspeed_recompute_mix"),
+    Exclusion(("moe-zero-memory!=disable", "recompute-method"), LLM, "mindspeed_zero_memory"),
     Exclusion(("mla-zero-memory", "recompute-mla-up-proj"), LLM),
-    Exclusion(("moe-expert-capacity-factor", "moe-token-dispatcher-type=allgather"), ROUTER),
-    Exclusion(("use-ascend-mc2", "num-experts>0"), "[mindspeed, mc2.py]"),
-    Exclusion(("use-ascend-mc2", "use-ascend-coc"), "[mindspeed, mc2.py]"),
-    Exclusion(("use-ascend-coc", "num-experts>0"), "[mindspeed, locl_coc.py]"),
-    Exclusion(("tp-2d", "sequence-parallel"), "[mindspeed, tp_2d.py]"),
-    Exclusion(("tp-2d", "use-fused-rmsnorm"), "[mindspeed, tp_2d.py]"),
-    Exclusion(("tp-2d", "use-ascend-coc"), "[mindspeed, tp_2d.py]"),
-    Exclusion(("tp-2d", "expert-model-parallel-size>1"), "[mindspeed, tp_2d.py]"),
-    Exclusion(("tp-2d", "context-parallel-algo=hybrid_cp_algo"), "[mindspeed, tp_2d.py]"),
-    Exclusion(("swap-optimizer", "reuse-fp32-param"), "[mindspeed, swap_optimizer_feature.py]"),
-    Exclusion(("moe-tp-extend-ep", "moe-expert-capacity-factor"), "[mindspeed, tp_extend_ep.py]"),
+    Exclusion(("moe-expert-capacity-factor", "moe-token-dispatcher-type=allgather"), ROUTER, "mindspeed_capacity"),
+    Exclusion(("use-ascend-mc2", "num-experts>0"), "[mindspeed, mc2.py]", "mindspeed_mc2"),
+    Exclusion(("use-ascend-mc2", "use-ascend-coc"), "[mindspeed, mc2.py]", "mindspeed_mc2"),
+    Exclusion(("use-ascend-coc", "num-experts>0"), "[mindspeed, locl_coc.py]", "mindspeed_coc"),
+    *(
+        Exclusion(("tp-2d", other), "[mindspeed, tp_2d.py]", "mindspeed_tp_2d")
+        for other in (
+            *("sequence-parallel", "use-fused-rmsnorm", "use-ascend-coc", "expert-model-parallel-size>1"),
+            "context-parallel-algo=hybrid_cp_algo",
+        )
+    ),
+    Exclusion(("swap-optimizer", "reuse-fp32-param"), SWAP),
+    Exclusion(("moe-tp-extend-ep", "moe-expert-capacity-factor"), "[mindspeed, tp_extend_ep.py]", "mindspeed_tp_extend_ep"),
     Exclusion(("moe-permute-fusion", "moe-token-dispatcher-type=allgather"), "[mindspeed, fused_moe_permute.py]"),
     Exclusion(
         ("moe-permute-fusion", "moe-token-dispatcher-type=alltoall", "moe-alltoall-overlap-comm"),
@@ -185,28 +193,30 @@ EXCLUSIONS = (
         ("moe-alltoall-overlap-comm", "moe-token-dispatcher-type=alltoall", "moe-tp-extend-ep"),
         "[mindspeed, moe_alltoall_overlap.py]",
     ),
-    Exclusion(("moe-alltoall-overlap-comm", "moe-token-dispatcher-type=allgather"), "[mindspeed, moe_alltoall_overlap.py]"),
     *(
-        Exclusion(("moe-fb-overlap", other), "[mindspeed, fb_overlap.py]")
+        Exclusion(("moe-fb-overlap", other), FB_OVERLAP, "mindspeed_fb_overlap")
+        for other in ("overlap-grad-reduce", "moe-alltoall-overlap-comm", "swap-attention", "moe-tp-extend-ep")
+    ),
+    *(
+        Exclusion(("moe-fb-overlap", other), FB_OVERLAP)
         for other in (
-            *("moe-alltoall-overlap-comm", "overlap-grad-reduce", "moe-zero-memory-num-layers", "recompute-in-bubble"),
-            *("recompute-in-advance", "use-legacy-models", "moe-tp-extend-ep", "swap-attention", "moe-zero-memory=level1"),
-            *("moe-token-dispatcher-type=allgather", "moe-token-dispatcher-type=alltoall_seq"),
+            *("moe-zero-memory-num-layers", "recompute-in-bubble", "recompute-in-advance", "use-legacy-models"),
+            "moe-zero-memory=level1",
         )
     ),
     Exclusion(("recompute-in-bubble", "recompute-granularity"), "[mindspeed, ripipe_schedules_feature.py]"),
     Exclusion(("recompute-in-bubble", "recompute-in-advance"), "[mindspeed, ripipe_schedules_feature.py]"),
-    Exclusion(("schedules-method=dualpipev", "num-layers-per-virtual-pipeline-stage"), "[mindspeed, dualpipev_feature.py]"),
-    Exclusion(("schedules-method=dualpipev", "context-parallel-size>1"), "[mindspeed, dualpipev_feature.py]"),
-    Exclusion(("schedules-method=dualpipev", "overlap-grad-reduce"), "[mindspeed, dualpipev_feature.py]"),
-    Exclusion(("schedules-method=dualpipev", "swap-attention"), "[mindspeed, dualpipev_feature.py]"),
-    Exclusion(("schedules-method=dualpipev", "tp-2d"), "[mindspeed, dualpipev_feature.py]"),
+    Exclusion(("schedules-method=dualpipev", "num-layers-per-virtual-pipeline-stage"), DUALPIPEV),
+    Exclusion(("schedules-method=dualpipev", "context-parallel-size>1"), DUALPIPEV, "mindspeed_dualpipev"),
+    Exclusion(("schedules-method=dualpipev", "overlap-grad-reduce"), DUALPIPEV),
+    Exclusion(("schedules-method=dualpipev", "swap-attention"), DUALPIPEV),
+    Exclusion(("schedules-method=dualpipev", "tp-2d"), DUALPIPEV),
     Exclusion(("num-layer-list", "num-layers-per-virtual-pipeline-stage"), "[mindspeed-llm, num_layer_list.py]"),
 )
 
 REQUIREMENTS = (
     *(rule for rule in megatron.REQUIREMENTS if rule.when not in _BYPASSED_NEEDS),
-    Requirement(("use-ascend-mc2",), ("sequence-parallel",), "[mindspeed, mc2.py]"),
+    Requirement(("use-ascend-mc2",), ("sequence-parallel",), "[mindspeed, mc2.py]", "mindspeed_mc2"),
     Requirement(("reuse-fp32-param",), ("bf16",), "[mindspeed, reuse_fp32_param.py]"),
     Requirement(("use-fused-rotary-pos-emb",), ("position-embedding-type=rope",), "[mindspeed, fused_rope.py]"),
     Requirement(
@@ -225,32 +235,48 @@ REQUIREMENTS = (
         "[mindspeed, context_parallel_feature.py]",
     ),
     Requirement(("moe-tp-extend-ep",), ("moe-permutation-async-comm",), "[mindspeed, tp_extend_ep.py]"),
-    Requirement(("moe-tp-extend-ep",), ("moe-grouped-gemm",), "[mindspeed, tp_extend_ep.py]"),
-    Requirement(
-        ("moe-allgather-overlap-comm",), ("moe-token-dispatcher-type=allgather",), "[mindspeed, moe_allgather_overlap.py]"
+    Requirement(("moe-tp-extend-ep",), ("moe-grouped-gemm",), "[mindspeed, tp_extend_ep.py]", "mindspeed_tp_extend_ep"),
+    *(
+        Requirement(
+            ("moe-allgather-overlap-comm",), (need,), "[mindspeed, moe_allgather_overlap.py]", "mindspeed_allgather_overlap"
+        )
+        for need in ("moe-token-dispatcher-type=allgather", "moe-grouped-gemm")
     ),
     Requirement(("moe-allgather-overlap-comm",), ("moe-permutation-async-comm",), "[mindspeed, moe_allgather_overlap.py]"),
-    Requirement(("moe-allgather-overlap-comm",), ("moe-grouped-gemm",), "[mindspeed, moe_allgather_overlap.py]"),
-    Requirement(("moe-alltoall-overlap-comm",), ("moe-grouped-gemm",), "[mindspeed, moe_alltoall_overlap.py]"),
+    *(
+        Requirement(("moe-alltoall-overlap-comm",), needs, "[mindspeed, moe_alltoall_overlap.py]", "mindspeed_alltoall_overlap")
+        for needs in (
+            ("moe-token-dispatcher-type=alltoall", "moe-token-dispatcher-type=alltoall_seq"),
+            ("moe-grouped-gemm",),
+        )
+    ),
     Requirement(
         ("moe-alltoall-overlap-comm", "moe-token-dispatcher-type=alltoall_seq"),
         ("moe-permutation-async-comm",),
         "[mindspeed, moe_alltoall_overlap.py]",
     ),
-    Requirement(("moe-fb-overlap",), ("moe-grouped-gemm",), "[mindspeed, fb_overlap.py]"),
-    Requirement(("moe-fb-overlap",), ("expert-model-parallel-size>1",), "[mindspeed, fb_overlap.py]"),
-    Requirement(("moe-fb-overlap",), ("expert-tensor-parallel-size=1",), "[mindspeed, fb_overlap.py]"),
-    Requirement(
-        ("moe-zero-memory!=disable",), ("moe-alltoall-overlap-comm", "moe-fb-overlap"), "[mindspeed, moe_zero_memory.py]"
+    *(
+        Requirement(("moe-fb-overlap",), (need,), FB_OVERLAP, "mindspeed_fb_overlap")
+        for need in (
+            *("expert-model-parallel-size>1", "expert-tensor-parallel-size=1", "moe-token-dispatcher-type=alltoall"),
+            "moe-grouped-gemm",
+        )
     ),
+    Requirement(
+        ("moe-zero-memory!=disable",),
+        ("moe-alltoall-overlap-comm", "moe-fb-overlap"),
+        "[mindspeed, moe_zero_memory.py]",
+        "mindspeed_zero_memory",
+    ),
+    Requirement(("swap-optimizer",), ("use-distributed-optimizer",), SWAP, "mindspeed_swap_optimizer"),
     Requirement(("moe-zero-memory-num-layers",), ("moe-zero-memory!=disable",), "[mindspeed, moe_zero_memory.py]"),
     Requirement(("multi-latent-attention",), ("kv-lora-rank",), "[mindspeed-llm, mla_feature.py]"),
     Requirement(("multi-latent-attention",), ("qk-head-dim",), "[mindspeed-llm, mla_feature.py]"),
     Requirement(("multi-latent-attention",), ("qk-pos-emb-head-dim",), "[mindspeed-llm, mla_feature.py]"),
     Requirement(("multi-latent-attention",), ("v-head-dim",), "[mindspeed-llm, mla_feature.py]"),
-    Requirement(("schedules-method=dualpipev",), ("moe-fb-overlap",), LLM),
-    Requirement(("schedules-method=dualpipev",), ("untie-embeddings-and-output-weights",), "[mindspeed, dualpipev_feature.py]"),
-    Requirement(("schedules-method=dualpipev",), ("pipeline-model-parallel-size>1",), "[mindspeed, dualpipev_feature.py]"),
+    Requirement(("schedules-method=dualpipev",), ("untie-embeddings-and-output-weights",), DUALPIPEV, "mindspeed_dualpipev"),
+    Requirement(("schedules-method=dualpipev",), ("moe-fb-overlap",), LLM, "mindspeed_dualpipev"),
+    Requirement(("schedules-method=dualpipev",), ("pipeline-model-parallel-size>1",), DUALPIPEV),
 )
 
 # Names of the same switch in releases since 2023 (AscendSpeed, ModelLink) that published scripts still carry.
@@ -262,7 +288,7 @@ FORMER = {
     "qk-rope-head-dim": "qk-pos-emb-head-dim",
 }
 
-MINDSPEED_LLM = Release(
+RELEASE = Release(
     name="mindspeed-llm",
     version="master",
     commits={"Ascend/MindSpeed": "028de58c", "Ascend/MindSpeed-LLM": "c77308a1", "NVIDIA/Megatron-LM": "5cb6dbb3"},

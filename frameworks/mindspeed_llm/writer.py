@@ -5,169 +5,134 @@ Sources: [mindspeed-llm, features_manager; mindspeed, features_manager].
 
 from __future__ import annotations
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeModule, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute
 from cost_models.shapes.workload import Workload
-from frameworks import environment, nearest
-from frameworks.flags import (
-    Flags,
-    LaunchArguments,
-    batch_flags,
-    degree_flags,
-    expert_flags,
-    flag,
-    full_recompute_flags,
-    in_groups,
-    model_flags,
-    optimizer_flags,
-    selective_recompute_flags,
+from frameworks.environment import hccl
+from frameworks.framework import LaunchArguments
+from frameworks.megatron_lm.arguments import (
+    BARE,
+    Arguments,
+    batch_arguments,
+    degree_arguments,
+    expert_arguments,
+    full_recompute,
+    model_arguments,
+    selective_recompute,
     start_note,
-    switches,
+    tokens,
+    where,
 )
-from frameworks.mindspeed_llm.release import MINDSPEED_LLM
+from frameworks.mindspeed_llm.nearest import nearest
+from frameworks.mindspeed_llm.release import RELEASE
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
+from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, TABLE
 from frameworks.rule import layout_of
 
-CP_ALGOS = {CpAlgo.RING: "megatron_cp_algo", CpAlgo.ULYSSES: "ulysses_cp_algo", CpAlgo.HYBRID: "hybrid_cp_algo"}
-MODULES = {
-    RecomputeModule.CORE_ATTN: "core_attn",
-    RecomputeModule.MLP: "mlp",
-    RecomputeModule.MOE: "moe",
-}
-MODULE_SWITCHES = {
-    RecomputeModule.LAYERNORM: "recompute-norm",
-    RecomputeModule.MLP_ACT: "recompute-activation-function",
-    RecomputeModule.MLA_UP_PROJ: "recompute-mla-up-proj",
-}
-COC_PARALLEL_NUM = 2
+# Written before the other switches: beside the arguments that they belong to.
+PLACED = Feature.DUALPIPEV_DW_DETACH | Feature.CP_SEND_RECV_OVERLAP | Feature.MOE_TP_EXTEND_EP | Feature.OVERLAP_P2P
 
 
 def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     """Arguments, environment and notes of the nearest strategy that MindSpeed-LLM takes."""
-    strategy, replaced = nearest.mindspeed(workload, planned)
-    features = strategy.features
-    flags = ["--use-mcore-models", *_layers(workload, strategy), *model_flags(workload.model), *_vocabulary(workload, strategy)]
-    if workload.model.sandwich_norm:
-        flags += ["--post-norm"]
-    if workload.model.mla is not None:
-        flags += flag("spec", "mindspeed_llm.tasks.models.spec.deepseek_spec", "layer_spec")
-    flags += batch_flags(workload, strategy)
-    flags += {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp8": ["--bf16"], "nvfp4": ["--bf16"]}.get(workload.training.precision, [])
-    flags += degree_flags(strategy) + _context_parallel(strategy, features)
-    flags += _experts(workload, strategy, features) + _recompute(strategy)
-    flags += optimizer_flags(strategy, features) + _memory(features) + _kernels(workload, strategy, features)
-    notes = replaced + _notes(workload, strategy, planned)
-    return LaunchArguments(tuple(in_groups(MINDSPEED_LLM, flags)), environment.torch_npu(workload), notes)
+    s, replaced = nearest(workload, planned)
+    model = workload.model
+    written = {
+        "use-mcore-models": BARE,
+        **_layers(workload, s),
+        **model_arguments(model),
+        **_vocabulary(workload, s),
+        **where(model.sandwich_norm, "post-norm"),
+        **({"spec": ("mindspeed_llm.tasks.models.spec.deepseek_spec", "layer_spec")} if model.mla is not None else {}),
+        **batch_arguments(workload, s),
+        **where(workload.training.precision in ("bf16", "fp8", "nvfp4"), "bf16"),
+        **where(workload.training.precision == "fp16", "fp16"),
+        **degree_arguments(TABLE, s),
+        **_context_parallel(s),
+        **_experts(workload, s),
+        **_recompute(s),
+        **where(s.zero_stage, "use-distributed-optimizer"),
+        "no-masked-softmax-fusion": BARE,
+        "attention-softmax-in-fp32": BARE,
+        **where(not model.learned_positions, "use-rotary-position-embeddings"),
+        **TABLE.arguments_of(~PLACED),
+        **({"tp-x": s.tp // 2, "tp-y": 2} if Feature.TP_2D in s.features else {}),
+    }
+    notes = replaced + _notes(workload, s, planned)
+    return LaunchArguments(tokens(RELEASE, written, s.features), _environment(workload), notes)
 
 
-def _layers(workload: Workload, s: ParallelStrategy) -> Flags:
+def _environment(workload: Workload) -> dict[str, str]:
+    """Variables of the examples [mindspeed-llm, examples; cann, HCCL_BUFFSIZE]."""
+    return {
+        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+        **hccl(workload),
+        "TASK_QUEUE_ENABLE": "2",
+        "CPU_AFFINITY_CONF": "1",
+        "PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True",
+    }
+
+
+def _layers(workload: Workload, s: ParallelStrategy) -> Arguments:
     layout = layout_of(workload, s)
     slots = max(map(max, layout))
-    flags = flag("num-layers", slots * s.pp * s.vpp)
+    arguments: Arguments = {"num-layers": slots * s.pp * s.vpp}
     noops = noop_positions(layout)
     if noops:
-        flags += flag("noop-layers", ",".join(map(str, noops)))
-    if s.schedule is Schedule.DUALPIPE_V:
-        flags += flag("schedules-method", "dualpipev")
-        flags += switches(s.features, {Feature.DUALPIPEV_DW_DETACH: "dualpipev-dw-detach"})
-    elif s.vpp > 1:
-        flags += flag("num-layers-per-virtual-pipeline-stage", slots)
-    return flags
+        arguments["noop-layers"] = ",".join(map(str, noops))
+    method = TABLE.schedules.get(s.schedule)
+    if method:
+        return arguments | {"schedules-method": method} | TABLE.arguments_of(Feature.DUALPIPEV_DW_DETACH)
+    return arguments | ({"num-layers-per-virtual-pipeline-stage": slots} if s.vpp > 1 else {})
 
 
-def _vocabulary(workload: Workload, s: ParallelStrategy) -> Flags:
+def _vocabulary(workload: Workload, s: ParallelStrategy) -> Arguments:
     rows = workload.model.vocab_size
-    return flag("vocab-size", rows) + flag("padded-vocab-size", -(-rows // s.tp) * s.tp) + flag("make-vocab-size-divisible-by", 1)
+    return {"vocab-size": rows, "padded-vocab-size": -(-rows // s.tp) * s.tp, "make-vocab-size-divisible-by": 1}
 
 
-def _context_parallel(s: ParallelStrategy, features: Feature) -> Flags:
-    if s.cp == 1 or s.cp_algo == CpAlgo.NONE:
-        return []
-    flags = flag("context-parallel-algo", CP_ALGOS[s.cp_algo])
-    if s.cp_algo == CpAlgo.HYBRID:
-        flags += flag("ulysses-degree-in-cp", s.ulysses_degree)
-    if s.cp_algo != CpAlgo.ULYSSES:
-        flags += switches(features, {Feature.CP_SEND_RECV_OVERLAP: "use-cp-send-recv-overlap"})
-    return flags
+def _context_parallel(s: ParallelStrategy) -> Arguments:
+    if s.cp == 1 or s.cp_algo is CpAlgo.NONE:
+        return {}
+    arguments: Arguments = {"context-parallel-algo": TABLE.cp_algos[s.cp_algo]}
+    if s.cp_algo is CpAlgo.HYBRID:
+        arguments["ulysses-degree-in-cp"] = s.ulysses_degree
+    return arguments | TABLE.arguments_of(Feature.CP_SEND_RECV_OVERLAP)
 
 
-def _extends_ep(s: ParallelStrategy, features: Feature) -> bool:
-    return Feature.MOE_TP_EXTEND_EP in features and s.tp > 1
-
-
-def _experts(workload: Workload, s: ParallelStrategy, features: Feature) -> Flags:
+def _experts(workload: Workload, s: ParallelStrategy) -> Arguments:
     moe = workload.model.moe
     if moe is None:
-        return []
-    flags = expert_flags(workload)
-    flags += flag("first-k-dense-replace", first_moe_position(layout_of(workload, s), workload.model)) + flag("moe-layer-freq", 1)
-    if _extends_ep(s, features):
+        return {}
+    ep, etp, dispatcher = s.ep, s.etp, "alltoall"
+    if Feature.MOE_TP_EXTEND_EP in s.features:
         # MindSpeed counts the expert ranks outside tp here, and its dispatcher wants the experts' tp to be the layers'.
-        flags += flag("expert-model-parallel-size", s.ep // s.tp) + flag("expert-tensor-parallel-size", s.tp)
-        flags += ["--moe-tp-extend-ep", *flag("moe-token-dispatcher-type", "alltoall_seq")]
-    else:
-        flags += flag("expert-model-parallel-size", s.ep) + flag("expert-tensor-parallel-size", s.etp)
-        gathers = s.dispatcher == Dispatcher.ALLGATHER and s.ep * s.etp > 1
-        flags += flag("moe-token-dispatcher-type", "allgather" if gathers else "alltoall")
-    if moe.top_k == 1:
-        flags += ["--moe-router-pre-softmax"]
-    flags += switches(
-        features,
-        {
-            Feature.MOE_GROUPED_GEMM: "moe-grouped-gemm",
-            Feature.MOE_PERMUTE_FUSION: "moe-permute-fusion",
-            Feature.MOE_PERMUTATION_ASYNC_COMM: "moe-permutation-async-comm",
-            Feature.MOE_SHARED_EXPERT_OVERLAP: "moe-shared-expert-overlap",
-            Feature.MOE_ALLTOALL_OVERLAP_COMM: "moe-alltoall-overlap-comm",
-            Feature.MOE_ALLGATHER_OVERLAP_COMM: "moe-allgather-overlap-comm",
-            Feature.MOE_COMM_OVERLAP: "moe-fb-overlap",
-            Feature.MOE_PAD_TO_CAPACITY: "moe-pad-expert-input-to-capacity",
-        },
-    )
-    return flags + (flag("moe-zero-memory", "level0") if Feature.MOE_ZERO_MEMORY in features else [])
+        ep, etp, dispatcher = s.ep // s.tp, s.tp, "alltoall_seq"
+    elif s.ep * s.etp > 1:
+        dispatcher = TABLE.dispatchers.get(s.dispatcher, "alltoall")
+    return {
+        **expert_arguments(workload),
+        "first-k-dense-replace": first_moe_position(layout_of(workload, s), workload.model),
+        "moe-layer-freq": 1,
+        TABLE.columns["ep"]: ep,
+        TABLE.columns["etp"]: etp,
+        **TABLE.arguments_of(Feature.MOE_TP_EXTEND_EP),
+        TABLE.columns["dispatcher"]: dispatcher,
+        **where(moe.top_k == 1, "moe-router-pre-softmax"),
+    }
 
 
-def _recompute(s: ParallelStrategy) -> Flags:
-    if s.recompute == Recompute.NONE:
-        return []
+def _recompute(s: ParallelStrategy) -> Arguments:
+    if s.recompute is Recompute.NONE:
+        return {}
     plan = s.recompute_layers_per_stage
-    if s.recompute == Recompute.SELECTIVE:
-        flags = selective_recompute_flags(s.recompute_modules, MODULES)
+    if s.recompute is Recompute.SELECTIVE:
+        arguments = selective_recompute(TABLE, s.recompute_modules)
     elif plan:
-        flags = (
-            flag("recompute-granularity", "full") + flag("recompute-method", "block") + flag("recompute-num-layers", max(plan))
-        )
-        flags += ["--enable-recompute-layers-per-pp-rank"]
+        arguments = {"recompute-granularity": "full", "recompute-method": "block", "recompute-num-layers": max(plan)}
+        arguments |= where(True, "enable-recompute-layers-per-pp-rank")
     else:
-        flags = full_recompute_flags(s)
-    return flags + [f"--{name}" for module, name in MODULE_SWITCHES.items() if module in s.recompute_modules]
-
-
-def _memory(features: Feature) -> Flags:
-    return switches(
-        features,
-        {
-            Feature.REUSE_FP32_PARAM: "reuse-fp32-param",
-            Feature.SWAP_OPTIMIZER: "swap-optimizer",
-            Feature.SWAP_ATTENTION: "swap-attention",
-        },
-    )
-
-
-def _kernels(workload: Workload, s: ParallelStrategy, features: Feature) -> Flags:
-    model = workload.model
-    flags = ["--no-masked-softmax-fusion", "--attention-softmax-in-fp32"]
-    flags += switches(features, {Feature.FLASH_ATTENTION: "use-flash-attn"})
-    if model.gated_linear_unit:
-        flags += switches(features, {Feature.FUSED_NORM: "use-fused-rmsnorm", Feature.FUSED_SWIGLU: "use-fused-swiglu"})
-    if not model.learned_positions:
-        flags += ["--use-rotary-position-embeddings"]
-        flags += switches(features, {Feature.FUSED_ROPE: "use-fused-rotary-pos-emb"})
-    flags += switches(features, {Feature.MC2: "use-ascend-mc2"})
-    if Feature.COC in features:
-        flags += ["--use-ascend-coc", *flag("coc-parallel-num", COC_PARALLEL_NUM)]
-    if Feature.TP_2D in features:
-        flags += ["--tp-2d", *flag("tp-x", s.tp // 2), *flag("tp-y", 2)]
-    return flags
+        arguments = full_recompute(s)
+    return arguments | where(True, *(name for module, name in TABLE.module_switches.items() if module in s.recompute_modules))
 
 
 def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:

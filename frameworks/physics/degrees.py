@@ -7,7 +7,7 @@ import numpy as np
 from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from frameworks.rule import PHYSICS, Mask, Rule, has_dense_mlp, nearest_divisors, none_of
+from frameworks.rule import Mask, Rule, has_dense_mlp, nearest_divisors, none_of
 
 
 def _world_size(workload: Workload, batch: StrategyBatch) -> Mask:
@@ -25,7 +25,6 @@ def _world_size_sentence(workload: Workload, s: ParallelStrategy) -> str:
 
 WORLD_SIZE = Rule(
     "world_size",
-    PHYSICS,
     "[megatron-0.12, arguments.py]",
     "tp x cp x pp x dp is the number of devices",
     _world_size,
@@ -35,7 +34,6 @@ WORLD_SIZE = Rule(
 
 GLOBAL_BATCH = Rule(
     "global_batch",
-    PHYSICS,
     "[megatron-0.12, num_microbatches_calculator.py]",
     "micro_batch_size x dp divides the global batch",
     lambda w, b: w.training.global_batch_size % (b.micro_batch_size * b.dp) != 0,
@@ -49,7 +47,6 @@ GLOBAL_BATCH = Rule(
 
 EXPERTS_NEED_MOE = Rule(
     "experts_need_moe",
-    PHYSICS,
     "[megatron-0.12, transformer_config.py]",
     "a model without experts has ep and etp 1",
     lambda w, b: (b.ep * b.etp > 1) if w.model.moe is None else none_of(b),
@@ -59,7 +56,6 @@ EXPERTS_NEED_MOE = Rule(
 
 EXPERT_WORLD = Rule(
     "expert_world",
-    PHYSICS,
     "[megatron-0.12, parallel_state.py]",
     "etp x ep divides tp x cp x dp, the devices of one pipeline stage",
     lambda w, b: (b.tp * b.cp * b.dp) % (b.etp * b.ep) != 0,
@@ -83,7 +79,6 @@ def _experts_per_rank_sentence(workload: Workload, s: ParallelStrategy) -> str:
 
 EXPERTS_PER_RANK = Rule(
     "experts_per_rank",
-    PHYSICS,
     "[megatron-0.12, arguments.py]",
     "ep divides the number of experts",
     _experts_per_rank,
@@ -104,7 +99,6 @@ def _expert_width_sentence(workload: Workload, s: ParallelStrategy) -> str:
 
 EXPERT_WIDTH = Rule(
     "expert_width",
-    PHYSICS,
     "[megatron-0.12, experts.py]",
     "etp divides the width of an expert",
     _expert_width,
@@ -114,7 +108,6 @@ EXPERT_WIDTH = Rule(
 
 HEADS_PER_TP = Rule(
     "heads_per_tp",
-    PHYSICS,
     "[megatron-0.12, transformer_config.py]",
     "tp divides the attention heads",
     lambda w, b: w.model.num_attention_heads % b.tp != 0,
@@ -128,7 +121,6 @@ HEADS_PER_TP = Rule(
 
 QUERY_GROUPS = Rule(
     "query_groups",
-    PHYSICS,
     "[megatron-main, transformer_config.py]",
     "tp divides the query groups, or is a multiple of them (then they are repeated)",
     lambda w, b: _misfit(w, b.tp),
@@ -165,7 +157,6 @@ def _mlp_width_sentence(workload: Workload, s: ParallelStrategy) -> str:
 
 MLP_WIDTH = Rule(
     "mlp_width",
-    PHYSICS,
     "[megatron-0.12, layers.py]",
     "tp divides the width of the dense MLP and of the shared experts",
     _mlp_width,
@@ -175,7 +166,6 @@ MLP_WIDTH = Rule(
 
 SEQUENCE_PARALLEL_NEEDS_TP = Rule(
     "sequence_parallel_needs_tp",
-    PHYSICS,
     "[korthikanti2022, section 4.2.2]",
     "sequence parallelism shards over tp, so tp is above 1",
     lambda w, b: (b.sequence_parallel != 0) & (b.tp == 1),
@@ -205,7 +195,6 @@ def _cp_algo_sentence(workload: Workload, s: ParallelStrategy) -> str:
 
 CP_ALGO = Rule(
     "cp_algo",
-    PHYSICS,
     "[mindspeed, context_parallel_feature.py]",
     "cp above 1 has an algorithm whose ulysses_degree is 1 (ring), cp (ulysses) or a proper divisor of cp (hybrid)",
     _cp_algo,
@@ -214,7 +203,6 @@ CP_ALGO = Rule(
 
 ULYSSES_HEADS = Rule(
     "ulysses_heads",
-    PHYSICS,
     "[mindspeed, ulysses_context_parallel.py]",
     "tp x ulysses_degree divides the attention heads",
     lambda w, b: w.model.num_attention_heads % (b.tp * b.ulysses_degree) != 0,
@@ -227,7 +215,6 @@ ULYSSES_HEADS = Rule(
 
 ULYSSES_QUERY_GROUPS = Rule(
     "ulysses_query_groups",
-    PHYSICS,
     "[mindspeed, ulysses-context-parallel.md]",
     "tp x ulysses_degree divides the query groups, or is a multiple of them",
     lambda w, b: _misfit(w, b.tp * b.ulysses_degree),
@@ -245,7 +232,6 @@ def _sequence_chunks(batch: StrategyBatch) -> IntColumn:
 
 SEQUENCE_PER_CP = Rule(
     "sequence_per_cp",
-    PHYSICS,
     "[mindspeed, context_parallel_feature.py]",
     "2 cp divides the sequence under ring and hybrid (each rank holds an early and a late piece), cp under ulysses",
     lambda w, b: w.training.seq_length % _sequence_chunks(b) != 0,
@@ -258,7 +244,6 @@ SEQUENCE_PER_CP = Rule(
 
 SEQUENCE_PER_TP = Rule(
     "sequence_per_tp",
-    PHYSICS,
     "[korthikanti2022, section 4.2.2]",
     "under sequence parallelism tp x cp divides the sequence",
     lambda w, b: (b.sequence_parallel != 0) & (w.training.seq_length % (b.tp * b.cp) != 0),
@@ -277,7 +262,6 @@ def _dispatcher_needed(workload: Workload, batch: StrategyBatch) -> Mask:
 
 DISPATCHER_NEEDED = Rule(
     "dispatcher_needed",
-    PHYSICS,
     "[megatron-0.12, token_dispatcher.py]",
     "experts on more than one rank have a dispatcher",
     _dispatcher_needed,
@@ -293,7 +277,6 @@ def _part_of_a_node(workload: Workload, batch: StrategyBatch) -> Mask:
 
 HIERARCHICAL_SPAN = Rule(
     "hierarchical_span",
-    PHYSICS,
     "[mindspeed-0.8, hierarchical-alltoallv.md]",
     "hierarchical dispatch spans whole nodes or supernodes: ep x etp is a multiple of their devices, and above it",
     _part_of_a_node,
@@ -305,7 +288,6 @@ HIERARCHICAL_SPAN = Rule(
 
 HIERARCHICAL_GROUPS = Rule(
     "hierarchical_groups",
-    PHYSICS,
     "[mindspeed-0.8, hierarchical-alltoallv.md]",
     "hierarchical dispatch has whole experts (etp 1) and its inner all-to-all in a tp group that stays in a node",
     lambda w, b: (

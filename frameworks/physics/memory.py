@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from cost_models.shapes.recompute_modules import present_modules
 from cost_models.shapes.strategy import Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, StrategyBatch
 from cost_models.shapes.workload import Workload
-from frameworks.rule import PHYSICS, Mask, Rule, has_dense_mlp
+from frameworks.rule import Mask, Rule
 
 ZERO_STAGE = Rule(
     "zero_stage",
-    PHYSICS,
     "[rajbhandari2020, section 5]",
     "zero_stage is 0 (nothing sharded), 1 (optimizer), 2 (and gradients) or 3 (and weights)",
     lambda w, b: (b.zero_stage < 0) | (b.zero_stage > 3),
@@ -26,7 +26,6 @@ def _optimizer_shard(workload: Workload, batch: StrategyBatch) -> Mask:
 
 OPTIMIZER_SHARD = Rule(
     "optimizer_shard",
-    PHYSICS,
     "[megatron-0.12, parallel_state.py]",
     "optimizer_shard_size divides dp x cp (0: all of them)",
     _optimizer_shard,
@@ -63,7 +62,6 @@ def _recompute_method_sentence(workload: Workload, s: ParallelStrategy) -> str:
 
 RECOMPUTE_METHOD = Rule(
     "recompute_method",
-    PHYSICS,
     "[megatron-0.12, transformer_config.py]",
     "full recompute states a method and a number of layers; the others state none",
     _recompute_method,
@@ -72,7 +70,6 @@ RECOMPUTE_METHOD = Rule(
 
 RECOMPUTE_MODULES = Rule(
     "recompute_modules",
-    PHYSICS,
     "[megatron-0.12, transformer_config.py]",
     "selective recompute names modules, and no recompute names none (with full, they hold for the layers it leaves out)",
     lambda w, b: np.where(b.recompute_modules == 0, b.recompute == Recompute.SELECTIVE, b.recompute == Recompute.NONE),
@@ -85,15 +82,7 @@ RECOMPUTE_MODULES = Rule(
 
 def _absent(workload: Workload) -> RecomputeModule:
     """Modules that the model does not have."""
-    model = workload.model
-    absent = RecomputeModule(0)
-    if model.mla is None:
-        absent |= RecomputeModule.MLA_UP_PROJ
-    if model.moe is None:
-        absent |= RecomputeModule.MOE
-    if not has_dense_mlp(model):
-        absent |= RecomputeModule.MLP
-    return absent
+    return ~present_modules(workload.model)
 
 
 def module_names(modules: RecomputeModule) -> str:
@@ -103,7 +92,6 @@ def module_names(modules: RecomputeModule) -> str:
 
 RECOMPUTE_ABSENT = Rule(
     "recompute_absent",
-    PHYSICS,
     "[megatron-0.12, transformer_config.py]",
     "selective recompute names modules that the model has",
     lambda w, b: (b.recompute_modules & int(_absent(w))) != 0,
@@ -132,7 +120,6 @@ def _recompute_plan_sentence(workload: Workload, s: ParallelStrategy) -> str:
 
 RECOMPUTE_PLAN = Rule(
     "recompute_plan",
-    PHYSICS,
     "[mindformers-1.5, Offset_Recompute.md]",
     "recompute layers_per_stage has one entry a pipeline rank",
     _recompute_plan,
@@ -142,7 +129,6 @@ RECOMPUTE_PLAN = Rule(
 
 SWAP_OR_REUSE = Rule(
     "swap_or_reuse",
-    PHYSICS,
     "[mindspeed, swap_optimizer_feature.py]",
     "swap_optimizer moves the master weights to the host, reuse_fp32_param keeps them in the weights: one of the two",
     lambda w, b: b.has(Feature.SWAP_OPTIMIZER) & b.has(Feature.REUSE_FP32_PARAM),
@@ -153,7 +139,6 @@ SWAP_OR_REUSE = Rule(
 
 REUSE_NEEDS_BF16 = Rule(
     "reuse_needs_bf16",
-    PHYSICS,
     "[mindspeed, reuse_fp32_param.py]",
     "reuse_fp32_param splits FP32 into BF16 and a rest, so training is in bf16",
     lambda w, b: b.has(Feature.REUSE_FP32_PARAM) & (w.training.precision != "bf16"),

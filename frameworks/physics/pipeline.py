@@ -9,11 +9,10 @@ import numpy as np
 from cost_models.shapes.canonical import group_size, schedules_of
 from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
-from frameworks.rule import PHYSICS, Mask, Rule, either, has_effect, num_microbatches
+from frameworks.rule import Mask, Rule, either, has_effect, num_microbatches
 
 VPP_NEEDS_PP = Rule(
     "vpp_needs_pp",
-    PHYSICS,
     "[megatron-0.12, arguments.py]",
     "virtual stages need a pipeline: vpp above 1 only with pp above 1",
     lambda w, b: (b.vpp > 1) & (b.pp == 1),
@@ -47,7 +46,6 @@ def _schedule_sentence(workload: Workload, s: ParallelStrategy) -> str:
 
 SCHEDULE = Rule(
     "schedule",
-    PHYSICS,
     "[megatron-0.12, schedules.py; zero-bubble, section 6; dualpipe]",
     "interleaved-1f1b needs vpp above 1, zbv and dualpipev vpp 2, the others vpp 1; zbv, dualpipe and dualpipev need pp above 1",
     _schedule,
@@ -56,7 +54,6 @@ SCHEDULE = Rule(
 
 LAYERS_PER_STAGE = Rule(
     "layers_per_stage",
-    PHYSICS,
     "[megatron-0.12, transformer_config.py; mindspeed, noop_layers.py]",
     "every virtual stage holds a layer: pp x vpp is at most the number of layers (a rest is filled with no-op layers)",
     lambda w, b: (b.layout_index < 0) & (b.pp * b.vpp > w.model.num_layers),
@@ -91,7 +88,6 @@ def _layer_layout_sentence(workload: Workload, s: ParallelStrategy) -> str:
 
 LAYER_LAYOUT = Rule(
     "layer_layout",
-    PHYSICS,
     "[megatron-main, pipeline_parallel_layer_layout.py]",
     "a given layer_layout has vpp chunks of pp stages and places every layer once",
     _layer_layout,
@@ -106,7 +102,6 @@ def _interleaved(batch: StrategyBatch) -> Mask:
 
 INTERLEAVED_FILL = Rule(
     "interleaved_fill",
-    PHYSICS,
     "[megatron-0.12, schedules.py]",
     "interleaved virtual stages need a full group: num_microbatches is at least pp",
     lambda w, b: _interleaved(b) & (b.num_microbatches(w.training.global_batch_size) < b.pp),
@@ -116,7 +111,6 @@ INTERLEAVED_FILL = Rule(
 
 INTERLEAVED_GROUP = Rule(
     "interleaved_group",
-    PHYSICS,
     "[megatron-0.12, schedules.py]",
     "microbatch_group_size_per_vp_stage goes from pp to num_microbatches, and with interleaved-1f1b only",
     lambda w, b: np.where(
@@ -140,7 +134,6 @@ def _incomplete_group(workload: Workload, batch: StrategyBatch) -> Mask:
 
 INTERLEAVED_MICROBATCHES = Rule(
     "interleaved_microbatches",
-    PHYSICS,
     "[megatron-0.12, schedules.py]",
     "interleaved virtual stages take micro batches in groups, by default of pp: num_microbatches is a multiple of that, or "
     "leaves a last group of at least pp",
@@ -167,7 +160,6 @@ _FILL_BY_PP, _FILL_MORE = np.array([_FILL.get(schedule, (0, 0)) for schedule in 
 
 SCHEDULE_FILL = Rule(
     "schedule_fill",
-    PHYSICS,
     "[zero-bubble, section 2; mindspeed, dualpipev_feature.py; dualpipe, dualpipe.py]",
     "num_microbatches fills the schedule: zb1p takes pp at least, zb2p, zbv and dualpipev 2 pp - 1, dualpipe 2 pp",
     lambda w, b: (
@@ -182,7 +174,6 @@ SCHEDULE_FILL = Rule(
 
 DUALPIPE_HALVES = Rule(
     "dualpipe_halves",
-    PHYSICS,
     "[dualpipe, dualpipe.py]",
     "dualpipe feeds half of the micro batches from either end: pp and num_microbatches are even",
     lambda w, b: (
@@ -204,7 +195,6 @@ def _overlap_without_pairs(workload: Workload, batch: StrategyBatch) -> Mask:
 
 OVERLAP_NEEDS_PAIRS = Rule(
     "overlap_needs_pairs",
-    PHYSICS,
     "[mindspeed, fb_overlap; megatron-main, arguments.py; zero-bubble, section 2]",
     "moe_comm_overlap merges a forward with the backward that follows it: gpipe, zb1p, zb2p and zbv run each on its own, and in "
     "plain 1f1b every second pair of a rank would wait for a neighbour's; virtual stages or dualpipev do not",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.shapes.strategy import Feature, StrategyBatch
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.switches import FUSIONS, Feature
 from cost_models.shapes.workload import Workload
-from frameworks.rule import PHYSICS, Mask, Rule, has_effect
-
-FUSIONS = (Feature.MC2, Feature.COC, Feature.TP_COMM_OVERLAP, Feature.TP_2D)
+from frameworks.rule import Mask, Rule, has_effect
 
 
 def _fusions(workload: Workload, batch: StrategyBatch) -> Mask:
@@ -20,7 +19,6 @@ def _fusions(workload: Workload, batch: StrategyBatch) -> Mask:
 
 ONE_MATMUL_FUSION = Rule(
     "one_matmul_fusion",
-    PHYSICS,
     "[mindspeed, mc2.py; locl_coc.py; tp_2d.py]",
     "mc2, coc, tp_comm_overlap and tp_2d each replace the same matmuls and collectives: one of them",
     _fusions,
@@ -32,7 +30,6 @@ ONE_MATMUL_FUSION = Rule(
 
 FINE_GRAIN_INTERLEAVE = Rule(
     "fine_grain_interleave",
-    PHYSICS,
     "[mindformers-1.8, Parallel configuration]",
     "fine_grain_interleave cuts a micro batch in two halves: micro_batch_size is even",
     lambda w, b: has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.micro_batch_size % 2 != 0),

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.http.application import create_app
+from app.server.application import create_app
 from app.storage.session import Database
+from app.studies import queue
 from app.studies.runner import StudyRun
-from app.workers import queue
 from tests.databases import database, database_url, postgresql, sqlite_template
 
 __all__ = ["database", "database_url", "postgresql", "sqlite_template"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calibrations import service
-from app.calibrations.report import learned
+from app.calibrations import fit, service
+from app.calibrations.outcome import learned
 from app.calibrations.schemas import CalibrationDocument, CalibrationSummary
 from calibration.calibrate import calibrate_site
 from calibration.files import parse_calibration, read_calibration, shipped_calibration
@@ -98,7 +98,7 @@ def test_a_fit_that_takes_too_long_is_given_up_and_the_next_may_start(
     api: TestClient, records: list[dict[str, Any]], refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert records
-    monkeypatch.setattr(service, "MAX_FIT_S", -1.0)
+    monkeypatch.setattr(fit, "MAX_FIT_S", -1.0)
     problem = refused(api.post("/v1/calibrations", json=BODY), 422, "invalid-input")
     assert "meshplan calibrate" in problem["detail"]
     monkeypatch.undo()
@@ -107,7 +107,7 @@ def test_a_fit_that_takes_too_long_is_given_up_and_the_next_may_start(
 
 def test_one_fit_runs_at_a_time(api: TestClient, records: list[dict[str, Any]], refused: Refused) -> None:
     assert records
-    with service._fitting:
+    with fit._fitting:
         response = api.post("/v1/calibrations", json=BODY)
     refused(response, 503, "unavailable")
     assert response.headers["Retry-After"] == "10"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.answers import estimates as service
-from app.answers import simulating
-from app.answers.pricing import estimate_document
+from app.answers import service
+from app.answers import simulation as simulating
+from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.jobs.job import parse_job
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from app.http.application import create_app
+from app.server.application import create_app
 from app.storage.session import Database
 from meshplan import __version__
 from tests.api.conftest import LOCAL

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.answers.pricing import constants_for
 from app.answers.schemas import EstimateDocument
+from app.calibrations.constants import constants_for
 from app.storage.session import Database
 from app.storage.tables import Calibration
 from calibration.files import parse_calibration

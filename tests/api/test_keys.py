@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from app.http import keys
-from app.http.application import create_app
 from app.http.security import is_loopback
+from app.server.application import create_app
 from app.storage.session import Database
 from app.storage.tables import ApiKey
 from documents.errors import InputError

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
-from app.answers.saved import _save_plan
+from app.answers.files import _save_plan
 from app.answers.schemas import LaunchDocument
 from app.plans.schemas import PlanAnalysis, PlanLaunch
 from app.storage.session import Database

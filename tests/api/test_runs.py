@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.answers.pricing import constants_for, interval_of
+from app.calibrations.constants import constants_for, interval_of
 from app.calibrations.runs.schemas import RunsDocument, StoredRun
 from app.calibrations.runs.service import MAX_RECORD_BYTES
 from calibration.run_records import parse_run_record

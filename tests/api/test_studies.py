@@ -10,10 +10,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.answers.schemas import Plan, Rejection
-from app.http import idempotency
-from app.http.application import create_app
 from app.http.paging import MAX_LIMIT
+from app.server.application import create_app
 from app.storage.session import Database
+from app.studies import idempotency
 from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, StudyDocument, Trial
 from tests.api.conftest import LOCAL
 from tests.databases import KINDS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.plans.timeline_schemas import PlanTimeline
+from app.plans.schemas import PlanTimeline
 from cost_models.simulation import timeline as module
 
 Refused = Callable[..., dict[str, Any]]

@@ -73,6 +73,11 @@ def test_pyproject_lists_every_package_of_the_checkout() -> None:
     assert WHEEL["sources"] == {name: TREE + name for name in packages_of_the_checkout() - {"meshplan"}}
 
 
+def test_the_image_is_built_from_every_package_of_the_checkout() -> None:
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")}
+    assert packages_of_the_checkout() | {"LICENSE", "README.md", "constraints.txt", "pyproject.toml"} == kept
+
+
 def test_the_wheel_adds_one_name_to_site_packages(names: set[str]) -> None:
     tops = {name.split("/")[0] for name in names}
     assert tops == {"meshplan", f"meshplan-{meshplan.__version__}.dist-info"}

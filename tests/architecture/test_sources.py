@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from cost_models.estimate import Estimate
 from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.step.result import Estimate
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("app", "calibration", "cost_models", "hardware_profiles", "search")
 MAX_LINES = 500
+MAX_FUNCTION_LINES = 60
 VAGUE_NAMES = {"common", "helper", "helpers", "misc", "util", "utils"}
 # Spelt in parts, so that this file passes its own test.
 NEVER_MENTIONED = tuple(
@@ -100,6 +101,32 @@ def profile_citations(source: str) -> Iterator[str]:
 def test_no_python_file_outgrows_its_noun() -> None:
     lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in python_files()}
     assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def function_lengths(source: str) -> dict[str, int]:
+    """Lines of every function by name, its docstring not counted."""
+    lengths = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if ast.get_docstring(node) is not None:
+                lines -= (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
+            lengths[node.name] = lines
+    return lengths
+
+
+def test_the_length_of_a_function_leaves_its_docstring_out() -> None:
+    assert function_lengths('def f() -> None:\n    """One.\n\n    Two.\n    """\n    return\n') == {"f": 2}
+
+
+def test_no_function_of_the_physics_is_longer_than_a_page() -> None:
+    lengths = {
+        f"{path.relative_to(ROOT).as_posix()}: {name}": length
+        for path in (ROOT / "cost_models").rglob("*.py")
+        for name, length in function_lengths(path.read_text(encoding="utf-8")).items()
+    }
+    assert lengths
+    assert {name: length for name, length in lengths.items() if length > MAX_FUNCTION_LINES} == {}
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

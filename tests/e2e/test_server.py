@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.answers.searching import search_document
+from app.answers.search import search_document
 from app.jobs.job import parse_job
 from meshplan import Client, MeshplanError
 from tests.api.run_records import HARDWARE, STACK, usable_records
@@ -97,6 +97,19 @@ def test_the_documented_use_of_the_client_works(server: Server, page: str) -> No
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     assert re.search(r"\d+ \d+ \d+\.\d+\n$", run.stdout), run.stdout  # tp, pp and a step time
+
+
+def test_the_examples_of_the_python_page_work_one_after_the_other(server: Server) -> None:
+    program = "\n".join(python_examples("docs/python.md")).replace("http://127.0.0.1:8765", server.url)
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr
+    *events, best, refusal, first, second, third, verdict = run.stdout.splitlines()
+    assert {"state"} <= set(events) <= {"state", "progress"}
+    assert re.fullmatch(r"\d+\.\d{3} s, launched with mindspeed-llm@master", best)
+    assert re.match(r"422 #/strategy\S* .*tp", refusal)
+    assert float(first) > 0 < float(second)
+    assert "tp" in third
+    assert verdict == "passed 0"
 
 
 def test_the_documented_way_from_runs_to_a_price_works(server: Server, client: Client, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from cost_models.shapes.strategy import (
     StrategyBatch,
 )
 from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
 from hardware_profiles.catalogue import named
 
 JOBS = yaml.safe_load((Path(__file__).parent / "jobs.yaml").read_text(encoding="utf-8"))

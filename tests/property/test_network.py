@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.layer.expert_communication import expert_combine, expert_dispatch, inter_domain_copies
+from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch, inter_domain_copies
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
 from cost_models.network.rank_placement import domains_spanned, members_per_domain
 from cost_models.network.tiers import Network
@@ -138,9 +138,8 @@ def test_copies_between_nodes_keep_their_order(moe: MoeShape, nodes: int) -> Non
 )
 def test_expert_traffic_grows_with_tokens_and_load(moe, network, dispatcher, tokens, ep, etp, load) -> None:  # type: ignore[no-untyped-def]
     for direction in (expert_dispatch, expert_combine):
-        grown = direction(
-            int(dispatcher), np.array([tokens, 2 * tokens, tokens]), 8192.0, ep, etp, moe, network, np.array([1.0, 1.0, load])
-        )
+        columns = (np.array([tokens, 2 * tokens, tokens]), 8192.0, ep, etp)
+        grown = direction(RoutedTokens(int(dispatcher), *columns, moe, network, np.array([1.0, 1.0, load])))
         for values in (grown.time_s, grown.intra_bytes, grown.inter_bytes):
             assert np.isfinite(values).all()
             assert values[0] <= values[1] * (1 + 1e-12)

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.constants import prior_constants
-from cost_models.estimate import Estimate
-from cost_models.priced_groups import priced_groups
 from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate, simulated
-from cost_models.step import estimate, lower_bound_s
+from cost_models.step.composition import estimate, lower_bound_s
+from cost_models.step.priced_groups import priced_groups
+from cost_models.step.result import Estimate
 from tests.property.test_estimates import columns, on, strategies, with_links, workloads
 
 DEVICES = 512

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.constants import prior_constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import ParallelStrategy, RecomputeModule, StrategyBatch
 from cost_models.simulation.program import TaskClass
@@ -17,6 +16,7 @@ from cost_models.simulation.replay import Replay, replay
 from cost_models.simulation.step_times import simulate
 from cost_models.simulation.task_bars import Kind, TaskBars
 from cost_models.simulation.timeline import Timeline, timeline
+from cost_models.step.result import Estimate
 from tests.property.test_simulation import jobs
 
 COMPUTE = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.PAIR, Kind.RECOMPUTE)

@@ -15,10 +15,9 @@ from sqlalchemy.orm import Session
 from app.storage.clock import now_s
 from app.storage.session import Database
 from app.storage.tables import ApiKey, Event, IdempotencyRecord, Plan, Rejection, Study, Trial
-from app.studies import repository, service
-from app.studies.views import Page, PlanNotFound, StudyChanged, StudyConflict, StudyNotFound, StudyView
-from app.workers import queue
-from app.workers.queue import Lease, Outcome
+from app.studies import queue, repository, service
+from app.studies.errors import Page, PlanNotFound, StudyChanged, StudyConflict, StudyNotFound, StudyView
+from app.studies.queue import Lease, Outcome
 from tests.study_jobs import small_job
 
 JOB = small_job()
@@ -212,7 +211,7 @@ def test_with_a_study_goes_all_that_belongs_to_it(database: Database) -> None:
             queue.save(session, lease, {}, {}, [trial(0)])
             rejections = [{"rule": "world_size", "count": 5, "example": "tp 3 ..."}]
             queue.finish(session, lease, "1.0", Outcome("completed", {}, [plan(1)], rejections))
-            service.remember_idempotent(session, answer(study_id, study_id=study_id))
+            repository.add_idempotent(session, answer(study_id, study_id=study_id))
     with database.write() as session:
         service.delete_study(session, gone)
     with database.read() as session:
@@ -298,24 +297,24 @@ def test_a_repeated_study_has_the_same_inputs(database: Database) -> None:
 def test_an_answer_is_stored_once_a_key_and_forgotten_in_time(database: Database) -> None:
     with database.write() as session:
         now = now_s(session)
-        service.remember_idempotent(session, answer("old", created_at_s=now - 100))
-        service.remember_idempotent(session, answer("new", created_at_s=now))
+        repository.add_idempotent(session, answer("old", created_at_s=now - 100))
+        repository.add_idempotent(session, answer("new", created_at_s=now))
 
     def create_again() -> None:
         with database.write() as session:
             service.create_study(session, JOB)
-            service.remember_idempotent(session, answer("new"))
+            repository.add_idempotent(session, answer("new"))
 
     with pytest.raises(IntegrityError):
         create_again()
     with database.write() as session:
         assert service.count_by_state(session) == {}  # the second study went with its key
-        service.purge_idempotent(session, 50)
-        found = service.find_idempotent(session, "me", "new")
+        repository.forget_idempotent(session, 50)
+        found = repository.find_idempotent(session, "me", "new")
         assert found is not None
         assert found.body == {"id": "new"}
-        assert service.find_idempotent(session, "me", "old") is None
-        assert service.find_idempotent(session, "you", "new") is None
+        assert repository.find_idempotent(session, "me", "old") is None
+        assert repository.find_idempotent(session, "you", "new") is None
 
 
 def _twice(table: type[Any], row: dict[str, Any], **other: Any) -> Callable[[Session, str], None]:

@@ -19,7 +19,7 @@ import pytest
 from app.storage.session import Database
 from app.storage.upgrade import upgrade
 from app.studies import repository, service
-from app.workers.process import WorkerOptions
+from app.workers.options import WorkerOptions
 from app.workers.supervisor import Workers
 from tests.study_jobs import small_job
 from tests.workers.test_runner import answer, direct
@@ -154,7 +154,7 @@ def test_a_cancelled_study_stops_at_once(database: Database, database_url: str) 
 
 START = """
 import sys, time
-from app.workers.process import WorkerOptions
+from app.workers.options import WorkerOptions
 from app.workers.supervisor import Workers
 if __name__ == "__main__":
     workers = Workers(2, WorkerOptions(sys.argv[1], 1.0, 0.05, "json"))
@@ -184,10 +184,10 @@ def test_workers_die_with_their_parent_however_it_ends(tmp_path: Path, number: s
 def test_a_worker_process_computes_on_one_thread() -> None:
     script = (
         "import os, threading\n"
-        "from app.workers import process\n"
+        "from app.workers import options, process\n"
         "from unittest import mock\n"
         "with mock.patch('app.workers.loop.work', lambda *_: print(os.environ['OMP_NUM_THREADS'])):\n"
-        "    process.main(process.WorkerOptions('sqlite:///none', 1.0, 1.0, 'text'), os.getppid())\n"
+        "    process.main(options.WorkerOptions('sqlite:///none', 1.0, 1.0, 'text'), os.getppid())\n"
     )
     shown = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert shown.stdout.strip() == "1"

@@ -14,10 +14,9 @@ from sqlalchemy.orm import Session
 from app.storage.clock import now_s
 from app.storage.session import Database
 from app.storage.tables import Study
-from app.studies import repository, service
-from app.studies.views import StudyView
-from app.workers import queue
-from app.workers.queue import Lease, LeaseLostError, Outcome
+from app.studies import queue, repository, service
+from app.studies.errors import StudyView
+from app.studies.queue import Lease, LeaseLostError, Outcome
 from tests.study_jobs import small_job
 
 JOB = small_job()

@@ -12,14 +12,13 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from app.answers.searching import search_document
+from app.answers.search import search_document
 from app.storage.session import Database
 from app.storage.tables import Study
-from app.studies import repository, service
+from app.studies import queue, repository, service
+from app.studies.errors import StudyView
+from app.studies.queue import Lease, LeaseLostError
 from app.studies.runner import StudyRun
-from app.studies.views import StudyView
-from app.workers import queue
-from app.workers.queue import Lease, LeaseLostError
 from search.lattice import LatticeSearch
 from search.sampling import BATCH_TRIALS
 from tests.study_jobs import small_job

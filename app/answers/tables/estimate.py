@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from app.answers.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from app.answers.tables.simulation import print_simulation
-from app.answers.terminal import plain_table
+from app.text.quantities import column_seconds, count, days, gibibytes, percent, seconds
+from app.text.terminal import plain_table
 from cost_models.shapes.expert_load import ExpertCounts
 
 SECONDS_PER_DAY = 86_400

@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from app.answers.quantities import GIB, column_seconds, count, days, percent, seconds
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text, train_days
-from app.answers.terminal import WIDE, plain_table
+from app.text.quantities import GIB, column_seconds, count, days, percent, seconds
+from app.text.terminal import WIDE, plain_table
 
 SHOWN_PLANS = 10
 SHOWN_REJECTIONS = 12

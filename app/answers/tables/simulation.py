@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from app.answers.quantities import column_seconds, gibibytes, percent
-from app.answers.terminal import plain_table
+from app.text.quantities import column_seconds, gibibytes, percent
+from app.text.terminal import plain_table
 
 
 def print_simulation(console: Console, document: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Document
+from app.text.documents import Document
 
 Family = Literal["ascend", "gpu"]
 

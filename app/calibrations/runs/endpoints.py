@@ -9,11 +9,12 @@ from pydantic_core import to_json
 
 from app.calibrations.runs import service
 from app.calibrations.runs.schemas import RunsDocument, RunsRequest, StoredRun
-from app.calibrations.service import stored_constants
-from app.http.bodies import DescribedBy, StrictRoute
+from app.calibrations.stored import stored_constants
+from app.http.bodies import StrictRoute
 from app.http.paging import Limit, Listing, Position, encoded
 from app.http.problems import described
 from app.http.state import state_of
+from app.text.documents import DescribedBy
 
 Predicted = Annotated[bool, Query(description="with the prediction of each by this version's shipped calibration")]
 Named = Annotated[

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
-from app.answers.pricing import constants_for, interval_of
+from app.calibrations.constants import constants_for, interval_of
 from app.calibrations.runs import repository
 from app.calibrations.runs.schemas import MAX_RUNS, RunItem, RunsRequest
-from app.http.jobs import MAX_LAYERS, check_keys
 from app.http.paging import MAX_LIMIT
+from app.jobs.requests import MAX_LAYERS, check_keys
 from app.storage.clock import now_s
 from app.storage.tables import MeasuredRun
 from calibration.files import Calibration

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from app.answers.terminal import json_text
 from app.checks.formats.places import Places
+from app.text.terminal import json_text
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 RULES = {

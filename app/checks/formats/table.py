@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from app.answers.tables.estimate import print_assumptions
-from app.answers.terminal import WIDTH_WITHOUT_TERMINAL, output, plain_table
 from app.checks.formats.rows import WORDS, headline, movement_rows, sentences, subject
+from app.text.terminal import WIDTH_WITHOUT_TERMINAL, output, plain_table
 
 STYLES = {"passed": "green", "failed": "bold red", "undetermined": "yellow", "not_evaluated": "dim"}
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.cli.commands.options import Json
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 
 
 def calibrate(
@@ -21,9 +21,10 @@ def calibrate(
     as_json: Json = False,
 ) -> int:
     """Fits the model's constants to your own runs, and says how much they taught."""
-    from app.answers import terminal
-    from app.calibrations import report as calibration
-    from app.calibrations.own import site_outcome
+    from app.calibrations.fit import fit_of_file
+    from app.calibrations.outcome import document
+    from app.calibrations.tables import print_outcome
+    from app.text import terminal
     from calibration.files import write_calibration
     from documents.errors import InputError
 
@@ -33,11 +34,11 @@ def calibrate(
     def show(iteration: int, median: float) -> None:
         terminal.messages().print(f"fit step {iteration + 1}: median error {median:.1%}", markup=False)
 
-    outcome = site_outcome(runs, hardware, stack, show)
+    outcome = fit_of_file(runs, hardware, stack, show)
     path = output or Path(f"{outcome.calibration.hardware}.{stack}.calibration.json")
     write_calibration(path, outcome.calibration)
     if as_json:
-        terminal.write_json(calibration.document(outcome, path))
+        terminal.write_json(document(outcome, path))
     else:
-        calibration.print_outcome(terminal.output(), outcome, path)
+        print_outcome(terminal.output(), outcome, path)
     return DONE

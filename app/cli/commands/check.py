@@ -55,7 +55,7 @@ def check(
 
 
 def _checked(model: str, budget: Path | None, baseline: Path | None, pin: bool, calibration: Path | None) -> Checked:
-    from app.calibrations.own import own_calibrations
+    from app.calibrations.constants import own_calibrations
     from app.checks.baseline import parse_baseline
     from app.checks.budget import Budget, parse_budget
     from app.checks.check import check_job, check_without_job
@@ -123,8 +123,8 @@ def _write(found: Checked, pairs: list[tuple[str, str]], places: object) -> None
 
 
 def _write_baseline(path: Path, found: Checked) -> None:
-    from app.answers.terminal import json_text, messages
     from app.checks.baseline import baseline_document
+    from app.text.terminal import json_text, messages
 
     if found.job is None or found.document["estimate"] is None:
         messages().print(f"--write-baseline: {path} was not written: there is no strategy to price.", markup=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 
 commands = typer.Typer(no_args_is_help=True, help="The database of studies.")
 

@@ -9,7 +9,7 @@ import typer
 
 from app.cli.commands import options
 from app.cli.commands.options import JOB_FIELDS
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 from documents.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ def estimate(
     as_json: options.Json = False,
 ) -> int:
     """Step time and memory of one strategy, to the last part."""
-    from app.answers import terminal
-    from app.answers.pricing import constants_for, estimate_document
+    from app.answers.price import estimate_document
     from app.answers.tables.estimate import print_estimate
-    from app.calibrations.own import own_calibrations
+    from app.calibrations.constants import constants_for, own_calibrations
     from app.jobs.job import load_job
+    from app.text import terminal
 
     given = dict(context.params)
     if features is not None:
@@ -104,9 +104,9 @@ def _switches(given: list[str]) -> dict[str, bool | str]:
 
 
 def _save_timeline(path: Path, workload: Workload, strategy: ParallelStrategy, constants: Constants) -> None:
-    from app.answers.simulating import play
-    from app.answers.terminal import messages
+    from app.answers.simulation import play
     from app.answers.trace import trace_text
+    from app.text.terminal import messages
 
     try:
         played = play(workload, strategy, constants)

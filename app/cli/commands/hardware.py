@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.cli.commands.options import Json
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 
 commands = typer.Typer(no_args_is_help=True, help="Hardware profiles: devices, networks, and the source of each number.")
 
@@ -16,15 +16,15 @@ commands = typer.Typer(no_args_is_help=True, help="Hardware profiles: devices, n
 @commands.command("list")
 def list_profiles(as_json: Json = False) -> int:
     """The profiles that ship with meshplan."""
-    from app.answers import terminal
-    from app.catalogue import hardware_report as hardware
+    from app.catalogue import hardware, tables
+    from app.text import terminal
     from hardware_profiles import catalogue
 
     profiles = [catalogue.named(name) for name in catalogue.names()]
     if as_json:
         terminal.write_json({"schema_version": 1, "items": [hardware.summary(profile) for profile in profiles]})
     else:
-        terminal.output().print(hardware.list_table(profiles))
+        terminal.output().print(tables.hardware_table(profiles))
     return DONE
 
 
@@ -34,8 +34,8 @@ def show(
     as_json: Json = False,
 ) -> int:
     """One profile, every number with its unit, basis and source."""
-    from app.answers import terminal
-    from app.catalogue import hardware_report as hardware
+    from app.catalogue import hardware, tables
+    from app.text import terminal
     from documents.errors import InputError
     from hardware_profiles import catalogue
     from hardware_profiles.schema import ProfileError
@@ -47,7 +47,7 @@ def show(
     if as_json:
         terminal.write_json({"schema_version": 1, **hardware.details(profile)})
     else:
-        hardware.print_profile(terminal.output(), profile)
+        tables.print_profile(terminal.output(), profile)
     return DONE
 
 
@@ -68,9 +68,9 @@ def calibrate(
     ] = None,
 ) -> int:
     """Writes a profile of your own with the collective times and matmul rates that you measured."""
-    from app.answers import terminal
-    from app.catalogue import hardware_report as hardware
+    from app.catalogue import tables
     from app.catalogue.measured_profile import known_profile, measured_profile, read_op_summary, written_matmuls
+    from app.text import terminal
     from documents.errors import InputError
 
     if not curve and op_summary is None:
@@ -87,6 +87,6 @@ def calibrate(
     except OSError as error:
         raise InputError(f"--output: {output} cannot be written ({error.strerror or error}).") from None
     if rates:
-        hardware.print_rates(terminal.output(), profile, rates, written)
+        tables.print_rates(terminal.output(), profile, rates, written)
     terminal.output().print(f"Written to {output}; use it with --hardware {output}", markup=False)
     return DONE

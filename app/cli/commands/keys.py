@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from app.cli.commands.options import Json
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 from documents.errors import InputError, unknown_name
 
 commands = typer.Typer(no_args_is_help=True, help="API keys of the server that uses this machine's settings.")
 
 
-def _database() -> Any:
+@contextmanager
+def _database() -> Iterator[Any]:
     from app.settings import load_settings
     from app.storage.session import Database
     from app.storage.upgrade import upgrade
 
     url = load_settings().url
     upgrade(url)
-    return Database(url)
+    with Database(url) as database:
+        yield database
 
 
 @commands.command("create")
@@ -41,7 +45,7 @@ def create(
         if word not in keys.SCOPES:
             raise unknown_name("--scope", word, keys.SCOPES, what="scope")
     chosen = tuple(word for word in keys.SCOPES if scope is None or word in scope)
-    with _database().write() as session:
+    with _database() as database, database.write() as session:
         _, secret = keys.create_key(session, name, chosen, days)
     typer.echo(secret)
     return DONE
@@ -50,10 +54,10 @@ def create(
 @commands.command("list")
 def list_keys(as_json: Json = False) -> int:
     """Names, first characters, scopes and dates of all keys."""
-    from app.answers import terminal
     from app.http import keys
+    from app.text import terminal
 
-    with _database().read() as session:
+    with _database() as database, database.read() as session:
         rows: list[dict[str, Any]] = [
             {
                 "name": key.name,
@@ -82,7 +86,7 @@ def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="a key's nam
     """Ends a key at once."""
     from app.http import keys
 
-    with _database().write() as session:
+    with _database() as database, database.write() as session:
         keys.revoke_key(session, name)
     return DONE
 

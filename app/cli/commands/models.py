@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.commands.options import Json
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 
 commands = typer.Typer(no_args_is_help=True, help="Model presets, and import of a Hugging Face config.json.")
 
@@ -16,24 +16,24 @@ commands = typer.Typer(no_args_is_help=True, help="Model presets, and import of 
 @commands.command("list")
 def list_presets(as_json: Json = False) -> int:
     """The presets that ship with meshplan."""
-    from app.answers import terminal
-    from app.catalogue import models_report as models
-    from app.catalogue.models import presets as catalogue
+    from app.catalogue.models import presets
+    from app.catalogue.tables import models_table
+    from app.text import terminal
 
-    rows = catalogue.rows()
+    rows = presets.rows()
     if as_json:
         terminal.write_json({"schema_version": 1, "items": rows})
     else:
-        terminal.output().print(models.list_table(rows))
+        terminal.output().print(models_table(rows))
     return DONE
 
 
 @commands.command("show")
 def show(name: Annotated[str, typer.Argument(metavar="NAME", help="a preset's name")], as_json: Json = False) -> int:
     """One preset: dimensions, published sizes, default training, each with its source."""
-    from app.catalogue.models import presets as catalogue
+    from app.catalogue.models import presets
 
-    return _print(catalogue.preset_details(name), as_json)
+    return _print(presets.preset_details(name), as_json)
 
 
 @commands.command("import")
@@ -41,14 +41,14 @@ def import_config(
     path: Annotated[Path, typer.Argument(metavar="CONFIG.json", help="a Hugging Face config.json")], as_json: Json = False
 ) -> int:
     """Reads a config.json and prints the `model` part of a job."""
-    from app.catalogue.models import presets as catalogue
+    from app.catalogue.models import presets
     from app.catalogue.models.huggingface import model_from_config_file
 
-    return _print(catalogue.model_details(model_from_config_file(path)), as_json)
+    return _print(presets.model_details(model_from_config_file(path)), as_json)
 
 
 def _print(document: dict[str, Any], as_json: bool) -> int:
-    from app.answers import terminal
+    from app.text import terminal
 
     if as_json:
         terminal.write_json({"schema_version": 1, **document})

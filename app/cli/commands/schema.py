@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 
 NAMES = ("job", "search", "estimate", "validate", "budget", "check", "calibrate")
 
@@ -15,18 +15,19 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     """Prints the JSON Schema of a job, of a budget, or of what a command prints as JSON."""
     from pydantic import BaseModel
 
-    from app.answers import schemas, terminal
-    from app.calibrations.schemas import CalibrateDocument
+    from app.answers import schemas
+    from app.calibrations.schemas import CalibrateDocument, ValidationDocument
     from app.checks.budget import BudgetDocument
     from app.checks.schemas import CheckDocument
     from app.jobs.fields import JobDocument
+    from app.text import terminal
     from documents.errors import unknown_name
 
     documents: dict[str, type[BaseModel]] = {
         "job": JobDocument,
         "search": schemas.SearchDocument,
         "estimate": schemas.EstimateDocument,
-        "validate": schemas.ValidationDocument,
+        "validate": ValidationDocument,
         "budget": BudgetDocument,
         "check": CheckDocument,
         "calibrate": CalibrateDocument,

@@ -10,7 +10,7 @@ import typer
 
 from app.cli.commands import options
 from app.cli.commands.options import JOB_FIELDS
-from app.cli.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
+from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
 from documents.errors import InputError
 
 _LIMITS = "Limits: one value, a list (1,2,4) or a range (2..8)"
@@ -73,14 +73,14 @@ def search(
     for name, values in _switches(switch or []).items():
         sections.setdefault("search", {})[name] = values
 
-    from app.answers import terminal
-    from app.answers.saved import make_folder, save_report
-    from app.answers.searching import search_document
+    from app.answers.files import make_folder, save_report
+    from app.answers.search import search_document
     from app.answers.tables.search import print_search
-    from app.calibrations.own import own_calibrations
+    from app.calibrations.constants import own_calibrations
     from app.cli.progress import search_progress
     from app.jobs.job import load_job
     from app.jobs.spares import with_filled_devices
+    from app.text import terminal
 
     labels = options.labels(fields, given)
     job = load_job(model, sections, {**labels, "search.time_limit_s": "--time-limit"} if time_limit_s is not None else labels)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 from documents.errors import InputError
 
 DEFAULT_PORT = 8765
@@ -32,7 +32,7 @@ def serve(
     settings = load_settings(workers=workers)
     with _listening(host, port) as listener:
         from app.http.security import is_loopback
-        from app.http.server import run
+        from app.server.process import run
         from app.storage.session import Database
         from app.storage.upgrade import upgrade
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.cli.commands.options import Calibration, Json
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 
 
 def validate(
@@ -18,10 +18,10 @@ def validate(
     as_json: Json = False,
 ) -> int:
     """Predicts every run record, in file order, and reports the errors by category."""
-    from app.answers import terminal
-    from app.answers.pricing import constants_for, interval_of
-    from app.calibrations import validation_report as validation
-    from app.calibrations.own import read_own
+    from app.calibrations.constants import constants_for, interval_of, read_own
+    from app.calibrations.tables import print_validation
+    from app.calibrations.validation import document
+    from app.text import terminal
     from calibration.run_records import RunRecordError, read_run_records
     from calibration.validation import validate
     from documents.errors import InputError
@@ -37,7 +37,7 @@ def validate(
         lambda record, step_time_s: interval_of(record, step_time_s, own),
     )
     if as_json:
-        terminal.write_json(validation.document(report))
+        terminal.write_json(document(report))
     else:
-        validation.print_report(terminal.output(), report, with_rows=rows)
+        print_validation(terminal.output(), report, with_rows=rows)
     return DONE

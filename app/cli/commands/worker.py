@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.exit_codes import DONE
+from app.exit_codes import DONE
 from documents.errors import InputError
 
 

@@ -18,7 +18,7 @@ const authorize: Middleware = {
   },
 };
 
-/** Every path, parameter and body is checked against docs/openapi.json. */
+/** Every path, parameter and body is checked against the server's OpenAPI document. */
 export const api = createClient<paths>({ baseUrl: window.location.origin });
 api.use(authorize);
 

@@ -13,11 +13,12 @@ from typing import Any
 import yaml
 
 from cost_models.shapes.strategy import ParallelStrategy
+from frameworks.registry import FRAMEWORKS
 from frameworks.release import problems, read_tokens
-from frameworks.releases import RELEASES
 from tests.oracle.launch_files import reading_megatron, reading_mindformers
 from tests.oracle.launch_files.shell import MAX_CHARACTERS, LaunchFileError, Script, read_script
 
+RELEASES = {framework.name: framework.release for framework in FRAMEWORKS}
 MAX_DEVICES = 1_000_000
 MAX_DEPTH = 8
 ASCEND_MARKS = (

@@ -18,8 +18,6 @@ from cost_models.shapes.strategy import (
     RecomputeModule,
     Schedule,
 )
-from frameworks.megatron_lm import writer as megatron
-from frameworks.mindspeed_llm import writer as mindspeed
 from frameworks.release import Given, Release, values_of
 from tests.oracle.launch_files.shell import LaunchFileError
 
@@ -60,6 +58,20 @@ _DISPATCHERS = {
     "alltoall": Dispatcher.ALLTOALL,
     "alltoall_seq": Dispatcher.ALLTOALL,
     "flex": Dispatcher.TWO_LEVEL,
+}
+_CP_ALGOS = {"megatron_cp_algo": CpAlgo.RING, "ulysses_cp_algo": CpAlgo.ULYSSES, "hybrid_cp_algo": CpAlgo.HYBRID}
+_MODULES = {
+    "core_attn": RecomputeModule.CORE_ATTN,
+    "layernorm": RecomputeModule.LAYERNORM,
+    "moe_act": RecomputeModule.MLP_ACT,
+    "mla_up_proj": RecomputeModule.MLA_UP_PROJ,
+    "mlp": RecomputeModule.MLP,
+    "moe": RecomputeModule.MOE,
+}
+_MODULE_SWITCHES = {
+    RecomputeModule.LAYERNORM: "recompute-norm",
+    RecomputeModule.MLP_ACT: "recompute-activation-function",
+    RecomputeModule.MLA_UP_PROJ: "recompute-mla-up-proj",
 }
 _ZERO_STAGES = {"optim_grads": 2, "optim_grads_params": 3}
 
@@ -195,8 +207,7 @@ class Reading:
         if self.cp == 1:
             return CpAlgo.NONE, 1
         if self._ascend:
-            names = {written: algo for algo, written in mindspeed.CP_ALGOS.items()}
-            algo = names.get(self._value("context-parallel-algo"), CpAlgo.RING)
+            algo = _CP_ALGOS.get(self._value("context-parallel-algo"), CpAlgo.RING)
             degree = self._number("ulysses-degree-in-cp", low=1) or 1
         else:
             kind = self._value("cp-comm-type")
@@ -231,7 +242,7 @@ class Reading:
         granularity = self._value("recompute-granularity") or ("selective" if self._on("recompute-activations") else None)
         modules = RecomputeModule(0)
         if self._ascend:
-            for module, name in mindspeed.MODULE_SWITCHES.items():
+            for module, name in _MODULE_SWITCHES.items():
                 modules |= module if self._on(name) else RecomputeModule(0)
         if granularity == "full":
             method = RecomputeMethod.BLOCK if self._value("recompute-method") == "block" else RecomputeMethod.UNIFORM
@@ -243,9 +254,8 @@ class Reading:
                 return Recompute.FULL, method, max(layers, 1), modules, None
         elif granularity == "selective":
             written = self._values("recompute-modules") or ["core_attn"]
-            names = {name: module for module, name in megatron.MODULES.items()}
             for name in written:
-                modules |= names[name]
+                modules |= _MODULES[name]
         kind = Recompute.SELECTIVE if modules else Recompute.NONE
         return kind, RecomputeMethod.NONE, 0, modules, None
 

@@ -20,8 +20,7 @@ from cost_models.shapes.strategy import (
     Schedule,
 )
 from frameworks.mindformers import cells as mindformers_cells
-from frameworks.mindformers import writer as mindformers
-from frameworks.releases import RELEASES
+from frameworks.mindformers.release_1_8 import RELEASE
 from tests.oracle.launch_files.shell import LaunchFileError
 
 # Sections whose keys MindFormers or MindSpore passes on without checking them.
@@ -51,6 +50,8 @@ _SWITCHES = {
     Feature.MOE_SHARED_EXPERT_OVERLAP: "model.model_config.moe_shared_expert_overlap",
     Feature.MOE_PAD_TO_CAPACITY: "model.model_config.moe_pad_expert_input_to_capacity",
 }
+_SCHEDULERS = {"gpipe": Schedule.GPIPE, "zero_bubble_v": Schedule.ZBV}
+_CP_ALGOS = {"colossalai_cp": CpAlgo.RING, "ulysses_cp": CpAlgo.ULYSSES, "hybrid_cp": CpAlgo.HYBRID}
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
@@ -80,7 +81,7 @@ class Reading:
     def _value(self, name: str) -> Any:
         if self._options.get(name) is not None:
             return self._options[name]
-        argument = RELEASES["mindformers"].argument(name)
+        argument = RELEASE.arguments.get(name)
         return argument.default if argument else None
 
     def _number(self, name: str, low: int = 0) -> int | None:
@@ -130,15 +131,13 @@ class Reading:
         )
 
     def _schedule(self, vpp: int) -> Schedule:
-        names = {name: schedule for schedule, name in mindformers.SCHEDULERS.items()}
         written = self._value("parallel.pipeline_config.pipeline_scheduler")
-        return canonical_schedule(self.pp, vpp, names.get(written, Schedule.NONE))
+        return canonical_schedule(self.pp, vpp, _SCHEDULERS.get(written, Schedule.NONE))
 
     def _context_parallel(self) -> tuple[CpAlgo, int]:
         if self.cp == 1:
             return CpAlgo.NONE, 1
-        names = {name: algo for algo, name in mindformers.CP_ALGOS.items()}
-        algo = names.get(self._value("parallel_config.context_parallel_algo"), CpAlgo.RING)
+        algo = _CP_ALGOS.get(self._value("parallel_config.context_parallel_algo"), CpAlgo.RING)
         hybrid = self._degree("parallel_config.ulysses_degree_in_cp")
         return algo, {CpAlgo.ULYSSES: self.cp, CpAlgo.HYBRID: hybrid}.get(algo, 1)
 

@@ -55,6 +55,52 @@ def test_the_table_of_constants_is_current() -> None:
     assert with_table(page) == page, "`make docs` writes the table"
 
 
+PHYSICS = PAGE.parents[1] / "cost_models"
+
+
+def map_of(page: str) -> set[tuple[str, str]]:
+    """(file, name) of every row of the map."""
+    section = page.split("## Map\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| .* \| \[([\w/]+\.py)\]\(\.\./cost_models/([\w/]+\.py)\) \| (`.+) \|$", section, flags=re.MULTILINE)
+    assert all(shown == target for shown, target, _ in rows)
+    names = [(target, name) for _, target, listed in rows for name in re.findall(r"`(\w+)`", listed)]
+    assert len(names) == len(set(names)) == section.count("`, `") + len(rows), (
+        "a name stands once, and each row has the form of the others"
+    )
+    return set(names)
+
+
+def test_the_map_has_every_public_function_and_class_and_nothing_else() -> None:
+    public = {
+        (path.relative_to(PHYSICS).as_posix(), node.name)
+        for path in PHYSICS.rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+    }
+    listed = map_of(PAGE.read_text(encoding="utf-8"))
+    assert sorted(public - listed) == [], "missing from the map of docs/model.md"
+    assert sorted(listed - public) == [], "in the map of docs/model.md, but not in the code"
+
+
+def test_the_map_leads_to_sections_of_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    headings = {
+        re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-")
+        for title in re.findall(r"^#+ (.+)$", page, flags=re.MULTILINE)
+    }
+    links = set(re.findall(r"\]\(#([\w-]+)\)", page))
+    assert links
+    assert sorted(links - headings) == []
+
+
+def test_every_file_of_the_physics_that_the_page_names_is_there() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    named = re.findall(r"`(?:cost_models/)?([\w/]+\.py)`", page)
+    assert [name for name in named if not any((root / name).exists() for root in (PHYSICS, PHYSICS.parent))] == [], (
+        "link to it, as the map does"
+    )
+
+
 def test_every_part_of_a_breakdown_is_explained() -> None:
     result = priced(workload(SPARSE), ParallelStrategy(recompute=Recompute.FULL))
     assert result.breakdown is not None

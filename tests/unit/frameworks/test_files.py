@@ -16,7 +16,7 @@ from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature, ParallelStrat
 from cost_models.shapes.workload import Workload
 from frameworks.launch import launch_block
 from frameworks.launch_files import PLACEHOLDER, Start, launch_file
-from frameworks.nearest import even_inside
+from frameworks.megatron_lm.nearest import even_inside
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
 from tests.unit.frameworks.plans import MODELS, legal_plans, workload
 

@@ -37,7 +37,7 @@ from frameworks.legality import (
     rules_for,
     violations,
 )
-from frameworks.target import TARGETS
+from frameworks.registry import TARGETS
 from search.fillable import can_fill, fillable_device_counts
 from tests.unit.frameworks.legality_cases import (
     AMD,

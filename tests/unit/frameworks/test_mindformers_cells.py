@@ -10,11 +10,11 @@ import yaml
 from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
 from cost_models.shapes.workload import ModelShape
-from frameworks import nearest
 from frameworks.launch import launch_block
 from frameworks.launch_files import Start, launch_file
 from frameworks.mindformers import writer as mindformers
 from frameworks.mindformers.cells import block_size, counts_of, modules_of, numbers_of_layers, spread
+from frameworks.mindformers.nearest import nearest
 from tests.oracle.launch_files.parsing import parse_arguments, parse_launch
 from tests.unit.frameworks.plans import MODELS, workload
 
@@ -154,6 +154,6 @@ def test_beside_swap_layers_are_numbered_and_come_back(vpp: int, recompute: dict
         assert written is True
     read = parse_arguments(list(launch.arguments), framework="mindformers")
     assert read.problems == ()
-    assert read.strategy == nearest.mindformers(made, plan)[0]
+    assert read.strategy == nearest(made, plan)[0]
     start = Start("Plan 1", 32, 8)
     assert parse_launch(launch_file("mindformers", launch_block(made, plan)["mindformers"], start)[1]).strategy == read.strategy

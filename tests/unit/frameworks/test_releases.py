@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from frameworks.environment import PURPOSES
 from frameworks.mindspeed_llm.release import FORMER
+from frameworks.registry import BY_NAME, FRAMEWORKS
 from frameworks.release import Kind, Release, holds, problems, read_tokens, values_of
-from frameworks.releases import RELEASES
 
+RELEASES = {framework.name: framework.release for framework in FRAMEWORKS}
 MEGATRON, MINDSPEED, MINDFORMERS = (RELEASES[name] for name in ("megatron-lm", "mindspeed-llm", "mindformers"))
 
 
@@ -27,7 +27,7 @@ def test_rules_name_arguments_of_the_table(release: Release) -> None:
     assert conditions
     for condition in conditions:
         holds(release, {}, condition)  # raises KeyError for a name that the table lacks
-    assert all(release.argument(name) for name in release.former.values())
+    assert all(name in release.arguments for name in release.former.values())
     assert all(re.fullmatch(r"\[.+\]", item.source) for item in (*release.exclusions, *release.requirements))
 
 
@@ -82,7 +82,11 @@ def test_an_unknown_argument_or_value_is_refused(release: Release, text: str, se
         (MEGATRON, "--recompute-granularity full --recompute-num-layers 2", ("needs recompute-method",)),
         (MEGATRON, "--num-experts 8 --disable-bias-linear --moe-router-topk 1", ("moe-router-topk=1", "moe-router-pre-softmax")),
         (MINDSPEED, "--recompute-norm --recompute-granularity selective", ("recompute-norm",)),
-        (MINDSPEED, "--swap-optimizer --reuse-fp32-param --bf16", ("swap-optimizer", "reuse-fp32-param")),
+        (
+            MINDSPEED,
+            "--swap-optimizer --reuse-fp32-param --bf16 --use-distributed-optimizer",
+            ("swap-optimizer", "reuse-fp32-param"),
+        ),
         (MINDSPEED, "--moe-zero-memory level0", ("moe-alltoall-overlap-comm or moe-fb-overlap",)),
         (MINDSPEED, "--use-ascend-mc2", ("needs sequence-parallel",)),
     ],
@@ -106,4 +110,6 @@ def test_tokens_are_read_as_argparse_reads_them() -> None:
 
 
 def test_every_environment_variable_has_a_purpose_in_one_line() -> None:
-    assert all(purpose and "\n" not in purpose for purpose in PURPOSES.values())
+    for framework in BY_NAME.values():
+        assert framework.purposes
+        assert all(purpose and "\n" not in purpose for purpose in framework.purposes.values())

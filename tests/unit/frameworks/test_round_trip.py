@@ -20,10 +20,10 @@ from cost_models.shapes.strategy import (
     Schedule,
 )
 from cost_models.shapes.workload import Workload
-from frameworks import nearest
-from frameworks.launch import EXPORTERS, launch_block
+from frameworks.launch import launch_block
 from frameworks.launch_files import Start, launch_file
 from frameworks.legality import violations
+from frameworks.registry import BY_NAME
 from tests.oracle.launch_files.parsing import parse_arguments, parse_launch
 from tests.unit.frameworks.plans import MODELS, legal_plans, workload
 
@@ -41,9 +41,9 @@ IMPLIED = {
     ),
     "mindformers": DATA_PARALLEL_FEATURES | Feature.OVERLAP_P2P,
 }
-NEAREST = {"megatron-lm": nearest.megatron, "mindspeed-llm": nearest.mindspeed, "mindformers": nearest.mindformers}
-EXPORT = {target.name: export for target, export in EXPORTERS}
-FRAMEWORKS = tuple(EXPORT)
+NEAREST = {name: framework.nearest for name, framework in BY_NAME.items()}
+EXPORT = {name: framework.write for name, framework in BY_NAME.items()}
+FRAMEWORKS = tuple(BY_NAME)
 ANY_PLAN = st.builds(
     ParallelStrategy,
     tp=st.sampled_from([1, 2, 4]), pp=st.sampled_from([1, 2, 4]), dp=st.just(1), ep=st.sampled_from([1, 2, 8]),
@@ -96,6 +96,7 @@ def test_a_legal_plan_comes_back_from_its_arguments(framework: str, model: str, 
     assert read.problems == ()
     meant, _ = NEAREST[framework](made, plan)
     says_the_same(made, read.strategy, meant)
+    says_the_same(made, BY_NAME[framework].read(launch.arguments, made.cluster.num_devices), meant)
     assert read.training["global_batch_size"] == made.training.global_batch_size
     assert read.training["seq_length"] == made.training.seq_length
     assert read.model["num_layers"] == made.model.num_layers
@@ -187,7 +188,7 @@ def test_a_fold_over_too_few_micro_batches_for_virtual_stages_is_written_as_one_
         tp=2, pp=4, dp=4, vpp=2, micro_batch_size=6, schedule=Schedule.ZBV, recompute=Recompute.FULL,
         recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=3,
     )  # fmt: skip
-    written, sentences = nearest.megatron(made, plan)
+    written, sentences = NEAREST["megatron-lm"](made, plan)
     assert (written.vpp, written.schedule, written.recompute_num_layers) == (1, Schedule.ONE_F_ONE_B, 6)
     assert "schedule zbv is written as 1f1b with vpp 1" in sentences[0]
 
@@ -215,5 +216,6 @@ def test_of_any_plan_nothing_is_written_that_the_release_refuses(framework: str,
     launch = EXPORT[framework](made, plan)
     devices = plan.tp * plan.pp * plan.cp * plan.dp
     read = parse_arguments(list(launch.arguments), framework=framework, num_devices=devices)
+    says_the_same(made, BY_NAME[framework].read(launch.arguments, devices), read.strategy)
     refused = [p for p in read.problems if "mtp-num-layers" not in p]  # a matter of the model and cp, not of the switches
     assert refused == []

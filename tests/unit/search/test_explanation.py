@@ -18,7 +18,7 @@ from cost_models.shapes.strategy import (
     Schedule,
     StrategyBatch,
 )
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
 from frameworks.legality import legal_mask
 from search.explanation import GIB, best_change, bound_by, changes, compared, neighbours, one_change
 from search.limits import SearchLimits

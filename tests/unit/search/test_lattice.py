@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.strategy import CpAlgo, Feature, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
+from cost_models.step.result import Estimate
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.errors import SearchError
 from search.lattice import search

@@ -19,7 +19,7 @@ from cost_models.shapes.strategy import (
     StrategyBatch,
 )
 from cost_models.shapes.workload import Workload
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
 from hardware_profiles.schema import CollectiveCurve
 from search.plan import estimate_to_mapping, plan_id, strategy_to_mapping
 from tests.search_workloads import DENSE, MOE, workload

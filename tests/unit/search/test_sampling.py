@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.estimate import Estimate
 from cost_models.shapes.strategy import Feature, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
+from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.errors import SearchError

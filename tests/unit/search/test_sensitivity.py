@@ -7,7 +7,7 @@ import pytest
 from cost_models.constants import prior_constants
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.step import estimate
+from cost_models.step.composition import estimate
 from search.plan_analysis import plan_analysis
 from search.sensitivity import CHANGE, sensitivity
 from search.space import search_space

@@ -197,14 +197,43 @@ def test_bad_limits_are_refused_in_one_sentence(mapping: dict[str, object], sent
     assert "\n" not in str(refused.value)
 
 
-def test_a_range_may_hold_one_value_alone() -> None:
-    assert limits_from_mapping({"tp": {"min": 4, "max": 4}}).tp == Range(min=4, max=4)
+def test_a_range_of_one_value_is_that_value() -> None:
+    limits = limits_from_mapping({"tp": {"min": 4, "max": 4}})
+    assert limits.tp == Range(min=4, max=4)
+    assert search_space(workload(), limits).tp == (4,)
 
 
 def test_too_many_switches_are_refused() -> None:
     both = {feature.name.lower(): [True, False] for feature in list(Feature)[:13]}
     with pytest.raises(InputError, match="search: at most 12 switches"):
         limits_from_mapping(both)
+
+
+@pytest.mark.parametrize("module", RecomputeModule, ids=lambda m: m.name)
+def test_every_recompute_module_is_a_mode_by_its_name(module: RecomputeModule) -> None:
+    mode = recompute_mode(module.name.lower())
+    assert (mode.granularity, mode.modules) == (Recompute.SELECTIVE, module)
+
+
+def test_twelve_switches_are_tried_both_ways_beside_any_number_of_fixed_ones() -> None:
+    names = [feature.name.lower() for feature in Feature if feature.name]
+    assert len(names) > 24
+    limits = limits_from_mapping({name: [True, False] if name in names[:12] else True for name in names})
+    assert sum(len(values) for values in limits.switches.values()) == len(names) + 12
+
+
+def test_the_largest_inputs_that_are_allowed_are_taken() -> None:
+    degrees = list(range(1, 257))
+    limits = limits_from_mapping({"tp": {"min": 4, "max": 4}, "ep": {"min": 2}, "cp": {"min": 1, "max": None}, "pp": degrees})
+    assert limits == SearchLimits(tp=Range(min=4, max=4), ep=Range(min=2), cp=Range(min=1), pp=tuple(degrees))
+
+
+def test_a_name_like_none_is_refused_without_a_guess() -> None:
+    for mapping in ({"qqqqqq": 1}, {"moe_dispatcher": "qqqqqq"}):
+        with pytest.raises(InputError) as refused:
+            limits_from_mapping(mapping)
+        assert "did you mean" not in str(refused.value)
+        assert "two_level" in str(refused.value) or "microbatch_group_size_per_vp_stage" in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["none", "full", "full:3", "block:2", "block:25%", "layernorm+mlp_act", "core_attn", "mlp+moe"])

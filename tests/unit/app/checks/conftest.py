@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.answers.pricing import estimate_document
+from app.answers.price import estimate_document
 from app.jobs.job import Job
 from tests.unit.app.checks.jobs import small_job
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import hardware_profiles
-from app.answers.priced_with import priced_with
-from app.answers.pricing import estimate_document
-from app.answers.searching import search_document
+from app.answers.price import estimate_document
+from app.answers.provenance import priced_with
+from app.answers.search import search_document
 from app.checks.baseline import Baseline, baseline_document, parse_baseline
 from app.checks.budget import parse_budget
 from app.checks.check import check_job

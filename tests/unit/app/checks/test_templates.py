@@ -55,6 +55,8 @@ def project(tmp_path: Path) -> Path:
     command.parent.mkdir(parents=True)
     command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m meshplan "$@"\n')
     command.chmod(0o755)
+    made = run(command, "check", "job.yaml", "--write-baseline", "baseline.json", cwd=folder)
+    assert made.returncode == 0, made.stderr
     return folder
 
 

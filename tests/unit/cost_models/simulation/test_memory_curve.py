@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from cost_models.constants import prior_constants
 from cost_models.memory.peak import held_activations, memory_estimate
 from cost_models.pipeline.stages import Stages
-from cost_models.priced_groups import priced_groups
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.memory_curve import MemoryCurve, memory_curves
 from cost_models.simulation.replay import replay
+from cost_models.step.priced_groups import priced_groups
 from tests.property.test_simulation import jobs
 from tests.worked_examples import worked
 from tests.workloads import DENSE, constants, workload

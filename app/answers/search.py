@@ -1,0 +1,76 @@
+"""Runs the search of a job: every strategy of its space, or those that a sampler tries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.answers.price import fill_intervals
+from app.answers.provenance import priced_with
+from app.calibrations.constants import calibration_sentence, constants_for
+from app.jobs.fields import EXHAUSTIVE
+from app.jobs.job import SCHEMA_VERSION, Job
+from calibration.files import Calibration
+from cost_models.constants import Constants
+from documents.errors import InputError
+from meshplan import __version__
+from search.errors import SearchError
+from search.lattice import LatticeSearch
+from search.lattice_state import LatticeState
+from search.space import SearchSpace, search_space
+from search.stepwise import ProgressCallback, Stepwise, run_to_end
+from search.trials import trials_from_mappings
+
+
+def search_of(
+    job: Job,
+    space: SearchSpace,
+    constants: Constants,
+    *,
+    checkpoint: Mapping[str, Any] | None = None,
+    trials: Sequence[Mapping[str, Any]] = (),
+) -> Stepwise:
+    """The search from its beginning, or from where the checkpoint and the trials of an earlier one left it."""
+    settings = job.settings
+    shared: dict[str, Any] = {
+        "objective": settings.objective,
+        "top": settings.top,
+        "baseline": job.strategy,
+        "clock": time.perf_counter,
+    }
+    if settings.sampler == EXHAUSTIVE:
+        state = None if checkpoint is None else LatticeState.from_mapping(checkpoint, settings.objective, settings.top)
+        return LatticeSearch(job.workload, space, constants, state=state, max_simulations=settings.max_simulations, **shared)
+    from search.sampling import SamplerSearch
+
+    assert settings.max_trials is not None  # a job with a sampler is resolved to a number of trials
+    return SamplerSearch(
+        job.workload,
+        space,
+        constants,
+        sampler=settings.sampler,
+        seed=settings.seed,
+        max_trials=settings.max_trials,
+        trials=trials_from_mappings(job.workload, space, trials),
+        checkpoint=checkpoint,
+        **shared,
+    )
+
+
+def search_document(job: Job, on_progress: ProgressCallback | None = None, *, own: Sequence[Calibration] = ()) -> dict[str, Any]:
+    """The document that ``meshplan schema search`` describes."""
+    try:
+        search = search_of(job, search_space(job.workload, job.limits), constants_for(job.workload, own))
+        result = search.result(run_to_end(search, job.settings.time_limit_s, on_progress))
+    except SearchError as error:
+        raise InputError(f"{str(error).rstrip('.')}.") from None
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "version": __version__,
+        "job": job.document,
+        "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
+        "warnings": list(job.warnings),
+        "priced_with": priced_with(job.workload, own),
+        **fill_intervals(job.workload, result.to_mapping(), own),
+    }

@@ -1,0 +1,109 @@
+"""Prices the strategies of a request: one with its whole document, a list as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from app.answers.price import estimate_document, fill_intervals, priced
+from app.answers.schemas import MAX_STRATEGIES, EstimateRequest
+from app.answers.simulation import check_cost
+from app.calibrations.constants import calibration_sentence
+from app.calibrations.stored import stored_calibrations
+from app.jobs.fields import StrategySection
+from app.jobs.job import SCHEMA_VERSION, Job
+from app.jobs.requests import check_keys, parse_request
+from app.jobs.strategy import strategy_from_section
+from app.storage.session import Database
+from calibration.files import Calibration
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from documents.checking import check
+from documents.errors import InputError, show
+from frameworks.legality import RULES, first_violation
+from search.plan import estimates_to_mappings
+
+# What one request may cost: distinct pipelines are composed one by one, each in the square of its virtual stages, and
+# every strategy keeps numbers for every stage. All fit 512 pipelines and 10,000 strategies of 128 virtual stages.
+MAX_PIPELINES = 512
+MAX_SQUARED_STAGES = MAX_PIPELINES * 128**2
+MAX_STAGES = MAX_STRATEGIES * 128
+
+
+def estimates(document: Mapping[str, Any], database: Database) -> dict[str, Any]:
+    """The answer to a request body; ``InputError`` where it cannot be priced."""
+    check_keys(document, EstimateRequest.model_fields)
+    given, simulated = document.get("strategies"), document.get("simulate")
+    if not isinstance(simulated, bool | None):
+        raise InputError(f"simulate: {show(simulated)} is not allowed; give true or false.")
+    job = parse_request({key: value for key, value in document.items() if key not in ("strategies", "simulate")})
+    own = stored_calibrations(database, job)
+    if given is None:
+        if job.strategy is None:
+            raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
+        return estimate_document(job, job.strategy, own, simulated=bool(simulated))
+    if job.strategy is not None:
+        raise InputError("strategies: given beside strategy; give one of the two.")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "job": job.document,
+        "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
+        "warnings": list(job.warnings),
+        "estimates": _entries(job, own, _sections(given), simulated=bool(simulated)),
+    }
+
+
+def _sections(given: object) -> list[StrategySection]:
+    if not isinstance(given, list) or not 1 <= len(given) <= MAX_STRATEGIES:
+        shown = f"a list of {len(given):,}" if isinstance(given, list) else show(given)
+        raise InputError(f"strategies: {shown} is not allowed; give a list of 1 to {MAX_STRATEGIES:,} strategies.")
+    sections = [check(StrategySection, value, f"strategies[{index}]") for index, value in enumerate(given)]
+    _check_cost(sections)
+    return sections
+
+
+def _check_cost(sections: Sequence[StrategySection]) -> None:
+    pipelines = {_pipeline(section) for section in sections}
+    costs = (
+        (len(pipelines), MAX_PIPELINES, "distinct pipelines (pp, vpp, layer layout, recompute by stage)"),
+        (sum((pp * vpp) ** 2 for pp, vpp, _ in pipelines), MAX_SQUARED_STAGES, "squared virtual stages of distinct pipelines"),
+        (sum(section.pp * section.vpp for section in sections), MAX_STAGES, "virtual stages of all strategies"),
+    )
+    for cost, limit, what in costs:
+        if cost > limit:
+            raise InputError(f"strategies: {cost:,} {what} are more than the {limit:,} of one request; send fewer at a time.")
+
+
+def _pipeline(section: StrategySection) -> tuple[int, int, str]:
+    recompute = None if isinstance(section.recompute, str) else section.recompute.layers_per_stage
+    layers = (section.layer_layout, section.layer_offset, section.noop_layers, recompute)
+    return section.pp, section.vpp, "" if layers == (None, None, None, None) else repr(layers)
+
+
+def _entries(
+    job: Job, own: Sequence[Calibration], sections: Sequence[StrategySection], *, simulated: bool
+) -> list[dict[str, Any]]:
+    """An estimate or a refusal a section, in order."""
+    entries: dict[int, dict[str, Any]] = {}
+    strategies: dict[int, ParallelStrategy] = {}
+    for index, section in enumerate(sections):
+        try:
+            strategies[index] = strategy_from_section(section, job.workload)
+        except InputError as error:
+            entries[index] = {"refused": str(error), "rule": None}
+    if strategies:
+        rows = np.fromiter(strategies, dtype=np.int64)
+        batch = StrategyBatch.of(list(strategies.values()))
+        broken = first_violation(job.workload, batch)
+        for row in np.flatnonzero(broken >= 0).tolist():
+            rule, index = RULES[broken[row]], int(rows[row])
+            entries[index] = {"refused": f"{rule.sentence(job.workload, strategies[index]).rstrip('.')}.", "rule": rule.name}
+        legal = np.flatnonzero(broken < 0)
+        if len(legal):
+            if simulated:
+                check_cost(job.workload, (strategies[int(row)] for row in rows[legal]), "strategies")
+            found = priced(job.workload, batch.take(legal), own, simulated=simulated)
+            numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, found), own)
+            entries.update(zip(rows[legal].tolist(), numbers, strict=True))
+    return [entries[index] for index in range(len(sections))]

@@ -1,0 +1,87 @@
+"""Steps played task by task: how long they take, where ranks wait, when memory peaks, and every bar of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Workload
+from cost_models.simulation.memory_curve import MemoryCurve, memory_curves
+from cost_models.simulation.replay import Replay, replay
+from cost_models.simulation.timeline import MAX_TASKS, Timeline, check_length, num_tasks, origins_s, timeline
+from cost_models.step.result import Estimate
+from documents.errors import InputError
+
+MAX_SIMULATED_TASKS = 1_000_000  # about a minute where no steady state sets in, a second where one does
+
+
+@dataclass(frozen=True)
+class PlayedStep:
+    timeline: Timeline
+    memory: list[MemoryCurve]  # by rank, in the time of its bars
+
+
+def play(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> PlayedStep:
+    """``ValueError``, without a full stop, for what cannot be played: too long, or too few micro batches for its schedule."""
+    played = _replayed(workload, strategy, constants)
+    with np.errstate(all="ignore"):
+        shown = timeline(workload, played, constants)
+    if not np.isfinite(shown.step_time_s):
+        raise ValueError("the numbers of the job lead to times beyond 1e308")
+    return PlayedStep(shown, _memory(workload, played))
+
+
+def _replayed(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> Replay:
+    check_length(workload, strategy)
+    with np.errstate(all="ignore"):
+        return replay(workload, strategy, constants)
+
+
+def _memory(workload: Workload, played: Replay) -> list[MemoryCurve]:
+    curves = zip(memory_curves(workload, played), origins_s(played).tolist(), strict=True)
+    return [
+        MemoryCurve([max(time_s - origin_s, 0.0) for time_s in curve.times_s], curve.allocated_bytes)
+        for curve, origin_s in curves
+    ]
+
+
+def check_cost(workload: Workload, strategies: Iterable[ParallelStrategy], field: str) -> None:
+    """``InputError`` for more tasks than one request simulates; strategies of one pipeline are played together."""
+    pipelines = {
+        (s.schedule, s.pp, s.vpp, s.micro_batch_size * s.dp, s.microbatch_group_size_per_vp_stage): num_tasks(workload, s)
+        for s in strategies
+    }
+    total = sum(pipelines.values())
+    if total > MAX_SIMULATED_TASKS:
+        raise InputError(
+            f"{field}: {total:,} tasks (pp x vpp x micro batches, both passes, of all distinct pipelines) are more than "
+            f"the {MAX_SIMULATED_TASKS:,} that are simulated at once; simulate less at a time, or leave simulate out."
+        )
+
+
+def simulation_document(
+    workload: Workload, strategy: ParallelStrategy, constants: Constants, found: Estimate, closed_form_s: float
+) -> dict[str, Any]:
+    """What the simulation knows beside an estimate; ``found`` is that of the one strategy, with its breakdown."""
+    assert found.breakdown is not None
+    assert found.stage_bubble_s is not None
+    assert found.stage_peak_memory_bytes is not None
+    exposed, masked = found.breakdown.time_s, found.breakdown.masked_s
+    peaks_at_s: list[float | None] = [None] * strategy.pp
+    if num_tasks(workload, strategy) <= MAX_TASKS:
+        curves = _memory(workload, _replayed(workload, strategy, constants))
+        peaks_at_s = [curve.times_s[int(np.argmax(curve.allocated_bytes))] for curve in curves]
+    bubbles, peaks = found.stage_bubble_s[:, 0].tolist(), found.stage_peak_memory_bytes[:, 0].tolist()
+    return {
+        "closed_form_step_time_s": closed_form_s,
+        "communication": {name: {"exposed_s": float(exposed[name][0]), "masked_s": float(masked[name][0])} for name in masked},
+        "ranks": [
+            {"rank": rank, "bubble_s": bubble, "peak_memory_bytes": peak, "peak_at_s": at_s}
+            for rank, (bubble, peak, at_s) in enumerate(zip(bubbles, peaks, peaks_at_s, strict=True))
+        ],
+    }

@@ -1,0 +1,69 @@
+"""The constants that price a job: those that ship, or a calibration of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.jobs.job import Job
+from calibration.files import Calibration, CalibrationError, calibration_for, read_calibration
+from calibration.run_records import RunRecord
+from cost_models.constants import Constants
+from cost_models.shapes.workload import Workload
+from documents.errors import InputError, show
+
+FIELD = "software.calibration (--calibration)"
+
+
+def constants_for(workload: Workload, own: Sequence[Calibration] = ()) -> Constants:
+    """The constants that measured runs taught: a user's own calibration where one applies, else the shipped one."""
+    return calibration_for(workload, own).constants
+
+
+def interval_of(record: RunRecord, step_time_s: float, own: Sequence[Calibration] = ()) -> tuple[float, float]:
+    """80 % interval of a measured run's predicted step time. [s]"""
+    found = calibration_for(record.workload, own).interval(record.workload, step_time_s)
+    return found.low_s, found.high_s
+
+
+def read_own(path: Path | None) -> tuple[Calibration, ...]:
+    try:
+        return () if path is None else (read_calibration(path),)
+    except CalibrationError as error:
+        raise InputError(f"--calibration: {error}") from None
+
+
+def own_calibrations(job: Job) -> tuple[Calibration, ...]:
+    """The calibration file that the job names, which must be for the job's hardware and stack."""
+    if job.calibration is None:
+        return ()
+    if "/" not in job.calibration:
+        raise InputError(
+            f"{FIELD}: {show(job.calibration)} is no file here; a server's own calibrations are used with its own searches and "
+            "estimates, or saved as files (`calibration` of GET /v1/calibrations/ID)."
+        )
+    try:
+        calibration = read_calibration(Path(job.calibration))
+    except CalibrationError as error:
+        raise InputError(f"{FIELD}: {error}") from None
+    check_applies(calibration, job, job.calibration, FIELD)
+    return (calibration,)
+
+
+def check_applies(calibration: Calibration, job: Job, name: str, field: str) -> None:
+    """``InputError`` where the calibration was fitted for other hardware or software than the job's."""
+    workload = job.workload
+    if not calibration.applies_to(workload):
+        fitted_for = f"{calibration.stack or calibration.family} on {calibration.hardware or 'any of its hardware'}"
+        raise InputError(
+            f"{field}: {name} was fitted for {fitted_for}, but the job runs {workload.software.stack} "
+            f"on {workload.cluster.profile.name}."
+        )
+
+
+def calibration_sentence(calibration: Calibration) -> str:
+    """What an answer says about a calibration that the user gave."""
+    return (
+        f"software.calibration = {calibration.fingerprint}, fitted to runs of {calibration.stack or calibration.family} "
+        f"on {calibration.hardware or 'any of its hardware'} by `{calibration.command}`"
+    )

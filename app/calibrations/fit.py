@@ -1,0 +1,86 @@
+"""Constants fitted to a user's runs: those of a file, or those that the server stores."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from app.http.problems import ServiceError
+from calibration.calibrate import SiteOutcome, calibrate_site
+from calibration.files import family_of, shipped_calibration
+from calibration.fitting import Progress
+from calibration.run_records import RefusedRecord, RunRecord, RunRecordError, read_run_records
+from documents.errors import InputError, show, unknown_name
+from hardware_profiles import catalogue
+from hardware_profiles.schema import HardwareProfile, ProfileError
+
+ASCEND_STACKS = ("mindformers", "mindspeed-llm")
+GPU_STACKS = ("fsdp", "maxtext", "megatron-deepspeed", "megatron-lm", "nemo")
+MAX_FIT_S = 120.0  # 200 runs converge in about a minute
+_fitting = threading.Lock()  # a fit keeps a core busy: one at a time leaves the others to the rest of the server
+
+
+def check_stack(stack: str, family: str, field: str) -> None:
+    """``InputError`` for a framework that does not run on devices of the family."""
+    stacks = ASCEND_STACKS if family == "ascend" else GPU_STACKS
+    if stack not in stacks:
+        raise unknown_name(field, stack, stacks, what=f"software stack of {family} devices")
+
+
+def fit_of_file(runs: Path, hardware: str, stack: str, on_progress: Progress | None = None) -> SiteOutcome:
+    """The shipped calibration moved to the runs of a file; ``InputError`` where nothing can be learned."""
+    try:
+        profile = catalogue.profile(hardware)
+    except ProfileError as error:
+        raise InputError(f"--hardware: {error}") from None
+    check_stack(stack, profile.family, "--stack")
+    try:
+        return calibrate_site(
+            read_run_records(runs, _profile_of(profile, hardware)),
+            shipped_calibration(family_of(profile.family)),
+            hardware=profile.name,
+            stack=stack,
+            command=f"meshplan calibrate {runs.name} --hardware {hardware} --stack {stack}",
+            on_progress=on_progress,
+        )
+    except RunRecordError as error:
+        raise InputError(str(error)) from None
+    except ValueError as error:
+        raise InputError(f"{show(str(runs))}: {error}") from None
+
+
+def _profile_of(own: HardwareProfile, reference: str) -> Callable[[str], HardwareProfile]:
+    """Finds a profile by name; the user's own file goes by its name and by its path."""
+    return lambda name: own if name in (own.name, reference) else catalogue.named(name)
+
+
+def fit_of_records(records: Sequence[RunRecord | RefusedRecord], hardware: str, stack: str) -> SiteOutcome:
+    """The shipped calibration moved to the runs; ``InputError`` where they teach nothing or take too long."""
+    if not records:
+        raise InputError(f"hardware: no run of {stack} on {hardware} is stored; send some to POST /v1/runs first.")
+    if not _fitting.acquire(blocking=False):
+        raise ServiceError("unavailable", "Another calibration is being fitted.", headers={"Retry-After": "10"})
+    ends_s = time.monotonic() + MAX_FIT_S
+
+    def stop_late(iteration: int, median: float) -> None:
+        if time.monotonic() > ends_s:
+            raise InputError(f"hardware: the fit took more than {MAX_FIT_S:.0f} s; fit these runs with `meshplan calibrate`.")
+
+    try:
+        return calibrate_site(
+            records,
+            shipped_calibration(family_of(catalogue.named(hardware).family)),
+            hardware=hardware,
+            stack=stack,
+            command="POST /v1/calibrations " + json.dumps({"hardware": hardware, "stack": stack}),
+            on_progress=stop_late,
+        )
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"hardware: {error}") from None
+    finally:
+        _fitting.release()

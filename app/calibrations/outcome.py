@@ -1,0 +1,89 @@
+"""What a user's runs taught, as a document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.calibrate import SiteOutcome
+from calibration.files import FittedConstant
+from calibration.intervals import NOMINAL_COVERAGE, QUANTILES_FROM
+from calibration.time_factor import SiteFactor
+
+
+def document(outcome: SiteOutcome, path: Path) -> dict[str, Any]:
+    return {"schema_version": 1, "file": str(path), "fingerprint": outcome.calibration.fingerprint, **learned(outcome)}
+
+
+def learned(outcome: SiteOutcome) -> dict[str, Any]:
+    calibration = outcome.calibration
+    return {
+        "hardware": calibration.hardware,
+        "stack": calibration.stack,
+        "num_runs": len(outcome.fitted.observations),
+        "constants": [{**asdict(entry), "learned_fraction": learned_fraction(entry)} for entry in free(outcome)],
+        "on_bound": list(outcome.fitted.at_bound),
+        "time_factor": asdict(outcome.factor),
+        "errors": {
+            "left_out_by": outcome.left_out_by,
+            "before": errors_of(outcome.base_log_errors),
+            "left_out": errors_of(outcome.left_out),
+            "fitted": errors_of(outcome.fitted.log_errors),
+        },
+        "rows": [
+            {"id": o.record.id, "error_before_fraction": float(before), "error_left_out_fraction": float(after)}
+            for o, before, after in zip(
+                outcome.fitted.observations, np.expm1(outcome.base_log_errors), np.expm1(outcome.left_out), strict=True
+            )
+        ],
+        "refused": [{"id": name, "reason": reason} for name, reason in outcome.refused],
+        "warnings": warnings(outcome),
+    }
+
+
+def free(outcome: SiteOutcome) -> list[FittedConstant]:
+    return [entry for entry in outcome.calibration.fitted if entry.name in outcome.fitted.names]
+
+
+def learned_fraction(entry: FittedConstant) -> float:
+    """How much of a constant's spread the runs took away."""
+    return max(0.0, 1.0 - entry.log_spread / entry.prior_log_spread)
+
+
+def factor_sentence(factor: SiteFactor) -> str:
+    found = f"cluster.time_factor = {factor.value:.3f} is the one number that would explain these runs in place of the constants"
+    if factor.num_inside >= NOMINAL_COVERAGE * factor.num_runs:
+        return (
+            f"{found}, but they lie inside the intervals of the shipped calibration: it says no more than the model's own error."
+        )
+    return f"{found}: --cluster-time-factor {factor.value:.3f}."
+
+
+def warnings(outcome: SiteOutcome) -> list[str]:
+    found = [
+        f"{name} sits on a bound of its range: the runs ask for more than this mechanism can explain; check them first."
+        for name in outcome.fitted.at_bound
+    ]
+    if not outcome.has_own_intervals:
+        by = "model shapes" if outcome.left_out_by == "architecture" else "runs"
+        found.append(f"Fewer than {QUANTILES_FROM} {by} cannot narrow the intervals of the shipped calibration.")
+    before, after = (np.abs(np.expm1(errors)).mean() for errors in (outcome.base_log_errors, outcome.left_out))
+    if after > before:
+        found.append(
+            f"Left out, these runs are predicted worse than before ({after:.1%} against {before:.1%} mean error): "
+            "they disagree with one another; keep the shipped calibration until more of them are there."
+        )
+    return found
+
+
+def errors_of(log_errors: NDArray[np.float64]) -> dict[str, float]:
+    errors = np.expm1(log_errors)
+    return {
+        "median_abs_error_fraction": float(np.median(np.abs(errors))),
+        "mean_abs_error_fraction": float(np.mean(np.abs(errors))),
+        "bias_fraction": float(np.median(errors)),
+    }

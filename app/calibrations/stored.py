@@ -1,0 +1,47 @@
+"""The stored calibration that a job or a request names."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy.orm import Session
+
+from app.calibrations import repository
+from app.calibrations.constants import check_applies
+from app.jobs.job import Job
+from app.storage.session import Database
+from calibration.files import Calibration, CalibrationError, parse_calibration
+from documents.errors import InputError, show
+
+FIELD = "software.calibration"
+
+
+def stored_constants(session: Session, name: str, field: str) -> Calibration:
+    """The stored calibration of that id; ``InputError`` where there is none, or none that this version reads."""
+    found = repository.find(session, name)
+    if found is None:
+        raise InputError(f"{field}: {show(name)} is no stored calibration; GET /v1/calibrations lists those that are.")
+    try:
+        return parse_calibration(json.dumps(found.constants), name)
+    except CalibrationError as error:
+        raise InputError(
+            f"{field}: {str(error).rstrip('.')} (it is of version {found.version}); POST /v1/calibrations fits it anew."
+        ) from None
+
+
+def calibrations_of(session: Session, job: Job) -> tuple[Calibration, ...]:
+    """The stored calibration that the job names, which must be for its hardware and software; ``InputError`` where none is."""
+    name = job.calibration
+    if name is None:
+        return ()
+    calibration = stored_constants(session, name, FIELD)
+    check_applies(calibration, job, name, FIELD)
+    return (calibration,)
+
+
+def stored_calibrations(database: Database, job: Job) -> tuple[Calibration, ...]:
+    """``calibrations_of`` in a transaction of its own, which most jobs do without."""
+    if job.calibration is None:
+        return ()
+    with database.read() as session:
+        return calibrations_of(session, job)

@@ -1,0 +1,131 @@
+"""What runs taught, and how far predictions are off, as tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+
+from app.calibrations.outcome import errors_of, factor_sentence, free, learned_fraction, warnings
+from app.text.quantities import percent, seconds
+from app.text.terminal import WIDE, plain_table
+from calibration.calibrate import SiteOutcome
+from calibration.validation import ValidationReport, ValidationRow
+
+LEARNED_FROM = 0.05  # less of a spread gone than this counts as nothing learned
+SHOWN_WORST = 5
+SHOWN_REASONS = 5
+
+
+def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
+    calibration = outcome.calibration
+    number = len(outcome.fitted.observations)
+    console.print(f"{number} runs of {calibration.stack} on {calibration.hardware}", style="bold", markup=False)
+    for name, reason in outcome.refused:
+        console.print(f"  refused {name}: {reason}", markup=False)
+    table = plain_table("constant", ">before", ">now", ">spread before", ">spread now", ">learned")
+    for entry in free(outcome):
+        learned = learned_fraction(entry)
+        table.add_row(
+            entry.name,
+            f"{entry.prior:.4g}",
+            f"{entry.value:.4g}",
+            percent(entry.prior_log_spread),
+            percent(entry.log_spread),
+            percent(learned, 0) if learned >= LEARNED_FROM else "nothing",
+        )
+    console.print()
+    console.print(table)
+    errors = plain_table("step time", ">median error", ">mean", ">bias")
+    by = "model shape" if outcome.left_out_by == "architecture" else "run"
+    for title, values in (
+        ("shipped calibration", outcome.base_log_errors),
+        (f"yours, each {by} left out", outcome.left_out),
+        ("yours, fitted", outcome.fitted.log_errors),
+    ):
+        shown = errors_of(values)
+        errors.add_row(title, *(percent(shown[f"{key}_fraction"]) for key in ("median_abs_error", "mean_abs_error", "bias")))
+    console.print()
+    console.print(errors)
+    console.print(f"\n{factor_sentence(outcome.factor)}", markup=False)
+    for sentence in warnings(outcome):
+        console.print(f"Warning: {sentence}", markup=False, style="yellow")
+    console.print(f"\nWritten to {path} ({calibration.fingerprint}); use it with --calibration {path}", markup=False)
+
+
+def print_validation(console: Console, report: ValidationReport, *, with_rows: bool = False) -> None:
+    console.print("Predicted / measured - 1 (median, mean and p90 of its size; bias: its median)")
+    times = plain_table("step time of", ">runs", ">median", ">mean", ">p90", ">bias", ">in interval")
+    memory = plain_table("memory of", ">runs", ">median", ">mean")
+    for name, errors in report.summary.items():
+        kind = name.replace("_", " ")
+        times.add_row(
+            kind,
+            str(errors.count),
+            _percent(errors.median_abs_error_fraction),
+            _percent(errors.mean_abs_error_fraction),
+            _percent(errors.p90_abs_error_fraction),
+            _percent(errors.bias_fraction),
+            _percent(errors.coverage_fraction),
+        )
+        if errors.memory_count:
+            memory.add_row(
+                kind,
+                str(errors.memory_count),
+                _percent(errors.memory_median_abs_error_fraction),
+                _percent(errors.memory_mean_abs_error_fraction),
+            )
+    console.print(times)
+    if memory.row_count:
+        console.print()
+        console.print(memory)
+    _print_rows(console, report, limit=None if with_rows else SHOWN_WORST)
+    _print_refused(console, report)
+
+
+def _print_rows(console: Console, report: ValidationReport, limit: int | None) -> None:
+    """The runs that are furthest off, or all in the order of the file."""
+    rows = [row for row in report.rows if row.error_fraction is not None]
+    if limit is not None:
+        rows = sorted(rows, key=lambda row: -abs(row.error_fraction or 0.0))[:limit]
+    if not rows:
+        return
+    wide = console.width >= WIDE
+    what = "run" if limit is None else "furthest off"
+    table = plain_table(what, ">predicted", *([">80 % interval"] if wide else []), ">measured", ">error", ">memory error")
+    for row in rows:
+        table.add_row(
+            row.id,
+            _seconds(row.predicted_step_time_s),
+            *([_interval(row)] if wide else []),
+            _seconds(row.measured_step_time_s),
+            _percent(row.error_fraction),
+            _percent(row.memory_error_fraction),
+        )
+    console.print()
+    console.print(table)
+
+
+def _print_refused(console: Console, report: ValidationReport) -> None:
+    refused: list[ValidationRow] = [row for row in report.rows if row.refused]
+    if not refused:
+        return
+    console.print(f"\n{len(refused)} of {len(report.rows)} runs are not predicted:")
+    reasons = Counter(row.refused for row in refused)
+    for reason, number in reasons.most_common(SHOWN_REASONS):
+        console.print(f"  {number} x {reason}", markup=False)
+    if len(reasons) > SHOWN_REASONS:
+        console.print(f"  and {len(reasons) - SHOWN_REASONS} other reasons; --json lists them all")
+
+
+def _interval(row: ValidationRow) -> str:
+    return "" if row.low_s is None or row.high_s is None else f"{_seconds(row.low_s)} to {_seconds(row.high_s)}"
+
+
+def _percent(fraction: float | None) -> str:
+    return "" if fraction is None else percent(fraction)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else seconds(value)

@@ -1,0 +1,93 @@
+"""Models and hardware profiles as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from app.text.quantities import GIB, count, percent
+from app.text.terminal import plain_table
+from calibration.op_summaries import OperatorRate
+from hardware_profiles.schema import HardwareProfile
+
+SHOWN_RATES = 12
+
+
+def models_table(rows: list[dict[str, Any]]) -> Table:
+    table = plain_table("name", ">parameters", ">active", ">layers", ">hidden", "heads", "experts")
+    table.columns[0].no_wrap = True
+    for row in rows:
+        experts = f"{row['top_k']} of {row['num_experts']}" if row["num_experts"] else ""
+        table.add_row(
+            row["name"],
+            count(row["num_parameters"]),
+            count(row["num_active_parameters"]),
+            str(row["num_layers"]),
+            str(row["hidden_size"]),
+            f"{row['num_attention_heads']}/{row['num_query_groups']}",
+            experts,
+        )
+    return table
+
+
+def _peak(profile: HardwareProfile) -> str:
+    precision = next((name for name in ("bf16", "fp16") if name in profile.matmul_flops_per_s), None)
+    return f"{profile.matmul_flops_per_s[precision] / 1e12:,.0f} {precision}" if precision else ""
+
+
+def hardware_table(profiles: list[HardwareProfile]) -> Table:
+    table = plain_table("name", ">TFLOPS", ">HBM GiB", ">node", ">in GB/s", ">out GB/s", "status")
+    table.columns[0].no_wrap = True
+    for profile in profiles:
+        table.add_row(
+            profile.name,
+            _peak(profile),
+            f"{profile.hbm_bytes / GIB:,.0f}",
+            str(profile.devices_per_node),
+            f"{profile.tiers[0].bandwidth_bytes_per_s / 1e9:,.4g}",
+            f"{profile.tiers[-1].bandwidth_bytes_per_s / 1e9:,.4g}",
+            str(profile.status),
+        )
+    return table
+
+
+def print_rates(
+    console: Console, profile: HardwareProfile, rates: Sequence[OperatorRate], written: Mapping[str, OperatorRate]
+) -> None:
+    """The operators with most work, and which rates went into the profile."""
+    table = plain_table("operator", "shapes", ">rows", ">TFLOPS", ">of peak")
+    for rate in rates[:SHOWN_RATES]:
+        peak = profile.matmul_flops_per_s.get(rate.precision)
+        share = percent(rate.flops_per_s / peak) if peak else ""
+        kind = f"{rate.kind.replace('_', ' ')} {rate.precision}"
+        shapes = ";".join(rate.shapes.split(";")[:2])
+        table.add_row(kind, Text(shapes), str(rate.count), f"{rate.flops_per_s / 1e12:,.1f}", share)
+    console.print(table)
+    for precision, rate in written.items():
+        console.print(f"achievable_matmul_flops_per_s.{precision} = {rate.flops_per_s / 1e12:,.4g} TFLOPS", markup=False)
+    if not written:
+        console.print("No matmul is large enough to say what the cores reach: the profile keeps its rates.", markup=False)
+
+
+def print_profile(console: Console, profile: HardwareProfile) -> None:
+    console.print(f"{profile.name}: {profile.title}, {profile.status}", style="bold", markup=False)
+    for note in profile.notes:
+        console.print(Padding(Text(note), (0, 0, 0, 2)))
+    table = plain_table("number", ">value", "unit", "basis", "source")
+    for path, stated in profile.provenance.items():
+        if ".curves." not in path:
+            table.add_row(path, f"{stated.value:,.6g}", stated.unit, str(stated.basis), stated.source)
+    console.print(table)
+    for tier in profile.tiers:
+        for curve in tier.curves:
+            low, high = curve.message_bytes[0] / 2**20, curve.message_bytes[-1] / 2**20
+            console.print(
+                f"measured on {tier.name}: {curve.op} over {curve.group_size}, {len(curve.time_s)} points, "
+                f"{low:,.3g} to {high:,.4g} MiB ({curve.source})",
+                markup=False,
+            )

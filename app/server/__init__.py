@@ -1,0 +1,1 @@
+"""The server: the application put together, its health, the dashboard's files, and the process that serves them."""

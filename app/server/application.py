@@ -1,0 +1,73 @@
+"""The web application: wiring only."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import structlog
+from fastapi import Depends, FastAPI, Request
+from fastapi_offline import FastAPIOffline
+from starlette.responses import Response
+
+from app.answers import endpoints as estimates
+from app.calibrations import endpoints as calibrations
+from app.calibrations.accuracy import endpoints as accuracy
+from app.calibrations.runs import endpoints as runs
+from app.catalogue import endpoints as catalogue
+from app.checks import endpoints as checks
+from app.http.compression import Compression
+from app.http.envelope import API, Envelope
+from app.http.openapi import allowed_methods, openapi_document
+from app.http.problems import ServiceError, add_problem_handlers, problem
+from app.http.security import require_caller
+from app.http.state import ServerState
+from app.plans import endpoints as plans
+from app.server import health
+from app.server.dashboard import FILE_METHODS, add_dashboard
+from app.storage.session import DATABASE_AWAY, Database
+from app.studies import endpoints as studies
+from app.studies import service
+from meshplan import __version__
+
+DESCRIPTION = (
+    "Plans how to lay a large-model training job over an Ascend or GPU cluster: "
+    "studies, estimates, checks, measured runs, calibrations, catalogues."
+)
+
+
+def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
+    """The application over a database whose schema is current."""
+    app = FastAPIOffline(title="meshplan", version=__version__, description=DESCRIPTION, redirect_slashes=False)
+    app.state.server = ServerState(database, keys_required)
+    app.add_middleware(Compression)
+    app.add_middleware(Envelope, metrics=app.state.server.metrics)
+    add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
+    _add_domain_errors(app)
+    for part in (studies, plans, estimates, checks, runs, calibrations, accuracy, catalogue):
+        app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
+    app.include_router(health.router)
+    add_dashboard(app)
+    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
+    return app
+
+
+def _add_domain_errors(app: FastAPI) -> None:
+    kinds = {
+        service.StudyNotFound: "not-found",
+        service.PlanNotFound: "not-found",
+        service.StudyConflict: "conflict",
+        service.StudyChanged: "stale",
+    }
+    for known, kind in kinds.items():
+        app.add_exception_handler(known, partial(_refuse, kind=kind))
+    for away in DATABASE_AWAY:
+        app.add_exception_handler(away, _database_away)
+
+
+async def _database_away(request: Request, error: Exception) -> Response:
+    structlog.get_logger().warning("database is away", reason=str(error))
+    return problem(request, ServiceError("unavailable", "The database does not answer.", headers={"Retry-After": "2"}))
+
+
+async def _refuse(request: Request, error: Exception, *, kind: str) -> Response:
+    return problem(request, ServiceError(kind, str(error)))

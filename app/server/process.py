@@ -1,0 +1,51 @@
+"""Runs the application on a socket until the process is asked to end."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import socket
+from types import FrameType
+
+import uvicorn
+
+from app.http.state import ServerState
+from app.logs import configure_logs
+from app.server.application import create_app
+from app.settings import Settings
+from app.storage.session import Database
+from app.workers.supervisor import start_workers
+
+
+class _Server(uvicorn.Server):
+    """Tells open streams and waiting requests to end as soon as a signal arrives."""
+
+    def __init__(self, config: uvicorn.Config, state: ServerState) -> None:
+        super().__init__(config)
+        self._state = state
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._state.stopping.set()
+        super().handle_exit(sig, frame)
+
+
+def run(database: Database, listener: socket.socket, settings: Settings, *, keys_required: bool, grace_s: int) -> None:
+    """Serves, with workers, until SIGINT or SIGTERM; running studies go on from their checkpoint at the next start."""
+    configure_logs(settings.log_format)
+    app = create_app(database, keys_required=keys_required)
+    config = uvicorn.Config(
+        app,
+        log_config=None,  # ours is configured already
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=grace_s,
+        timeout_keep_alive=30,
+    )
+    # uvicorn ends with the signal that stopped it; with these handlers that is no second death, and workers are stopped.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: None)
+    gc.collect()
+    gc.freeze()  # what was loaded stays: collections need not walk through it for every ten thousand estimates
+    with start_workers(settings.workers, settings.url, settings):
+        _Server(config, app.state.server).run(sockets=[listener])
+    database.close()

@@ -1,0 +1,44 @@
+"""Answers as documents: the base of their schemas, and the one form in which they are printed, sent and saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+
+class Document(BaseModel):
+    """An answer, or a part of one. What was not given when it was made is left out of its JSON."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+@dataclass(frozen=True)
+class DescribedBy:
+    """Annotates JSON that is checked elsewhere, such as a body by its service: schemas show ``model``."""
+
+    model: type[BaseModel]
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(self.model.__pydantic_core_schema__)
+
+
+def plain(document: Document) -> dict[str, Any]:
+    """The document as mappings and lists."""
+    return document.model_dump(exclude_unset=True)
+
+
+def json_bytes(document: Document) -> bytes:
+    """The document as it is sent."""
+    return document.model_dump_json(exclude_unset=True).encode()
+
+
+def json_text(document: Document | Mapping[str, Any]) -> str:
+    """The document as it is printed and saved; NaN and infinities are refused."""
+    mapping = plain(document) if isinstance(document, Document) else document
+    return json.dumps(mapping, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

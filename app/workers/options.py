@@ -1,0 +1,13 @@
+"""What a worker is told, in a form that travels to another process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    url: str
+    lease_s: float
+    checkpoint_s: float
+    log_format: str

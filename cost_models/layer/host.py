@@ -1,0 +1,66 @@
+"""What the host takes to dispatch a layer's kernels, and what a layer waits for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.layer.modules import has_one_expert_kernel
+from cost_models.layer.quantisation import QUANTISED_PRECISIONS
+from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.strategy import Feature
+from cost_models.shapes.workload import Workload
+
+# Kernels a forward pass of one eager layer launches; a backward launches twice as many [runs-fit].
+ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS, EXPERT_KERNELS = 20, 10, 30, 8  # the last for each expert without a grouped matmul
+# One call to the library casts the operands of an expert's two matmuls: about one eager kernel's time on the host
+# [transformer-engine]; [runs-fit].
+QUANTISED_EXPERT_KERNELS = 1
+FUSED_KERNELS_SAVED = {Feature.FUSED_NORM: 6, Feature.FUSED_SWIGLU: 2, Feature.FUSED_ROPE: 4}  # of a forward [runs-fit]
+SLOWEST_HOST_FRACTION = 0.1  # dispatch time that each doubling of tp adds: every collective waits for its slowest host [runs-fit]
+
+
+def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> tuple[Floats, Floats]:
+    """Host time to dispatch a forward, and what a dropless MoE pass waits for the host besides.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    constants : Constants
+        Calibrated values for the hardware family.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Dispatch of one forward (a backward takes twice that), and waits of either pass.
+
+    Notes
+    -----
+    dispatch = kernels x ``host_kernel_s`` x (1 + 0.1 log2 t), times ``graph_dispatch_factor`` under a graph. A dropless MoE
+    layer waits ``host_moe_sync_s`` for its counts, once more for each expert that runs kernels of its own, never under a
+    graph.
+    """
+    graph = not workload.software_traits.eager
+    captured = keys.has(Feature.CUDA_GRAPH) | graph
+    kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
+    shape, looped = workload.model.moe, np.zeros(len(keys.tp))
+    if moe and shape is not None:
+        looped = np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, np.maximum(shape.num_experts / keys.ep, 1.0))
+        kernels = kernels + EXPERT_KERNELS * looped
+        if workload.training.precision in QUANTISED_PRECISIONS:
+            cast_alone = ~has_one_expert_kernel(workload, keys)
+            kernels = kernels + np.where(cast_alone, QUANTISED_EXPERT_KERNELS * np.maximum(shape.num_experts / keys.ep, 1.0), 0.0)
+    for feature, saved in FUSED_KERNELS_SAVED.items():
+        kernels = kernels - np.where(keys.has(feature), saved, 0)
+    each = constants.host_kernel_s * np.where(captured, constants.graph_dispatch_factor, 1.0)
+    dispatch = kernels * each * (1.0 + SLOWEST_HOST_FRACTION * np.log2(keys.tp))
+    dropless = moe and shape is not None and not shape.capacity_factor
+    # Without a grouped kernel the shapes of each expert's own kernels follow from its count: one more wait each.
+    # What a graph has captured takes the counts from the device.
+    waits = np.where(captured, 0.0, (1.0 + looped) * float(dropless))
+    return dispatch, waits * constants.host_moe_sync_s

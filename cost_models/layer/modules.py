@@ -1,0 +1,365 @@
+"""Compute of one layer and micro batch, module by module: what the matmul, attention and vector units take for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.layer.compute import (
+    ELEMENT_BYTES,
+    READ_WRITE_BYTES,
+    Device,
+    fused_attention_s,
+    matmul_s,
+    unfused_attention_s,
+    vector_s,
+)
+from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
+from cost_models.layer.quantisation import QUANTISED_PRECISIONS, quantise_s
+from cost_models.shapes.flops import attention_score_flops_per_token
+from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.strategy import Feature, RecomputeModule
+from cost_models.shapes.workload import ModelShape, Workload
+
+# To scale, cast and swizzle the operands of one expert's two matmuls: kernels on the device, which a single call to the
+# library launches [transformer-engine]; [runs-fit].
+QUANTISED_EXPERT_LAUNCHES = 10
+PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
+PADDED_PERMUTE_PASSES = 4.0  # HBM passes over tokens padded to capacity, gathered by index in one read and one write each way
+UNFUSED_VECTOR_FACTOR = 2.5  # assumed traffic of an unfused norm, activation or rotary embedding over the fused kernel
+ADD_BYTES = 3 * ELEMENT_BYTES  # two are read and their sum, or gated product, written
+ROUTER_BYTES = 40.0  # a token and expert: FP32 logits, softmax, top-k and auxiliary loss are assumed to be ten passes of 4 bytes
+
+
+@dataclass(frozen=True)
+class Matmuls:
+    """Forward matmul time of a layer's modules, and of what a selective recompute repeats."""
+
+    attention: Floats
+    mla_up: Floats
+    mlp: Floats
+    last: Floats  # second matmul of the MLP, whose output no gradient needs
+    moe: Floats
+
+    @property
+    def total(self) -> Floats:
+        """All of them; ``mla_up`` and ``last`` are parts of the others."""
+        return self.attention + self.mlp + self.moe
+
+
+def _attention_matmuls(model: ModelShape, keys: LayerKeys, n: Floats, n_l: Floats, device: Device) -> tuple[Floats, Floats]:
+    """Projections of the attention: all of them, and of these the latent ones that ``mla_up_proj`` recomputes.
+
+    Parameters
+    ----------
+    n : Floats, ``[k]``, tokens
+        Of a micro batch on a rank.
+    n_l : Floats, ``[k]``, tokens
+        Between the tensor-parallel blocks: down-projections run on the sequence shard.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Forward.
+    """
+    h, heads, t = model.hidden_size, model.num_attention_heads, keys.tp
+    if model.mla is None:
+        d = model.kv_channels
+        groups = np.maximum(model.num_query_groups, t)
+        qkv = matmul_s(n, (heads + 2 * groups) * d / t, h, device)
+        return qkv + matmul_s(n, h, heads * d / t, device), np.zeros_like(n)
+    mla = model.mla
+    qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
+    kv_up = matmul_s(n, heads * (mla.qk_nope_head_dim + mla.v_head_dim) / t, mla.kv_lora_rank, device)
+    down = matmul_s(n_l, mla.kv_lora_rank + mla.qk_rope_head_dim, h, device)
+    if mla.q_lora_rank:
+        down = down + matmul_s(n_l, mla.q_lora_rank, h, device)
+        up = kv_up + matmul_s(n, heads * qk / t, mla.q_lora_rank, device)
+        total = down + up
+    else:
+        up = kv_up
+        total = down + up + matmul_s(n, heads * qk / t, h, device)
+    return total + matmul_s(n, h, heads * mla.v_head_dim / t, device), up
+
+
+def _mlp_matmuls(model: ModelShape, width: float, keys: LayerKeys, n: Floats, device: Device) -> tuple[Floats, Floats]:
+    """The matmuls of an MLP, and of them the second alone.
+
+    Parameters
+    ----------
+    width : float
+        Channels between the two matmuls; 0: there is no MLP.
+    n : Floats, ``[k]``, tokens
+        Of a micro batch on a rank.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Forward.
+    """
+    if width <= 0:
+        return np.zeros_like(n), np.zeros_like(n)
+    ways = 2 if model.gated_linear_unit else 1
+    second = matmul_s(n, model.hidden_size, width / keys.tp, device)
+    return matmul_s(n, ways * width / keys.tp, model.hidden_size, device) + second, second
+
+
+def has_one_expert_kernel(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:
+    """Whether the experts of a rank run as one kernel: Ascend's grouped matmul; on a GPU where a graph holds the layer.
+
+    A GPU's grouped matmul is a loop over plain ones, whose sizes the host must know [transformer-engine, grouped_linear.py].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    bool, ``[k]``
+    """
+    return keys.has(Feature.MOE_GROUPED_GEMM) & (keys.has(Feature.CUDA_GRAPH) | workload.device_traits.one_expert_kernel)
+
+
+def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> Matmuls:
+    """Forward matmuls of one layer; grouped ones of its experts with what launching each by itself adds.
+
+    Returns
+    -------
+    Matmuls, ``[k]``, seconds
+    """
+    model, training = workload.model, workload.training
+    n, n_l = keys.tokens(training), keys.sharded_tokens(training)
+    attention, up = _attention_matmuls(model, keys, n, n_l, device)
+    shape = model.moe if moe else None
+    zero = np.zeros_like(n)
+    if shape is None:
+        mlp, last = _mlp_matmuls(model, model.ffn_hidden_size, keys, n, device)
+        return Matmuls(attention, up, mlp, last, zero)
+    rows = expert_rows(keys, shape, training)
+    local = np.maximum(shape.num_experts / keys.ep, 1.0)
+    width = shape.expert_ffn_hidden_size / keys.etp
+    ways = 2 if model.gated_linear_unit else 1
+    first = matmul_s(rows, ways * width, model.hidden_size, device, groups=local)
+    second = matmul_s(rows, model.hidden_size, width, device, groups=local)
+    # Without one kernel for all of them every expert is launched for itself.
+    each = 2.0 + (QUANTISED_EXPERT_LAUNCHES if workload.training.precision in QUANTISED_PRECISIONS else 0.0)
+    kernel_s = device.constants.kernel_s * device.time_factor
+    launches = np.where(has_one_expert_kernel(workload, keys), 0.0, (local - 1.0) * each * kernel_s)
+    factor = np.where(local > 1.0, device.constants.expert_matmul_factor, 1.0)  # one expert is a plain matmul
+    experts = (first + second) * factor + launches
+    router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.bf16_flops_per_s)
+    shared, shared_last = _mlp_matmuls(model, shape.shared_expert_ffn_hidden_size, keys, n, device)
+    return Matmuls(attention, up, zero, second * factor + shared_last, experts + router + shared)
+
+
+def _attention_core(workload: Workload, keys: LayerKeys, device: Device) -> tuple[Floats, Floats]:
+    """Scores, softmax and values: fused, or written out where flash attention is off.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, seconds
+        Forward and backward.
+    """
+    model, training = workload.model, workload.training
+    n = keys.tokens(training)
+    head_dim = model.kv_channels if model.mla is None else model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim
+    attended = training.seq_length * training.mean_squared_length_fraction
+    flops = attention_score_flops_per_token(model, attended) * n / keys.tp
+    if model.alibi and workload.device_traits.position_bias_fills_mask:
+        flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
+    # A ring step sees one shard of the sequence at a time; Ulysses sees all of what it gathers.
+    visible = training.seq_length / np.maximum(keys.cp / keys.ulysses_degree, 1.0) * training.mean_squared_length_fraction
+    fused = fused_attention_s(flops, visible, head_dim, device)
+    if keys.has(Feature.FLASH_ATTENTION).all():
+        return fused
+    scores = n * training.seq_length * model.num_attention_heads / keys.tp
+    unfused = unfused_attention_s(scores, head_dim, device)
+    flash = keys.has(Feature.FLASH_ATTENTION)
+    return np.where(flash, fused[0], unfused[0]), np.where(flash, fused[1], unfused[1])
+
+
+@dataclass(frozen=True)
+class VectorTimes:
+    """Forward time of memory-bound operators."""
+
+    norms: Floats
+    rope: Floats
+    activation: Floats
+    rest: Floats
+
+    @property
+    def total(self) -> Floats:
+        """All of them."""
+        return self.norms + self.rope + self.activation + self.rest
+
+
+def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> VectorTimes:
+    """Memory-bound operators of a forward, each as the bytes that it reads and writes.
+
+    Returns
+    -------
+    VectorTimes, ``[k]``, seconds
+
+    Notes
+    -----
+    Norms 8 h a token (twice with sandwich norm), rotary embedding 4 (H + Hk) d, gated activation 6 f, two residual adds 12 h,
+    split and transpose of q, k, v 4 (H + 2 Hk) d, router 40 E. An operator that is not fused moves ``UNFUSED_VECTOR_FACTOR``
+    times that.
+    """
+    model, training = workload.model, workload.training
+    n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp
+    h, heads, d = model.hidden_size, model.num_attention_heads, model.kv_channels
+    zero = np.zeros_like(n)
+    if model.mla is not None:
+        rotary = model.mla.qk_rope_head_dim * (heads + t) + zero
+        moved = heads * (2 * model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim + model.mla.v_head_dim)
+    else:
+        rotary = (heads + model.num_query_groups) * d + zero
+        moved = (heads + 2 * model.num_query_groups) * d
+    if model.learned_positions:
+        rotary = zero
+    shape = model.moe if moe else None
+    if shape is None:
+        widths, router = n * model.ffn_hidden_size / t, zero
+    else:
+        rows = expert_rows(keys, shape, training)
+        widths = rows * shape.expert_ffn_hidden_size / keys.etp + n * shape.shared_expert_ffn_hidden_size / t
+        router = ROUTER_BYTES * shape.num_experts * n_l
+
+    def unfused(feature: Feature) -> Floats:
+        return np.where(keys.has(feature), 1.0, UNFUSED_VECTOR_FACTOR)
+
+    factor = device.constants.graph_vector_factor if workload.software_traits.graph_vector_operators else 1.0
+    norms = 2.0 * READ_WRITE_BYTES * h * n_l * (2.0 if model.sandwich_norm else 1.0) * unfused(Feature.FUSED_NORM)
+    activation = (ADD_BYTES if model.gated_linear_unit else READ_WRITE_BYTES) * widths * unfused(Feature.FUSED_SWIGLU)
+    rope = READ_WRITE_BYTES * rotary * n / t * unfused(Feature.FUSED_ROPE)
+    # Two residual adds; split and transpose of q, k and v.
+    rest = 2.0 * ADD_BYTES * h * n_l + READ_WRITE_BYTES * moved * n / t + router
+    return VectorTimes(*(vector_s(part * factor, device) for part in (norms, rope, activation, rest)))
+
+
+def _permute_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
+    """Sorting routed tokens by expert and back, in either pass.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+    """
+    shape = workload.model.moe
+    assert shape is not None
+    rows = routed_copies(keys, shape, workload.training)
+    fusion = np.where(keys.has(Feature.MOE_PERMUTE_FUSION), PERMUTE_FUSION_FRACTION, 1.0)
+    # Padded to capacity, tokens are gathered by index in one pass each way.
+    passes = np.where(padded(keys, shape), PADDED_PERMUTE_PASSES, device.constants.permute_passes * fusion)
+    return vector_s(ELEMENT_BYTES * workload.model.hidden_size * rows * passes, device)
+
+
+def _shared_expert_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
+    """Forward matmuls of the shared experts, which may run beside an exchange.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+    """
+    shape = workload.model.moe
+    assert shape is not None
+    width = shape.shared_expert_ffn_hidden_size
+    return _mlp_matmuls(workload.model, width, keys, keys.tokens(workload.training), device)[0]
+
+
+def _selective_recompute(
+    keys: LayerKeys, matmuls: Matmuls, attention_forward: Floats, vector: VectorTimes, permute: Floats
+) -> Floats:
+    """Compute that the recomputed modules repeat in the backward. ``[k]``
+
+    Parameters
+    ----------
+    matmuls : Matmuls, ``[k]``, seconds
+        Forward.
+    attention_forward : Floats, ``[k]``, seconds
+        Forward of the attention's core.
+    vector : VectorTimes, ``[k]``, seconds
+        Forward.
+    permute : Floats, ``[k]``, seconds
+        Of one pass.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+    """
+    again = keys.recomputes
+    repeated = np.where(again(RecomputeModule.CORE_ATTN), attention_forward, 0.0)
+    repeated = repeated + np.where(again(RecomputeModule.LAYERNORM), vector.norms, 0.0)
+    repeated = repeated + np.where(again(RecomputeModule.MLA_UP_PROJ), matmuls.mla_up + vector.rope, 0.0)
+    module = np.where(again(RecomputeModule.MLP), matmuls.mlp, 0.0)
+    module = module + np.where(again(RecomputeModule.MOE), matmuls.moe + permute, 0.0)
+    zero_memory = keys.has(Feature.MOE_ZERO_MEMORY) & (matmuls.moe > 0)
+    activation = again(RecomputeModule.MLP_ACT) | zero_memory | (module > 0)
+    return repeated + module + np.where(activation, vector.activation, 0.0)
+
+
+@dataclass(frozen=True)
+class LayerCompute:
+    """What one layer and micro batch computes, columns ``[k]`` in seconds, without communication and without the host."""
+
+    matmuls: Matmuls
+    attention_forward: Floats
+    attention_backward: Floats
+    vector_forward: Floats  # casts of 8- and 4-bit operands included
+    vector_backward: Floats
+    permute: Floats  # of either pass
+    shared_expert: Floats  # forward; part of the matmuls
+    selective_recompute: Floats  # in the backward
+
+    @property
+    def forward(self) -> Floats:
+        """Of the forward pass."""
+        return self.matmuls.total + self.attention_forward + self.vector_forward + self.permute
+
+    @property
+    def backward(self) -> Floats:
+        """Of the backward pass, what selected modules compute again included."""
+        core = 2.0 * self.matmuls.total + self.attention_backward + self.vector_backward + self.permute
+        return core + self.selective_recompute
+
+
+def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> LayerCompute:
+    """Seconds that one layer of the given kind computes, per key.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    LayerCompute, ``[k]``
+        Of one micro batch on one rank.
+    """
+    matmuls = _matmuls(workload, keys, device, moe=moe)
+    attention_forward, attention_backward = _attention_core(workload, keys, device)
+    vector = _vector(workload, keys, device, moe=moe)
+    quantise_forward, quantise_backward = quantise_s(workload, keys, device, moe=moe)
+    zero = np.zeros(len(keys.tp))
+    permute = _permute_s(workload, keys, device) if moe else zero
+    return LayerCompute(
+        matmuls=matmuls,
+        attention_forward=attention_forward,
+        attention_backward=attention_backward,
+        vector_forward=vector.total + quantise_forward,
+        vector_backward=2.0 * vector.total + quantise_backward,
+        permute=permute,
+        shared_expert=_shared_expert_s(workload, keys, device) if moe else zero,
+        selective_recompute=_selective_recompute(keys, matmuls, attention_forward, vector, permute),
+    )

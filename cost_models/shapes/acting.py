@@ -1,0 +1,126 @@
+"""Which switches act: for one strategy, for the columns of a batch, and under the options of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import SWITCHES, Feature, Scope
+from cost_models.shapes.workload import ModelShape
+
+NOTHING = Scope(0)
+Rows = Any  # a strategy, or columns of the same names: what holds is a truth value, or one a row
+SCHEDULE_SCOPES = {Schedule.INTERLEAVED: Scope.INTERLEAVED, Schedule.DUALPIPE_V: Scope.DUALPIPEV}
+
+
+def has_replicas(model: ModelShape, rows: Rows) -> Any:
+    """Whether some parameters, dense or expert, sit on several ranks."""
+    replicas = rows.dp * rows.cp
+    experts = model.moe is not None
+    return (replicas > 1) | (experts & (rows.tp * replicas // (rows.ep * rows.etp) > 1))
+
+
+_OF_MODEL: dict[Scope, Callable[[ModelShape], bool]] = {
+    Scope.EXPERTS: lambda model: model.moe is not None,
+    Scope.CAPACITY: lambda model: model.moe is not None and model.moe.capacity_factor is not None,
+    Scope.GATED_MLP: lambda model: model.gated_linear_unit,
+    Scope.ROTARY: lambda model: not model.learned_positions,
+}
+_OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
+    Scope.TENSOR_PARALLEL: lambda model, rows: rows.tp > 1,
+    Scope.CONTEXT_PARALLEL: lambda model, rows: rows.cp > 1,
+    Scope.REPLICAS: has_replicas,
+    Scope.SHARDED_OPTIMIZER: lambda model, rows: rows.zero_stage > 0,
+    # Where there are virtual stages, 1F1B and no schedule mean the interleaved one.
+    Scope.INTERLEAVED: lambda model, rows: (rows.pp > 1) & (rows.vpp > 1) & (rows.schedule <= Schedule.INTERLEAVED),
+    Scope.DUALPIPEV: lambda model, rows: (rows.pp > 1) & (rows.schedule == Schedule.DUALPIPE_V),
+    Scope.ROUTED: lambda model, rows: (model.moe is not None) & (rows.ep * rows.etp > 1),
+    Scope.GATHERED: lambda model, rows: rows.dispatcher == Dispatcher.ALLGATHER,
+    Scope.EXCHANGED: lambda model, rows: rows.dispatcher != Dispatcher.ALLGATHER,
+}
+
+
+def model_scope(model: ModelShape) -> Scope:
+    """What the model has for switches to act on."""
+    return Scope(sum(int(scope) for scope, holds in _OF_MODEL.items() if holds(model)))
+
+
+def options_scope(dispatcher: Dispatcher, zero_stage: int) -> Scope:
+    """What a dispatcher and a ZeRO stage have."""
+    sharded = Scope.SHARDED_OPTIMIZER if zero_stage > 0 else Scope(0)
+    return sharded | (Scope.GATHERED if dispatcher is Dispatcher.ALLGATHER else Scope.EXCHANGED)
+
+
+def scope_of(model: ModelShape, strategy: ParallelStrategy) -> Scope:
+    """All that one strategy has; its ``dp`` must be set."""
+    held = sum(int(scope) for scope, holds in _OF_ROWS.items() if holds(model, strategy))
+    return Scope(held) | model_scope(model)
+
+
+def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given: Scope = NOTHING) -> IntColumn:
+    """Of ``features``, those of each row that have all they act on, as bits ``[n]``. ``given`` is taken to be there.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    features : Feature
+        Switches to look at.
+    given : Scope
+        What is there in every row, whatever its columns say.
+
+    Returns
+    -------
+    IntColumn, ``[n]``, bits of ``Feature``
+    """
+    wanted, there = int(features), int(model_scope(model)) | int(given)
+    groups: dict[int, int] = {}
+    for bit, needed in _NEEDS:
+        if bit & wanted:
+            groups[needed & ~there] = groups.get(needed & ~there, 0) | bit
+    found = np.zeros(len(batch), dtype=np.int64)
+    for missing, bits in groups.items():
+        if missing & _MODEL_BITS:
+            continue
+        column = batch.features & bits
+        if column.any():
+            for bit, holds in _ROW_TESTS:
+                if missing & bit:
+                    column = column * holds(model, batch)
+            found |= column
+    return found
+
+
+def acts(model: ModelShape, batch: StrategyBatch, features: Feature, *, given: Scope = NOTHING) -> NDArray[np.bool_]:
+    """Whether any of ``features`` acts in each row. ``[n]``
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    features : Feature
+        Switches to look at.
+    given : Scope
+        What is there in every row, whatever its columns say.
+
+    Returns
+    -------
+    bool, ``[n]``
+    """
+    mask: NDArray[np.bool_] = acting(model, batch, features, given=given) != 0
+    return mask
+
+
+_NEEDS = [(int(feature), int(switch.acts_on)) for feature, switch in SWITCHES.items()]
+_ROW_TESTS = [(int(scope), holds) for scope, holds in _OF_ROWS.items()]
+_MODEL_BITS = sum(map(int, _OF_MODEL))
+if {*_OF_MODEL, *_OF_ROWS} != set(Scope):
+    raise TypeError("every scope of switches.py is one entry here, of the model or of rows")

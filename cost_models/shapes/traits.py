@@ -1,0 +1,173 @@
+"""What formulas ask of a device and of a training stack: the one place where either is told apart by its name.
+
+A hardware family or a stack that the tables do not name has the defaults: the traits of a GPU, and those of a stack with
+nothing of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from hardware_profiles.schema import HardwareProfile
+
+
+class Generation(IntEnum):
+    """Of a GPU's matrix instructions, by the precisions that its profile lists: Ampere's and older, Hopper's, Blackwell's."""
+
+    AMPERE = 0
+    HOPPER = 1  # brought FP8
+    BLACKWELL = 2  # brought NVFP4
+
+
+AMPERE_INSTRUCTION_FRACTION = {Generation.AMPERE: 1.0, Generation.HOPPER: 0.5, Generation.BLACKWELL: 0.25}
+
+
+@dataclass(frozen=True)
+class DeviceTraits:
+    """What is different between hardware families, and between generations of one. The defaults are a GPU's.
+
+    Attributes
+    ----------
+    priors : which column of ``cost_models.constants.CONSTANTS`` is the family's: ``ascend`` or ``gpu``.
+    generation : matrix instructions of a GPU; an Ascend profile leaves the lowest.
+    own_fused_attention : fused attention is always the vendor's newest kernel, whatever the software brings.
+    one_expert_kernel : a grouped matmul is one kernel; a GPU's is a loop over plain ones, whose sizes the host must know
+        [transformer-engine, grouped_linear.py].
+    position_bias_fills_mask : a bias on attention scores comes with a full mask, of which no block is skipped
+        [mindspeed-attention].
+    merged_pairs_overlap_shared_experts : a pass of a merging schedule that runs alone has the shared experts beside its
+        exchange [mindspeed-fb-overlap, fwd.py; bwd.py]; Megatron's overlap excludes them.
+    softmax_statistics_bytes : that fused attention keeps, a token and head. Ascend's are the maximum and the sum in FP32,
+        (B, H, S, 8) [cann]; a GPU's one log-sum-exp in FP32 [flash-attention-2].
+    rotary_keeps_inputs : the fused rotary kernel keeps its inputs, views of the whole projection [mindspeed-attention].
+    keeps_quantised_inputs : a linear layer that multiplies in 8 bits or fewer keeps its input in 8 bits, as Transformer
+        Engine does [transformer-engine, linear.py].
+    eager_loss_copies_logits : eager cross-entropy also keeps the FP32 logits less their maximum.
+    p2p_buffer_bytes : send and receive buffer of a neighbour pair in a pipeline.
+    """
+
+    priors: str = "gpu"
+    generation: Generation = Generation.AMPERE
+    own_fused_attention: bool = False
+    one_expert_kernel: bool = False
+    position_bias_fills_mask: bool = False
+    merged_pairs_overlap_shared_experts: bool = False
+    softmax_statistics_bytes: int = 4
+    rotary_keeps_inputs: bool = False
+    keeps_quantised_inputs: bool = True
+    eager_loss_copies_logits: bool = False
+    p2p_buffer_bytes: int = 0
+
+    @property
+    def ampere_instruction_fraction(self) -> float:
+        """Share of the matmul peak that Ampere's matrix instruction reaches, which FlashAttention-2 was written for."""
+        return AMPERE_INSTRUCTION_FRACTION[self.generation]
+
+
+GPU = DeviceTraits()
+FAMILIES = {
+    "ascend": DeviceTraits(
+        priors="ascend",
+        own_fused_attention=True,
+        one_expert_kernel=True,
+        position_bias_fills_mask=True,
+        merged_pairs_overlap_shared_experts=True,
+        softmax_statistics_bytes=64,
+        rotary_keeps_inputs=True,
+        keeps_quantised_inputs=False,
+        eager_loss_copies_logits=True,
+        p2p_buffer_bytes=2 * 20 * 2**20,  # [cann, P2P_HCCL_BUFFSIZE]
+    ),
+    "nvidia": GPU,
+    "amd": GPU,
+}
+
+
+def family_traits(family: str) -> DeviceTraits:
+    """Traits of a hardware family whatever the generation; a family that is not in the table is taken for a GPU's.
+
+    Parameters
+    ----------
+    family : str
+        ``HardwareProfile.family``.
+
+    Returns
+    -------
+    DeviceTraits
+    """
+    return FAMILIES.get(family, GPU)
+
+
+def device_traits(profile: HardwareProfile) -> DeviceTraits:
+    """Traits of one product: those of its family, and its generation.
+
+    Parameters
+    ----------
+    profile : HardwareProfile
+        One product, in SI units.
+
+    Returns
+    -------
+    DeviceTraits
+    """
+    return replace(family_traits(profile.family), generation=_generation(profile.matmul_flops_per_s))
+
+
+def _generation(precisions: Collection[str]) -> Generation:
+    """The newest that a precision of the profile tells."""
+    brought = {"nvfp4": Generation.BLACKWELL, "fp8": Generation.HOPPER}
+    return max((brought.get(precision, Generation.AMPERE) for precision in precisions), default=Generation.AMPERE)
+
+
+@dataclass(frozen=True)
+class SoftwareTraits:
+    """What is different between training stacks. The defaults are those of a stack that brings nothing of its own.
+
+    Attributes
+    ----------
+    eager : the host dispatches every kernel; else a graph is compiled ahead of the step.
+    stock_matmuls : matmuls are the library's own, not tuned for Blackwell (``stock_blackwell_factor``) [simumax].
+    graph_vector_operators : vector operators are what MindSpore's graph compiler makes of them (``graph_vector_factor``).
+    fp32_shards : weights are sharded in FP32 and cast when they are gathered, without a master copy
+        [pytorch-fsdp, section 4.4].
+    uses_transformer_engine : linear layers are Transformer Engine's [transformer-engine, linear.py].
+    bf16_gradient_bytes : that the backward writes beside the buffer in which BF16 gradients add up, a parameter
+        [deepspeed, bf16_optimizer.py].
+    """
+
+    eager: bool = True
+    stock_matmuls: bool = False
+    graph_vector_operators: bool = False
+    fp32_shards: bool = False
+    uses_transformer_engine: bool = True
+    bf16_gradient_bytes: float = 0.0
+
+
+STACKS = {
+    "megatron-lm": SoftwareTraits(stock_matmuls=True),
+    "megatron-deepspeed": SoftwareTraits(bf16_gradient_bytes=2.0),
+    "mindspeed-llm": SoftwareTraits(),
+    "mindformers": SoftwareTraits(graph_vector_operators=True),
+    "nemo": SoftwareTraits(),
+    "maxtext": SoftwareTraits(),
+    "fsdp": SoftwareTraits(fp32_shards=True, uses_transformer_engine=False),
+}
+
+
+def software_traits(stack: str, execution: str) -> SoftwareTraits:
+    """Traits of a stack under ``execution`` (``eager`` or ``graph``); one that is not in the table has the defaults.
+
+    Parameters
+    ----------
+    stack : str
+        ``Software.stack``.
+    execution : str
+        ``eager`` or ``graph``; anything else counts as a compiled graph.
+
+    Returns
+    -------
+    SoftwareTraits
+    """
+    return replace(STACKS.get(stack, SoftwareTraits()), eager=execution == "eager")

@@ -1,0 +1,305 @@
+"""Composes layer costs into the time and memory of a training step, for a whole batch of strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.layer.costs import LayerCosts
+from cost_models.memory.peak import held_activations, memory_estimate
+from cost_models.pipeline.closed_form import Surroundings, pipeline_lower_bound_s, pipeline_time
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
+from cost_models.step.priced_groups import Group, priced_groups
+from cost_models.step.result import Breakdown, Estimate
+
+MTP_PROJECTIONS = 3.0  # of a module in a step: one forward, two backward
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """How a step of a group composes, ``[n]``: its parts on the ``critical`` kind of rank and what all ranks do once.
+
+    ``pair_saving_s`` is what merged pairs hide of the expert communication over the whole step, ``stage_bubble_s``
+    ``[stage, n]`` every rank's idle time, where the composition knows it. ``*_left_s`` ``[stage, n]`` is what the passes of
+    each rank do not hide of its exchange.
+    """
+
+    step_s: Floats
+    critical: IntColumn
+    bubble_s: Floats
+    pair_saving_s: Floats
+    p2p_s: Floats
+    p2p_masked_s: Floats
+    data_parallel_s: Floats
+    data_parallel_masked_s: Floats
+    host_s: Floats
+    reduce_left_s: Floats
+    gather_left_s: Floats
+    stage_bubble_s: Floats | None = None
+    fidelity: str = "closed_form"
+
+
+def closed_form(group: Group, constants: Constants) -> StepTime:
+    """Composes a step from the pace of the slowest rank and a bubble.
+
+    Parameters
+    ----------
+    group : Group
+        Strategies of one pipeline with their priced parts.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    StepTime, ``[n]``, seconds
+    """
+    stages, m, times = group.stages, group.num_microbatches, group.rank
+    pipeline = pipeline_time(stages, times, m, group.batch.group_size)
+    slack = 0.0 if stages.schedule is Schedule.DUALPIPE else 1.0 / stages.vpp
+    beyond = exchange_beyond_compute_s(
+        group.batch, group.sharded.exchange, times.forward, times.backward, constants.dp_exposed_fraction
+    )
+    before = stages.before_first
+    exposed, masked = exposed_exchange_s(
+        group.sharded.exchange, *beyond, slack * (before @ times.forward), slack * (before @ times.backward)
+    )
+    host = group.host_micro_batch_s * (m + stages.pp - 1)
+    saving = 0.0 * m if group.merged is None else pipeline.merged_passes * at_kind(times.whole - times.pair, pipeline.critical)
+    once = exposed + host + group.sharded.optimizer_s + constants.step_overhead_s
+    step = pipeline.steady_s + pipeline.bubble_s + once
+    passes = m * stages.passes_fraction
+    return StepTime(
+        step_s=step,
+        critical=pipeline.critical,
+        bubble_s=pipeline.bubble_s,
+        pair_saving_s=saving,
+        p2p_s=passes * group.p2p_s,
+        p2p_masked_s=passes * group.p2p_masked_s,
+        data_parallel_s=exposed,
+        data_parallel_masked_s=masked,
+        host_s=host,
+        reduce_left_s=beyond[0],
+        gather_left_s=beyond[1],
+    )
+
+
+def at_kind(values: Floats, kind: IntColumn) -> Floats:
+    """The entries of ``values`` ``[kind, n]`` or ``[kind, 1]`` at one kind each, ``[n]``.
+
+    Parameters
+    ----------
+    values : Floats, ``[kind, n]`` or ``[kind, 1]``
+        Of every kind of rank.
+    kind : IntColumn, ``[n]``
+        Which one to take.
+
+    Returns
+    -------
+    Floats, ``[n]``
+    """
+    table = np.broadcast_to(values, (len(values), len(kind)))
+    chosen: Floats = np.take_along_axis(table, kind[None, :], axis=0)[0]
+    return chosen
+
+
+def lower_bound_s(group: Group, time: StepTime, constants: Constants) -> Floats:
+    """What no order of the group's tasks can beat, ``[n]``; of ``time``, only what the exchange leaves beside passes counts.
+
+    Parameters
+    ----------
+    group : Group
+        Strategies of one pipeline with their priced parts.
+    time : StepTime, ``[n]``
+        A composed step, for what its exchange leaves beside the passes.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    Floats, ``[n]``, seconds
+    """
+    stages = group.stages
+    around = Surroundings(
+        send_s=group.p2p_s / (2.0 * stages.num_chunks),
+        hop_s=group.p2p_masked_s / (2.0 * stages.num_chunks),
+        host_s=group.host_micro_batch_s,
+        gather_s=time.gather_left_s,
+        reduce_s=time.reduce_left_s,
+        most_savings_s=() if group.merged is None else tuple(group.merged.most_of_chunk_s),
+    )
+    passes = pipeline_lower_bound_s(stages, group.rank, group.chunk(0), group.num_microbatches, around, group.batch.group_size)
+    bound: Floats = passes + group.sharded.optimizer_s + constants.step_overhead_s
+    return bound
+
+
+def estimate_group(workload: Workload, group: Group, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
+    """The columns of a group whose step has been composed.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    group : Group
+        Strategies of one pipeline with their priced parts.
+    time : StepTime, ``[n]``, seconds
+        The composed step, of either fidelity.
+    constants : Constants
+        Calibrated values for the hardware family.
+    breakdown : bool
+        Whether to add parts and per-stage columns.
+
+    Returns
+    -------
+    Estimate, ``[n]``
+    """
+    batch, stages, m, priced, sharded = group.batch, group.stages, group.num_microbatches, group.priced, group.sharded
+    held = held_activations(workload, stages, batch, m, priced.dense_activations, priced.moe_activations)
+    memory = memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)
+    times = group.rank
+    bound = lower_bound_s(group, time, constants)
+    detail = None
+    if breakdown:
+        steady, masked = _critical_parts(group, time)
+        steady["optimizer"] = sharded.optimizer_s
+        steady["step_overhead"] = np.full(len(batch), constants.step_overhead_s)
+        worst = memory.peak.argmax(axis=0)
+        detail = Breakdown(steady, masked, {name: at_kind(part, worst) for name, part in memory.parts.items()})
+    return Estimate(
+        step_time_s=time.step_s,
+        step_time_lower_bound_s=np.minimum(bound, time.step_s),
+        peak_memory_bytes=memory.peak.max(axis=0),
+        allocated_peak_bytes=memory.allocated.max(axis=0),
+        allocated_first_iteration_bytes=memory.first_iteration.max(axis=0),
+        allocated_after_step_bytes=memory.after_step.max(axis=0),
+        reserved_peak_bytes=memory.reserved.max(axis=0),
+        memory_limit_bytes=workload.cluster.profile.usable_hbm_bytes,
+        fidelity=time.fidelity,
+        breakdown=detail,
+        stage_allocated_after_step_bytes=memory.after_step if breakdown else None,
+        stage_allocated_first_iteration_bytes=memory.first_iteration if breakdown else None,
+        stage_peak_memory_bytes=memory.peak if breakdown else None,
+        stage_time_s=times.whole if breakdown else None,
+        stage_bubble_s=time.stage_bubble_s if breakdown else None,
+    )
+
+
+def _critical_parts(group: Group, time: StepTime) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Exposed and masked time by part on the critical rank, ``[n]`` each, but for what every rank does once."""
+    stages, layers, priced, edges = group.stages, group.layers, group.priced, group.priced.edges
+    passes = group.num_microbatches * stages.passes_fraction
+
+    def at(values: Floats) -> Floats:
+        return at_kind(values, time.critical)
+
+    embeddings, heads = at(layers.embeddings), at(layers.heads)
+    mtp = stages.mtp_layers * heads
+    kinds = [(at(layers.dense), at(layers.dense_again), priced.dense)]
+    if priced.moe is not None:
+        kinds.append((at(layers.moe), at(layers.moe_again), priced.moe))
+    last = -1 if stages.last_layer_is_moe else 0  # whose kind MTP modules have
+    kinds[last] = (kinds[last][0] + mtp, *kinds[last][1:])
+
+    def of_layers(names: Iterable[str], seconds: Callable[[LayerCosts, str], Floats]) -> dict[str, Floats]:
+        none = np.zeros(len(group.batch))
+        return {name: passes * sum((count * seconds(costs, name) for count, _, costs in kinds), none) for name in names}
+
+    steady = of_layers(priced.dense.forward, lambda costs, name: costs.forward[name] + costs.backward[name])
+    masked = of_layers(priced.dense.masked, lambda costs, name: costs.masked[name])
+    again = sum((count * costs.full_recompute_s for _, count, costs in kinds), np.zeros(len(group.batch)))
+    steady["recompute"] = steady["recompute"] + passes * again
+    steady["embedding"] = passes * embeddings * (edges.embedding_forward_s + edges.embedding_backward_s)
+    head = (heads + mtp) * (edges.head_forward_s + edges.head_backward_s) + MTP_PROJECTIONS * mtp * edges.mtp_projection_s
+    steady["head_and_loss"] = passes * head
+    steady["ep_comm"] = steady["ep_comm"] - time.pair_saving_s
+    masked["ep_comm"] = masked["ep_comm"] + time.pair_saving_s
+    steady["pipeline_p2p"], masked["pipeline_p2p"] = time.p2p_s, time.p2p_masked_s
+    steady["gradient_accumulation"] = passes * at(group.sharded.accumulation_s)
+    steady["pipeline_bubble"] = time.bubble_s
+    steady["dp_comm"], masked["dp_comm"] = time.data_parallel_s, time.data_parallel_masked_s
+    steady["host"] = steady["host"] + time.host_s
+    return steady, masked
+
+
+def scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
+    """Scatters the groups' columns back to the rows of the batch.
+
+    Parameters
+    ----------
+    rows : list of IntColumn
+        Rows of the batch that each group holds.
+    parts : list of Estimate
+        The groups' columns.
+    n : int
+        Rows of the batch.
+
+    Returns
+    -------
+    Estimate, ``[n]``
+    """
+
+    def column(pieces: list[Floats]) -> Floats:
+        out = np.empty(n)
+        for index, piece in zip(rows, pieces, strict=True):
+            out[index] = piece
+        return out
+
+    def stage_column(name: str) -> Floats | None:
+        pieces = [getattr(part, name) for part in parts]
+        if pieces[0] is None:
+            return None
+        out = np.zeros((max(len(piece) for piece in pieces), n))
+        for index, piece in zip(rows, pieces, strict=True):
+            out[: len(piece), index] = piece
+        return out
+
+    def table(name: str) -> dict[str, Floats]:
+        tables = [getattr(part.breakdown, name) for part in parts]
+        return {key: column([entries[key] for entries in tables]) for key in tables[0]}
+
+    has_detail = parts[0].breakdown is not None
+    detail = Breakdown(table("time_s"), table("masked_s"), table("memory_bytes")) if has_detail else None
+    columns = [f.name for f in fields(Estimate) if f.name not in ("memory_limit_bytes", "fidelity", "breakdown")]
+    stage_names = [name for name in columns if name.startswith("stage_")]
+    names = [name for name in columns if name not in stage_names]
+    return Estimate(
+        **{name: column([getattr(part, name) for part in parts]) for name in names},
+        **{name: stage_column(name) for name in stage_names},  # type: ignore[arg-type]
+        memory_limit_bytes=parts[0].memory_limit_bytes,
+        fidelity=parts[0].fidelity,
+        breakdown=detail,
+    )
+
+
+def estimate(workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False) -> Estimate:
+    """Step time, its lower bound and peak memory of ``n`` strategies. See ``Estimate`` for the columns.
+
+    Strategies must be legal for ``any`` target (``frameworks.legality``). Layer costs are priced once per distinct layer key
+    and gathered; rows are grouped by pipeline shape. ``breakdown`` adds parts and per-stage columns. Raises
+    ``ValueError`` for an empty batch, a layout that does not hold the model, or a precision without a peak.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    constants : Constants
+        Calibrated values for the hardware family.
+    breakdown : bool
+        Whether to add parts and per-stage columns.
+
+    Returns
+    -------
+    Estimate, ``[n]``
+    """
+    rows, parts = [], []
+    for index, group in priced_groups(workload, batch, constants, merge=not breakdown, tables=breakdown):
+        rows.append(index)
+        parts.append(estimate_group(workload, group, closed_form(group, constants), constants, breakdown=breakdown))
+    return scattered(rows, parts, len(batch))

@@ -1,0 +1,218 @@
+"""Once a step: reducing gradients, gathering weights, the optimizer itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, Device, vector_s
+from cost_models.memory.model_states import (
+    MASTER_BYTES,
+    MOMENT_BYTES,
+    WEIGHT_BYTES,
+    StageParameters,
+    gradient_bytes,
+    replica_sizes,
+)
+from cost_models.network.collectives import all_gather_s, reduce_scatter_s
+from cost_models.network.tiers import Network
+from cost_models.shapes.layer_keys import Floats, shard_sizes
+from cost_models.shapes.strategy import Feature, IntColumn, StrategyBatch
+from cost_models.shapes.workload import Workload
+
+# HBM traffic of Adam, a parameter: gradient, master and both moments are read, master, both moments and the weight written.
+ADAM_BYTES = 4 * FP32_BYTES + 3 * FP32_BYTES + ELEMENT_BYTES
+NORM_BYTES = 2 * FP32_BYTES  # a parameter: the gradient buffer is zeroed, and read for norm and clip
+SWAPPED_BYTES = 2 * (MASTER_BYTES + MOMENT_BYTES)  # over the host link, a parameter: states come in and go out again
+FP32_ACCUMULATION_BYTES = ELEMENT_BYTES + 2 * FP32_BYTES  # a gradient is read, its sum read and written
+
+
+@dataclass(frozen=True)
+class GradientExchange:
+    """``[stage, n]`` seconds: gradients reduced at the end of a step, weights gathered at the start of the next."""
+
+    reduce_s: Floats
+    gather_s: Floats
+    num_reductions: IntColumn  # a step, ``[n]``
+
+
+def gradient_exchange(
+    workload: Workload, batch: StrategyBatch, parameters: StageParameters, edge_only: StageParameters, network: Network
+) -> GradientExchange:
+    """Reduce-scatter of g bytes and all-gather of 2 bytes a parameter over the replicas; experts over theirs.
+
+    Without sharding the gradients are all-reduced. ZeRO-2 scatters after every micro batch. Under ZeRO-3 the layers
+    do this themselves (``cost_models.layer.communication.weight_comm``), so that only the edges' parameters are left
+    [rajbhandari2020].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+    edge_only : StageParameters, ``[stage, n]``
+        Those of embedding, head and MTP alone.
+    network : Network
+        Tiers of the cluster, at the rates that collectives reach.
+
+    Returns
+    -------
+    GradientExchange, ``[stage, n]``, seconds
+        Before anything hides it.
+
+    Notes
+    -----
+    Reduce-scatter g P over D' ranks once a step (ZeRO-2: m times), all-gather 2 P; P parameters on the rank, D' = dp cp, for
+    experts tp cp dp / (ep etp).
+    """
+    replicas, expert_replicas = replica_sizes(batch)
+    whole = batch.zero_stage == 3
+    dense = np.where(whole, edge_only.dense, parameters.dense)
+    experts = np.where(whole, edge_only.experts, parameters.experts)
+    g = gradient_bytes(workload, batch)
+    times = np.where(batch.zero_stage == 2, batch.num_microbatches(workload.training.global_batch_size), 1)
+    expert_stride = batch.ep * batch.etp
+    scatter = reduce_scatter_s(g * dense, replicas, batch.tp, network)
+    scatter = scatter + reduce_scatter_s(g * experts, expert_replicas, expert_stride, network)
+    weight = np.where(batch.zero_stage == 0, g, WEIGHT_BYTES)
+    gather = all_gather_s(weight * dense, replicas, batch.tp, network)
+    gather = gather + all_gather_s(weight * experts, expert_replicas, expert_stride, network)
+    unsharded = batch.zero_stage == 0
+    return GradientExchange(
+        reduce_s=scatter * times + np.where(unsharded, gather, 0.0),
+        gather_s=np.where(unsharded, 0.0, gather),
+        num_reductions=times,
+    )
+
+
+def exchange_beyond_compute_s(
+    batch: StrategyBatch, exchange: GradientExchange, forward_s: Floats, backward_s: Floats, exposed_fraction: float
+) -> tuple[Floats, Floats]:
+    """What each stage's reduction and gather take beyond the passes they run beside, ``[stage, n]`` each.
+
+    With overlap on, a share ``exposed_fraction`` is always left, and at least what does not fit beside the last backward
+    (or the first forward) of one micro batch; ZeRO-2 reduces beside every backward
+    [megatron-0.12, distributed_data_parallel.py].
+
+    Parameters
+    ----------
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    exchange : GradientExchange, ``[stage, n]``, seconds
+        Before anything hides it.
+    forward_s : Floats, ``[stage, n]``, seconds
+        Forward of one micro batch on the rank.
+    backward_s : Floats, ``[stage, n]``, seconds
+        Its backward.
+    exposed_fraction : float
+        ``dp_exposed_fraction``.
+
+    Returns
+    -------
+    tuple of Floats, ``[stage, n]``, seconds
+    """
+
+    def left(time: Floats, window: Floats, feature: Feature) -> Floats:
+        overlapped = np.maximum(exposed_fraction * time, time - window)
+        return np.where(batch.has(feature), overlapped, time)
+
+    reduce = left(exchange.reduce_s, exchange.num_reductions * backward_s, Feature.OVERLAP_GRAD_REDUCE)
+    return reduce, left(exchange.gather_s, forward_s, Feature.OVERLAP_PARAM_GATHER)
+
+
+def exposed_exchange_s(
+    exchange: GradientExchange,
+    reduce_left_s: Floats,
+    gather_left_s: Floats,
+    slack_forward_s: Floats,
+    slack_backward_s: Floats,
+) -> tuple[Floats, Floats]:
+    """What the exchange adds to the step, and what stays hidden, on the worst stage. ``[n]``
+
+    A later stage ends its backward earlier, and starts its forward later, by the time the stages before it need: that slack
+    hides more of what ``exchange_beyond_compute_s`` leaves.
+
+    Parameters
+    ----------
+    exchange : GradientExchange, ``[stage, n]``, seconds
+        Before anything hides it.
+    reduce_left_s : Floats, ``[stage, n]``, seconds
+        Of the reduction, beyond the passes.
+    gather_left_s : Floats, ``[stage, n]``, seconds
+        Of the gather, beyond the passes.
+    slack_forward_s : Floats, ``[stage, n]``, seconds
+        What later stages wait for their first forward.
+    slack_backward_s : Floats, ``[stage, n]``, seconds
+        What they end earlier.
+
+    Returns
+    -------
+    tuple of Floats, ``[n]``, seconds
+        Exposed, masked.
+    """
+    exposed = np.maximum(reduce_left_s - slack_backward_s, 0.0).max(axis=0)
+    exposed = exposed + np.maximum(gather_left_s - slack_forward_s, 0.0).max(axis=0)
+    whole = (exchange.reduce_s + exchange.gather_s).max(axis=0)
+    return exposed, np.maximum(whole - exposed, 0.0)
+
+
+def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
+    """Adam on the rank's shard, gradient norm and clip, and the host link under swap-optimizer, on the worst stage. ``[n]``
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+
+    Returns
+    -------
+    Floats, ``[n]``, seconds a step
+    """
+    dense_shards, expert_shards = shard_sizes(batch)
+    shard = parameters.dense / dense_shards + parameters.experts / expert_shards
+    # The gradient norm reads what the rank keeps of the gradients: its shard from ZeRO-2 on.
+    held = np.where(batch.zero_stage >= 2, shard, parameters.dense + parameters.experts)
+    update = vector_s(ADAM_BYTES * shard + NORM_BYTES * held, device)
+    swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), SWAPPED_BYTES * shard, 0.0)
+    swap = swapped / workload.cluster.profile.host_link_bytes_per_s
+    result: Floats = np.maximum(update, swap).max(axis=0)
+    return result
+
+
+def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
+    """Time a micro batch to add gradients to the buffer and to cast FP32 weights. ``[stage, n]``
+
+    ``accumulation_bytes`` is for an FP32 buffer: a 2-byte gradient read, 4 bytes read and written; shorter buffers move less.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    parameters : StageParameters, ``[stage, n]``
+        Parameters on a rank of each stage, before sharding.
+    device : Device
+        Rates of one rank under the workload's hardware and software.
+
+    Returns
+    -------
+    Floats, ``[stage, n]``, seconds a micro batch
+    """
+    c = device.constants
+    share = (ELEMENT_BYTES + 2.0 * gradient_bytes(workload, batch)) / FP32_ACCUMULATION_BYTES
+    moved = c.accumulation_bytes * share + (c.cast_bytes if workload.software.fp32_parameters else 0.0)
+    dense_shards, expert_shards = shard_sizes(batch)
+    scattered = batch.zero_stage >= 2  # only the rank's shard is added to
+    held = parameters.dense / np.where(scattered, dense_shards, 1) + parameters.experts / np.where(scattered, expert_shards, 1)
+    return vector_s(moved * held, device)

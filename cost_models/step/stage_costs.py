@@ -1,0 +1,73 @@
+"""What every pipeline rank of one plan holds, how long it computes, and where its memory goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.constants import Constants
+from cost_models.memory.peak import held_activations, memory_estimate
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.step.priced_groups import priced_groups
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """Arrays ``[stage]``, one entry a pipeline rank.
+
+    ``forward_s`` and ``backward_s`` are of one micro batch over all chunks of the rank. ``memory_bytes`` has the parts of
+    ``Breakdown.memory_bytes`` and sums to ``peak_memory_bytes``, both at the rank's own peak.
+    """
+
+    num_layers: NDArray[np.int64]
+    num_moe_layers: NDArray[np.int64]
+    num_embeddings: NDArray[np.int64]
+    num_heads: NDArray[np.int64]
+    forward_s: Floats
+    backward_s: Floats
+    peak_memory_bytes: Floats
+    memory_bytes: dict[str, Floats]
+
+
+def stage_costs(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> StageCosts:
+    """Time and memory of each pipeline rank of a strategy that is legal for ``any`` target.
+
+    The largest peak is that of ``cost_models.step.composition.estimate``, whose errors are raised here too.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    strategy : ParallelStrategy
+        One strategy, legal for ``any`` target.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    StageCosts, ``[stage]``
+    """
+    ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True)
+    stages, priced, sharded = group.stages, group.priced, group.sharded
+    held = held_activations(
+        workload, stages, group.batch, group.num_microbatches, priced.dense_activations, priced.moe_activations
+    )
+    memory = memory_estimate(workload, group.batch, stages, sharded.parameters, sharded.states, held, constants)
+
+    def column(values: Floats) -> Floats:
+        return np.broadcast_to(values, (stages.pp, 1))[:, 0]
+
+    return StageCosts(
+        num_layers=(stages.dense + stages.moe).sum(axis=1),
+        num_moe_layers=stages.moe.sum(axis=1),
+        num_embeddings=stages.has_embedding.sum(axis=1),
+        num_heads=stages.has_head.sum(axis=1),
+        forward_s=column(group.rank.forward),
+        backward_s=column(group.rank.backward),
+        peak_memory_bytes=column(memory.peak),
+        memory_bytes={name: column(part) for name, part in memory.parts.items()},
+    )

@@ -1,0 +1,179 @@
+"""What each process group of a plan moves in a step, through which tier of the network, and how long that takes.
+
+Bytes come from the very formulas that price time: on a network whose tiers carry one byte a second at no latency, a
+collective takes as many seconds as bytes cross that tier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.layer.communication import context_parallel_comm, expert_comm, network_of, tensor_parallel_comm, weight_comm
+from cost_models.layer.compute import Device
+from cost_models.layer.edges import edge_costs
+from cost_models.memory.model_states import StageParameters, stage_parameters
+from cost_models.network.rank_placement import Group as Ranks
+from cost_models.network.rank_placement import members_per_domain, rank_groups
+from cost_models.network.tiers import Network, Tier
+from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
+from cost_models.shapes.strategy import ParallelStrategy, RecomputeModule, StrategyBatch
+from cost_models.shapes.workload import Cluster, Workload
+from cost_models.step.data_parallel import gradient_exchange
+from cost_models.step.priced_groups import Group, pipeline_sends_s, priced_groups
+from hardware_profiles.schema import Wiring
+
+
+@dataclass(frozen=True)
+class TierTraffic:
+    """One device's traffic through one tier in a step.
+
+    ``members`` of the group share a domain of the tier, ``bytes_moved`` cross it, ``bandwidth_bytes_per_s`` is the most
+    that the device can send through it to its peers in the group, at this site: in a mesh over the links to them.
+    """
+
+    tier: str
+    wiring: Wiring
+    members: float
+    bytes_moved: float
+    bandwidth_bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class GroupTraffic:
+    """One kind of process group over a step, on the pipeline rank ``stage`` that it keeps longest.
+
+    ``time_s`` is before anything hides it. ``tiers`` are those that the group crosses, from the inside out.
+    """
+
+    group: str  # tp | cp | ep | dp | expert_dp | pp
+    size: int
+    stride: int
+    stage: int
+    time_s: float
+    tiers: tuple[TierTraffic, ...]
+
+
+def step_traffic(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> tuple[GroupTraffic, ...]:
+    """Traffic of every group of more than one rank, in the order of the ranks: tp, cp, ep, dp, expert_dp, pp.
+
+    ``strategy`` must be legal for ``any`` target. Raises as ``cost_models.step.composition.estimate`` does.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    strategy : ParallelStrategy
+        One strategy, legal for ``any`` target.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    tuple of GroupTraffic
+        Of one device; groups that move nothing are left out.
+    """
+    batch = StrategyBatch.of([strategy])
+    ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=False)
+    network = network_of(workload, constants)
+    elapsed = _per_step(workload, group, constants, network)
+    ideal = replace(constants, expert_comm_factor=1.0, cp_factor=1.0)
+    crossed = [_per_step(workload, group, ideal, _counting(network, tier)) for tier in range(len(network.tiers))]
+    ranks = rank_groups(batch)
+    placed = {"tp": ranks.tp, "cp": ranks.cp, "ep": ranks.ep, "dp": ranks.dp_cp, "expert_dp": ranks.edp, "pp": ranks.pp}
+    return tuple(
+        _group_traffic(name, placed[name], workload.cluster, time_s, [tier[name] for tier in crossed])
+        for name, time_s in elapsed.items()
+        if int(placed[name].size[0]) > 1 and time_s.max() > 0.0
+    )
+
+
+def _group_traffic(name: str, ranks: Ranks, cluster: Cluster, time_s: Floats, crossed: list[Floats]) -> GroupTraffic:
+    stage = int(time_s.argmax())
+    tiers = []
+    for described, tier, moved in zip(cluster.profile.tiers, Network.of(cluster).tiers, crossed, strict=True):
+        if moved[stage] == 0.0:
+            continue
+        members = float(members_per_domain(ranks.size, ranks.stride, tier.domain_devices)[0])
+        rate = tier.rate(1.0 if name == "pp" else members - 1.0) * tier.rate_fraction
+        tiers.append(TierTraffic(described.name, described.wiring, members, float(moved[stage]), float(rate)))
+    return GroupTraffic(name, int(ranks.size[0]), int(ranks.stride[0]), stage, float(time_s[stage]), tuple(tiers))
+
+
+def _counting(network: Network, counted: int) -> Network:
+    """The network on which seconds are the bytes through one tier: the others take no time."""
+
+    def tier(index: int, original: Tier) -> Tier:
+        rate = 1.0 if index == counted else np.inf
+        return replace(original, bandwidth_bytes_per_s=rate, link_bytes_per_s=rate, latency_s=0.0, rate_fraction=1.0, curves={})
+
+    return replace(network, tiers=tuple(tier(i, t) for i, t in enumerate(network.tiers)), call_latency_s=0.0)
+
+
+def _per_step(workload: Workload, group: Group, constants: Constants, network: Network) -> dict[str, Floats]:
+    """Seconds of each kind of group over a step, ``[stage]``."""
+    keys, _ = layer_keys(group.batch)
+    passes = group.num_microbatches * group.stages.passes_fraction
+    layers, extra = group.layers, group.stages.mtp_layers * group.layers.heads
+    is_moe = group.stages.last_layer_is_moe
+    device = Device.of(workload, constants)
+    edges = edge_costs(workload, keys, device, network)
+    embedding = edges.embedding_forward_s + edges.embedding_backward_s - sum(edges.embedding_compute_s)
+    head = edges.head_forward_s + edges.head_backward_s - sum(edges.head_compute_s)
+    total: dict[str, Floats] = {"tp": layers.embeddings * embedding + (layers.heads + extra) * head}
+    for moe, counts, again in ((False, layers.dense, layers.dense_again), (True, layers.moe, layers.moe_again)):
+        if moe and workload.model.moe is None:
+            continue
+        held = counts + (extra if moe is is_moe else 0.0)
+        for name, (once, repeated) in _layer(workload, keys, constants, network, moe=moe).items():
+            selective = held - again if name == "ep" and bool(keys.recomputes(RecomputeModule.MOE)[0]) else 0.0
+            total[name] = total.get(name, 0.0) + held * once + (again + selective) * repeated
+    total = {name: passes * each for name, each in total.items()}
+    for name, exchanged in _gradient_exchange(workload, group, network).items():
+        total[name] = total.get(name, 0.0) + exchanged
+    total["pp"] = passes * pipeline_sends_s(workload, group.batch, network)
+    shape = (group.stages.num_kinds, 1)
+    order = ("tp", "cp", "ep", "dp", "expert_dp", "pp")
+    return {name: np.broadcast_to(total[name], shape)[:, 0] for name in order if name in total}
+
+
+def _layer(
+    workload: Workload, keys: LayerKeys, constants: Constants, network: Network, *, moe: bool
+) -> dict[str, tuple[Floats, Floats]]:
+    """Seconds of one layer and micro batch, and of its forward once more where that is recomputed, by group. ``[k]``"""
+    tp = tensor_parallel_comm(workload, keys, network, moe=moe)
+    compiled = not workload.software_traits.eager  # which drops the collectives that no gradient needs
+    cp = context_parallel_comm(workload, keys, network)
+    forward_cp = cp.all_to_all_s + cp.num_hops * cp.hop_s
+    backward_cp = forward_cp + cp.num_hops * cp.hop_s
+    parts = {
+        "tp": (tp.forward_s + tp.backward_s + tp.regather_s, np.zeros_like(tp.forward_s) if compiled else tp.forward_s),
+        "cp": (constants.cp_factor * (forward_cp + backward_cp), constants.cp_factor * forward_cp),
+    }
+    if moe:
+        ep = expert_comm(workload, keys, network, constants)
+        parts["ep"] = (2.0 * (ep.dispatch_s + ep.combine_s), ep.dispatch_s + ep.combine_s)
+    one = np.ones_like(keys.tp)
+    for name, alone in (("dp", replace(keys, expert_weight_shards=one)), ("expert_dp", replace(keys, weight_shards=one))):
+        gather, scatter = weight_comm(workload, alone, network, moe=moe)
+        parts[name] = (2.0 * gather + scatter, np.zeros_like(gather))
+    return parts
+
+
+def _gradient_exchange(workload: Workload, group: Group, network: Network) -> dict[str, Floats]:
+    """Seconds of reducing gradients and gathering weights once a step, ``[stage, 1]``."""
+    layers, stages = group.layers, group.stages
+    none = np.zeros_like(layers.dense)
+    edges = stage_parameters(workload, group.batch, none, none, stages.is_first, stages.is_last)
+    without: tuple[tuple[str, Callable[[StageParameters], StageParameters]], ...] = (
+        ("dp", lambda held: replace(held, experts=np.zeros_like(held.experts))),
+        ("expert_dp", lambda held: replace(held, dense=np.zeros_like(held.dense))),
+    )
+    found = {}
+    for name, kept in without:
+        exchange = gradient_exchange(workload, group.batch, kept(group.sharded.parameters), kept(edges), network)
+        found[name] = exchange.reduce_s + exchange.gather_s
+    return found

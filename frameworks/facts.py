@@ -1,0 +1,243 @@
+"""Rules of plans, derived from what a release says of its arguments.
+
+A ``Term`` is what plans say of one argument; with it a condition such as ``expert-model-parallel-size>1`` can be asked of every
+row of a batch, and be put into words for one plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+from typing import Any
+
+import numpy as np
+
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import SWITCHES, Feature, Scope
+from cost_models.shapes.workload import Workload
+from frameworks.release import Exclusion, Release, parts_of
+from frameworks.rule import Mask, Rule, has_effect, none_of
+
+Column = Callable[[Workload, StrategyBatch], Any]
+Words = Callable[[Workload, ParallelStrategy], str]
+
+
+@dataclass(frozen=True)
+class Term:
+    """``column``: a mask, numbers, or one value for all rows; ``codes``: what stands in it for values of the argument.
+
+    ``name`` is the plan's word for the argument, ``said`` states the plan's value of it, ``state`` the same after "needs ...".
+    ``feature`` is the switch that it is, if it is one; with ``of_job`` the column is one value, which the job decides.
+    """
+
+    column: Column
+    name: str
+    said: Words
+    state: Words = lambda _workload, _strategy: ""
+    codes: Mapping[str, int] | None = None
+    feature: Feature = Feature(0)
+    of_job: bool = False
+
+    def rows(self, sign: str, wanted: str, workload: Workload, batch: StrategyBatch) -> Any:
+        """Rows of which a condition on the argument holds."""
+        column = self.column(workload, batch)
+        if not sign:
+            return column if getattr(column, "dtype", None) == np.bool_ else column != 0
+        if sign == ">":
+            return column > int(wanted)
+        code = int(wanted) if self.codes is None else self.codes.get(wanted)
+        equal = code is not None and column == code
+        return equal if sign == "=" else np.logical_not(equal)
+
+    def needed(self, sign: str, wanted: str, workload: Workload, strategy: ParallelStrategy) -> str:
+        """What is needed, and what the plan has instead."""
+        value = {">": f" above {wanted}", "=": f" {wanted}"}.get(sign, "")
+        state = self.state(workload, strategy)
+        return f"{self.name}{value} ({state})" if state else f"{self.name}{value}"
+
+
+Terms = Mapping[str, Term]  # by argument, or by a whole condition
+
+
+def number(name: str, field: str | None = None) -> Term:
+    """A column of numbers, under the plan's name for it."""
+    field = field or name
+    return Term(
+        lambda w, b: getattr(b, field),
+        name,
+        lambda w, s: f"{name} {getattr(s, field)}",
+        lambda w, s: f"it is {getattr(s, field)}",
+    )
+
+
+def choice(name: str, column: Column, codes: Mapping[str, int], label: Words) -> Term:
+    """A column of codes for values of the argument."""
+    return Term(column, name, lambda w, s: f"{name} {label(w, s)}", lambda w, s: f"it is {label(w, s).split(' ')[0]}", codes)
+
+
+def switch(feature: Feature, *, off: bool = False, codes: Mapping[str, int] | None = None) -> Term:
+    """Rows in which a switch is on and acts on something; with ``off`` those in which it is not."""
+    name = str(feature.name).lower()
+    scope = SWITCHES[feature].acts_on
+    field = "tp" if scope & Scope.TENSOR_PARALLEL else "ep" if scope & Scope.EXPERTS else ""
+    return Term(
+        (lambda w, b: ~b.has(feature)) if off else (lambda w, b: has_effect(w, b, feature)),
+        f"{name} off" if off else name,
+        lambda w, s: f"{name}{' off' if off else ''}{f' over {field} {getattr(s, field)}' if field else ''}",
+        codes=codes,
+        feature=feature,
+    )
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """A condition on an argument that plans decide."""
+
+    term: Term
+    sign: str
+    wanted: str
+
+    @property
+    def sayable(self) -> bool:
+        """Whether some plan has the value."""
+        return self.sign != "=" or self.term.codes is None or self.wanted in self.term.codes
+
+    def rows(self, workload: Workload, batch: StrategyBatch) -> Any:
+        return self.term.rows(self.sign, self.wanted, workload, batch)
+
+    def needed(self, workload: Workload, strategy: ParallelStrategy) -> str:
+        return self.term.needed(self.sign, self.wanted, workload, strategy)
+
+
+@dataclass(frozen=True)
+class _Fact:
+    """What is excluded or needed beside the subject. ``needs`` is empty for an exclusion."""
+
+    beside: tuple[_Condition, ...]
+    needs: tuple[_Condition, ...]
+
+    def possible(self, workload: Workload, batch: StrategyBatch) -> bool:
+        """Whether the job leaves it to the rows."""
+        met = any(need.term.of_job and need.rows(workload, batch) for need in self.needs)
+        return not met and all(condition.rows(workload, batch) for condition in self.beside if condition.term.of_job)
+
+    def broken(self, workload: Workload, batch: StrategyBatch) -> Any:
+        """Rows that break it, if they have the subject."""
+        rows = [condition.rows(workload, batch) for condition in self.beside]
+        rows += [np.logical_not(need.rows(workload, batch)) for need in self.needs]
+        return reduce(and_, rows) if rows else True
+
+    def words(self, workload: Workload, strategy: ParallelStrategy) -> str:
+        beside = " with ".join(condition.term.said(workload, strategy) for condition in self.beside)
+        needed = " or ".join(need.needed(workload, strategy) for need in self.needs)
+        return f"with {beside} needs {needed}" if beside and needed else beside or needed
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What no condition on arguments says, of plans that have the subject: rows that break it, and words after the subject."""
+
+    broken: Column
+    words: Words
+
+
+@dataclass(frozen=True)
+class FactRule(Rule):
+    """A rule derived from facts. ``subject`` is the switch that they are about, if any; ``reason`` says what is wrong with it.
+
+    ``excludes`` and ``needs`` are the switches that it never and always goes with.
+    """
+
+    subject: Feature = Feature(0)
+    reason: Words = lambda _workload, _strategy: ""
+    excludes: Feature = Feature(0)
+    needs: Feature = Feature(0)
+
+
+def fact_rule(
+    release: Release, terms: Terms, name: str, requirement: str, *, extra: Extra | None = None, sentence: Words | None = None
+) -> FactRule:
+    """The rule that the facts of that name make; ``sentence`` replaces the derived one.
+
+    All facts share their first condition, the subject. Raises ``ValueError`` where there is no fact, or none of several needs is
+    one that plans can meet (the others count as not given), and ``KeyError`` for another argument without a term.
+    """
+    given = [fact for fact in release.facts if fact.rule == name]
+    subjects = {(fact.conditions if isinstance(fact, Exclusion) else fact.when)[0] for fact in given}
+    if len(subjects) != 1:
+        raise ValueError(f"{name}: the facts of {release.name} with this rule are about {sorted(subjects) or 'nothing'}")
+    subject = _condition(terms, subjects.pop())
+    facts = []
+    for fact in given:
+        if isinstance(fact, Exclusion):
+            facts.append(_Fact(tuple(_condition(terms, c) for c in fact.conditions[1:]), ()))
+        else:
+            needs = [_condition(terms, need) for need in fact.needs if need in terms or parts_of(need)[0] in terms]
+            sayable = tuple(need for need in needs if need.sayable)
+            if not sayable:
+                raise ValueError(f"{name}: no plan says {' or '.join(fact.needs)}")
+            facts.append(_Fact(tuple(_condition(terms, c) for c in fact.when[1:]), sayable))
+
+    def violates(workload: Workload, batch: StrategyBatch) -> Mask:
+        possible = [fact for fact in facts if fact.possible(workload, batch)]
+        if extra is None and not possible:
+            return none_of(batch)
+        held = subject.rows(workload, batch)
+        if not np.any(held):
+            return none_of(batch)
+        broken = [fact.broken(workload, batch) for fact in possible]
+        if extra is not None:
+            broken.append(extra.broken(workload, batch))
+        return np.broadcast_to(np.asarray(held & reduce(or_, broken), dtype=np.bool_), len(batch))
+
+    def words(workload: Workload, strategy: ParallelStrategy) -> str:
+        one = StrategyBatch.of([strategy])
+        found = [fact for fact in facts if np.any(fact.broken(workload, one))]
+        broken = [fact.words(workload, strategy) for fact in found if fact.beside and fact.needs]
+        for verb, kind in (
+            ("needs", [fact for fact in found if not fact.beside]),
+            ("excludes", [fact for fact in found if not fact.needs]),
+        ):
+            broken += [f"{verb} {' and '.join(fact.words(workload, strategy) for fact in kind)}"] if kind else []
+        if extra is not None and np.any(extra.broken(workload, one)):
+            broken.append(extra.words(workload, strategy))
+        return ", and ".join(broken)
+
+    return FactRule(
+        name,
+        f"[{'; '.join(dict.fromkeys(fact.source[1:-1] for fact in given))}]",
+        requirement,
+        violates,
+        sentence or (lambda w, s: f"{subject.term.said(w, s)} {words(w, s)}"),
+        subject=subject.term.feature,
+        reason=lambda w, s: f"it {words(w, s)}",
+        excludes=_features([fact.beside for fact in facts if not fact.needs]),
+        needs=_features([fact.needs for fact in facts if not fact.beside]),
+    )
+
+
+def _features(conditions: Sequence[tuple[_Condition, ...]]) -> Feature:
+    """Switches that stand alone."""
+    found = Feature(0)
+    for alone in conditions:
+        found |= alone[0].term.feature if len(alone) == 1 else Feature(0)
+    return found
+
+
+def beside(rules: Sequence[Rule], feature: Feature) -> Feature:
+    """Switches that must be off beside ``feature``: those that its facts exclude, and what always needs one of these."""
+    excluded = Feature(0)
+    for rule in rules:
+        if isinstance(rule, FactRule) and rule.subject == feature:
+            excluded |= rule.excludes
+    for rule in rules:
+        if isinstance(rule, FactRule) and rule.needs & excluded:
+            excluded |= rule.subject
+    return excluded
+
+
+def _condition(terms: Terms, text: str) -> _Condition:
+    name, sign, wanted = parts_of(text)
+    return _Condition(terms[text], "", "") if text in terms else _Condition(terms[name], sign, wanted)

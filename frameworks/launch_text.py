@@ -1,0 +1,35 @@
+"""Comment lines that launch files of all frameworks share. What is not the plan's to decide is a marked placeholder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from frameworks.framework import Start
+from frameworks.release import Release
+
+PLACEHOLDER = "SET-ME"
+WIDTH = 118
+
+
+def heading(release: Release, launch: Mapping[str, Any], start: Start) -> list[str]:
+    """Plan, release and commits, and every note."""
+    commits = ", ".join(f"{repository} {commit}" for repository, commit in release.commits.items())
+    lines = comment(f"{start.title} for {release.name} {release.version} ({commits}).")
+    lines += comment(
+        "The framework runs this plan as it is." if launch["launchable"] else "The nearest that the framework takes:"
+    )
+    for note in launch["notes"]:
+        lines += comment(note, "- ")
+    return lines
+
+
+def comment(text: str, lead: str = "") -> list[str]:
+    """A sentence as comment lines."""
+    lines, line = [], f"# {lead}"
+    for word in " ".join(text.split()).split(" "):
+        if len(line) + len(word) > WIDTH and line.strip("# -"):
+            lines.append(line.rstrip())
+            line = "#   " if lead else "# "
+        line += f"{word} "
+    return [*lines, line.rstrip()]

@@ -1,0 +1,29 @@
+"""Megatron-LM as a framework."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from frameworks.environment import HARDWARE_QUEUE
+from frameworks.framework import Framework
+from frameworks.megatron_lm.nearest import nearest
+from frameworks.megatron_lm.reader import read
+from frameworks.megatron_lm.release_0_12 import RELEASE
+from frameworks.megatron_lm.rules import RULES
+from frameworks.megatron_lm.script import script
+from frameworks.megatron_lm.table import TABLE
+from frameworks.megatron_lm.writer import arguments
+from frameworks.target import Target
+
+MEGATRON_LM = Framework(
+    target=Target("megatron-lm", "0.12", ("0.12.0", "0.12.1", "core_r0.12.0", "core_v0.12.0", "core_v0.12.1"), ("nvidia", "amd")),
+    release=RELEASE,
+    table=TABLE,
+    rules=RULES,
+    nearest=nearest,
+    write=arguments,
+    read=read,
+    suffix="sh",
+    purposes=HARDWARE_QUEUE,
+    file=partial(script, tokenizer=("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')),
+)

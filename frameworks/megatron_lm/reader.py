@@ -1,0 +1,209 @@
+"""Arguments of Megatron-LM as a strategy; what is not given has the framework's default, not ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, canonical_schedule
+from cost_models.shapes.strategy import (
+    CpAlgo,
+    Dispatcher,
+    Feature,
+    LayerLayout,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+)
+from frameworks.framework import ReadingError
+from frameworks.megatron_lm.release_0_12 import RELEASE
+from frameworks.megatron_lm.table import TABLE
+from frameworks.megatron_lm.writer import SHARDING
+from frameworks.release import Release, accepted, read_tokens, values_of
+from frameworks.rule import unless_default
+from frameworks.table import Table, features_read, key_of
+
+MAX_NUMBER = 10**12
+MAX_LAYERS = 100_000
+
+
+def read(arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:
+    """The strategy; arguments that core 0.12 does not know, or whose values it refuses, are passed over."""
+    return Reading(RELEASE, TABLE, arguments, num_devices).strategy()
+
+
+class Reading:
+    """Arguments of one release of the family. ``num_devices`` defaults to those of one replica."""
+
+    def __init__(self, release: Release, table: Table, arguments: Sequence[str], num_devices: int | None) -> None:
+        self.release, self.table = release, table
+        self.given = accepted(release, read_tokens(release, list(arguments))[0])
+        self.tp, self.pp, self.cp = (self.column(name) for name in ("tp", "pp", "cp"))
+        replica = self.tp * self.pp * self.cp
+        if (num_devices or replica) % replica:
+            raise ReadingError(
+                f"tp {self.tp} x pp {self.pp} x cp {self.cp} = {replica} devices of a replica do not divide "
+                f"the {num_devices} that the launcher starts"
+            )
+        self.dp = (num_devices or replica) // replica
+        self.vpp, self.layout = self.virtual_stages()
+
+    def values(self, name: str) -> list[Any]:
+        """Values of an argument, given or by default."""
+        return [value for value in values_of(self.release, self.given, name) if value is not None]
+
+    def value(self, name: str) -> Any:
+        """The first value, None without one."""
+        return next(iter(self.values(name)), None)
+
+    def on(self, name: str) -> bool:
+        """Whether a bare argument is given."""
+        return bool(self.value(name))
+
+    def number(self, name: str, low: int = 0) -> int | None:
+        """A whole number within bounds."""
+        value = self.value(name)
+        if value is not None and not low <= value <= MAX_NUMBER:
+            raise ReadingError(f"{name} {value} is not allowed; give {low} to {MAX_NUMBER}")
+        return value if value is None else int(value)
+
+    def column(self, field: str) -> int:
+        """A field of the strategy that is a number from 1 on."""
+        return self.number(self.table.columns[field], low=1) or 1
+
+    def strategy(self) -> ParallelStrategy:
+        """The strategy; its layers are placed where ``num-layers`` is given."""
+        algo, ulysses = self.context_parallel()
+        routed = bool(self.number("num-experts"))
+        ep, etp = self.expert_degrees() if routed else (1, 1)
+        stage, shard = self.optimizer()
+        kind, method, layers, modules, plan = self.recompute()
+        size = self.number(self.table.columns["microbatch_group_size_per_vp_stage"], low=1) or 0
+        return ParallelStrategy(
+            tp=self.tp,
+            pp=self.pp,
+            dp=self.dp,
+            cp=self.cp,
+            ep=ep,
+            etp=etp,
+            vpp=self.vpp,
+            micro_batch_size=self.column("micro_batch_size"),
+            sequence_parallel=self.on(self.table.columns["sequence_parallel"]) and self.tp > 1,
+            cp_algo=algo,
+            ulysses_degree=ulysses,
+            schedule=self.schedule(),
+            microbatch_group_size_per_vp_stage=canonical_group_size(self.pp, self.schedule(), size),
+            zero_stage=stage,
+            optimizer_shard_size=shard,
+            dispatcher=self.dispatcher() if routed else Dispatcher.NONE,
+            recompute=kind,
+            recompute_method=method,
+            recompute_num_layers=layers,
+            recompute_modules=modules,
+            features=self.features(stage),
+            recompute_layers_per_stage=plan,
+            layer_layout=self.layout,
+        )
+
+    def schedule(self) -> Schedule:
+        """The order that degrees and virtual stages decide."""
+        return canonical_schedule(self.pp, self.vpp)
+
+    def virtual_stages(self) -> tuple[int, LayerLayout | None]:
+        """Virtual stages of a rank, and the layers of each where they differ from the default."""
+        total = self.number("num-layers")
+        chunk = self.number("num-layers-per-virtual-pipeline-stage", low=1)
+        self.vpp = self.number("num-virtual-stages-per-pipeline-rank", low=1) or 1
+        if total is None or total > MAX_LAYERS:
+            return self.chunks(self.vpp), None
+        if chunk is not None and self.pp > 1:
+            self.vpp = max(total // self.pp // chunk, 1)
+        vpp = self.chunks(self.vpp)
+        if vpp * self.pp > total:
+            raise ReadingError(f"pp {self.pp} x {vpp} virtual stages do not fit num-layers {total}")
+        counts = self.counts(total, vpp)
+        layout = tuple(tuple(counts[c * self.pp : (c + 1) * self.pp]) for c in range(vpp))
+        return vpp, unless_default(layout, self.schedule())
+
+    def chunks(self, vpp: int) -> int:
+        """Virtual stages of a rank, where the schedule decides them."""
+        return vpp
+
+    def counts(self, total: int, vpp: int) -> list[int]:
+        """Layers of each virtual stage, in the order of the model."""
+        if self.pp == 1:
+            return [total // vpp] * vpp
+        first, last = self.number("decoder-first-pipeline-num-layers"), self.number("decoder-last-pipeline-num-layers")
+        inner = total - (first or 0) - (last or 0)
+        middle = self.pp - (first is not None) - (last is not None)
+        if middle and inner % (middle * vpp):
+            raise ReadingError(f"{inner} layers are not a multiple of {middle} ranks x {vpp} virtual stages")
+        each = inner // middle if middle else 0
+        ranks = [each if first is None else first, *[each] * (self.pp - 2), each if last is None else last]
+        return [rank // vpp for _ in range(vpp) for rank in ranks]
+
+    def context_parallel(self) -> tuple[CpAlgo, int]:
+        """Algorithm, and Ulysses ranks inside."""
+        if self.cp == 1:
+            return CpAlgo.NONE, 1
+        algo = key_of(self.table.cp_algos, self.algorithm(), CpAlgo.RING)
+        return algo, {CpAlgo.ULYSSES: self.cp, CpAlgo.HYBRID: self.ulysses_degree()}.get(algo, 1)
+
+    def algorithm(self) -> Any:
+        """The framework's name of the algorithm."""
+        return self.value("cp-comm-type")
+
+    def ulysses_degree(self) -> int:
+        """Ulysses ranks inside hybrid context parallelism."""
+        return self.value("hierarchical-context-parallel-sizes") or 1
+
+    def expert_degrees(self) -> tuple[int, int]:
+        """Expert ranks and ranks of one expert; by default experts are split as the layers are."""
+        return self.column("ep"), self.number(self.table.columns["etp"], low=1) or self.tp
+
+    def dispatcher(self) -> Dispatcher:
+        """How tokens reach their experts."""
+        return key_of(self.table.dispatchers, self.value(self.table.columns["dispatcher"]), Dispatcher.ALLTOALL)
+
+    def optimizer(self) -> tuple[int, int]:
+        """ZeRO stage, and ranks that share one optimizer state."""
+        if not self.on("use-distributed-optimizer"):
+            return 0, 0
+        instances = self.number("num-distributed-optimizer-instances", low=1) or 1
+        stage = key_of(SHARDING, self.value("data-parallel-sharding-strategy"), 1) if self.on("use-custom-fsdp") else 1
+        return stage, self.dp * self.cp // instances if instances > 1 else 0
+
+    def recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
+        """Granularity, method, layers, modules, and layers of each rank."""
+        granularity = self.value("recompute-granularity") or ("selective" if self.on("recompute-activations") else None)
+        modules = RecomputeModule(0)
+        for module, name in self.table.module_switches.items():
+            modules |= module if self.on(name) else RecomputeModule(0)
+        if granularity == "full":
+            method = RecomputeMethod.BLOCK if self.value("recompute-method") == "block" else RecomputeMethod.UNIFORM
+            layers = self.number("recompute-num-layers")
+            if layers != 0 or method is RecomputeMethod.UNIFORM:
+                return Recompute.FULL, method, layers or 1, modules, None
+        elif granularity == "selective":
+            for name in self.values("recompute-modules") or ["core_attn"]:
+                modules |= key_of(TABLE.modules, name, RecomputeModule(0))
+        kind = Recompute.SELECTIVE if modules else Recompute.NONE
+        return kind, RecomputeMethod.NONE, 0, modules, None
+
+    def features(self, zero_stage: int) -> Feature:
+        """The switches that are on, and those that the framework sets by itself."""
+        features = features_read(self.table, self.release, self.given, self.value)
+        if zero_stage >= 2:  # fully sharded data parallelism overlaps by itself
+            features |= DATA_PARALLEL_FEATURES if zero_stage == 3 else Feature.OVERLAP_GRAD_REDUCE
+        return features
+
+
+def integers(text: str) -> list[int]:
+    """Whole numbers between commas."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"\d{1,6}", part) for part in parts):
+        raise ReadingError(f"{text[:80]!r} is no list of whole numbers")
+    return [int(part) for part in parts]

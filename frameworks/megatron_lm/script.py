@@ -1,0 +1,94 @@
+"""Bash scripts that start ``pretrain_gpt.py`` of the Megatron family, from an entry of ``launch_block``.
+
+The release's groups give the blocks of ``ARGUMENTS``. What a plan does not decide (data, tokenizer, learning rate, checkpoints)
+is outside them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from frameworks.framework import Start
+from frameworks.launch_text import PLACEHOLDER, comment, heading
+from frameworks.release import Release
+
+ENTRY_POINT = "pretrain_gpt.py"
+PLACEHOLDERS = {
+    "DATA_PATH": "prefix of the preprocessed data set",
+    "TOKENIZER_PATH": "tokenizer of the model",
+    "CHECKPOINT_PATH": "folder for checkpoints",
+}
+
+
+def script(
+    release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start, *, tokenizer: Sequence[str]
+) -> str:
+    """The script; ``tokenizer`` are the arguments that read ``TOKENIZER_PATH``."""
+    lines = ["#!/usr/bin/env bash", *heading(release, launch, start)]
+    lines += ["", *comment("Run it on every node; sourced, it only sets ARGUMENTS.")]
+    if launch["environment"]:
+        lines += ["", "# Environment"]
+        for name, value in launch["environment"].items():
+            lines += [*comment(f"{name}: {purposes[name]}"), f"export {name}={shlex.quote(str(value))}"]
+    lines += ["", f"# Yours: {PLACEHOLDER} marks what is missing; edit it, or set the variable before."]
+    for name, purpose in PLACEHOLDERS.items():
+        lines += [f'{name}="${{{name}:-{PLACEHOLDER}}}"  # {purpose}']
+    lines += ["", "ARGUMENTS=(", *_grouped(release, launch["arguments"]), ")", ""]
+    lines += ["# Yours as well: data, tokenizer, schedule; the values are placeholders.", "YOURS=("]
+    lines += [f"  {line}" for line in _yours(tokenizer)] + [")", ""]
+    lines += _torchrun(start)
+    return "\n".join(lines) + "\n"
+
+
+def _grouped(release: Release, arguments: list[str]) -> list[str]:
+    """The arguments in their order, a comment where the group changes."""
+    lines: list[str] = []
+    group = None
+    for argument in arguments:
+        if not argument.startswith("--"):
+            lines[-1] += f" {shlex.quote(argument)}"
+            continue
+        title = release.group_of(argument.removeprefix("--"))
+        if title is not None and title != group:
+            lines.append(f"  # {title}")
+            group = title
+        lines.append(f"  {shlex.quote(argument)}")
+    return lines
+
+
+def _yours(tokenizer: Sequence[str]) -> list[str]:
+    return [
+        '--data-path "${DATA_PATH}"',
+        "--split 100,0,0",
+        *tokenizer,
+        '--save "${CHECKPOINT_PATH}"',
+        "--save-interval 1000",
+        "--train-iters 1000",
+        "--lr 1.0e-5",
+        "--min-lr 1.0e-6",
+        "--lr-decay-style cosine",
+        "--lr-warmup-fraction 0.01",
+        "--log-interval 1",
+        "--eval-iters 0",
+    ]
+
+
+def _torchrun(start: Start) -> list[str]:
+    missing = " ".join(f'"${{{name}}}"' for name in PLACEHOLDERS)
+    return [
+        'if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then',
+        "  set -euo pipefail",
+        f"  for given in {missing}; do",
+        f'    if [[ "${{given}}" == "{PLACEHOLDER}" ]]; then',
+        f'      echo "Set {", ".join(PLACEHOLDERS)} first." >&2',
+        "      exit 2",
+        "    fi",
+        "  done",
+        "  torchrun \\",
+        f'    --nproc-per-node {start.processes_per_node} --nnodes {start.num_nodes} --node-rank "${{NODE_RANK:-0}}" \\',
+        '    --master-addr "${MASTER_ADDR:-localhost}" --master-port "${MASTER_PORT:-6000}" \\',
+        f'    {ENTRY_POINT} "${{ARGUMENTS[@]}}" "${{YOURS[@]}}"',
+        "fi",
+    ]

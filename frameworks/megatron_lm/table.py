@@ -1,0 +1,169 @@
+"""What Megatron-LM core 0.12 calls the parts of a plan [megatron-0.12, arguments.py], and what plans say of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeModule, Schedule
+from frameworks.facts import Term, Terms, choice, number, switch
+from frameworks.physics.memory import module_names
+from frameworks.rule import has_replicas
+from frameworks.table import Switch, Table
+
+COLUMNS = {
+    "tp": "tensor-model-parallel-size",
+    "pp": "pipeline-model-parallel-size",
+    "cp": "context-parallel-size",
+    "ep": "expert-model-parallel-size",
+    "etp": "expert-tensor-parallel-size",
+    "micro_batch_size": "micro-batch-size",
+    "sequence_parallel": "sequence-parallel",
+    "microbatch_group_size_per_vp_stage": "microbatch-group-size-per-virtual-pipeline-stage",
+    "dispatcher": "moe-token-dispatcher-type",
+    "recompute_method": "recompute-method",
+    "recompute_num_layers": "recompute-num-layers",
+    "recompute_modules": "recompute-modules",
+}
+CHUNKED = ("num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank")
+# Switches that MindSpeed-LLM has as well.
+SHARED = (
+    Switch(Feature.OVERLAP_P2P, "no-overlap-p2p-communication", negated=True, only=CHUNKED),
+    Switch(Feature.OVERLAP_GRAD_REDUCE, "overlap-grad-reduce"),
+    Switch(Feature.OVERLAP_PARAM_GATHER, "overlap-param-gather"),
+    Switch(Feature.GRAD_REDUCE_IN_BF16, "grad-reduce-in-bf16"),
+    Switch(Feature.MOE_GROUPED_GEMM, "moe-grouped-gemm"),
+)
+SHARED_BY_EXPERTS = (
+    Switch(Feature.MOE_SHARED_EXPERT_OVERLAP, "moe-shared-expert-overlap"),
+    Switch(Feature.MOE_PAD_TO_CAPACITY, "moe-pad-expert-input-to-capacity"),
+)
+
+TABLE = Table(
+    columns=COLUMNS,
+    switches=(
+        *SHARED,
+        Switch(Feature.MOE_PERMUTE_FUSION, "moe-permute-fusion"),
+        *SHARED_BY_EXPERTS,
+        Switch(Feature.FUSED_NORM, "transformer-impl", on=("transformer_engine",), off="local"),
+        Switch(Feature.FLASH_ATTENTION, "attention-backend", on=("auto", "flash", "fused"), off="unfused"),
+        Switch(Feature.FUSED_SWIGLU, "no-bias-swiglu-fusion", negated=True, only=("swiglu",)),
+        Switch(
+            Feature.FUSED_ROPE,
+            "no-rope-fusion",
+            negated=True,
+            only=("position-embedding-type=rope", "multi-latent-attention"),  # core 0.12 refuses the fused kernel with MLA
+        ),
+        Switch(Feature.CUDA_GRAPH, "enable-cuda-graph", beside={"te-rng-tracker": ()}),
+        Switch(Feature.TP_COMM_OVERLAP, "tp-comm-overlap"),
+    ),
+    dispatchers={
+        Dispatcher.ALLGATHER: "allgather",
+        Dispatcher.ALLTOALL: "alltoall",
+        Dispatcher.TWO_LEVEL: "flex",  # DeepEP sends a token once to each node, then spreads it inside
+    },
+    cp_algos={CpAlgo.RING: "p2p", CpAlgo.ULYSSES: "a2a", CpAlgo.HYBRID: "a2a+p2p"},
+    schedules={Schedule.ONE_F_ONE_B: "", Schedule.INTERLEAVED: ""},
+    modules={
+        RecomputeModule.CORE_ATTN: "core_attn",
+        RecomputeModule.LAYERNORM: "layernorm",
+        RecomputeModule.MLP_ACT: "moe_act",
+        RecomputeModule.MLA_UP_PROJ: "mla_up_proj",
+        RecomputeModule.MLP: "mlp",
+        RecomputeModule.MOE: "moe",
+    },
+)
+
+
+def module_term(module: RecomputeModule) -> Term:
+    """Recompute of a module, whichever others there are."""
+    name = f"recompute of {module_names(module)}"
+    return Term(lambda w, b: (b.recompute_modules & int(module)) != 0, name, lambda w, s: name)
+
+
+def switch_terms(table: Table) -> Terms:
+    """Switches and modules of a table. One value that says "off" has the code 0."""
+    terms = {}
+    for entry in table.switches:
+        codes = {entry.off: 0, **dict.fromkeys(entry.on, 1)} if entry.on else None
+        terms[entry.argument] = switch(entry.feature, off=entry.negated, codes=codes)
+    terms |= {f"recompute-modules={name}": module_term(module) for module, name in table.modules.items()}
+    return terms | {name: module_term(module) for module, name in table.module_switches.items()}
+
+
+def dispatcher_term(names: Mapping[Dispatcher, str]) -> Term:
+    """The dispatcher, where tokens travel; else the plain one."""
+    return choice(
+        "moe_dispatcher",
+        lambda w, b: np.where(b.ep * b.etp > 1, b.dispatcher, int(Dispatcher.ALLTOALL)),
+        {name: int(dispatcher) for dispatcher, name in names.items()},
+        lambda w, s: f"{s.dispatcher.label} over ep {s.ep}" if s.ep * s.etp > 1 else "alltoall",
+    )
+
+
+VIRTUAL_STAGES = Term(lambda w, b: (b.vpp > 1) & (b.pp > 1), "vpp above 1", lambda w, s: f"vpp {s.vpp}")
+# What plans say of arguments of both frameworks, beside switches.
+SHARED_TERMS: Terms = {
+    **{COLUMNS[field]: number(field) for field in ("tp", "pp", "cp", "ep", "etp")},
+    "sequence-parallel": Term(
+        lambda w, b: b.sequence_parallel != 0,
+        "sequence_parallel",
+        lambda w, s: f"sequence_parallel {str(s.sequence_parallel).lower()}",
+        lambda w, s: f"it is {str(s.sequence_parallel).lower()}",
+    ),
+    **dict.fromkeys(CHUNKED, VIRTUAL_STAGES),
+    "num-experts": Term(
+        lambda w, b: w.model.moe.num_experts if w.model.moe else 0,
+        "experts",
+        lambda w, s: f"experts ({w.model.moe.num_experts if w.model.moe else 0})",
+        of_job=True,
+    ),
+    "moe-expert-capacity-factor": Term(
+        lambda w, b: w.model.moe is not None and w.model.moe.capacity_factor is not None,
+        "capacity_factor",
+        lambda w, s: f"capacity_factor {w.model.moe.capacity_factor if w.model.moe else None}",
+        of_job=True,
+    ),
+    "mtp-num-layers": Term(
+        lambda w, b: w.model.mtp_num_layers,
+        "multi-token-prediction layers",
+        lambda w, s: f"{w.model.mtp_num_layers} multi-token-prediction layers",
+        of_job=True,
+    ),
+    "bf16": Term(
+        lambda w, b: w.training.precision in ("bf16", "fp8"),  # fp8 runs on top of it
+        "precision bf16",
+        lambda w, s: f"precision {w.training.precision}",
+        lambda w, s: f"it is {w.training.precision}",
+        of_job=True,
+    ),
+    "fp16": Term(lambda w, b: w.training.precision == "fp16", "precision fp16", lambda w, s: "precision fp16", of_job=True),
+    "recompute-granularity": choice(
+        "recompute",
+        lambda w, b: b.recompute,
+        {kind.label: int(kind) for kind in Recompute if kind},
+        lambda w, s: s.recompute.label,
+    ),
+    "recompute-method": Term(lambda w, b: b.recompute == Recompute.FULL, "full recompute", lambda w, s: "full recompute"),
+    # A plan has these switches only where something is there to gather or reduce.
+    "overlap-grad-reduce": Term(
+        lambda w, b: b.has(Feature.OVERLAP_GRAD_REDUCE) & has_replicas(w, b),
+        "overlap_grad_reduce",
+        lambda w, s: "overlap_grad_reduce",
+        feature=Feature.OVERLAP_GRAD_REDUCE,
+    ),
+    "overlap-param-gather": Term(
+        lambda w, b: b.has(Feature.OVERLAP_PARAM_GATHER) & (b.zero_stage > 0) & has_replicas(w, b),
+        "overlap_param_gather",
+        lambda w, s: f"overlap_param_gather with zero_stage {s.zero_stage}",
+        feature=Feature.OVERLAP_PARAM_GATHER,
+    ),
+}
+# Without --data-parallel-sharding-strategy: a plan says by its switches that fully sharded data parallelism overlaps.
+TERMS: Terms = {
+    **switch_terms(TABLE),
+    **SHARED_TERMS,
+    "moe-token-dispatcher-type": dispatcher_term(TABLE.dispatchers),
+    "use-custom-fsdp": Term(lambda w, b: b.zero_stage >= 2, "zero_stage above 1", lambda w, s: f"zero_stage {s.zero_stage}"),
+}

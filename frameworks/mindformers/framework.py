@@ -1,0 +1,30 @@
+"""MindFormers as a framework."""
+
+from __future__ import annotations
+
+from frameworks.environment import HCCL
+from frameworks.framework import Framework
+from frameworks.mindformers.nearest import nearest
+from frameworks.mindformers.reader import read
+from frameworks.mindformers.release_1_8 import RELEASE
+from frameworks.mindformers.rules import RULES
+from frameworks.mindformers.table import TABLE
+from frameworks.mindformers.writer import arguments
+from frameworks.mindformers.yaml_file import yaml_file
+from frameworks.target import Target
+
+MINDFORMERS = Framework(
+    target=Target("mindformers", "1.8", ("1.5", "1.6", "1.7", "r1.5.0", "r1.6.0", "r1.7.0", "r1.8.0"), ("ascend",)),
+    release=RELEASE,
+    table=TABLE,
+    rules=RULES,
+    nearest=nearest,
+    write=arguments,
+    read=read,
+    suffix="yaml",
+    purposes={
+        **HCCL,
+        "ENABLE_LAZY_INLINE_NO_PIPELINE": "one graph for all layers, which swap needs where no pipeline makes one",
+    },
+    file=yaml_file,
+)

@@ -1,0 +1,83 @@
+"""The nearest strategy that MindFormers can be told, where it cannot express the planned one; see ``megatron_lm.nearest``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES
+from cost_models.shapes.strategy import Feature, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.workload import Workload
+from frameworks.draft import Draft
+from frameworks.mindformers import cells, rules
+from frameworks.mindformers.table import TABLE
+from frameworks.physics import switches
+from frameworks.rule import layout_of
+
+
+def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
+    """What MindFormers 1.8 can be told, and a sentence for each replaced setting."""
+    draft = Draft(workload, strategy)
+    draft.offered(TABLE, rules.NAME)
+    size = draft.strategy.microbatch_group_size_per_vp_stage
+    if size:
+        why = f"in MindFormers a chunk takes pp {strategy.pp} micro batches in turn"
+        draft.set("microbatch_group_size_per_vp_stage", size, strategy.pp, why, microbatch_group_size_per_vp_stage=0)
+    moe = workload.model.moe
+    if draft.breaks(rules.SWAP_OPTIMIZER):
+        draft.drop(Feature.SWAP_OPTIMIZER, "MindFormers' AdamW moves the moments alone")
+    if moe is None or moe.num_shared_experts == 0:
+        draft.drop(Feature.MOE_SHARED_EXPERT_OVERLAP, "it needs shared experts")
+    draft.sequence_parallel(rules.SEQUENCE_PARALLEL_FOR_EXPERTS, rules.NAME)
+    if draft.strategy.etp > 1:
+        draft.set("etp", draft.strategy.etp, 1, "MindFormers splits no expert over ranks", etp=1)
+    draft.dispatcher(TABLE.dispatchers, rules.NAME)
+    draft.zero_stage(2, "MindFormers has no switch that gathers weights again in the backward pass")
+    s = draft.strategy
+    if s.optimizer_shard_size and s.zero_stage == 0:
+        draft.set("optimizer_shard_size", s.optimizer_shard_size, "none", "nothing is sharded", optimizer_shard_size=0)
+    if draft.breaks(switches.FINE_GRAIN_INTERLEAVE):
+        draft.drop(
+            Feature.FINE_GRAIN_INTERLEAVE, f"it cuts a micro batch in two halves, and micro_batch_size is {s.micro_batch_size}"
+        )
+    # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
+    draft.quietly(on=Feature.OVERLAP_P2P if s.schedule is Schedule.INTERLEAVED else Feature(0))
+    draft.replicated(DATA_PARALLEL_FEATURES if s.zero_stage else Feature.OVERLAP_GRAD_REDUCE)
+    _recompute(draft)
+    return draft.finish()
+
+
+def _recompute(draft: Draft) -> None:
+    s = draft.strategy
+    if s.recompute is not Recompute.FULL:
+        draft.recompute_by_module()
+    unnamed = draft.strategy.recompute_modules & ~rules.selectable(draft.workload.model)
+    draft.drop_modules(unnamed, "MindFormers' select_recompute has no name for it")
+    if s.recompute is not Recompute.FULL:
+        return
+    plan = s.recompute_layers_per_stage
+    if plan is not None and s.schedule is Schedule.ZBV:
+        draft.one_number_of_recompute("with zero_bubble_v a number for each stage is not known to mean its two chunks")
+    elif plan is not None:
+        block = _block_of_plan(draft)
+        draft.strategy = replace(
+            draft.strategy,
+            recompute_method=RecomputeMethod.BLOCK,
+            recompute_num_layers=max(plan) if block is None else block,
+            recompute_layers_per_stage=plan if block is None else None,
+        )
+    elif s.recompute_method is not RecomputeMethod.BLOCK or s.recompute_num_layers < 1:
+        if s.recompute_num_layers > 1:
+            why = "MindFormers recomputes layer by layer"
+            draft.set("full recompute in groups of", s.recompute_num_layers, "groups of 1", why)
+        draft.strategy = replace(draft.strategy, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
+
+
+def _block_of_plan(draft: Draft) -> int | None:
+    """One number that says the same as a number for each stage, where the file cannot tell them apart."""
+    s = draft.strategy
+    plan = s.recompute_layers_per_stage
+    assert plan is not None
+    if Feature.SWAP_ATTENTION in s.features:
+        layout = layout_of(draft.workload, s)
+        return cells.block_size(cells.spread(plan, layout), layout)
+    return plan[0] if s.vpp == 1 and len(set(plan)) == 1 else None

@@ -1,0 +1,35 @@
+"""Options of ``run_mindformer.py``: ``path=value`` with the value in JSON [mindformers-1.8, template.py]."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from frameworks.framework import ReadingError
+
+Options = dict[str, Any]
+
+
+def options_of(arguments: Iterable[str]) -> Options:
+    """Values by path; raises ``ReadingError``."""
+    options: Options = {}
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            raise ReadingError(f"{argument[:80]!r} is not path=value with the value in JSON") from None
+    return options
+
+
+def as_given(value: Any) -> tuple[str, ...]:
+    """A value as the release's table takes it; of a mapping, its keys."""
+    if isinstance(value, Mapping):
+        return tuple(map(str, value)) or ("",)
+    if isinstance(value, list):
+        flat = [item for entry in value for item in (entry if isinstance(entry, list) else [entry])]
+        return tuple(item if isinstance(item, str) else json.dumps(item) for item in flat) or ("",)
+    if isinstance(value, bool):
+        return (str(value),)
+    return (value if isinstance(value, str) else json.dumps(value),)

@@ -1,0 +1,162 @@
+"""Options of MindFormers as a strategy; what is not given has the release's default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cost_models.shapes.canonical import canonical_schedule
+from cost_models.shapes.strategy import (
+    CpAlgo,
+    Dispatcher,
+    Feature,
+    LayerLayout,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+)
+from frameworks.framework import ReadingError
+from frameworks.mindformers import cells
+from frameworks.mindformers.options import Options, as_given, options_of
+from frameworks.mindformers.release_1_8 import RELEASE
+from frameworks.mindformers.table import MODEL, TABLE
+from frameworks.rule import unless_default
+from frameworks.table import features_read, key_of
+
+MAX_NUMBER = 10**12
+
+
+def read(arguments: Sequence[str], _num_devices: int | None = None) -> ParallelStrategy:
+    """The strategy of ``path=value`` arguments, whose degrees say the number of devices."""
+    return Reading(options_of(arguments)).strategy()
+
+
+class Reading:
+    """Options by path, values as JSON or YAML reads them."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.dp, self.tp, self.pp, self.cp = (self.column(name) for name in ("dp", "tp", "pp", "cp"))
+        interleaved = self.value("parallel.pipeline_config.pipeline_interleave")
+        self.vpp = self.column("vpp") if interleaved else 1
+        named = self.value(TABLE.columns["schedule"])
+        self.schedule = canonical_schedule(
+            self.pp, self.vpp, Schedule.NONE if named == "1f1b" else key_of(TABLE.schedules, named, Schedule.NONE)
+        )
+
+    def value(self, name: str) -> Any:
+        """The value, given or by default."""
+        if self._options.get(name) is not None:
+            return self._options[name]
+        argument = RELEASE.arguments.get(name)
+        return argument.default if argument else None
+
+    def number(self, name: str, low: int = 0) -> int | None:
+        """A whole number within bounds."""
+        value = self.value(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= MAX_NUMBER:
+            raise ReadingError(f"{name} {str(value)[:80]!r} is not allowed; give a whole number from {low}")
+        return value
+
+    def column(self, field: str) -> int:
+        """A field of the strategy that is a number from 1 on."""
+        return self.number(TABLE.columns[field], low=1) or 1
+
+    def strategy(self) -> ParallelStrategy:
+        """The strategy."""
+        routed = bool(self.number(f"{MODEL}.num_experts"))
+        algo = CpAlgo.NONE if self.cp == 1 else key_of(TABLE.cp_algos, self.value(TABLE.columns["cp_algo"]), CpAlgo.RING)
+        stage = self._zero_stage()
+        shard = self.value(TABLE.columns["optimizer_shard_size"])
+        kind, method, layers, modules, plan = self._recompute()
+        layout = self._layout()
+        return ParallelStrategy(
+            tp=self.tp,
+            pp=self.pp,
+            dp=self.dp,
+            cp=self.cp,
+            ep=self.column("ep") if routed else 1,
+            vpp=self.vpp,
+            micro_batch_size=self.column("micro_batch_size") * (self.number("micro_batch_interleave_num", low=1) or 1),
+            sequence_parallel=bool(self.value(TABLE.columns["sequence_parallel"])) and self.tp > 1,
+            cp_algo=algo,
+            ulysses_degree={CpAlgo.ULYSSES: self.cp, CpAlgo.HYBRID: self.column("ulysses_degree")}.get(algo, 1),
+            schedule=self.schedule,
+            zero_stage=stage,
+            optimizer_shard_size=min(max(shard, 0), MAX_NUMBER) if isinstance(shard, int) else 0,
+            dispatcher=self._dispatcher() if routed else Dispatcher.NONE,
+            recompute=kind,
+            recompute_method=method,
+            recompute_num_layers=layers,
+            recompute_modules=modules,
+            features=self._features(stage),
+            recompute_layers_per_stage=plan,
+            layer_layout=unless_default(layout, self.schedule) if layout else None,
+        )
+
+    def _dispatcher(self) -> Dispatcher:
+        return key_of(TABLE.dispatchers, self.value(TABLE.columns["dispatcher"]), Dispatcher.ALLTOALL)
+
+    def _zero_stage(self) -> int:
+        if not self.value("parallel.enable_parallel_optimizer"):
+            return 0
+        return 2 if self.value("parallel.parallel_optimizer_config.gradient_accumulation_shard") else 1
+
+    def _features(self, zero_stage: int) -> Feature:
+        given = {name: as_given(value) for name, value in self._options.items() if name in RELEASE.arguments}
+        features = features_read(TABLE, RELEASE, given, self.value) | Feature.OVERLAP_GRAD_REDUCE
+        features |= Feature.OVERLAP_PARAM_GATHER if zero_stage else Feature(0)
+        return features | (Feature.OVERLAP_P2P if self.schedule is Schedule.INTERLEAVED else Feature(0))
+
+    def _layout(self) -> LayerLayout | None:
+        """``offset`` is what a stage holds beyond the even share."""
+        total = self.number(f"{MODEL}.num_hidden_layers")
+        stages = self.pp * self.vpp
+        if not total or total < stages:
+            return None
+        offset = self.value(TABLE.columns["layer_layout"])
+        rows = offset if isinstance(offset, list) else [[offset or 0] * self.pp] * self.vpp
+        if rows and not isinstance(rows[0], list):
+            rows = [rows]
+        flat = [item for row in rows if isinstance(row, list) for item in row]
+        each = total // stages
+        fits = len(rows) == self.vpp and len(flat) == stages and all(isinstance(item, int) for item in flat)
+        if not fits or sum(flat) + each * stages != total or min(flat) + each < 0:
+            raise ReadingError(f"offset {str(offset)[:80]} does not place {total} layers on pp {self.pp} x {self.vpp}")
+        layout = tuple(tuple(each + item for item in row) for row in rows)
+        return layout
+
+    def _recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
+        value = self.value("recompute_config.recompute")
+        patterns = self.value("recompute_config.select_recompute")
+        modules = RecomputeModule(0)
+        if isinstance(patterns, bool | list | Mapping):
+            modules = cells.modules_of(patterns if isinstance(patterns, bool) else map(str, patterns))
+        if value is True:
+            return Recompute.FULL, RecomputeMethod.UNIFORM, 1, modules, None
+        if isinstance(value, list) and value:
+            layers, plan = self._recomputed_layers(value)
+            return Recompute.FULL, RecomputeMethod.BLOCK, layers, modules, plan
+        return Recompute.SELECTIVE if modules else Recompute.NONE, RecomputeMethod.NONE, 0, modules, None
+
+    def _recomputed_layers(self, value: list[Any]) -> tuple[int, tuple[int, ...] | None]:
+        """Layers of every virtual stage, or of each stage; beside swap the list numbers the layers."""
+        by_chunk = isinstance(value[0], list)
+        counts = [count for row in (value if by_chunk else [value]) for count in row]
+        if not all(isinstance(count, int) and 0 <= count <= MAX_NUMBER for count in counts):
+            raise ReadingError(f"recompute {str(value)[:80]} is no list of numbers of layers")
+        if not by_chunk and self.value("swap_config.swap") is True:
+            layout = self._layout()
+            if layout is None:
+                raise ReadingError(f"num_hidden_layers is missing, or less than pp {self.pp} x {self.vpp}; give the layers")
+            placed = cells.counts_of(counts, layout)
+            block = cells.block_size(placed, layout)
+            if block is not None:
+                return block, None
+            counts = [sum(stage) for stage in zip(*placed, strict=True)]
+        same = by_chunk or (self.vpp == 1 and len(set(counts)) == 1)
+        return max(counts), None if same else tuple(counts)

@@ -1,0 +1,83 @@
+"""What MindFormers calls the parts of a plan: keys of its YAML [mindformers-1.8, transformer_config_utils.py, config_args.py]."""
+
+from __future__ import annotations
+
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, RecomputeModule, Schedule
+from frameworks.facts import Term, Terms, number
+from frameworks.mindformers import cells
+from frameworks.table import Switch, Table
+
+MODEL = "model.model_config"
+
+
+def _switch(feature: Feature, key: str, *only: str) -> Switch:
+    return Switch(feature, key, on=(True,), off=False, only=only)
+
+
+EXPERTS = (f"{MODEL}.num_experts>0",)
+
+TABLE = Table(
+    columns={
+        "dp": "parallel_config.data_parallel",
+        "tp": "parallel_config.model_parallel",
+        "sequence_parallel": "parallel_config.use_seq_parallel",
+        "pp": "parallel_config.pipeline_stage",
+        "cp": "parallel_config.context_parallel",
+        "ep": "parallel_config.expert_parallel",
+        "ulysses_degree": "parallel_config.ulysses_degree_in_cp",
+        "cp_algo": "parallel_config.context_parallel_algo",
+        "vpp": f"{MODEL}.pp_interleave_num",
+        "schedule": "parallel.pipeline_config.pipeline_scheduler",
+        "micro_batch_size": "runner_config.batch_size",
+        "dispatcher": f"{MODEL}.moe_token_dispatcher_type",
+        "optimizer_shard_size": "parallel.parallel_optimizer_config.optimizer_weight_shard_size",
+        "layer_layout": f"{MODEL}.offset",
+    },
+    switches=(
+        _switch(Feature.REPLICATED_EMBEDDING, "parallel_config.vocab_emb_dp"),
+        Switch(Feature.FINE_GRAIN_INTERLEAVE, "micro_batch_interleave_num", on=(2, 3, 4, 6, 8), off=1),
+        _switch(Feature.MOE_GROUPED_GEMM, f"{MODEL}.moe_grouped_gemm", *EXPERTS),
+        _switch(Feature.MOE_PERMUTE_FUSION, f"{MODEL}.moe_permute_fusion", *EXPERTS),
+        _switch(Feature.MOE_SHARED_EXPERT_OVERLAP, f"{MODEL}.moe_shared_expert_overlap", *EXPERTS),
+        _switch(Feature.MOE_PAD_TO_CAPACITY, f"{MODEL}.moe_pad_expert_input_to_capacity", *EXPERTS),
+        _switch(Feature.FLASH_ATTENTION, f"{MODEL}.use_flash_attention"),
+        _switch(Feature.FUSED_NORM, f"{MODEL}.fused_norm"),
+        _switch(Feature.FUSED_SWIGLU, f"{MODEL}.use_fused_swiglu", f"{MODEL}.gated_linear_unit"),
+        _switch(Feature.FUSED_ROPE, f"{MODEL}.use_fused_rope", f"{MODEL}.position_embedding_type=rope"),
+        Switch(Feature.SWAP_OPTIMIZER, "optimizer.swap", on=(True,)),
+        Switch(Feature.SWAP_ATTENTION, "swap_config.swap", on=(True,), beside={"swap_config.op_swap": [cells.SWAPPED]}),
+    ),
+    dispatchers={Dispatcher.ALLTOALL: "alltoall", Dispatcher.HIERARCHICAL: "alltoall_deredundency"},
+    cp_algos={CpAlgo.RING: "colossalai_cp", CpAlgo.ULYSSES: "ulysses_cp", CpAlgo.HYBRID: "hybrid_cp"},
+    schedules={
+        Schedule.ONE_F_ONE_B: "1f1b",
+        Schedule.INTERLEAVED: "1f1b",  # by pipeline_interleave
+        Schedule.GPIPE: "gpipe",
+        Schedule.ZBV: "zero_bubble_v",
+    },
+    # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
+    implied=Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.OVERLAP_P2P,
+)
+BY_NAME = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLP
+
+TERMS: Terms = {
+    TABLE.columns["tp"]: number("tp"),
+    TABLE.columns["sequence_parallel"]: Term(
+        lambda w, b: b.sequence_parallel != 0,
+        "sequence_parallel",
+        lambda w, s: f"sequence_parallel {str(s.sequence_parallel).lower()}",
+        lambda w, s: f"it is {str(s.sequence_parallel).lower()}",
+    ),
+    f"{MODEL}.num_experts": Term(
+        lambda w, b: w.model.moe.num_experts if w.model.moe else 0,
+        "experts",
+        lambda w, s: f"a model of {w.model.moe.num_experts if w.model.moe else 0} experts",
+        of_job=True,
+    ),
+    f"{MODEL}.num_nextn_predict_layers": Term(
+        lambda w, b: w.model.mtp_num_layers,
+        "mtp_num_layers",
+        lambda w, s: f"mtp_num_layers {w.model.mtp_num_layers}",
+        of_job=True,
+    ),
+}

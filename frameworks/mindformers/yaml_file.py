@@ -1,0 +1,119 @@
+"""YAML files for ``run_mindformer.py``, from an entry of ``launch_block``; the release's groups part the model's section."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from frameworks.framework import Start
+from frameworks.launch_text import PLACEHOLDER, heading
+from frameworks.mindformers.options import options_of
+from frameworks.mindformers.table import MODEL
+from frameworks.release import Release
+
+SECTIONS = {
+    "parallel_config": "Parallel degrees, and micro batches of one step",
+    "model": "Model, experts, layers of each stage, kernels",
+    "parallel": "MindSpore's own context: pipeline, sharding of the optimizer, how the data is cut",
+    "recompute_config": "Recompute: layers of each stage, and operators by name",
+    "swap_config": "Activations that wait in host memory",
+    "optimizer": "Optimizer",
+    "runner_config": "Samples of one micro batch; accumulation where there is no pipeline",
+    "context": "Device and its memory",
+}
+Document = dict[str, Any]
+
+
+def yaml_file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start) -> str:
+    """The file."""
+    lines = heading(release, launch, start)
+    command = (
+        f'bash scripts/msrun_launcher.sh "run_mindformer.py --config THIS-FILE" {start.num_devices} '
+        f"{start.processes_per_node} MASTER-ADDRESS 8118 NODE-RANK output/msrun_log False 300"
+    )
+    lines += ["#", "# On every node:"]
+    for name, value in launch["environment"].items():
+        lines.append(f"#   export {name}={shlex.quote(str(value))}  # {purposes[name]}")
+    lines += [f"#   {command}", ""]
+    options = options_of(launch["arguments"])
+    lines += _yaml_lines(release, _nested(options), [])
+    lines += ["", f"# Yours: {PLACEHOLDER} marks what is missing; the other values are placeholders as well."]
+    lines += _yours_in_yaml(options)
+    return "\n".join(lines) + "\n"
+
+
+def _nested(options: Mapping[str, Any]) -> Document:
+    """``a.b=1`` as ``{a: {b: 1}}``."""
+    document: Document = {}
+    for name, value in options.items():
+        *sections, key = name.split(".")
+        place = document
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = value
+    return document
+
+
+def _yaml_lines(release: Release, document: Document, path: list[str]) -> list[str]:
+    """Sections as blocks, values as JSON, which is YAML; inside the model a comment where the table's group changes."""
+    lines: list[str] = []
+    group = None
+    indent = "  " * len(path)
+    for key, value in document.items():
+        here = [*path, key]
+        title = release.group_of(".".join(here))
+        if isinstance(value, dict) and title is None:
+            if not path:
+                lines += ["", f"# {SECTIONS[key]}"]
+            lines += [f"{indent}{key}:", *_yaml_lines(release, value, here)]
+            continue
+        if title is not None and title != group and ".".join(path[:2]) == MODEL:
+            lines.append(f"{indent}# {title}")
+            group = title
+        lines.append(f"{indent}{key}: {json.dumps(value)}")
+    return lines
+
+
+def _yours_in_yaml(options: Mapping[str, Any]) -> list[str]:
+    seq_length = options[f"{MODEL}.seq_length"]
+    columns = '["input_ids", "labels", "loss_mask", "position_ids", "attention_mask"]'
+    return [
+        f"pretrained_model_dir: {PLACEHOLDER}  # folder of the model's Hugging Face configuration",
+        "output_dir: ./output",
+        "train_dataset: &train_dataset",
+        "  data_loader:",
+        "    type: BlendedMegatronDatasetDataLoader",
+        "    datasets_type: GPTDataset",
+        "    sizes: [1000, 0, 0]  # samples",
+        "    config:",
+        "      seed: 1234",
+        '      split: "1, 0, 0"',
+        f"      seq_length: {seq_length}",
+        "      create_attention_mask: true",
+        "      eod: 1",
+        "      pad: -1",
+        f'      data_path: ["1", {PLACEHOLDER}]  # weight and prefix of the preprocessed data set',
+        f"  input_columns: {columns}",
+        f"  construct_args_key: {columns}",
+        "  drop_remainder: true",
+        "train_dataset_task:",
+        "  type: CausalLanguageModelDataset",
+        "  dataset_config: *train_dataset",
+        "lr_schedule:",
+        "  type: CosineWithWarmUpLR",
+        "  learning_rate: 1.0e-5",
+        "  lr_end: 1.0e-6",
+        "  warmup_ratio: 0.01",
+        "  total_steps: -1",
+        "trainer:",
+        "  type: CausalLanguageModelingTrainer",
+        "  model_name: llm",
+        "runner_wrapper:",
+        "  type: MFTrainOneStepCell",
+        "  scale_sense: 1.0",
+        "  use_clip_grad: true",
+        "callbacks:",
+        "  - type: MFLossMonitor",
+    ]

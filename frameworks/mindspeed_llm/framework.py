@@ -1,0 +1,35 @@
+"""MindSpeed-LLM as a framework."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from frameworks.environment import HARDWARE_QUEUE, HCCL
+from frameworks.framework import Framework
+from frameworks.megatron_lm.script import script
+from frameworks.mindspeed_llm.nearest import nearest
+from frameworks.mindspeed_llm.reader import read
+from frameworks.mindspeed_llm.release import RELEASE
+from frameworks.mindspeed_llm.rules import RULES
+from frameworks.mindspeed_llm.table import TABLE
+from frameworks.mindspeed_llm.writer import arguments
+from frameworks.target import Target
+
+MINDSPEED_LLM = Framework(
+    target=Target("mindspeed-llm", "master", (), ("ascend",)),
+    release=RELEASE,
+    table=TABLE,
+    rules=RULES,
+    nearest=nearest,
+    write=arguments,
+    read=read,
+    suffix="sh",
+    purposes={
+        **HARDWARE_QUEUE,
+        **HCCL,
+        "TASK_QUEUE_ENABLE": "operators are prepared and dispatched on two threads; the plan's host time counts on it",
+        "CPU_AFFINITY_CONF": "every process stays on the cores next to its NPU; the plan's host time counts on it",
+        "PYTORCH_NPU_ALLOC_CONF": "segments that grow, against fragmentation",
+    },
+    file=partial(script, tokenizer=("--tokenizer-type PretrainedFromHF", '--tokenizer-name-or-path "${TOKENIZER_PATH}"')),
+)

@@ -1,0 +1,139 @@
+"""The nearest strategy that MindSpeed-LLM can be told, where it cannot express the planned one; see ``megatron_lm.nearest``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cost_models.shapes.strategy import (
+    CpAlgo,
+    Dispatcher,
+    Feature,
+    ParallelStrategy,
+    Recompute,
+    RecomputeMethod,
+    RecomputeModule,
+    Schedule,
+)
+from cost_models.shapes.workload import Workload
+from frameworks.draft import Draft, breaks
+from frameworks.facts import beside
+from frameworks.megatron_lm import rules as megatron
+from frameworks.mindspeed_llm import rules
+from frameworks.mindspeed_llm.table import BY_LAYER, TABLE
+from frameworks.physics import memory
+
+
+def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
+    """What MindSpeed-LLM can be told, and a sentence for each replaced setting."""
+    draft = Draft(workload, strategy)
+    draft.offered(TABLE, rules.NAME)
+    draft.sequence_parallel(megatron.SEQUENCE_PARALLEL_FOR_EXPERTS, rules.NAME)
+    draft.dispatcher(TABLE.dispatchers, rules.NAME)
+    draft.zero_stage(1, "the Megatron back end of MindSpeed-LLM shards the optimizer alone")
+    size = draft.strategy.optimizer_shard_size
+    if size:
+        draft.set("optimizer_shard_size", size, "all data-parallel ranks", "there is no such option", optimizer_shard_size=0)
+    draft.drop_broken(megatron.GROUPED_GEMM_PRECISION)
+    if draft.breaks(memory.REUSE_NEEDS_BF16):
+        draft.drop(Feature.REUSE_FP32_PARAM, "it needs bf16")
+    draft.one_fusion()
+    draft.drop_broken(rules.MC2, rules.COC, rules.TP_2D)
+    if not workload.model.gated_linear_unit:  # the fused kernel is that of RMSNorm
+        draft.quietly(off=Feature.FUSED_NORM)
+    if strategy.cp > 1:
+        draft.quietly(on=Feature.FLASH_ATTENTION)
+        if strategy.cp_algo is CpAlgo.ULYSSES:
+            draft.quietly(off=Feature.CP_SEND_RECV_OVERLAP)
+    draft.drop_broken(rules.SWAP_OPTIMIZER)
+    if draft.breaks(memory.SWAP_OR_REUSE):
+        draft.drop(Feature.REUSE_FP32_PARAM, "it excludes swap_optimizer")
+    _dualpipev(draft)
+    draft.drop_broken(megatron.PARAM_GATHER)
+    _experts(draft)
+    _recompute(draft)
+    return draft.finish()
+
+
+def _dualpipev(draft: Draft) -> None:
+    """DualPipeV with what it comes with, and without what it excludes; another schedule where that cannot be."""
+    s = draft.strategy
+    if s.schedule is not Schedule.DUALPIPE_V:
+        return
+    excluded = beside(rules.RULES, Feature.MOE_COMM_OVERLAP)
+    merged = replace(s, features=(s.features | Feature.MOE_COMM_OVERLAP) & ~excluded)
+    if any(breaks(draft.workload, merged, rule) for rule in (rules.DUALPIPEV, rules.FB_OVERLAP)):
+        draft.usual_schedule("it needs cp 1, embeddings that are not tied, ep above 1, etp 1, alltoall and moe_grouped_gemm")
+        return
+    draft.drop(excluded, "dualpipev excludes it")
+    draft.add(Feature.MOE_COMM_OVERLAP, "dualpipev merges forwards and backwards")
+
+
+def _experts(draft: Draft) -> None:
+    moe = draft.workload.model.moe
+    if moe is None:
+        return
+    if draft.breaks(rules.CAPACITY):
+        why = "a capacity factor excludes allgather"
+        draft.set("moe_dispatcher", "allgather", "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
+    draft.drop_broken(rules.TP_EXTEND_EP)
+    if draft.strategy.tp == 1:
+        draft.drop(Feature.MOE_TP_EXTEND_EP, "it needs tp above 1")
+    draft.drop_broken(rules.ALLGATHER_OVERLAP, rules.ALLTOALL_OVERLAP, rules.FB_OVERLAP)
+    if draft.breaks(rules.FB_NOOP):
+        draft.drop(Feature.MOE_COMM_OVERLAP, "it takes no-op layers in the last chunk only")
+    draft.drop_broken(megatron.SHARED_EXPERT_OVERLAP, rules.ZERO_MEMORY)
+    if not draft.routed:
+        draft.drop(Feature.MOE_ZERO_MEMORY, "tokens do not travel")
+    features = draft.features
+    extends = Feature.MOE_TP_EXTEND_EP in features
+    if extends:  # its dispatcher is alltoall_seq
+        draft.drop(Feature.MOE_SHARED_EXPERT_OVERLAP, "it needs the alltoall dispatcher, and moe_tp_extend_ep has alltoall_seq")
+    if extends or Feature.MOE_ALLGATHER_OVERLAP_COMM in features:
+        draft.add(Feature.MOE_PERMUTATION_ASYNC_COMM, "moe_tp_extend_ep and moe_allgather_overlap_comm need it")
+    if Feature.MOE_ALLTOALL_OVERLAP_COMM in features and moe.num_shared_experts and not extends:
+        draft.add(Feature.MOE_SHARED_EXPERT_OVERLAP, "MindSpeed switches it on with moe_alltoall_overlap_comm")
+    gathers = draft.routed and draft.strategy.dispatcher is Dispatcher.ALLGATHER
+    dropping = moe.capacity_factor is not None and Feature.MOE_PAD_TO_CAPACITY not in features
+    if gathers or dropping or (Feature.MOE_ALLTOALL_OVERLAP_COMM in features and not extends):
+        draft.drop(
+            Feature.MOE_PERMUTE_FUSION,
+            "MindSpeed has no fused permutation with this dispatcher, overlap or capacity, although the plan is priced with it",
+        )
+
+
+def _recompute(draft: Draft) -> None:
+    s = draft.strategy
+    switches = rules.BY_SWITCH
+    if s.recompute is not Recompute.FULL:
+        draft.recompute_by_module()
+        if draft.strategy.recompute_modules & BY_LAYER and draft.strategy.recompute_modules & switches:
+            given = draft.strategy.recompute_modules & BY_LAYER
+            cheap = given == RecomputeModule.CORE_ATTN and Feature.FLASH_ATTENTION in draft.features
+            draft.drop_modules(
+                RecomputeModule.CORE_ATTN if cheap else switches,
+                "MindSpeed-LLM takes modules or its switches for norms and activation functions, not both",
+            )
+        if draft.workload.model.mla is None:
+            draft.drop_modules(RecomputeModule.MLA_UP_PROJ, "the model has no latent attention")
+        return
+    draft.drop_modules(s.recompute_modules & BY_LAYER, "MindSpeed-LLM takes one granularity")
+    plan = s.recompute_layers_per_stage
+    if plan is not None:
+        by_rank = s.schedule is Schedule.INTERLEAVED
+        by_chunk = s.vpp > 1 and not by_rank
+        layers = max(-(-max(plan) // (s.vpp if by_chunk else 1)), 1)
+        if len(set(plan)) > 1 or s.recompute_method is RecomputeMethod.UNIFORM or by_chunk:
+            why = "MindSpeed-LLM takes one number for all ranks"
+            draft.set(
+                "recompute layers_per_stage", list(plan), f"{layers} layers of every {'chunk' if by_chunk else 'rank'}", why
+            )
+        draft.strategy = replace(
+            draft.strategy,
+            recompute_method=RecomputeMethod.BLOCK,
+            recompute_num_layers=layers,
+            recompute_layers_per_stage=(layers,) * s.pp if by_rank else None,
+        )
+    elif s.recompute_method is RecomputeMethod.NONE or s.recompute_num_layers < 1:
+        draft.strategy = replace(draft.strategy, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
+    if draft.strategy.recompute_method is RecomputeMethod.UNIFORM:  # every layer is recomputed anyway
+        draft.strategy = replace(draft.strategy, recompute_modules=draft.strategy.recompute_modules & ~switches)

@@ -1,0 +1,68 @@
+"""Arguments of MindSpeed-LLM as a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, Schedule
+from frameworks.framework import ReadingError
+from frameworks.megatron_lm import reader as megatron
+from frameworks.mindspeed_llm.release import RELEASE
+from frameworks.mindspeed_llm.table import TABLE
+
+
+def read(arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:
+    """The strategy; arguments that the release does not know, or whose values it refuses, are passed over."""
+    return Reading(RELEASE, TABLE, arguments, num_devices).strategy()
+
+
+class Reading(megatron.Reading):
+    """With the algorithms, no-op layers and switches that MindSpeed adds."""
+
+    def schedule(self) -> Schedule:
+        """DualPipeV where it is chosen, whose chunks no argument counts."""
+        chosen = self.pp > 1 and self.value("schedules-method") == TABLE.schedules[Schedule.DUALPIPE_V]
+        return Schedule.DUALPIPE_V if chosen else super().schedule()
+
+    def chunks(self, vpp: int) -> int:
+        """Two where each rank holds both ends of a V."""
+        return 2 if self.schedule() is Schedule.DUALPIPE_V else vpp
+
+    def counts(self, total: int, vpp: int) -> list[int]:
+        """Layers without the no-op layers, or as they are listed."""
+        if self.value("num-layer-list"):
+            listed = megatron.integers(self.value("num-layer-list"))
+            if len(listed) != self.pp or sum(listed) != total:
+                raise ReadingError(f"num-layer-list {listed} does not place {total} layers on pp {self.pp}")
+            return listed
+        counts = super().counts(total, vpp)
+        slots = counts[0]
+        for position in sorted(set(megatron.integers(self.value("noop-layers")))) if self.value("noop-layers") else ():
+            if position >= total:
+                raise ReadingError(f"noop-layers has {position}, and num-layers is {total}")
+            counts[position // slots] -= 1
+        return counts
+
+    def algorithm(self) -> Any:
+        """MindSpeed has an argument of its own."""
+        return self.value("context-parallel-algo")
+
+    def ulysses_degree(self) -> int:
+        """MindSpeed has an argument of its own."""
+        return self.number("ulysses-degree-in-cp", low=1) or 1
+
+    def expert_degrees(self) -> tuple[int, int]:
+        """MindSpeed counts the expert ranks outside tp where tp extends them."""
+        if self.on("moe-tp-extend-ep") and self.tp > 1:
+            return self.column("ep") * self.tp, 1
+        return super().expert_degrees()
+
+    def recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
+        """With one number of layers for each rank, not each virtual stage, where that is said."""
+        kind, method, layers, modules, _ = super().recompute()
+        if self.value("recompute-granularity") == "full" and self.on("enable-recompute-layers-per-pp-rank") and self.vpp > 1:
+            given = self.number("recompute-num-layers")
+            layers = 1 if given is None else given
+            return Recompute.FULL, RecomputeMethod.BLOCK, layers, modules, (layers,) * self.pp
+        return kind, method, layers, modules, None

@@ -1,0 +1,81 @@
+"""What MindSpeed-LLM calls the parts of a plan [mindspeed-llm, features_manager; mindspeed, features_manager]."""
+
+from __future__ import annotations
+
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, RecomputeModule, Schedule
+from frameworks.facts import Term, Terms
+from frameworks.megatron_lm.table import COLUMNS, SHARED, SHARED_BY_EXPERTS, SHARED_TERMS, dispatcher_term, switch_terms
+from frameworks.physics.memory import module_names
+from frameworks.table import Switch, Table
+
+COC_PARALLEL_NUM = 2
+
+TABLE = Table(
+    columns=COLUMNS,
+    switches=(
+        *SHARED,
+        Switch(Feature.MOE_PERMUTE_FUSION, "moe-permute-fusion", former="use-fused-moe-token-permute-and-unpermute"),
+        Switch(Feature.MOE_PERMUTATION_ASYNC_COMM, "moe-permutation-async-comm"),
+        *SHARED_BY_EXPERTS,
+        Switch(Feature.DUALPIPEV_DW_DETACH, "dualpipev-dw-detach"),
+        Switch(Feature.CP_SEND_RECV_OVERLAP, "use-cp-send-recv-overlap"),
+        Switch(Feature.MOE_TP_EXTEND_EP, "moe-tp-extend-ep"),
+        Switch(Feature.MOE_ALLTOALL_OVERLAP_COMM, "moe-alltoall-overlap-comm"),
+        Switch(Feature.MOE_ALLGATHER_OVERLAP_COMM, "moe-allgather-overlap-comm"),
+        Switch(Feature.MOE_COMM_OVERLAP, "moe-fb-overlap"),
+        Switch(Feature.MOE_ZERO_MEMORY, "moe-zero-memory", on=("level0", "level1")),
+        Switch(Feature.REUSE_FP32_PARAM, "reuse-fp32-param"),
+        Switch(Feature.SWAP_OPTIMIZER, "swap-optimizer"),
+        Switch(Feature.SWAP_ATTENTION, "swap-attention"),
+        Switch(Feature.FLASH_ATTENTION, "use-flash-attn"),
+        Switch(Feature.FUSED_NORM, "use-fused-rmsnorm"),
+        Switch(Feature.FUSED_SWIGLU, "use-fused-swiglu"),
+        Switch(Feature.FUSED_ROPE, "use-fused-rotary-pos-emb"),
+        Switch(Feature.MC2, "use-ascend-mc2"),
+        Switch(Feature.COC, "use-ascend-coc", beside={"coc-parallel-num": COC_PARALLEL_NUM}),
+        Switch(Feature.TP_2D, "tp-2d"),
+    ),
+    dispatchers={Dispatcher.ALLGATHER: "allgather", Dispatcher.ALLTOALL: "alltoall"},
+    cp_algos={CpAlgo.RING: "megatron_cp_algo", CpAlgo.ULYSSES: "ulysses_cp_algo", CpAlgo.HYBRID: "hybrid_cp_algo"},
+    schedules={Schedule.ONE_F_ONE_B: "", Schedule.INTERLEAVED: "", Schedule.DUALPIPE_V: "dualpipev"},
+    modules={RecomputeModule.CORE_ATTN: "core_attn", RecomputeModule.MLP: "mlp", RecomputeModule.MOE: "moe"},
+    module_switches={
+        RecomputeModule.LAYERNORM: "recompute-norm",
+        RecomputeModule.MLP_ACT: "recompute-activation-function",
+        RecomputeModule.MLA_UP_PROJ: "recompute-mla-up-proj",
+    },
+)
+BY_LAYER = RecomputeModule.CORE_ATTN | RecomputeModule.MLP | RecomputeModule.MOE
+
+TERMS: Terms = {
+    **switch_terms(TABLE),
+    **SHARED_TERMS,
+    "moe-token-dispatcher-type": dispatcher_term(TABLE.dispatchers),
+    "moe-zero-memory!=disable": switch_terms(TABLE)["moe-zero-memory"],
+    "use-distributed-optimizer": Term(
+        lambda w, b: b.zero_stage == 1,
+        "zero_stage 1",
+        lambda w, s: f"zero_stage {s.zero_stage}",
+        lambda w, s: f"it is {s.zero_stage}",
+    ),
+    "context-parallel-algo=hybrid_cp_algo": Term(
+        lambda w, b: (b.ulysses_degree > 1) & (b.ulysses_degree < b.cp),
+        "cp_algo hybrid",
+        lambda w, s: f"cp_algo {s.cp_algo.label}",
+    ),
+    "schedules-method=dualpipev": Term(
+        lambda w, b: (b.schedule == Schedule.DUALPIPE_V) & (b.pp > 1), "schedule dualpipev", lambda w, s: "schedule dualpipev"
+    ),
+    "untie-embeddings-and-output-weights": Term(
+        lambda w, b: not w.model.tied_embeddings,
+        "embeddings that are not tied",
+        lambda w, s: "embeddings that are not tied",
+        lambda w, s: f"those of {w.model.name} are",
+        of_job=True,
+    ),
+    "recompute-granularity=selective": Term(  # MindSpeed's own switches have no granularity
+        lambda w, b: (b.recompute_modules & int(BY_LAYER)) != 0,
+        "recompute by module",
+        lambda w, s: f"recompute of {module_names(s.recompute_modules & BY_LAYER)}",
+    ),
+}

@@ -1,0 +1,92 @@
+"""Rules of every framework about what it offers at all, most of them from its table."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+import numpy as np
+
+from cost_models.shapes.strategy import Dispatcher, Feature, LayerLayout, Schedule
+from cost_models.shapes.workload import ModelShape
+from frameworks.rule import Rule, effective_features, either, every_row, has_effect, layout_of, layout_violates, none_of
+from frameworks.table import Table
+
+
+def feature_names(features: Feature) -> str:
+    """The names of a set of features, as run records spell them."""
+    return ", ".join(str(f.name).lower() for f in Feature if f in features)
+
+
+def offered_rule(name: str, source: str, framework: str, table: Table) -> Rule:
+    """A framework has only the switches of its table."""
+    missing = ~table.offered
+    return Rule(
+        name,
+        source,
+        f"only features that {framework} has: {feature_names(table.offered)}",
+        lambda w, b: has_effect(w, b, missing),
+        lambda w, s: f"{framework} has no {feature_names(effective_features(w, s) & missing)}",
+    )
+
+
+def schedule_rule(name: str, source: str, framework: str, table: Table) -> Rule:
+    """A framework runs only the schedules of its table, beside none."""
+    choices = either([schedule.label for schedule in table.schedules])
+    return Rule(
+        name,
+        source,
+        f"a pipeline runs {choices}",
+        lambda w, b: (b.pp > 1) & ~np.isin(b.schedule, (Schedule.NONE, *table.schedules)),
+        lambda w, s: f"{framework} has no schedule {s.schedule.label}: {choices} over pp {s.pp}",
+    )
+
+
+def dispatcher_rule(name: str, source: str, framework: str, table: Table, requirement: str) -> Rule:
+    """A framework reaches its experts only by the dispatchers of its table."""
+    missing = [dispatcher for dispatcher in Dispatcher if dispatcher and dispatcher not in table.dispatchers]
+    choices = either([dispatcher.label for dispatcher in table.dispatchers])
+    return Rule(
+        name,
+        source,
+        requirement,
+        lambda w, b: reduce(or_, (b.dispatcher == dispatcher for dispatcher in missing), none_of(b)) & (b.ep * b.etp > 1),
+        lambda w, s: f"{framework} has no {s.dispatcher.label} dispatch over ep {s.ep}: {choices}",
+    )
+
+
+def precision_rule(name: str, source: str, framework: str, *offered: str) -> Rule:
+    """A framework trains in some precisions."""
+    return Rule(
+        name,
+        source,
+        f"precision is {either(offered)}",
+        lambda w, b: every_row(b, w.training.precision not in offered),
+        lambda w, s: f"{framework} trains in {either(offered)}, not {w.training.precision}",
+    )
+
+
+def chunks_rule(name: str, source: str, requirement: str) -> Rule:
+    """A framework whose virtual stages all hold a layer."""
+    return Rule(
+        name,
+        source,
+        requirement,
+        lambda w, b: layout_violates(w, b, _has_empty_chunk),
+        lambda w, s: f"the layer_layout leaves a virtual stage with 0 layers (largest: {max(map(max, layout_of(w, s)))})",
+    )
+
+
+def _has_empty_chunk(layout: LayerLayout, _model: ModelShape) -> bool:
+    return min(map(min, layout)) == 0
+
+
+def two_norms_rule(name: str, source: str, layer: str) -> Rule:
+    """A framework whose layers have no sandwich norm."""
+    return Rule(
+        name,
+        source,
+        "a layer has 2 norms",
+        lambda w, b: every_row(b, w.model.sandwich_norm),
+        lambda w, s: f"{w.model.name} has 4 norms a layer (sandwich norm), and a layer {layer} has 2",
+    )

@@ -1,0 +1,113 @@
+"""What a framework calls the parts of a plan: switches, modules of recompute, dispatchers, schedules and degrees as arguments.
+
+From one ``Table`` come what the framework offers (and the rules that say so), what the writer writes and what the reader reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, RecomputeModule, Schedule
+from frameworks.release import Given, Release, holds
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One switch of plans as an argument.
+
+    ``on``: values that switch it on, the first of which is written (none: the bare argument); ``off``: the value written where
+    it is off (None: nothing is written). ``negated``: the bare argument switches it off. ``only``: conditions on arguments, one
+    of which must hold for it to have a meaning. ``beside``: arguments that come with it; ``former``: another that means the same.
+    """
+
+    feature: Feature
+    argument: str
+    on: tuple[Any, ...] = ()
+    off: Any = None
+    negated: bool = False
+    only: tuple[str, ...] = ()
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    former: str = ""
+
+    def written(self, features: Feature) -> Any:
+        """The value to write, ``()`` for the bare argument, None for nothing."""
+        on = self.feature in features
+        if self.on:
+            return self.on[0] if on else self.off
+        return () if on != self.negated else None
+
+    def means(self, release: Release, given: Given) -> bool:
+        """Whether the argument has a meaning beside those given."""
+        return not self.only or any(holds(release, given, condition) for condition in self.only)
+
+    def read(self, value: Any) -> bool:
+        """Whether a value of the argument (of a bare one, whether it is given) switches the feature on."""
+        return value in self.on if self.on else bool(value) != self.negated
+
+
+@dataclass(frozen=True)
+class Table:
+    """``columns``: field of a strategy -> argument. ``implied``: switches without an argument: the framework sets them by itself.
+
+    ``modules``: modules of recompute by the value that names them, ``module_switches`` those with an argument of their own.
+    ``schedules`` without a value of their own have an empty one.
+    """
+
+    columns: Mapping[str, str]
+    switches: tuple[Switch, ...]
+    dispatchers: Mapping[Dispatcher, str]
+    cp_algos: Mapping[CpAlgo, str]
+    schedules: Mapping[Schedule, str]
+    modules: Mapping[RecomputeModule, str] = field(default_factory=dict)
+    module_switches: Mapping[RecomputeModule, str] = field(default_factory=dict)
+    implied: Feature = Feature(0)
+
+    @cached_property
+    def offered(self) -> Feature:
+        """Switches that plans for the framework may have."""
+        offered = self.implied
+        for switch in self.switches:
+            offered |= switch.feature
+        return offered
+
+    def arguments_of(self, features: Feature) -> dict[str, Any]:
+        """The switches among ``features`` by argument, to be settled when the other arguments are known."""
+        return {switch.argument: switch for switch in self.switches if switch.feature in features}
+
+
+def key_of(names: Mapping[K, str], value: object, default: K) -> K:
+    """What a table calls ``value``."""
+    return next((key for key, name in names.items() if name == value), default)
+
+
+def settled(
+    release: Release, written: Mapping[str, Any], features: Feature, given: Callable[[Any], tuple[str, ...]]
+) -> dict[str, Any]:
+    """The arguments, with the switches among them written where they have a meaning beside the others.
+
+    ``given`` puts a value as the release's conditions ask for it.
+    """
+    known = {name: given(value) for name, value in written.items() if not isinstance(value, Switch)}
+    arguments: dict[str, Any] = {}
+    for name, value in written.items():
+        if not isinstance(value, Switch):
+            arguments[name] = value
+        elif value.means(release, known) and (chosen := value.written(features)) is not None:
+            arguments |= {name: chosen, **(value.beside if value.feature in features else {})}
+    return arguments
+
+
+def features_read(table: Table, release: Release, given: Given, value_of: Callable[[str], Any]) -> Feature:
+    """The switches that arguments set, or leave on; ``value_of`` reads an argument, or its default."""
+    features = Feature(0)
+    for switch in table.switches:
+        if switch.means(release, given) and (
+            switch.read(value_of(switch.argument)) or (switch.former and switch.read(value_of(switch.former)))
+        ):
+            features |= switch.feature
+    return features

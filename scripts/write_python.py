@@ -1,0 +1,58 @@
+"""Writes the reference of docs/python.md from the docstrings and signatures of what ``meshplan`` offers to Python."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(<!-- reference: [^\n]*-->\n).*?(<!-- /reference -->)", re.DOTALL)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def reference(source: str) -> str:
+    """Every public class of a module with its fields, properties and methods, in the order of the source."""
+    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    return "\n".join(line for node in classes for line in _of_class(node))
+
+
+def _of_class(node: ast.ClassDef) -> Iterator[str]:
+    yield f"## {node.name}\n\n{_text(node)}\n"
+    for member in node.body:
+        if isinstance(member, ast.AnnAssign):
+            yield f"- `{ast.unparse(member.target)}: {ast.unparse(member.annotation)}`"
+        elif isinstance(member, Function) and member.name == "__init__":
+            yield f"- `{_signature(node.name, member)}`"
+        elif isinstance(member, Function) and not member.name.startswith("_"):
+            said = _text(member).replace("\n\n", "\n").replace("\n", "\n  ")
+            yield f"- `{_signature(member.name, member)}`: {said}"
+    yield ""
+
+
+def _signature(name: str, member: Function) -> str:
+    """As a caller writes it: without ``self``, and a property without brackets."""
+    returned = f" -> {ast.unparse(member.returns)}" if member.returns and member.name != "__init__" else ""
+    if any(ast.unparse(decorator) == "property" for decorator in member.decorator_list):
+        return name + returned
+    member.args.args = member.args.args[1:]
+    return f"{name}({ast.unparse(member.args).replace('=', ' = ')}){returned}"
+
+
+def _text(node: ast.ClassDef | Function) -> str:
+    """The docstring as Markdown: its literals in single ticks."""
+    text = ast.get_docstring(node)
+    assert text is not None, f"{node.name} is public and says nothing of itself"
+    return text.replace("``", "`")
+
+
+def page(current: str) -> str:
+    """The page with its reference as the sources have it now."""
+    made = reference((ROOT / "meshplan/client.py").read_text(encoding="utf-8"))
+    return BLOCK.sub(lambda found: f"{found[1]}{made}{found[2]}", current)
+
+
+if __name__ == "__main__":
+    path = ROOT / "docs/python.md"
+    path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,94 @@
+"""Writes docs/switches.md from the entries of cost_models/shapes/switches.py and recompute_modules.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from cost_models.shapes.recompute_modules import MODULES
+from cost_models.shapes.strategy import Schedule
+from cost_models.shapes.switches import SWITCHES, Exclusive, Feature, Place, Scope, Switch
+from frameworks.registry import FRAMEWORKS
+
+HEAD = """# Switches and recompute modules
+
+<!-- Written by scripts/write_switches.py (`make docs`) from cost_models/shapes/switches.py and recompute_modules.py. -->
+
+A switch that has nothing to act on changes neither price nor legality, and is left out of a plan. *Priced* says where its effect
+enters: in a layer, in what a rank holds of the parameters, in the pipeline, in the step as a whole, or nowhere (launch arguments
+alone). *Offered* are the frameworks that have it; [legality.md](legality.md) says what each of them wants beside it. Sources are
+keys of [references.md](references.md). Jobs name switches in `strategy.features`, and searches take each as a dimension.
+
+| switch | what it does | acts on | default | priced | offered | source |
+|---|---|---|---|---|---|---|
+"""
+
+EXCLUSIONS = """
+Of the switches that replace the same thing a strategy has one:
+
+"""
+
+MODULES_HEAD = """
+## Recompute modules
+
+What a selective recompute drops from memory, and computes again in the backward.
+
+| module | what it is | drops | source |
+|---|---|---|---|
+"""
+
+ACTS_ON = {
+    Scope.TENSOR_PARALLEL: "tp above 1",
+    Scope.CONTEXT_PARALLEL: "cp above 1",
+    Scope.REPLICAS: "parameters on several ranks",
+    Scope.SHARDED_OPTIMIZER: "zero_stage above 0",
+    Scope.INTERLEAVED: f"schedule {Schedule.INTERLEAVED.label}",
+    Scope.DUALPIPEV: f"schedule {Schedule.DUALPIPE_V.label}",
+    Scope.ROUTED: "ep x etp above 1",
+    Scope.GATHERED: "dispatcher allgather",
+    Scope.EXCHANGED: "any dispatcher but allgather",
+    Scope.EXPERTS: "MoE layers",
+    Scope.CAPACITY: "a capacity factor",
+    Scope.GATED_MLP: "gated MLPs",
+    Scope.ROTARY: "rotary positions",
+}
+PRICED = {Place.LAYER: "layer", Place.SHARDING: "parameters", Place.PIPELINE: "pipeline", Place.ROW: "step"}
+
+
+def name(member: Feature) -> str:
+    return f"`{str(member.name).lower()}`"
+
+
+def acts_on(switch: Switch) -> str:
+    scopes = [
+        scope for scope in Scope if scope in switch.acts_on and not (scope is Scope.EXPERTS and Scope.ROUTED in switch.acts_on)
+    ]
+    return ", ".join(ACTS_ON[scope] for scope in scopes) or "always"
+
+
+def document() -> str:
+    """The page."""
+    by_framework = {framework.name: framework.table.offered for framework in FRAMEWORKS}
+    rows = []
+    for feature, switch in SWITCHES.items():
+        default = "on" if switch.by_default else "both in a search" if switch.searched else "off"
+        places = ", ".join(PRICED[place] for place in Place if place in switch.priced) or "nowhere"
+        having = ", ".join(framework for framework, features in by_framework.items() if feature in features) or "none"
+        cells = (name(feature), switch.meaning, acts_on(switch), default, places, having, switch.source[1:-1])
+        rows.append(f"| {' | '.join(cells)} |\n")
+    exclusive = [
+        f"- {kind.value}: {', '.join(name(feature) for feature, switch in SWITCHES.items() if switch.one_of is kind)}\n"
+        for kind in Exclusive
+    ]
+    modules = [
+        f"| `{str(module.name).lower()}` | {entry.meaning} | {', '.join(sorted(entry.drops))} | {entry.source[1:-1]} |\n"
+        for module, entry in MODULES.items()
+    ]
+    return HEAD + "".join(rows) + EXCLUSIONS + "".join(exclusive) + MODULES_HEAD + "".join(modules)
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "switches.md").write_text(document(), encoding="utf-8")

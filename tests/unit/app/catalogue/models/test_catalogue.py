@@ -1,0 +1,180 @@
+"""The presets against the sizes their publishers state."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from app.catalogue.models.presets import model_details, model_preset, names, preset_details, resolve_model, rows
+from app.catalogue.models.shape import model_from_mapping
+from cost_models.shapes.parameters import num_parameters
+from documents.errors import InputError
+
+ROOT = Path(__file__).parents[5]
+
+PROMISED = """
+pangu-ultra-moe-718b pangu-pro-moe-72b pangu-ultra-135b deepseek-v3 deepseek-v2 deepseek-v2-lite qwen3-8b qwen3-32b
+qwen3-30b-a3b qwen3-235b-a22b qwen2.5-72b llama-2-7b llama-2-13b llama-2-70b llama-3.1-8b llama-3.1-70b llama-3.1-405b
+mixtral-8x7b mixtral-8x22b gpt3-175b megatron-22b megatron-530b megatron-1t glm4-9b
+""".split()
+
+# Total, then active: half a unit of the last published digit, unless a reason stands beside it.
+TOLERANCE = {
+    "deepseek-v2": (0.0022, 0.024),
+    "deepseek-v2-lite": (0.0032, 0.022),  # 2.4 for 2.451
+    "deepseek-v3": (0.0008, 0.0014),
+    "glm4-9b": (0.0006, None),
+    "gpt3-175b": (0.0029, None),
+    "llama-2-7b": (0.0008, None),
+    "llama-2-13b": (0.0004, None),
+    "llama-2-70b": (0.0001, None),
+    "llama-3.1-8b": (0.0007, None),
+    "llama-3.1-70b": (0.0001, None),
+    "llama-3.1-405b": (0.0022, None),  # 405 for 405.85
+    "megatron-22b": (0.0228, None),
+    "megatron-530b": (0.001, None),
+    "megatron-1t": (0.0001, None),
+    "mixtral-8x7b": (0.0011, 0.0039),
+    "mixtral-8x22b": (0.0036, 0.0129),
+    "pangu-pro-moe-72b": (0.007, 0.032),  # "A16B" rounds 16.50 down
+    "pangu-ultra-135b": (0.0085, None),  # the report's width and depth give 133.9 B; it names no other parameters
+    "pangu-ultra-moe-718b": (0.0016, 0.0129),  # 719.1 B without MTP: the configuration's, not the rounding
+    "qwen2.5-72b": (0.0007, None),
+    "qwen3-8b": (0.0061, None),
+    "qwen3-32b": (0.0016, None),
+    "qwen3-30b-a3b": (0.0017, 0.0165),  # 3.3 for 3.353
+    "qwen3-235b-a22b": (0.0022, 0.0228),
+}
+
+
+def test_every_promised_name_is_there() -> None:
+    assert set(names()) == set(PROMISED)
+    assert set(TOLERANCE) == set(PROMISED)
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_dimensions_give_the_published_size(name: str) -> None:
+    preset = model_preset(name)
+    counts = num_parameters(preset.model)
+    total, active = TOLERANCE[name]
+    assert counts.total == pytest.approx(preset.published.parameters, rel=total)
+    assert (preset.published.active_parameters is None) == (active is None)
+    if active is not None:
+        embedding = counts.embedding if preset.published.active_includes_embedding else 0
+        assert counts.active + embedding == pytest.approx(preset.published.active_parameters, rel=active)
+
+
+def test_llama_2_7b_by_hand() -> None:
+    # 32 layers: attention 4 x 4096^2 = 67,108,864; MLP 3 x 4096 x 11008 = 135,266,304; two norms 8,192: 202,383,360 each.
+    # Embedding and head: 2 x 32000 x 4096 = 262,144,000; last norm 4,096.
+    assert num_parameters(model_preset("llama-2-7b").model).total == 32 * 202_383_360 + 262_144_000 + 4_096
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_every_preset_is_complete(name: str) -> None:
+    preset = model_preset(name)
+    assert preset.model.name == name
+    assert preset.title
+    assert preset.source.text
+    assert set(preset.default_training.sources) >= {"seq_length", "global_batch_size", "precision"}
+    assert all(source.text for source in preset.default_training.sources.values())
+    known = {field.name for field in dataclasses.fields(preset.model)} | {"expert_ffn_hidden_size"}
+    assert set(preset.unconfirmed) <= known
+    assert len(preset.model.moe_layers()) == preset.model.num_layers
+
+
+def test_published_batches() -> None:
+    batches = {name: model_preset(name).default_training.global_batch_size for name in names()}
+    assert [batches[f"megatron-{size}"] for size in ("22b", "530b", "1t")] == [4, 280, 512]  # Korthikanti et al., Table 3
+    assert batches["deepseek-v3"] == 15360
+    assert batches["llama-3.1-405b"] * 8192 == 2**24  # "16M tokens"
+
+
+def test_pangu_ultra_moe_differs_from_deepseek_v3_as_its_configuration_does() -> None:
+    pangu, deepseek = model_preset("pangu-ultra-moe-718b").model, model_preset("deepseek-v3").model
+    assert (pangu.hidden_size, pangu.vocab_size, pangu.sandwich_norm) == (7680, 153600, True)
+    assert pangu.mla == deepseek.mla
+    assert pangu.moe_layers() == deepseek.moe_layers()
+    assert sum(pangu.moe_layers()) == 58
+
+
+def test_unpublished_training_is_marked() -> None:
+    training = model_preset("pangu-ultra-moe-718b").default_training
+    assert (training.seq_length, training.global_batch_size) == (8192, 6144)
+    assert training.sources["global_batch_size"].basis == "assumed"
+    batch = next(line for line in training.assumptions() if "global_batch_size" in line)
+    assert batch.startswith("training.global_batch_size = 6144 from the preset (assumed: ")
+    assert any(line.startswith("training.train_tokens = 1.9e+13 ") for line in training.assumptions())
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [("deepseek_v3", "the nearest is deepseek-v3"), ("Qwen3-8B", "the nearest is qwen3-8b"), ("zz", "there are deepseek-v2")],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(given: str, hint: str) -> None:
+    with pytest.raises(InputError, match="is not a preset") as caught:
+        model_preset(given)
+    assert hint in str(caught.value)
+    assert repr(given) in str(caught.value)
+
+
+def test_rows_and_details_are_plain() -> None:
+    by_name = {row["name"]: row for row in rows()}
+    assert len(by_name) == len(PROMISED)
+    assert by_name["deepseek-v3"]["num_experts"] == 256
+    assert by_name["llama-2-7b"]["num_experts"] is None
+    details = preset_details("qwen3-8b")
+    assert details["default_training"]["train_tokens"]["value"] == 36e12
+    assert details["num_parameters"]["total"] == num_parameters(model_preset("qwen3-8b").model).total
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_details_describe_the_model_completely(name: str) -> None:
+    model = model_preset(name).model
+    assert model_from_mapping(model_details(model)["model"]) == model
+
+
+def test_a_job_names_a_preset_a_file_or_gives_a_mapping(tmp_path: Path) -> None:
+    model, preset = resolve_model("llama-2-7b")
+    assert preset is not None
+    assert model is preset.model
+    mapping = model_details(model)["model"]
+    assert resolve_model(mapping) == (model, None)
+    config = ROOT / "tests" / "fixtures" / "huggingface" / "llama-2-7b.json"
+    imported, preset = resolve_model(config.name, folder=config.parent)
+    assert preset is None
+    assert imported == dataclasses.replace(model, name="llama-2-7b")
+
+
+def test_files_are_only_read_where_a_folder_is_given(tmp_path: Path) -> None:
+    secret = tmp_path / "config.json"
+    secret.write_text("{}")
+    with pytest.raises(InputError, match="is not a preset"):
+        resolve_model(str(secret))
+    with pytest.raises(InputError, match="model_type: missing"):
+        resolve_model(str(secret), folder=tmp_path)
+
+
+def table_rows(heading: str) -> dict[str, list[str]]:
+    """The cells of one table in docs/models.md by preset."""
+    section = (ROOT / "docs" / "models.md").read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")]
+    return {row[0].strip("`"): row[1:] for row in cells}
+
+
+def test_the_documentation_lists_every_preset_as_it_is() -> None:
+    dimensions, sources = table_rows("Dimensions"), table_rows("Sources of the dimensions")
+    sizes, trainings = table_rows("Sizes"), table_rows("Default training")
+    assert set(dimensions) == set(sources) == set(sizes) == set(trainings) == set(PROMISED)
+    for name in PROMISED:
+        preset = model_preset(name)
+        model, training = preset.model, preset.default_training
+        heads = f"{model.num_attention_heads} / {model.num_query_groups} x {model.kv_channels}"
+        layers, hidden, attention, _, experts, vocabulary, _ = dimensions[name]
+        assert layers.split()[0] == str(model.num_layers)
+        assert (hidden, attention.removeprefix("MLA, "), vocabulary) == (str(model.hidden_size), heads, str(model.vocab_size))
+        assert experts.split(",")[0] == (f"{model.moe.num_experts} x {model.moe.expert_ffn_hidden_size}" if model.moe else "-")
+        assert sources[name][0] == preset.source.basis
+        assert preset.source.text in sources[name][1]
+        assert sizes[name][0] == f"{num_parameters(model).total / 1e9:.4g} B"
+        assert trainings[name][1] == f"{training.global_batch_size} ({training.sources['global_batch_size'].basis})"

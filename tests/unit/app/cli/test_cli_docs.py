@@ -1,0 +1,50 @@
+"""docs/cli.md names every command and flag that exists, and none that does not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from app.cli.main import application
+from app.jobs.fields import ClusterSection, SearchSettings, SoftwareSection, StrategySection, TrainingSection
+from cost_models.shapes.strategy import Schedule
+
+PAGE = (Path(__file__).parents[4] / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+def flags_of(command: object) -> set[str]:
+    return {name for parameter in command.params for name in getattr(parameter, "opts", ()) if name.startswith("--")} - {"--help"}
+
+
+def commands() -> dict[str, set[str]]:
+    found = {}
+    for name, command in typer.main.get_command(application).commands.items():
+        for child, grandchild in getattr(command, "commands", {"": command}).items():
+            found[f"meshplan {name} {child}".strip()] = flags_of(grandchild)
+    return found
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_has_a_section_with_its_flags(command: str) -> None:
+    section = next(part for part in PAGE.split("\n### ")[1:] if command in part.partition("\n")[0])
+    assert {flag for flag in commands()[command] if f"`{flag}`" not in section} == set()
+
+
+def test_no_flag_is_documented_that_does_not_exist() -> None:
+    known = set().union(*commands().values(), {"--version", "--help"})
+    assert set(re.findall(r"`(--[a-z-]+)`", PAGE)) <= known
+
+
+@pytest.mark.parametrize("section", [ClusterSection, TrainingSection, SoftwareSection, StrategySection, SearchSettings])
+def test_every_field_of_a_job_is_documented(section: type[ClusterSection]) -> None:
+    missing = [name for name in section.model_fields if not re.search(rf"[`,{{ ]{name}[`,:}} ]", PAGE)]
+    assert missing == []
+
+
+def test_the_help_of_an_estimate_names_every_schedule() -> None:
+    parameters = typer.main.get_command(application).commands["estimate"].params
+    text = next(parameter.help for parameter in parameters if parameter.name == "schedule")
+    assert text.split(", ") == [kind.label for kind in Schedule if kind is not Schedule.NONE]

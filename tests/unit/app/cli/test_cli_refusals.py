@@ -1,0 +1,110 @@
+"""Bad input ends in one sentence and exit code 2, whichever command gets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.cli.main import main
+
+ROOT = Path(__file__).parents[4]
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    code = main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    assert code == 2, printed
+    assert printed.out == ""
+    assert printed.err.startswith("meshplan: ")
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nmodel: *b\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (BOMB, "aliases (*name) are not allowed"),
+        ("model: llama-2-7b\ncluster: [1, 2]\n", "cluster: a list is not allowed; give a mapping"),
+        (
+            "model: {num_layers: 1000000000000, hidden_size: 64, num_attention_heads: 1}\n"
+            "cluster: {hardware: atlas-800t-a2, num_devices: 8}\n",
+            "num_layers",
+        ),
+        ("model: llama-2-7b\ncluster: {hardware: ./site.yaml, num_devices: 8}\n", "unit"),
+        (
+            "model: llama-2-7b\ncluster: {hardware: atlas-800t-a2, num_devices: 8}\nstrategy: {pp: 2, layer_layout: [16, 17]}\n",
+            "strategy.layer_layout: [16, 17] places 33 layers; give the 32 of llama-2-7b to 2 stages.",
+        ),
+        ("model: llama-2-7b\nclster: {}\n", "clster: unknown key; did you mean 'cluster'?"),
+    ],
+)
+def test_bad_job_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str, part: str) -> None:
+    profile = yaml.safe_load((ROOT / "hardware_profiles" / "ascend" / "atlas-800t-a2.yaml").read_text())
+    del profile["hbm_bytes"]["unit"]
+    (tmp_path / "site.yaml").write_text(yaml.safe_dump(profile))
+    (tmp_path / "job.yaml").write_text(content)
+    assert part in refusal(capsys, "search", tmp_path / "job.yaml")
+
+
+FLAGS = ("--hardware", "atlas-800t-a2", "--devices", "8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("search", "lama-2-7b", *FLAGS), "llama-2-7b"),
+        (("search", "llama-2-7b", "--hardware", "atlas-800", "--devices", "8"), "did you mean 'atlas-800"),
+        (("search", "llama-2-7b", "--hardware", "atlas-800t-a2"), "cluster.num_devices (--devices): missing"),
+        (
+            ("search", "llama-2-7b", *FLAGS, "--global-batch-size", "-4"),
+            "--global-batch-size: -4 is not allowed; give an integer from 1",
+        ),
+        (("search", "llama-2-7b", *FLAGS, "--tp", "1,x"), "--tp"),
+        (("search", "llama-2-7b", *FLAGS, "--tp", ".."), "--tp: '..' is not allowed; give a range"),
+        (("search", "llama-2-7b", *FLAGS, "--switch", "mc3=true"), "did you mean 'mc2'?"),
+        (("search", "llama-2-7b", *FLAGS, "--objective", "speed"), "--objective: 'speed' is not allowed"),
+        (("search", "llama-2-7b", *FLAGS, "--devices-at-most", "9"), "--devices-at-most: given beside --devices"),
+        (("search", "llama-2-7b", *FLAGS, "--save-dir", "pyproject.toml"), "--save-dir: pyproject.toml is a file"),
+        (("search", "llama-2-7b", *FLAGS, "--save-dir", "pyproject.toml/out"), "--save-dir: pyproject.toml/out cannot be made"),
+        (("search", "llama-2-7b", *FLAGS, "--target", "megatron"), "megatron-lm"),
+        (
+            ("search", "llama-2-7b", *FLAGS, "--target", "megatron-lm"),
+            "megatron-lm runs on nvidia and amd devices, and atlas-800t-a2 is of family ascend; give any or mindspeed-llm or",
+        ),
+        (("search", "absent.yaml", *FLAGS), "absent.yaml: no such file."),
+        (("search", "docs", *FLAGS), "docs"),
+        (("search", "llama-2-7b", *FLAGS, "--no-such-flag"), "--no-such-flag"),
+        (("estimate", "llama-2-7b", *FLAGS), "strategy: missing"),
+        (("estimate", "llama-2-7b", *FLAGS, "--tp", "3"), "tp 3 x cp 1 x pp 1 = 3 does not divide the 8 devices"),
+        (("estimate", "llama-2-7b", *FLAGS, "--tp", "8", "--ep", "2"), "strategy: "),
+        (("estimate", "llama-2-7b", *FLAGS, "--tp", "eight"), "--tp"),
+        (("validate", "absent.jsonl"), "absent.jsonl"),
+        (("hardware", "show", "atlas-800"), "did you mean 'atlas-800"),
+        (("models", "show", "qwen"), "qwen3"),
+        (("models", "import", "absent.json"), "absent.json"),
+        (("search", "", *FLAGS), "model: '' is not a preset"),
+        (("search", "x" * 5000, *FLAGS), "is not a preset"),
+        (("search", "x" * 5000 + ".json", *FLAGS), "cannot be read (File name too long)"),
+        (("search", "a\0b", *FLAGS), "is not a preset"),
+        (("schema", "jobs"), "did you mean 'job'?"),
+        (("plan",), "plan"),
+    ],
+)
+def test_bad_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], part: str) -> None:
+    assert part in refusal(capsys, *arguments)
+
+
+def test_a_config_with_a_missing_field_and_a_binary_job(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_type": "llama", "hidden_size": 4096}))
+    message = refusal(capsys, "search", config, *FLAGS)
+    assert "config.json" in message
+    assert "missing" in message
+    (tmp_path / "job.yaml").write_bytes(bytes(range(256)))
+    assert "not a text file" in refusal(capsys, "search", tmp_path / "job.yaml")

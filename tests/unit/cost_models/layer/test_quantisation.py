@@ -1,0 +1,71 @@
+"""What 8-bit matmuls cost beside themselves, by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from cost_models.layer.costs import layer_costs
+from cost_models.layer.modules import QUANTISED_EXPERT_LAUNCHES
+from cost_models.layer.quantisation import quantise_s
+from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
+from cost_models.shapes.workload import ModelShape, Workload
+from tests.networks import gpu
+from tests.worked_examples import worked
+from tests.workloads import DENSE, LATENT, SPARSE, device, keys, network, workload
+
+LLAMA = replace(DENSE, hidden_size=4096, num_attention_heads=32, num_query_groups=8, kv_channels=128, ffn_hidden_size=14336)
+
+
+def in_8_bits(model: ModelShape, **values: object) -> Workload:
+    """On a GPU whose 8-bit matmuls run at twice the rate of its 16-bit ones."""
+    cluster = gpu()
+    peaks = {**cluster.profile.matmul_flops_per_s, "fp8": 6e14}
+    profile = replace(cluster.profile, matmul_flops_per_s=peaks, achievable_matmul_flops_per_s={"bf16": 2.5e14, "fp8": 5e14})
+    return workload(model, cluster=replace(cluster, profile=profile), precision="fp8", **values)
+
+
+def seconds(job: Workload, *, moe: bool = False, **columns: object) -> tuple[float, float]:
+    forward, backward = quantise_s(job, keys(**columns), device(job), moe=moe)
+    return float(forward[0]), float(backward[0])
+
+
+def test_the_operands_of_a_dense_layer() -> None:
+    job = in_8_bits(LLAMA, seq_length=8192)
+    forward, backward = seconds(job)
+    assert forward == worked("quantise-forward")
+    # gradients of q, k and v, of the projection, of gate and up, of down
+    assert backward == pytest.approx(6 * 8192 * (48 * 128 + 4096 + 2 * 14336 + 4096) / 1.6e12)
+
+
+def test_tensor_parallel_ranks_cast_their_share() -> None:
+    job = in_8_bits(LLAMA, seq_length=8192)
+    assert seconds(job, tp=4, sequence_parallel=True) == pytest.approx([part / 4 for part in seconds(job)])
+    assert seconds(job, tp=4)[0] > seconds(job)[0] / 4  # without sequence parallelism every rank casts the whole input
+
+
+def test_latent_attention_casts_its_latents() -> None:
+    mla = LATENT.mla
+    assert mla is not None
+    assert mla.q_lora_rank
+    job = in_8_bits(replace(LATENT, moe=None))
+    n, h, heads = 2048, LATENT.hidden_size, LATENT.num_attention_heads
+    attention = 2 * h + mla.q_lora_rank + mla.kv_lora_rank + heads * mla.v_head_dim
+    assert seconds(job)[0] == pytest.approx(6 * n * (attention + h + LATENT.ffn_hidden_size) / 1.6e12)
+
+
+def test_16_bits_cast_nothing() -> None:
+    assert seconds(workload(SPARSE), moe=True) == (0.0, 0.0)
+
+
+def test_a_gpu_casts_for_each_expert_unless_a_graph_holds_the_layer() -> None:
+    job = in_8_bits(SPARSE)
+    assert SPARSE.moe is not None
+    experts = SPARSE.moe.num_experts // 4
+
+    def matmul_s(kernel_s: float, features: Feature) -> float:
+        columns = keys(ep=4, features=features)
+        return float(layer_costs(job, columns, device(job, kernel_s=kernel_s), network(job), moe=True).forward["matmul"][0])
+
+    looped = matmul_s(1e-5, DEFAULT_FEATURES) - matmul_s(1e-5, DEFAULT_FEATURES | Feature.CUDA_GRAPH)
+    assert looped == pytest.approx((experts - 1) * (2 + QUANTISED_EXPERT_LAUNCHES) * 1e-5)
+    assert matmul_s(0.0, DEFAULT_FEATURES) == matmul_s(0.0, DEFAULT_FEATURES | Feature.CUDA_GRAPH)

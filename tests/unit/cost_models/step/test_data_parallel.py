@@ -1,0 +1,123 @@
+"""What a step does once, by hand."""
+
+import numpy as np
+import pytest
+
+from cost_models.memory.model_states import StageParameters
+from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
+from cost_models.shapes.workload import Workload
+from cost_models.step.data_parallel import (
+    GradientExchange,
+    accumulation_s,
+    exchange_beyond_compute_s,
+    exposed_exchange_s,
+    gradient_exchange,
+    optimizer_s,
+)
+from tests.worked_examples import worked
+from tests.workloads import batch, device, network, workload
+
+HBM, NIC, P = 1.6e12, 20e9, 1e9
+
+
+def parameters(dense: float = P, experts: float = 0.0) -> StageParameters:
+    return StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0)))
+
+
+def exchange(held: StageParameters | None = None, **columns: object) -> tuple[float, float]:
+    job = workload()
+    result = gradient_exchange(job, batch(**columns), held or parameters(), parameters(0.0), network(job))
+    return float(result.reduce_s[0, 0]), float(result.gather_s[0, 0])
+
+
+def test_distributed_optimizer_scatters_gradients_and_gathers_weights() -> None:
+    # 16 replicas, one in each node of tp 8: every one sends over its own NIC
+    reduce, gather = exchange(tp=8, dp=16)
+    assert reduce == worked("gradient-scatter")
+    assert gather == pytest.approx(15 / 16 * 2 * P / NIC)
+
+
+def test_replicated_optimizer_reduces_gradients_everywhere() -> None:
+    assert exchange(tp=8, dp=16, zero_stage=0) == (pytest.approx(2 * 15 / 16 * 4 * P / NIC), 0.0)
+
+
+def test_gradients_in_half_precision_are_half_as_large() -> None:
+    half = exchange(tp=8, dp=16, features=DEFAULT_FEATURES | Feature.GRAD_REDUCE_IN_BF16)
+    assert half[0] == pytest.approx(15 / 16 * 2 * P / NIC)
+
+
+def test_experts_are_reduced_over_their_own_replicas() -> None:
+    # tp 8 x dp 16 = 128 ranks, experts over 32 of them: four replicas, 32 ranks apart
+    reduce, _ = exchange(parameters(0.0, P), tp=8, dp=16, ep=32)
+    assert reduce == pytest.approx(3 / 4 * 4 * P / NIC)
+
+
+def test_zero2_scatters_after_every_micro_batch() -> None:
+    # 64 sequences over 16 replicas: four micro batches
+    assert exchange(tp=8, dp=16, zero_stage=2)[0] == pytest.approx(4 * exchange(tp=8, dp=16)[0])
+
+
+def test_zero3_leaves_the_layers_to_themselves() -> None:
+    assert exchange(tp=8, dp=16, zero_stage=3) == (0.0, 0.0)
+
+
+def test_one_replica_exchanges_nothing() -> None:
+    assert exchange(tp=8, dp=1) == (0.0, 0.0)
+
+
+def left(
+    reduce: list[float], gather: list[float], *, fraction: float = 0.3, reductions: int = 1, slack: float = 0.0, **columns: object
+) -> tuple[float, float]:
+    """Backward 2 s, forward 1 s on every stage; the second stage has ``slack`` before it."""
+    slacks = np.array([[0.0], [slack]])
+    whole = GradientExchange(np.array([[r] for r in reduce]), np.array([[g] for g in gather]), np.array([reductions]))
+    beyond = exchange_beyond_compute_s(batch(**columns), whole, np.array([[1.0], [1.0]]), np.array([[2.0], [2.0]]), fraction)
+    exposed, masked = exposed_exchange_s(whole, *beyond, slacks, slacks)
+    return float(exposed[0]), float(masked[0])
+
+
+def test_a_share_of_the_exchange_is_always_left() -> None:
+    assert left([1.0, 1.0], [0.5, 0.5]) == (pytest.approx(0.3 * 1.5), pytest.approx(0.7 * 1.5))
+
+
+def test_what_does_not_fit_beside_the_last_backward_is_left() -> None:
+    assert left([5.0, 5.0], [0.0, 0.0])[0] == pytest.approx(5.0 - 2.0)
+
+
+def test_without_overlap_all_of_it_is_left() -> None:
+    assert left([1.0, 1.0], [0.5, 0.5], features=Feature.FLASH_ATTENTION) == (pytest.approx(1.5), 0.0)
+
+
+def test_slack_of_a_later_stage_hides_more() -> None:
+    assert left([0.0, 5.0], [0.0, 0.0], slack=1.0)[0] == pytest.approx(5.0 - 2.0 - 1.0)
+
+
+def test_zero2_hides_beside_every_backward() -> None:
+    # four reductions of 1.5 s in all, beside four backwards of 2 s
+    assert left([6.0, 6.0], [0.0, 0.0], reductions=4)[0] == pytest.approx(0.3 * 6.0)
+    assert left([20.0, 20.0], [0.0, 0.0], reductions=4)[0] == pytest.approx(20.0 - 4 * 2.0)
+
+
+def optimizer(job: Workload | None = None, held: StageParameters | None = None, **columns: object) -> float:
+    job = job or workload()
+    return float(optimizer_s(job, batch(**columns), held or parameters(), device(job))[0])
+
+
+def test_adam_on_a_shard_and_the_norm_over_all_gradients() -> None:
+    assert optimizer(dp=16) == worked("optimizer-time")
+    assert optimizer(dp=16, zero_stage=0) == pytest.approx(38 * P / HBM)
+    assert optimizer(dp=16, zero_stage=2) == pytest.approx(38 * P / 16 / HBM)
+
+
+def test_swapped_states_cross_the_host_link() -> None:
+    # 24 B a parameter of the shard at 25 GB/s, slower than the update
+    assert optimizer(dp=16, features=DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER) == pytest.approx(24 * P / 16 / 25e9)
+
+
+def test_accumulation_touches_every_parameter_each_micro_batch() -> None:
+    job = workload()
+    time = accumulation_s(job, batch(), parameters(P, P), device(job, accumulation_bytes=10.0, cast_bytes=6.0))
+    assert float(time[0, 0]) == pytest.approx(10 * 2 * P / HBM)
+    cast = workload(fp32_parameters=True)
+    time = accumulation_s(cast, batch(), parameters(P, P), device(cast, accumulation_bytes=10.0, cast_bytes=6.0))
+    assert float(time[0, 0]) == pytest.approx(16 * 2 * P / HBM)
