@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from calibration.intervals import Coverage, ErrorBand, Interval, interval
 from cost_models.constants import CONSTANTS, Constants, prior_constants
 from cost_models.shapes.workload import Workload
-from documents.errors import InputError
+from documents.bounds import CALIBRATION_BYTES, Text
+from documents.checking import LenientSection, OneOf, Section, check
+from documents.errors import InputError, did_you_mean, show
 from documents.hashing import text_fingerprint
+from documents.reading import Limits, parse_document, read_document
 
 FORMAT = "meshplan-calibration/1"
 FAMILIES = ("ascend", "gpu")
-MAX_FILE_BYTES = 2**20
 _DIGITS = 4
-_MAX_VALUE, _MAX_LOG = 1e15, 10.0
-Row = TypeVar("Row", "FittedConstant", ErrorBand, Coverage)
+_MAX_VALUE, _MAX_LOG = 10**15, 10
+_LIMITS = Limits(CALIBRATION_BYTES)
 
 
 class CalibrationError(InputError):
@@ -79,6 +82,47 @@ class Calibration:
         )
 
 
+Count = Annotated[int, Field(ge=0, le=_MAX_VALUE)]
+Spread = Annotated[float, Field(ge=0, le=_MAX_LOG)]
+LogError = Annotated[float, Field(ge=-_MAX_LOG, le=_MAX_LOG)]
+
+
+class _FittedSection(Section):
+    name: Text
+    value: float
+    prior: Annotated[float, Field(ge=0, le=_MAX_VALUE)]
+    prior_log_spread: Spread
+    log_spread: Spread
+
+
+class _BandSection(Section):
+    kind: Text
+    low: LogError
+    high: LogError
+    num_runs: Count
+
+
+class _CoverageSection(Section):
+    hardware: Text
+    stack: Text
+    kind: Text
+    num_runs: Count
+    max_devices: Count
+    max_seq_length: Count
+
+
+class _CalibrationSection(LenientSection):
+    format: Annotated[str, OneOf(FORMAT)]
+    family: Annotated[str, OneOf(*FAMILIES)]
+    fitted: list[_FittedSection]
+    bands: list[_BandSection]
+    coverage: list[_CoverageSection]
+    num_runs: Count
+    command: str
+    hardware: str | None = None
+    stack: str | None = None
+
+
 def family_of(profile_family: str) -> str:
     """The calibration family of a hardware profile's family."""
     return "ascend" if profile_family == "ascend" else "gpu"
@@ -102,83 +146,50 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
 def read_calibration(path: Path) -> Calibration:
     """Read a calibration file. Raises ``CalibrationError`` with one sentence."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise CalibrationError(f"{path} is larger than the {MAX_FILE_BYTES} bytes that a calibration may have.")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise CalibrationError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise CalibrationError(f"{path} is not UTF-8 text.") from error
-    return parse_calibration(text, str(path))
+        document = read_document(path, _LIMITS, is_json=True)
+    except InputError as error:
+        raise CalibrationError(str(error)) from None
+    return calibration_from_mapping(document, str(path))
 
 
 def parse_calibration(text: str, origin: str) -> Calibration:
     """Parse the text of a calibration file. Raises ``CalibrationError`` with one sentence."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CalibrationError(f"{origin} is not JSON: {error}.") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise CalibrationError(f"{origin} is no calibration: its format must be {FORMAT!r}.")
-    stated: dict[str, Any] = {name: document.get(name) for name in ("family", "num_runs", "command", "hardware", "stack")}
-    calibration = Calibration(
-        fitted=_rows(document, "fitted", FittedConstant, origin),
-        bands=_rows(document, "bands", ErrorBand, origin),
-        coverage=_rows(document, "coverage", Coverage, origin),
-        **stated,
+        document = parse_document(text, origin, is_json=True, limits=_LIMITS)
+    except InputError as error:
+        raise CalibrationError(str(error)) from None
+    return calibration_from_mapping(document, origin)
+
+
+def calibration_from_mapping(document: object, origin: str) -> Calibration:
+    """The calibration in a parsed file. Raises ``CalibrationError`` with one sentence."""
+    try:
+        section = check(_CalibrationSection, document)
+        for index, entry in enumerate(section.fitted):
+            _check_constant(f"fitted[{index}]", entry)
+        if not any(band.kind == "all" for band in section.bands):
+            raise InputError("bands: the entry of kind 'all' is missing.")
+    except InputError as error:
+        raise CalibrationError(f"{origin}: {error}") from None
+    return Calibration(
+        family=section.family,
+        fitted=tuple(FittedConstant(**dict(row)) for row in section.fitted),
+        bands=tuple(ErrorBand(**dict(row)) for row in section.bands),
+        coverage=tuple(Coverage(**dict(row)) for row in section.coverage),
+        num_runs=section.num_runs,
+        command=section.command,
+        hardware=section.hardware,
+        stack=section.stack,
     )
-    _check(calibration, origin)
-    return calibration
 
 
-def _rows(document: Mapping[str, Any], field: str, kind: type[Row], origin: str) -> tuple[Row, ...]:
-    """The entries of a list, each with the fields of ``kind`` and no others; those that hold text do."""
-    names = [entry.name for entry in fields(kind)]
-    texts = [entry.name for entry in fields(kind) if entry.type == "str"]
-    rows = document.get(field)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and set(row) == set(names) for row in rows):
-        raise CalibrationError(f"{origin}: {field} must be a list of mappings with {', '.join(names)}.")
-    for index, row in enumerate(rows):
-        for name in texts:
-            if not isinstance(row[name], str):
-                raise CalibrationError(f"{origin}: {name} of {field}[{index}] is {row[name]!r:.60}; it must be text.")
-    return tuple(kind(**row) for row in rows)
-
-
-def _check(calibration: Calibration, origin: str) -> None:
-    if calibration.family not in FAMILIES:
-        raise CalibrationError(f"{origin}: family is {calibration.family!r}; it must be one of {', '.join(FAMILIES)}.")
-    if not isinstance(calibration.command, str):
-        raise CalibrationError(f"{origin}: command is {calibration.command!r:.60}; it must be text.")
-    _number(origin, "num_runs", calibration.num_runs, 0, _MAX_VALUE)
-    known = {c.name: c for c in CONSTANTS}
-    for entry in calibration.fitted:
-        constant = known.get(entry.name)
-        if constant is None:
-            raise CalibrationError(f"{origin}: {entry.name!r} is no constant of this version.")
-        _number(origin, entry.name, entry.value, constant.low * 0.999, constant.high * 1.001)
-        _number(origin, f"prior of {entry.name}", entry.prior, 0.0, _MAX_VALUE)
-        _number(origin, f"prior_log_spread of {entry.name}", entry.prior_log_spread, 0.0, _MAX_LOG)
-        _number(origin, f"log_spread of {entry.name}", entry.log_spread, 0.0, _MAX_LOG)
-    for band in calibration.bands:
-        _number(origin, f"low of band {band.kind}", band.low, -_MAX_LOG, _MAX_LOG)
-        _number(origin, f"high of band {band.kind}", band.high, -_MAX_LOG, _MAX_LOG)
-        _number(origin, f"num_runs of band {band.kind}", band.num_runs, 0, _MAX_VALUE)
-    for covered in calibration.coverage:
-        for field in ("num_runs", "max_devices", "max_seq_length"):
-            _number(origin, f"{field} of {covered.hardware}", getattr(covered, field), 0, _MAX_VALUE)
-    for field in ("hardware", "stack"):
-        value = getattr(calibration, field)
-        if value is not None and not isinstance(value, str):
-            raise CalibrationError(f"{origin}: {field} is {value!r}; it must be a name or null.")
-    if not any(band.kind == "all" for band in calibration.bands):
-        raise CalibrationError(f"{origin}: bands lack the entry of kind 'all'.")
-
-
-def _number(origin: str, what: str, value: object, low: float, high: float) -> None:
-    sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not sound or not low <= cast(float, value) <= high:
-        raise CalibrationError(f"{origin}: {what} is {value!r:.60}; it must lie in {low:g} to {high:g}.")
+def _check_constant(field: str, entry: _FittedSection) -> None:
+    known = {constant.name: constant for constant in CONSTANTS}
+    if entry.name not in known:
+        raise InputError(f"{field}.name: {show(entry.name)} is no constant of this version{did_you_mean(entry.name, known)}.")
+    low, high = known[entry.name].low * 0.999, known[entry.name].high * 1.001
+    if not low <= entry.value <= high:
+        raise InputError(f"{field}.value: {entry.value} is not allowed; give {low:g} to {high:g} for {entry.name}.")
 
 
 @lru_cache(maxsize=len(FAMILIES))

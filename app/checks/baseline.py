@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
@@ -11,11 +10,11 @@ from typing import Any
 from app.answers.price import estimate_document
 from app.answers.provenance import priced_with
 from app.jobs.job import SCHEMA_VERSION, Job, parse_job
-from calibration.files import FORMAT, Calibration, CalibrationError, calibration_for, parse_calibration
+from calibration.files import FORMAT, Calibration, calibration_for, calibration_from_mapping
 from documents.errors import InputError, show
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
-from hardware_profiles.schema import HardwareProfile, ProfileError
+from hardware_profiles.schema import HardwareProfile
 from hardware_profiles.writer import profile_document
 
 HASHES = ("version", "calibration", "hardware_profile")
@@ -93,21 +92,11 @@ def _check_values(document: Mapping[str, Any], name: str) -> None:
 
 
 def _calibration(document: object, name: str) -> Calibration | None:
-    if document is None:
-        return None
-    try:
-        return parse_calibration(json.dumps(document), f"{name}: calibration")
-    except CalibrationError as error:
-        raise InputError(str(error)) from None
+    return None if document is None else calibration_from_mapping(document, f"{name}: calibration")
 
 
 def _profile(document: object, name: str) -> HardwareProfile | None:
-    if document is None:
-        return None
-    try:
-        return parse_profile(document, f"{name}: hardware_profile")
-    except ProfileError as error:
-        raise InputError(f"{str(error).rstrip('.')}.") from None
+    return None if document is None else parse_profile(document, f"{name}: hardware_profile")
 
 
 def pinned(job: Job, baseline: Baseline) -> tuple[Job, tuple[Calibration, ...]]:

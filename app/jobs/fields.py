@@ -196,8 +196,8 @@ class StrategySection(Section):
     switches: Switches = Field(default=Switches(), description="switches that differ from `features`, on or off")
 
 
-class SearchSettings(LimitFields):
-    """How to search, and which values each dimension may take: one value, a list, or ``{min, max}``."""
+class HowToSearch(Section):
+    """How to search."""
 
     objective: Annotated[str, OneOf(*OBJECTIVES)] = "step_time"
     top: int = Field(default=20, ge=1, le=1000, description="plans to report")
@@ -214,12 +214,16 @@ class SearchSettings(LimitFields):
     )
 
 
+class SearchSettings(LimitFields, HowToSearch):
+    """How to search, and which values each dimension may take: one value, a list, or ``{min, max}``."""
+
+
 # One more dimension for each switch that a search may try both ways.
 if TYPE_CHECKING:
     SearchSection = SearchSettings
 else:
     SearchSection = create_model("SearchSection", __base__=SearchSettings, **SWITCH_LIMITS)
-SETTINGS = ("objective", "top", "time_limit_s", "sampler", "seed", "max_simulations", "max_trials")
+SETTINGS = tuple(HowToSearch.model_fields)
 
 
 class JobDocument(Section):

@@ -34,7 +34,7 @@ from documents.errors import InputError
 from documents.reading import read_document
 from frameworks.legality import TARGETS, parse_target
 from hardware_profiles import catalogue as hardware
-from hardware_profiles.schema import HardwareProfile, ProfileError, Status
+from hardware_profiles.schema import HardwareProfile, Status
 from search.limits import SearchLimits, limits_from_section
 from search.plan import strategy_to_mapping
 
@@ -184,10 +184,6 @@ def _as_mapping(document: Mapping[str, Any], section: str) -> Any:
     return value
 
 
-def _sentence(error: Exception) -> InputError:
-    return InputError(f"{str(error).rstrip('.')}.")
-
-
 def _model(value: object, folder: Path | None) -> tuple[ModelShape, Preset | None]:
     return resolve_model(value, folder=folder)
 
@@ -208,10 +204,7 @@ def _calibration_reference(name: str | None, folder: Path | None) -> str | None:
 
 
 def _profile(reference: str, *, from_file: bool) -> HardwareProfile:
-    try:
-        return hardware.profile(reference) if from_file else hardware.named(reference)
-    except ProfileError as error:
-        raise _sentence(error) from None
+    return hardware.profile(reference) if from_file else hardware.named(reference)
 
 
 def _training(

@@ -10,7 +10,6 @@ from calibration.calibrate import free_constants
 from calibration.files import (
     FAMILIES,
     FORMAT,
-    MAX_FILE_BYTES,
     Calibration,
     CalibrationError,
     calibration_for,
@@ -23,6 +22,7 @@ from calibration.files import (
 )
 from calibration.run_records import RunRecord
 from cost_models.constants import CONSTANTS, prior_constants
+from documents.bounds import CALIBRATION_BYTES
 
 Read = Callable[..., RunRecord]
 Change = Callable[[dict[str, Any]], object]
@@ -92,27 +92,33 @@ def document(change: Change) -> str:
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        (lambda d: d.update(format="meshplan-calibration/9"), f"format must be {FORMAT!r}"),
-        (lambda d: d.update(family="tpu"), "family is 'tpu'; it must be one of ascend, gpu"),
-        (lambda d: d.pop("bands"), "bands must be a list of mappings with kind, low, high, num_runs"),
-        (lambda d: d.update(bands=None), "bands must be a list"),
-        (lambda d: d["bands"].append(None), "bands must be a list of mappings"),
-        (lambda d: d["bands"][1].update(kind=[]), "kind of bands[1] is []; it must be text"),
-        (lambda d: d["bands"][1].update(num_runs=float("nan")), "num_runs of band"),
-        (lambda d: d.update(bands=d["bands"][1:]), "bands lack the entry of kind 'all'"),
-        (lambda d: d["fitted"][0].update(value=2.0), "matmul_fraction is 2.0; it must lie in 0.4995 to 1.15115"),
-        (lambda d: d["fitted"][0].update(value=True), "matmul_fraction is True"),
-        (lambda d: d["fitted"][0].update(value=float("nan")), "matmul_fraction is nan"),
-        (lambda d: d["fitted"][0].update(name="luck"), "'luck' is no constant of this version"),
-        (lambda d: d["fitted"][0].update(name=["luck"]), "name of fitted[0] is ['luck']; it must be text"),
-        (lambda d: d["fitted"][0].update(extra=1), "fitted must be a list of mappings with name, value"),
-        (lambda d: d["bands"][0].update(low="wide"), "low of band all is 'wide'"),
-        (lambda d: d["bands"][0].update(high=800.0), "high of band all is 800.0; it must lie in -10 to 10"),
-        (lambda d: d["coverage"][0].update(max_devices=None), "max_devices of atlas-800t-a2 is None"),
-        (lambda d: d.update(hardware=7), "hardware is 7; it must be a name or null"),
-        (lambda d: d.update(num_runs="many"), "num_runs is 'many'; it must lie in 0 to 1e+15"),
-        (lambda d: d.pop("num_runs"), "num_runs is None"),
-        (lambda d: d.update(command=None), "command is None; it must be text"),
+        (
+            lambda d: d.update(format="meshplan-calibration/9"),
+            f"format: 'meshplan-calibration/9' is not allowed; give {FORMAT}.",
+        ),
+        (lambda d: d.update(family="tpu"), "family: 'tpu' is not allowed (did you mean 'gpu'?); give one of ascend, gpu."),
+        (lambda d: d.pop("bands"), "bands: missing; give a list (a mapping with kind, low, high, num_runs each)."),
+        (lambda d: d.update(bands=None), "bands: missing; give a list"),
+        (lambda d: d["bands"].append(None), "null is not allowed; give a mapping with kind"),
+        (lambda d: d["bands"][1].update(kind=[]), "bands[1].kind: [] is not allowed; give text."),
+        (lambda d: d["bands"][1].update(num_runs=-1), "bands[1].num_runs: -1 is not allowed; give an integer from 0"),
+        (lambda d: d.update(bands=d["bands"][1:]), "bands: the entry of kind 'all' is missing."),
+        (
+            lambda d: d["fitted"][0].update(value=2.0),
+            "fitted[0].value: 2.0 is not allowed; give 0.4995 to 1.15115 for matmul",
+        ),
+        (lambda d: d["fitted"][0].update(value=True), "fitted[0].value: true is not allowed; give a number."),
+        (lambda d: d["fitted"][0].update(value=float("nan")), "NaN is not a finite number."),
+        (lambda d: d["fitted"][0].update(name="luck"), "fitted[0].name: 'luck' is no constant of this version"),
+        (lambda d: d["fitted"][0].update(name=["luck"]), "fitted[0].name: ['luck'] is not allowed; give text."),
+        (lambda d: d["fitted"][0].update(extra=1), "fitted[0].extra: unknown key; allowed: name, value"),
+        (lambda d: d["bands"][0].update(low="wide"), "bands[0].low: 'wide' is not allowed; give a number from -10 to 10."),
+        (lambda d: d["bands"][0].update(high=800.0), "bands[0].high: 800.0 is not allowed; give a number from -10 to 10."),
+        (lambda d: d["coverage"][0].update(max_devices=None), "coverage[0].max_devices: missing; give an integer from 0"),
+        (lambda d: d.update(hardware=7), "hardware: 7 is not allowed; give text."),
+        (lambda d: d.update(num_runs="many"), "num_runs: 'many' is not allowed; give an integer from 0"),
+        (lambda d: d.pop("num_runs"), "num_runs: missing; give an integer from 0"),
+        (lambda d: d.update(command=None), "command: missing; give text."),
     ],
 )
 def test_a_broken_file_is_refused_with_one_sentence(change: Change, part: str) -> None:
@@ -125,15 +131,15 @@ def test_a_broken_file_is_refused_with_one_sentence(change: Change, part: str) -
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", "[" * 100_000])
 def test_what_is_no_calibration_is_refused(text: str) -> None:
-    with pytest.raises(CalibrationError, match=r"mine\.json is no"):
+    with pytest.raises(CalibrationError, match=r"^mine\.json: "):
         parse_calibration(text, "mine.json")
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     large, binary = tmp_path / "large.json", tmp_path / "binary.json"
-    large.write_bytes(b" " * (MAX_FILE_BYTES + 1))
+    large.write_bytes(b" " * (CALIBRATION_BYTES + 1))
     binary.write_bytes(b"\xff\xfe")
-    for path, part in ((large, "larger than"), (binary, "not UTF-8"), (tmp_path / "none.json", "No such file")):
+    for path, part in ((large, "larger than"), (binary, "UTF-8"), (tmp_path / "none.json", "no such file")):
         with pytest.raises(CalibrationError, match=part):
             read_calibration(path)
 

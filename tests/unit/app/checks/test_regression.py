@@ -164,7 +164,7 @@ def test_a_baseline_of_hashes_alone_cannot_hold_another_tool(job: Job) -> None:
         ({"priced_with": {"version": 3}}, "priced_with is not as our commands write it"),
         ({"plans": []}, "found no plan"),
         ({"plans": 3}, "found no plan"),
-        ({"calibration": {}}, "no calibration"),
+        ({"calibration": {}}, "calibration: format: missing"),
         ({"hardware_profile": {"name": "x"}}, "hardware_profile"),
         ({"calibration": {"num_runs": float("inf")}}, "it holds inf"),
         ({"priced_with": {"version": 10**400}}, "it holds an integer of more than 60 digits"),

@@ -150,7 +150,7 @@ def test_a_broken_calibration_is_one_sentence(tmp_path: Path, capsys: pytest.Cap
     broken = tmp_path / "own.json"
     broken.write_text("{}", encoding="utf-8")
     assert "software.calibration (--calibration): " in refusal(capsys, "estimate", *JOB, "--calibration", broken)
-    assert "cannot be read" in refusal(capsys, "validate", RUNS, "--calibration", tmp_path / "none.json")
+    assert "no such file" in refusal(capsys, "validate", RUNS, "--calibration", tmp_path / "none.json")
 
 
 def test_an_estimate_says_its_interval_and_evidence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,7 @@ def test_a_path_starts_at_the_job_file_and_a_flags_where_the_user_is(tmp_path: P
         ([-1, *EVEN[1:]], "expert_counts[0]: -1 is not allowed"),
         ([2**63 + 1, *EVEN[1:]], "to 9,223,372,036,854,775,808"),
         ([1.5, *EVEN[1:]], "expert_counts[0]: 1.5 is not allowed"),
-        ([EVEN] * 1025, "a list of at most 1,024"),
+        ([EVEN] * 1025, "a list of 1 to 1,024 of them"),
         ([], "expert_counts: [] is not allowed"),
     ],
 )
