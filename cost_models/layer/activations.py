@@ -82,7 +82,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floa
         return kept, kept
     mla = model.mla
     latent = 2.0 * ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank)  # before and behind their norms
-    queries_and_keys = 2.0 * ELEMENT_BYTES * heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+    queries_and_keys = 2.0 * ELEMENT_BYTES * heads * mla.qk_head_dim
     expanded = queries_and_keys + ELEMENT_BYTES * heads * mla.v_head_dim
     rest = (latent + ELEMENT_BYTES * heads * mla.v_head_dim * outputs + statistics) / t + ELEMENT_BYTES * mla.qk_rope_head_dim
     return rest + expanded / t, rest
