@@ -44,18 +44,33 @@ from tests.workloads import DENSE, LATENT, SPARSE, workload
 assert SPARSE.moe is not None
 CAPPED = replace(SPARSE, moe=replace(SPARSE.moe, capacity_factor=1.5))
 PLAIN = replace(DENSE, gated_linear_unit=False, learned_positions=True)
+PLAIN_EXPERTS = replace(CAPPED, gated_linear_unit=False, learned_positions=True)
+ALONE = {"tp": 4, "pp": 4, "dp": 1, "sequence_parallel": True}  # no parameters on several ranks
+# Together they lack each part of Scope while they have any other, as far as that can be.
 STRATEGIES = (
     ParallelStrategy(dp=16, zero_stage=0),
     ParallelStrategy(tp=2, dp=8, sequence_parallel=True),
+    ParallelStrategy(tp=2, dp=8, zero_stage=0),
     ParallelStrategy(tp=2, dp=4, cp=2, cp_algo=CpAlgo.RING, zero_stage=3),
     ParallelStrategy(tp=2, pp=2, dp=4, vpp=2, schedule=Schedule.INTERLEAVED, micro_batch_size=2),
+    ParallelStrategy(pp=2, dp=8, vpp=2, schedule=Schedule.INTERLEAVED, zero_stage=0),
+    ParallelStrategy(pp=2, dp=8, vpp=2, schedule=Schedule.DUALPIPE_V, zero_stage=0),
     ParallelStrategy(pp=2, dp=8, recompute=Recompute.FULL, schedule=Schedule.GPIPE, zero_stage=2),
+    ParallelStrategy(**ALONE, schedule=Schedule.ONE_F_ONE_B),
+    *(ParallelStrategy(**ALONE, schedule=schedule, vpp=2) for schedule in (Schedule.INTERLEAVED, Schedule.DUALPIPE_V)),
 )
-ROUTED = tuple(
-    replace(ParallelStrategy(tp=2, pp=2, dp=4, ep=4, sequence_parallel=True, dispatcher=dispatcher), schedule=schedule, vpp=vpp)
-    for dispatcher in Dispatcher
-    if dispatcher
-    for schedule, vpp in ((Schedule.ONE_F_ONE_B, 1), (Schedule.INTERLEAVED, 2), (Schedule.DUALPIPE_V, 2))
+EXCHANGES = (Dispatcher.ALLTOALL, Dispatcher.ALLGATHER)
+ROUTED = (
+    *(
+        replace(
+            ParallelStrategy(tp=2, pp=2, dp=4, ep=4, sequence_parallel=True, dispatcher=dispatcher), schedule=schedule, vpp=vpp
+        )
+        for dispatcher in Dispatcher
+        if dispatcher
+        for schedule, vpp in ((Schedule.ONE_F_ONE_B, 1), (Schedule.INTERLEAVED, 2), (Schedule.DUALPIPE_V, 2))
+    ),
+    *(ParallelStrategy(dp=16, ep=8, zero_stage=0, dispatcher=dispatcher) for dispatcher in EXCHANGES),
+    *(ParallelStrategy(**ALONE, ep=4, micro_batch_size=4, dispatcher=dispatcher) for dispatcher in EXCHANGES),
 )
 
 
@@ -67,7 +82,7 @@ def jobs() -> Iterator[tuple[Workload, tuple[ParallelStrategy, ...]]]:
     for cluster in (ascend_a2(latency_s=1e-6), gpu(latency_s=1e-6)):
         for model in (DENSE, PLAIN):
             yield on(model, cluster), STRATEGIES
-        for model in (SPARSE, CAPPED, LATENT):
+        for model in (SPARSE, CAPPED, LATENT, PLAIN_EXPERTS):
             yield on(model, cluster), STRATEGIES + ROUTED
     yield on(SPARSE, ascend_a2(), execution="graph"), STRATEGIES + ROUTED
 
@@ -107,23 +122,26 @@ def test_formulas_ask_for_a_switch_where_its_entry_prices_it_and_nowhere_else(as
     assert {place: Feature(PRICED[place]) for place in Place} == asked
 
 
-def moving() -> Iterator[tuple[Workload, ParallelStrategy, Feature]]:
-    """For each job and strategy, the switches whose turn moves its time or memory."""
+def moving() -> Iterator[tuple[Scope, Feature]]:
+    """For each job and strategy, what there is to act on, and the switches whose turn moves time or memory."""
     for job, rows in jobs():
         for row in rows:
             prices = price(job, [row, *(replace(row, features=row.features ^ feature) for feature in Feature)])
             differ = (prices[:, 1:] != prices[:, :1]).any(axis=0)
-            yield job, row, Feature(sum(feature for feature, moves in zip(Feature, differ, strict=True) if moves))
+            moves = Feature(sum(feature for feature, moved in zip(Feature, differ, strict=True) if moved))
+            yield scope_of(job.model, row), moves
 
 
-def test_a_switch_moves_prices_where_it_acts_if_its_entry_prices_it() -> None:
-    moved = idle = Feature(0)
-    for job, row, moves in moving():
-        moved |= moves
-        idle |= moves & ~acting_in(scope_of(job.model, row))
-    assert moved == ~UNPRICED_FEATURES
+def test_a_switch_moves_prices_exactly_where_its_entry_says_that_it_acts() -> None:
+    needed = {feature: ~Scope(0) for feature in Feature}  # what was there whenever the switch moved a price
+    for scope, moves in moving():
+        for feature in moves:
+            needed[feature] &= scope
+    assert {feature for feature, scope in needed.items() if scope == ~Scope(0)} == set(UNPRICED_FEATURES)
+    acts_on = {feature: switch.acts_on for feature, switch in SWITCHES.items() if switch.priced}
     # Formulas take any activation function for one that could be fused, and rotary kernels off the host's count alike.
-    assert idle == Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
+    acts_on |= {Feature.FUSED_SWIGLU: Scope(0), Feature.FUSED_ROPE: Scope(0)}
+    assert {feature: needed[feature] for feature in acts_on} == acts_on
 
 
 @pytest.mark.parametrize("feature", [f for f in Feature if not f & PRICED[Place.SHARDING]], ids=lambda f: f.name)
@@ -245,7 +263,7 @@ LAST = "    DUALPIPEV_DW_DETACH = _switch(\n        29,\n"
 @pytest.mark.parametrize(
     ("find", "put", "complaint"),
     [
-        (LAST, "    NEW = 1 << 30\n" + LAST, "every member of Feature is one entry"),
+        (LAST, "    NEW = 1 << 60\n" + LAST, "every member of Feature is one entry"),
         (LAST, LAST.replace("29", "28"), "duplicate values found"),
         ("        acts_on=Scope.DUALPIPEV,\n", "", "'acts_on'"),
         ("        priced=Place.PIPELINE,\n", "", "'priced'"),
