@@ -35,11 +35,10 @@ _ENTRIES: list[Module] = []
 
 def _module(
     bit: int,
-    meaning: str,
-    source: str,
-    *,
     in_layer: Callable[[ModelShape, bool], bool],
-    drops: set[str],
+    *drops: str,
+    source: str,
+    meaning: str,
     whole: bool = False,
     inside: bool = False,
 ) -> int:
@@ -47,60 +46,39 @@ def _module(
     return 1 << bit
 
 
+def _every_layer(model: ModelShape, moe: bool) -> bool:
+    return True
+
+
 @unique
 class RecomputeModule(IntFlag):
     """The modules by name, as in jobs and run records."""
 
-    CORE_ATTN = _module(
-        0,
-        "The core of attention: what is kept of its scores where no fused kernel computes them again anyway.",
-        "[megatron-0.12, transformer_config.py]",
-        in_layer=lambda model, moe: True,
-        drops={"attention_scores"},
-    )
-    LAYERNORM = _module(
-        1,
-        "The norms: their outputs are computed again from the residual.",
-        "[megatron-0.12, transformer_config.py]",
-        in_layer=lambda model, moe: True,
-        drops={"norm_output"},
-    )
-    MLP_ACT = _module(
-        2,
-        "The activation function of dense, routed and shared MLPs.",
-        "[megatron-0.12, transformer_config.py]",
-        in_layer=lambda model, moe: True,
-        drops={"mlp", "routed_experts", "shared_experts"},
-        inside=True,
-    )
-    MLA_UP_PROJ = _module(
-        3,
-        "The up-projections of latent attention, with the rotary positions.",
-        "[megatron-0.12, transformer_config.py]",
-        in_layer=lambda model, moe: model.mla is not None,
-        drops={"attention"},
-    )
-    MLP = _module(
-        4,
-        "The whole dense MLP.",
-        "[megatron-0.12, transformer_config.py]",
-        in_layer=lambda model, moe: not moe,
-        drops={"mlp"},
-        whole=True,
-    )
-    MOE = _module(
-        5,
-        "The whole MoE block, its communication included.",
-        "[megatron-0.12, transformer_config.py]",
-        in_layer=lambda model, moe: moe,
-        drops={"routed_experts", "shared_experts", "router"},
-        whole=True,
-    )
+    # fmt: off
+    CORE_ATTN = _module(0, _every_layer, "attention_scores",
+        source="[megatron-0.12, transformer_config.py]",
+        meaning="The core of attention: what is kept of its scores where no fused kernel computes them again anyway.")
+    LAYERNORM = _module(1, _every_layer, "norm_output",
+        source="[megatron-0.12, transformer_config.py]",
+        meaning="The norms: their outputs are computed again from the residual.")
+    MLP_ACT = _module(2, _every_layer, "mlp", "routed_experts", "shared_experts", inside=True,
+        source="[megatron-0.12, transformer_config.py]",
+        meaning="The activation function of dense, routed and shared MLPs.")
+    MLA_UP_PROJ = _module(3, lambda model, moe: model.mla is not None, "attention",
+        source="[megatron-0.12, transformer_config.py]",
+        meaning="The up-projections of latent attention, with the rotary positions.")
+    MLP = _module(4, lambda model, moe: not moe, "mlp", whole=True,
+        source="[megatron-0.12, transformer_config.py]",
+        meaning="The whole dense MLP.")
+    MOE = _module(5, lambda model, moe: moe, "routed_experts", "shared_experts", "router", whole=True,
+        source="[megatron-0.12, transformer_config.py]",
+        meaning="The whole MoE block, its communication included.")
+    # fmt: on
 
 
 MODULES = {RecomputeModule(entry.bit): entry for entry in _ENTRIES}
 if list(MODULES) != list(RecomputeModule):
-    raise TypeError("every member of RecomputeModule is one entry: give it bit, meaning, source, in_layer and drops")
+    raise TypeError("every member of RecomputeModule is one entry: give it bit, in_layer, drops, source and meaning")
 
 
 def _those(modules: list[RecomputeModule]) -> RecomputeModule:

@@ -72,6 +72,7 @@ class PlaceError(LookupError):
 
 _ENTRIES: list[Switch] = []
 _ANYTHING, _NOWHERE = Scope(0), Place(0)
+_LAYER, _SHARDING, _PIPELINE, _ROW = Place
 _TP = Scope.TENSOR_PARALLEL
 _EXPERTS = Scope.EXPERTS
 _ROUTED = Scope.EXPERTS | Scope.ROUTED
@@ -79,11 +80,11 @@ _ROUTED = Scope.EXPERTS | Scope.ROUTED
 
 def _switch(
     bit: int,
-    meaning: str,
-    source: str,
-    *,
     acts_on: Scope,
     priced: Place,
+    *,
+    source: str,
+    meaning: str,
     by_default: bool = False,
     searched: bool = False,
     one_of: Exclusive | None = None,
@@ -96,237 +97,90 @@ def _switch(
 class Feature(IntFlag):
     """The switches by name, as in jobs and run records."""
 
-    FLASH_ATTENTION = _switch(
-        0,
-        "Attention runs in one fused kernel that keeps no scores for the backward.",
-        "[megatron-0.12, arguments.py]",
-        acts_on=_ANYTHING,
-        priced=Place.LAYER | Place.ROW,
-        by_default=True,
-    )
-    FUSED_NORM = _switch(
-        1,
-        "Norms run in one kernel, which reads and writes less memory.",
-        "[mindspeed, features_manager]",
-        acts_on=_ANYTHING,
-        priced=Place.LAYER,
-        by_default=True,
-    )
-    FUSED_SWIGLU = _switch(
-        2,
-        "The activation of a gated MLP runs in one kernel.",
-        "[mindspeed, features_manager]",
-        acts_on=Scope.GATED_MLP,
-        priced=Place.LAYER,
-        by_default=True,
-    )
-    FUSED_ROPE = _switch(
-        3,
-        "Rotary positions are applied in one kernel.",
-        "[mindspeed, features_manager]",
-        acts_on=Scope.ROTARY,
-        priced=Place.LAYER,
-        by_default=True,
-    )
-    REPLICATED_EMBEDDING = _switch(
-        4,
-        "Every tensor-parallel rank holds the whole embedding table, which saves the collective behind it.",
-        "[mindformers-1.8, config_args.py]",
-        acts_on=_TP,
-        priced=Place.LAYER | Place.SHARDING,
-    )
-    MC2 = _switch(
-        5,
-        "Matmuls and tensor-parallel collectives run as one fused operator of the Ascend library.",
-        "[mindspeed, mc2.py]",
-        acts_on=_TP,
-        priced=Place.LAYER,
-        one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
-    )
-    COC = _switch(
-        6,
-        "Matmuls are cut in parts, whose tensor-parallel collectives run beside the next part.",
-        "[mindspeed, locl_coc.py]",
-        acts_on=_TP,
-        priced=Place.LAYER,
-        one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
-    )
-    TP_COMM_OVERLAP = _switch(
-        7,
-        "Transformer Engine runs tensor-parallel collectives beside the matmuls that feed or need them.",
-        "[megatron-0.12, arguments.py]",
-        acts_on=_TP,
-        priced=Place.LAYER,
-        one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
-    )
-    OVERLAP_GRAD_REDUCE = _switch(
-        8,
-        "Gradients are reduced over the replicas beside the last backward.",
-        "[megatron-0.12, distributed_data_parallel.py]",
-        acts_on=Scope.REPLICAS,
-        priced=Place.ROW,
-        by_default=True,
-    )
-    OVERLAP_PARAM_GATHER = _switch(
-        9,
-        "Updated weights are gathered beside the first forward of the next step.",
-        "[megatron-0.12, distributed_data_parallel.py]",
-        acts_on=Scope.REPLICAS | Scope.SHARDED_OPTIMIZER,
-        priced=Place.ROW,
-        by_default=True,
-    )
-    OVERLAP_P2P = _switch(
-        10,
-        "Sends between the chunks of the interleaved schedule run beside other chunks.",
-        "[megatron-0.12, schedules.py]",
-        acts_on=Scope.INTERLEAVED,
-        priced=Place.ROW,
-        by_default=True,
-    )
-    REUSE_FP32_PARAM = _switch(
-        11,
-        "Master weights are kept as the 16-bit weights and a 16-bit rest.",
-        "[mindspeed, reuse_fp32_param.py]",
-        acts_on=_ANYTHING,
-        priced=Place.SHARDING,
-        one_of=Exclusive.MASTER_WEIGHTS,
-    )
-    SWAP_OPTIMIZER = _switch(
-        12,
-        "Optimizer states live on the host and visit the device during the step.",
-        "[mindspeed, swap-optimizer]",
-        acts_on=_ANYTHING,
-        priced=Place.SHARDING,
-        searched=True,
-        one_of=Exclusive.MASTER_WEIGHTS,
-    )
-    SWAP_ATTENTION = _switch(
-        13,
-        "What attention keeps for the backward waits on the host.",
-        "[mindspeed, swap_attention.md]",
-        acts_on=_ANYTHING,
-        priced=Place.LAYER,
-    )
-    GRAD_REDUCE_IN_BF16 = _switch(
-        14,
-        "Gradients are accumulated and reduced in 16 bits.",
-        "[megatron-0.12, arguments.py]",
-        acts_on=_ANYTHING,
-        priced=Place.LAYER | Place.SHARDING | Place.ROW,
-    )
-    MOE_GROUPED_GEMM = _switch(
-        15,
-        "The experts of a rank run in one grouped matmul instead of one after the other.",
-        "[megatron-0.12, arguments.py]",
-        acts_on=_EXPERTS,
-        priced=Place.LAYER | Place.SHARDING,
-        by_default=True,
-    )
-    MOE_PERMUTE_FUSION = _switch(
-        16,
-        "Tokens are sorted by expert, and back, in one kernel.",
-        "[megatron-0.12, arguments.py]",
-        acts_on=_EXPERTS,
-        priced=Place.LAYER,
-        by_default=True,
-    )
-    MOE_PERMUTATION_ASYNC_COMM = _switch(
-        17,
-        "Tokens are exchanged asynchronously while others are sorted.",
-        "[mindspeed, features_manager/moe]",
-        acts_on=_ROUTED,
-        priced=_NOWHERE,
-    )
-    MOE_ALLGATHER_OVERLAP_COMM = _switch(
-        18,
-        "With the allgather dispatcher, expert communication runs beside the experts' matmuls.",
-        "[mindspeed-moe-overlap]",
-        acts_on=_ROUTED | Scope.GATHERED,
-        priced=Place.LAYER,
-    )
-    MOE_ALLTOALL_OVERLAP_COMM = _switch(
-        19,
-        "With an all-to-all dispatcher, expert communication runs beside the experts' matmuls.",
-        "[mindspeed-moe-overlap]",
-        acts_on=_ROUTED | Scope.EXCHANGED,
-        priced=Place.LAYER,
-    )
-    MOE_COMM_OVERLAP = _switch(
-        20,
-        "The forward of one micro batch is merged with the backward of another, each behind the other's expert communication.",
-        "[mindspeed-fb-overlap]",
-        acts_on=_ROUTED,
-        priced=Place.LAYER | Place.PIPELINE,
-    )
-    MOE_SHARED_EXPERT_OVERLAP = _switch(
-        21,
-        "Shared experts run beside the exchange of the routed ones.",
-        "[megatron-0.12, transformer_config.py]",
-        acts_on=_ROUTED,
-        priced=Place.LAYER,
-    )
-    MOE_TP_EXTEND_EP = _switch(
-        22,
-        "Tensor-parallel ranks hold whole experts instead of slices of them.",
-        "[mindspeed, tp_extend_ep.py]",
-        acts_on=_ROUTED,
-        priced=_NOWHERE,
-    )
-    MOE_PAD_TO_CAPACITY = _switch(
-        23,
-        "Every expert's rows are filled up to its capacity, so that shapes never change.",
-        "[megatron-0.12, transformer_config.py]",
-        acts_on=_EXPERTS | Scope.CAPACITY,
-        priced=Place.LAYER,
-    )
-    MOE_ZERO_MEMORY = _switch(
-        24,
-        "Most of what experts keep for the backward is dropped and computed again.",
-        "[mindspeed, moe-zero-memory.md]",
-        acts_on=_EXPERTS,
-        priced=Place.LAYER,
-    )
-    CP_SEND_RECV_OVERLAP = _switch(
-        25,
-        "Context parallelism sends and receives its blocks at the same time.",
-        "[mindspeed, features_manager]",
-        acts_on=Scope.CONTEXT_PARALLEL,
-        priced=_NOWHERE,
-    )
-    TP_2D = _switch(
-        26,
-        "Tensor parallelism splits tokens and hidden channels over a grid of ranks.",
-        "[mindspeed, tp_2d.py]",
-        acts_on=_TP,
-        priced=Place.LAYER | Place.ROW,
-        one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
-    )
-    CUDA_GRAPH = _switch(
-        27,
-        "Kernels are launched as a recorded graph, which takes the host out of the layer.",
-        "[megatron-0.12, transformer_config.py]",
-        acts_on=_ANYTHING,
-        priced=Place.LAYER | Place.ROW,
-    )
-    FINE_GRAIN_INTERLEAVE = _switch(
-        28,
-        "MindSpore cuts a micro batch in two halves, each of which hides the other's tensor-parallel communication.",
-        "[mindformers-1.8, Parallel configuration]",
-        acts_on=_TP,
-        priced=Place.LAYER,
-    )
-    DUALPIPEV_DW_DETACH = _switch(
-        29,
-        "DualPipeV splits weight gradients off in the cool-down too: a shorter bubble for more memory.",
-        "[mindspeed-dualpipev]",
-        acts_on=Scope.DUALPIPEV,
-        priced=Place.PIPELINE,
-    )
+    # fmt: off
+    FLASH_ATTENTION = _switch(0, _ANYTHING, _LAYER | _ROW, by_default=True,
+        source="[megatron-0.12, arguments.py]",
+        meaning="Attention runs in one fused kernel that keeps no scores for the backward.")
+    FUSED_NORM = _switch(1, _ANYTHING, _LAYER, by_default=True,
+        source="[mindspeed, features_manager]", meaning="Norms run in one kernel, which reads and writes less memory.")
+    FUSED_SWIGLU = _switch(2, Scope.GATED_MLP, _LAYER, by_default=True,
+        source="[mindspeed, features_manager]", meaning="The activation of a gated MLP runs in one kernel.")
+    FUSED_ROPE = _switch(3, Scope.ROTARY, _LAYER, by_default=True,
+        source="[mindspeed, features_manager]", meaning="Rotary positions are applied in one kernel.")
+    REPLICATED_EMBEDDING = _switch(4, _TP, _LAYER | _SHARDING,
+        source="[mindformers-1.8, config_args.py]",
+        meaning="Every tensor-parallel rank holds the whole embedding table, which saves the collective behind it.")
+    MC2 = _switch(5, _TP, _LAYER, one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
+        source="[mindspeed, mc2.py]",
+        meaning="Matmuls and tensor-parallel collectives run as one fused operator of the Ascend library.")
+    COC = _switch(6, _TP, _LAYER, one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
+        source="[mindspeed, locl_coc.py]",
+        meaning="Matmuls are cut in parts, whose tensor-parallel collectives run beside the next part.")
+    TP_COMM_OVERLAP = _switch(7, _TP, _LAYER, one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
+        source="[megatron-0.12, arguments.py]",
+        meaning="Transformer Engine runs tensor-parallel collectives beside the matmuls that feed or need them.")
+    OVERLAP_GRAD_REDUCE = _switch(8, Scope.REPLICAS, _ROW, by_default=True,
+        source="[megatron-0.12, distributed_data_parallel.py]",
+        meaning="Gradients are reduced over the replicas beside the last backward.")
+    OVERLAP_PARAM_GATHER = _switch(9, Scope.REPLICAS | Scope.SHARDED_OPTIMIZER, _ROW, by_default=True,
+        source="[megatron-0.12, distributed_data_parallel.py]",
+        meaning="Updated weights are gathered beside the first forward of the next step.")
+    OVERLAP_P2P = _switch(10, Scope.INTERLEAVED, _ROW, by_default=True,
+        source="[megatron-0.12, schedules.py]",
+        meaning="Sends between the chunks of the interleaved schedule run beside other chunks.")
+    REUSE_FP32_PARAM = _switch(11, _ANYTHING, _SHARDING, one_of=Exclusive.MASTER_WEIGHTS,
+        source="[mindspeed, reuse_fp32_param.py]", meaning="Master weights are kept as the 16-bit weights and a 16-bit rest.")
+    SWAP_OPTIMIZER = _switch(12, _ANYTHING, _SHARDING, searched=True, one_of=Exclusive.MASTER_WEIGHTS,
+        source="[mindspeed, swap-optimizer]", meaning="Optimizer states live on the host and visit the device during the step.")
+    SWAP_ATTENTION = _switch(13, _ANYTHING, _LAYER,
+        source="[mindspeed, swap_attention.md]", meaning="What attention keeps for the backward waits on the host.")
+    GRAD_REDUCE_IN_BF16 = _switch(14, _ANYTHING, _LAYER | _SHARDING | _ROW,
+        source="[megatron-0.12, arguments.py]", meaning="Gradients are accumulated and reduced in 16 bits.")
+    MOE_GROUPED_GEMM = _switch(15, _EXPERTS, _LAYER | _SHARDING, by_default=True,
+        source="[megatron-0.12, arguments.py]",
+        meaning="The experts of a rank run in one grouped matmul instead of one after the other.")
+    MOE_PERMUTE_FUSION = _switch(16, _EXPERTS, _LAYER, by_default=True,
+        source="[megatron-0.12, arguments.py]", meaning="Tokens are sorted by expert, and back, in one kernel.")
+    MOE_PERMUTATION_ASYNC_COMM = _switch(17, _ROUTED, _NOWHERE,
+        source="[mindspeed, features_manager/moe]", meaning="Tokens are exchanged asynchronously while others are sorted.")
+    MOE_ALLGATHER_OVERLAP_COMM = _switch(18, _ROUTED | Scope.GATHERED, _LAYER,
+        source="[mindspeed-moe-overlap]",
+        meaning="With the allgather dispatcher, expert communication runs beside the experts' matmuls.")
+    MOE_ALLTOALL_OVERLAP_COMM = _switch(19, _ROUTED | Scope.EXCHANGED, _LAYER,
+        source="[mindspeed-moe-overlap]",
+        meaning="With an all-to-all dispatcher, expert communication runs beside the experts' matmuls.")
+    MOE_COMM_OVERLAP = _switch(20, _ROUTED, _LAYER | _PIPELINE,
+        source="[mindspeed-fb-overlap]",
+        meaning="A forward runs merged with another micro batch's backward, each behind the other's expert communication.")
+    MOE_SHARED_EXPERT_OVERLAP = _switch(21, _ROUTED, _LAYER,
+        source="[megatron-0.12, transformer_config.py]", meaning="Shared experts run beside the exchange of the routed ones.")
+    MOE_TP_EXTEND_EP = _switch(22, _ROUTED, _NOWHERE,
+        source="[mindspeed, tp_extend_ep.py]", meaning="Tensor-parallel ranks hold whole experts instead of slices of them.")
+    MOE_PAD_TO_CAPACITY = _switch(23, _EXPERTS | Scope.CAPACITY, _LAYER,
+        source="[megatron-0.12, transformer_config.py]",
+        meaning="Every expert's rows are filled up to its capacity, so that shapes never change.")
+    MOE_ZERO_MEMORY = _switch(24, _EXPERTS, _LAYER,
+        source="[mindspeed, moe-zero-memory.md]",
+        meaning="Most of what experts keep for the backward is dropped and computed again.")
+    CP_SEND_RECV_OVERLAP = _switch(25, Scope.CONTEXT_PARALLEL, _NOWHERE,
+        source="[mindspeed, features_manager]", meaning="Context parallelism sends and receives its blocks at the same time.")
+    TP_2D = _switch(26, _TP, _LAYER | _ROW, one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
+        source="[mindspeed, tp_2d.py]", meaning="Tensor parallelism splits tokens and hidden channels over a grid of ranks.")
+    CUDA_GRAPH = _switch(27, _ANYTHING, _LAYER | _ROW,
+        source="[megatron-0.12, transformer_config.py]",
+        meaning="Kernels are launched as a recorded graph, which takes the host out of the layer.")
+    FINE_GRAIN_INTERLEAVE = _switch(28, _TP, _LAYER,
+        source="[mindformers-1.8, Parallel configuration]",
+        meaning="MindSpore cuts a micro batch in two halves, each of which hides the other's tensor-parallel communication.")
+    DUALPIPEV_DW_DETACH = _switch(29, Scope.DUALPIPEV, _PIPELINE,
+        source="[mindspeed-dualpipev]",
+        meaning="DualPipeV splits weight gradients off in the cool-down too: a shorter bubble for more memory.")
+    # fmt: on
 
 
 SWITCHES = {Feature(entry.bit): entry for entry in _ENTRIES}
 if list(SWITCHES) != list(Feature):
-    raise TypeError("every member of Feature is one entry: give it bit, meaning, source, acts_on and priced")
+    raise TypeError("every member of Feature is one entry: give it bit, acts_on, priced, source and meaning")
 
 
 def _those(features: list[Feature]) -> Feature:

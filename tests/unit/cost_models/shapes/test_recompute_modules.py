@@ -68,7 +68,7 @@ def test_the_activation_function_is_part_of_every_block_that_is_recomputed() -> 
     assert effective_modules(DENSE, act) == act
 
 
-LAST = "    MOE = _module(\n        5,\n"
+LAST = '    MOE = _module(5, lambda model, moe: moe, "routed_experts", "shared_experts", "router", whole=True,\n'
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ LAST = "    MOE = _module(\n        5,\n"
     [
         (LAST, "    NEW = 1 << 60\n" + LAST, "every member of RecomputeModule is one entry"),
         (LAST, LAST.replace("5", "4"), "duplicate values found"),
-        ('        drops={"attention"},\n', "", "'drops'"),
-        ("        in_layer=lambda model, moe: moe,\n", "", "'in_layer'"),
+        (LAST, "    MOE = _module(5,\n", "'in_layer'"),
+        ('meaning="The whole MoE block, its communication included.")', ")", "'meaning'"),
     ],
 )
 def test_half_a_module_cannot_be_imported(find: str, put: str, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:

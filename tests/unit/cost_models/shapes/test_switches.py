@@ -257,7 +257,7 @@ def imported(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(text, name, "exec"), module.__dict__)
 
 
-LAST = "    DUALPIPEV_DW_DETACH = _switch(\n        29,\n"
+LAST = "    DUALPIPEV_DW_DETACH = _switch(29, Scope.DUALPIPEV, _PIPELINE,\n"
 
 
 @pytest.mark.parametrize(
@@ -265,9 +265,9 @@ LAST = "    DUALPIPEV_DW_DETACH = _switch(\n        29,\n"
     [
         (LAST, "    NEW = 1 << 60\n" + LAST, "every member of Feature is one entry"),
         (LAST, LAST.replace("29", "28"), "duplicate values found"),
-        ("        acts_on=Scope.DUALPIPEV,\n", "", "'acts_on'"),
-        ("        priced=Place.PIPELINE,\n", "", "'priced'"),
-        ('        "[mindspeed-dualpipev]",\n', "", "'source'"),
+        (LAST, LAST.replace("Scope.DUALPIPEV, ", ""), "'priced'"),
+        (LAST, LAST.replace(" _PIPELINE,", ""), "'priced'"),
+        ('        source="[mindspeed-dualpipev]",\n', "", "'source'"),
     ],
 )
 def test_half_a_switch_cannot_be_imported(find: str, put: str, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
