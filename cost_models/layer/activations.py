@@ -20,6 +20,14 @@ ROUTER_INPUT_BYTES, ROUTER_LOGIT_BYTES = 4, 8  # a token and channel, a token an
 SCORE_GRADIENT_BYTES = 4  # gradients of the dropped scores and of the scores, while the backward passes through
 ALIBI_BYTES = 2  # every layer scales the position bias of its heads into a tensor of its own [mindspeed-attention]
 ZERO_MEMORY_KEPT_FRACTION = 0.3  # of the expert internals under moe-zero-memory level0 [mindspeed, moe-zero-memory.md]
+DROPPED_BY = {  # tensor classes that one module computes again as a whole
+    "norm_output": RecomputeModule.LAYERNORM,
+    "attention_scores": RecomputeModule.CORE_ATTN,
+    "mlp": RecomputeModule.MLP,
+    "routed_experts": RecomputeModule.MOE,
+    "shared_experts": RecomputeModule.MOE,
+    "router": RecomputeModule.MOE,
+}
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floa
         return kept, kept
     mla = model.mla
     latent = 2.0 * ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank)  # before and behind their norms
-    queries_and_keys = 2.0 * ELEMENT_BYTES * heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+    queries_and_keys = 2.0 * ELEMENT_BYTES * heads * mla.qk_head_dim
     expanded = queries_and_keys + ELEMENT_BYTES * heads * mla.v_head_dim
     rest = (latent + ELEMENT_BYTES * heads * mla.v_head_dim * outputs + statistics) / t + ELEMENT_BYTES * mla.qk_rope_head_dim
     return rest + expanded / t, rest
@@ -169,97 +177,53 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
 
     Left out: biases, masks of the dropouts behind attention and MLP, workspaces of kernels.
     """
-    whole = _whole_tensors(workload, keys, moe=moe)
-    mlp, n = whole.mlp, keys.tokens(workload.training)
-    drop = keys.recomputes
-    swapped = keys.has(Feature.SWAP_ATTENTION)
-    kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), whole.attention_reduced, whole.attention)
-    saved = _saved(keys, whole, np.where(swapped, 0.0, kept_attention))
-    waiting = _waiting(workload, keys, whole, moe=moe)
-    experts = mlp.routed + mlp.shared + mlp.router
-    core = np.where(drop(RecomputeModule.CORE_ATTN), whole.scores, 0.0) + whole.score_gradients
+    n, drop = keys.tokens(workload.training), keys.recomputes
+    h, swapped = float(workload.model.hidden_size), keys.has(Feature.SWAP_ATTENTION)
+    mlp = _experts(workload, keys, workload.model.moe) if moe and workload.model.moe is not None else _dense_mlp(workload, keys)
+    attention, reduced = (each * n for each in attention_bytes_per_token(workload, keys))
+    scores, score_gradients = _score_bytes(workload, keys)
+    whole = {**_norm_bytes(workload, keys), "attention": attention, "attention_scores": scores, **mlp.kept}
+    kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), reduced, attention)
+    saved = _saved(keys, whole | {"attention": np.where(swapped, 0.0, kept_attention)}, mlp.act)
+    waiting = _waiting(workload, keys, whole, mlp)
+    none = np.zeros_like(n)
+    experts = sum((whole[name] for name in ("routed_experts", "shared_experts", "router")), none)
     recomputed = np.maximum(
-        np.where(drop(RecomputeModule.MLP), mlp.dense, 0.0),
-        np.where(drop(RecomputeModule.MOE), experts, 0.0),
+        np.where(drop(RecomputeModule.MLP), whole["mlp"], 0.0), np.where(drop(RecomputeModule.MOE), experts, 0.0)
     )
-    width = np.where(mlp.dense > 0, mlp.dense / mlp.per_width, mlp.routed_act / mlp.act_width)
-    gradient = np.maximum((mlp.per_width - mlp.act_width) * width, whole.attention / 2.0 + core)
-    gathered = np.where(keys.sequence_parallel != 0, ELEMENT_BYTES * workload.model.hidden_size * n, 0.0)
-    unreduced = whole.residual + whole.norm_output + whole.attention + whole.scores + mlp.dense
+    per_width, act_width = _channel_bytes(workload)
+    width = np.where(whole["mlp"] > 0, whole["mlp"] / per_width, mlp.act.get("routed_experts", none) / act_width)
+    core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + score_gradients
+    gradient = np.maximum((per_width - act_width) * width, attention / 2.0 + core)
+    gathered = np.where(keys.sequence_parallel != 0, ELEMENT_BYTES * h * n, 0.0)
     return LayerActivations(
         saved=saved,
-        saved_bytes=sum(saved.values(), np.zeros_like(n)),
+        saved_bytes=sum(saved.values(), none),
         waiting=waiting,
-        waiting_bytes=sum(waiting.values(), np.zeros_like(n)),
-        input_bytes=ELEMENT_BYTES * workload.model.hidden_size * keys.sharded_tokens(workload.training),
-        unreduced_bytes=unreduced + mlp.routed + mlp.shared + mlp.router,
+        waiting_bytes=sum(waiting.values(), none),
+        input_bytes=ELEMENT_BYTES * h * keys.sharded_tokens(workload.training),
+        unreduced_bytes=sum(whole.values(), none),
         transient_bytes=gathered + mlp.copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0),
     )
 
 
-@dataclass(frozen=True)
-class _Mlp:
-    """Bytes of one layer's MLP or of its experts, nothing recomputed, ``[k]``; ``*_act`` are outputs of the activation function.
-
-    ``copies`` of tokens live while they travel; ``routed_waiting`` is what waits for a weight gradient. ``per_width`` is what a
-    token keeps of one channel, ``act_width`` the part of it behind the activation function.
-    """
-
-    dense: Floats
-    dense_act: Floats
-    routed: Floats
-    routed_act: Floats
-    routed_waiting: Floats
-    shared: Floats
-    shared_act: Floats
-    router: Floats
-    copies: Floats
-    per_width: float
-    act_width: float
+def _norm_bytes(workload: Workload, keys: LayerKeys) -> dict[str, Floats]:
+    """Inputs and outputs of a layer's norms, which feed linear layers, but for those of a sandwich that follow one."""
+    h, n_l, linear = float(workload.model.hidden_size), keys.sharded_tokens(workload.training), linear_input_bytes(workload)
+    norms = 2.0 if workload.model.sandwich_norm else 1.0
+    return {
+        "residual": 2.0 * ELEMENT_BYTES * h * n_l * norms,
+        "norm_output": (2.0 * linear + 2.0 * ELEMENT_BYTES * (norms - 1.0)) * h * n_l,
+    }
 
 
-@dataclass(frozen=True)
-class _WholeTensors:
-    """Bytes of one layer's tensors with nothing recomputed or swapped, ``[k]``.
-
-    ``attention_reduced`` is what recomputing the MLA up-projections leaves; ``score_gradients`` live while a backward passes.
-    """
-
-    residual: Floats
-    norm_output: Floats
-    attention: Floats
-    attention_reduced: Floats
-    scores: Floats
-    score_gradients: Floats
-    mlp: _Mlp
-
-
-def _whole_tensors(workload: Workload, keys: LayerKeys, *, moe: bool) -> _WholeTensors:
-    """The tensors of one layer with nothing recomputed, swapped or dropped.
-
-    Returns
-    -------
-    _WholeTensors, ``[k]``
-    """
-    model, training = workload.model, workload.training
-    h, n, n_l = float(model.hidden_size), keys.tokens(training), keys.sharded_tokens(training)
-    norms = 2.0 if model.sandwich_norm else 1.0
-    linear = linear_input_bytes(workload)
-    attention, reduced = attention_bytes_per_token(workload, keys)
-    flash = keys.has(Feature.FLASH_ATTENTION)
-    pairs = n * training.seq_length * model.num_attention_heads / keys.tp.astype(np.float64)
-    bias = ALIBI_BYTES * pairs if model.alibi else 0.0
-    fused = flash | (not workload.software_traits.eager)
-    return _WholeTensors(
-        residual=2.0 * ELEMENT_BYTES * h * n_l * norms,
-        # Norms feed linear layers, but for those of a sandwich that follow one.
-        norm_output=(2.0 * linear + 2.0 * ELEMENT_BYTES * (norms - 1.0)) * h * n_l,
-        attention=attention * n,
-        attention_reduced=reduced * n,
-        scores=np.where(flash, bias, SCORE_BYTES_SAVED * pairs),
-        score_gradients=np.where(fused, 0.0, SCORE_GRADIENT_BYTES * pairs),
-        mlp=_experts(workload, keys, model.moe) if moe and model.moe is not None else _dense_mlp(workload, keys),
-    )
+def _score_bytes(workload: Workload, keys: LayerKeys) -> tuple[Floats, Floats]:
+    """What attention keeps of its scores, and their gradients while a backward passes."""
+    model, flash = workload.model, keys.has(Feature.FLASH_ATTENTION)
+    tokens = keys.tokens(workload.training)
+    pairs = tokens * workload.training.seq_length * model.num_attention_heads / keys.tp.astype(np.float64)
+    kept = np.where(flash, ALIBI_BYTES * pairs if model.alibi else 0.0, SCORE_BYTES_SAVED * pairs)
+    return kept, np.where(flash | (not workload.software_traits.eager), 0.0, SCORE_GRADIENT_BYTES * pairs)
 
 
 def _channel_bytes(workload: Workload) -> tuple[float, float]:
@@ -273,27 +237,30 @@ def _channel_bytes(workload: Workload) -> tuple[float, float]:
     return (2.0 if workload.model.gated_linear_unit else 1.0) * ELEMENT_BYTES + act_width, act_width
 
 
-def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
-    """The MLP of a dense layer: gate and up as the activation function wants them, and its output for the second matmul.
+@dataclass(frozen=True)
+class _Mlp:
+    """Bytes of one layer's MLP or of its experts, nothing recomputed, ``[k]``.
 
-    Returns
-    -------
-    _Mlp, ``[k]``
+    ``kept`` by tensor class, ``act`` the part of them behind the activation function. ``copies`` of tokens live while they
+    travel; ``routed_waiting`` is what routed experts need until their weight gradients.
     """
-    model, n, t = workload.model, keys.tokens(workload.training), keys.tp.astype(np.float64)
-    per_width, act_width = _channel_bytes(workload)
+
+    kept: dict[str, Floats]
+    act: dict[str, Floats]
+    copies: Floats
+    routed_waiting: Floats
+
+
+def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
+    """The MLP of a dense layer: gate and up as the activation function wants them, and its output for the second matmul."""
+    n, t = keys.tokens(workload.training), keys.tp.astype(np.float64)
     none = np.zeros_like(n)
-    dense, act = (each * model.ffn_hidden_size * n / t for each in (per_width, act_width))
-    return _Mlp(dense, act, none, none, none, none, none, none, none, per_width, act_width)
+    mlp, act = (each * workload.model.ffn_hidden_size * n / t for each in _channel_bytes(workload))
+    return _Mlp({"mlp": mlp, "routed_experts": none, "shared_experts": none, "router": none}, {"mlp": act}, none, none)
 
 
 def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
-    """Routed and shared experts of a MoE layer, in the layer with the fullest rank.
-
-    Returns
-    -------
-    _Mlp, ``[k]``
-    """
+    """Routed and shared experts of a MoE layer, in the layer with the fullest rank."""
     training, h = workload.training, float(workload.model.hidden_size)
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
     per_width, act_width = _channel_bytes(workload)
@@ -302,82 +269,71 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     # The backward of the overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap].
     exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))
     exchanges = exchanges & (keys.ep * keys.etp > 1)
-    routed = rows * (linear_input_bytes(workload) * h + per_width * width)
-    none = np.zeros_like(n)
-    return _Mlp(
-        dense=none,
-        dense_act=none,
-        routed=routed + np.where(exchanges, ELEMENT_BYTES * h * rows, 0.0),
-        routed_act=rows * act_width * width,
-        routed_waiting=routed + ELEMENT_BYTES * h * rows,
-        shared=per_width * shape.shared_expert_ffn_hidden_size * n / t,
-        shared_act=act_width * shape.shared_expert_ffn_hidden_size * n / t,
-        router=ROUTER_INPUT_BYTES * h * n_l + ROUTER_LOGIT_BYTES * shape.num_experts * n_l,
-        copies=expert_copies(workload, keys, shape),
-        per_width=per_width,
-        act_width=act_width,
-    )
+    routed, output = rows * (linear_input_bytes(workload) * h + per_width * width), ELEMENT_BYTES * h * rows
+    shared, shared_act = (each * shape.shared_expert_ffn_hidden_size * n / t for each in (per_width, act_width))
+    kept = {
+        "mlp": np.zeros_like(n),
+        "routed_experts": routed + np.where(exchanges, output, 0.0),
+        "shared_experts": shared,
+        "router": ROUTER_INPUT_BYTES * h * n_l + ROUTER_LOGIT_BYTES * shape.num_experts * n_l,
+    }
+    act = {"routed_experts": rows * act_width * width, "shared_experts": shared_act}
+    return _Mlp(kept, act, expert_copies(workload, keys, shape), routed + output)
 
 
-def _saved(keys: LayerKeys, whole: _WholeTensors, attention: Floats) -> dict[str, Floats]:
-    """What is kept to the backward by tensor class, less what the key recomputes; ``attention`` as kept.
+def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats]) -> dict[str, Floats]:
+    """What is kept to the backward by tensor class, less what the key recomputes.
 
     Parameters
     ----------
-    whole : _WholeTensors, ``[k]``
-        With nothing recomputed.
-    attention : Floats, ``[k]``, bytes
-        Attention tensors as the key keeps them.
+    whole : dict of Floats, ``[k]``, bytes
+        With nothing recomputed, but attention as the key keeps it.
+    act : dict of Floats, ``[k]``, bytes
+        The part of them behind the activation function.
 
     Returns
     -------
     dict of Floats, ``[k]``, bytes
     """
-    mlp, drop = whole.mlp, keys.recomputes
     zero_memory = np.where(keys.has(Feature.MOE_ZERO_MEMORY), ZERO_MEMORY_KEPT_FRACTION, 1.0)
-    no_moe, act_again = drop(RecomputeModule.MOE), drop(RecomputeModule.MLP_ACT)
-
-    def without_act(kept: Floats, act: Floats) -> Floats:
-        return kept - np.where(act_again, act, 0.0)
-
-    return {
-        "residual": whole.residual,
-        "norm_output": np.where(drop(RecomputeModule.LAYERNORM), 0.0, whole.norm_output),
-        "attention": attention,
-        "attention_scores": np.where(drop(RecomputeModule.CORE_ATTN), 0.0, whole.scores),
-        "mlp": np.where(drop(RecomputeModule.MLP), 0.0, without_act(mlp.dense, mlp.dense_act)),
-        "routed_experts": np.where(no_moe, 0.0, zero_memory * without_act(mlp.routed, mlp.routed_act)),
-        "shared_experts": np.where(no_moe, 0.0, zero_memory * without_act(mlp.shared, mlp.shared_act)),
-        "router": np.where(no_moe, 0.0, mlp.router),
-    }
+    saved = {}
+    for name, kept in whole.items():
+        if name in act:
+            kept = kept - np.where(keys.recomputes(RecomputeModule.MLP_ACT), act[name], 0.0)
+        if name in ("routed_experts", "shared_experts"):
+            kept = zero_memory * kept
+        saved[name] = np.where(keys.recomputes(DROPPED_BY[name]), 0.0, kept) if name in DROPPED_BY else kept
+    return saved
 
 
-def _waiting(workload: Workload, keys: LayerKeys, whole: _WholeTensors, *, moe: bool) -> dict[str, Floats]:
+def _waiting(workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp: _Mlp) -> dict[str, Floats]:
     """What a weight gradient that runs apart waits with, by tensor class.
 
     Gradients of q, k and v are as large as these; those of a block's output are whole on every tensor-parallel rank.
 
     Parameters
     ----------
-    whole : _WholeTensors, ``[k]``
+    whole : dict of Floats, ``[k]``, bytes
         With nothing recomputed.
+    mlp : _Mlp, ``[k]``
+        The MLP of the layer, or its experts.
 
     Returns
     -------
     dict of Floats, ``[k]``, bytes
     """
-    n, h, mlp = keys.tokens(workload.training), float(workload.model.hidden_size), whole.mlp
+    n, h = keys.tokens(workload.training), float(workload.model.hidden_size)
     none, block_gradient = np.zeros_like(n), ELEMENT_BYTES * h * n
-    sparse = moe and workload.model.moe is not None
+    shared = whole["shared_experts"]
     return {
         "residual": none,
         "norm_output": 2.0 * linear_input_bytes(workload) * h * keys.sharded_tokens(workload.training),
-        "attention": whole.attention + block_gradient,
+        "attention": whole["attention"] + block_gradient,
         "attention_scores": none,
-        "mlp": none if sparse else mlp.dense + block_gradient,
+        "mlp": whole["mlp"] + block_gradient if "mlp" in mlp.act else none,
         "routed_experts": mlp.routed_waiting,
-        "shared_experts": np.where(mlp.shared > 0, mlp.shared + block_gradient, 0.0),
-        "router": mlp.router,
+        "shared_experts": np.where(shared > 0, shared + block_gradient, 0.0),
+        "router": whole["router"],
     }
 
 

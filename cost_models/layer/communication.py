@@ -13,7 +13,7 @@ from cost_models.layer.expert_rows import load_factor, measured_counts, token_ho
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
-from cost_models.shapes.parameters import layer_parameters
+from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.strategy import Feature
 from cost_models.shapes.workload import Workload
 
@@ -185,9 +185,8 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network)
         query = out = model.kv_channels * heads
     else:
         mla = model.mla
-        qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
-        kv = np.full(len(keys.tp), float((qk + mla.v_head_dim) * heads))
-        query, out = qk * heads, mla.v_head_dim * heads
+        kv = np.full(len(keys.tp), float((mla.qk_head_dim + mla.v_head_dim) * heads))
+        query, out = mla.qk_head_dim * heads, mla.v_head_dim * heads
     exchanged = ELEMENT_BYTES * n * (query + kv + out) / keys.tp
     ring = keys.cp // inner
     hop = send_recv_s(ELEMENT_BYTES * n * kv / keys.tp, ring, keys.tp * inner, network)
@@ -266,10 +265,7 @@ def weight_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: b
     tuple of Floats, ``[k]``, seconds
         One gather (forward and backward each need one) and one reduce-scatter (backward).
     """
-    parts = layer_parameters(workload.model, moe=moe)
-    sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / keys.tp
-    dense = sharded + parts.attention_replicated + parts.norms + parts.router
-    experts = parts.experts / (keys.ep * keys.etp)
+    dense, experts = layer_rank_parameters(workload.model, keys, moe=moe)
     gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), ELEMENT_BYTES, FP32_BYTES)
     groups = ((dense, keys.weight_shards, keys.tp), (experts, keys.expert_weight_shards, keys.ep * keys.etp))
     gather = sum((all_gather_s(ELEMENT_BYTES * p, size, stride, network) for p, size, stride in groups), np.zeros_like(dense))

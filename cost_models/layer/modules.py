@@ -71,16 +71,15 @@ def _attention_matmuls(model: ModelShape, keys: LayerKeys, n: Floats, n_l: Float
         qkv = matmul_s(n, (heads + 2 * groups) * d / t, h, device)
         return qkv + matmul_s(n, h, heads * d / t, device), np.zeros_like(n)
     mla = model.mla
-    qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
     kv_up = matmul_s(n, heads * (mla.qk_nope_head_dim + mla.v_head_dim) / t, mla.kv_lora_rank, device)
     down = matmul_s(n_l, mla.kv_lora_rank + mla.qk_rope_head_dim, h, device)
     if mla.q_lora_rank:
         down = down + matmul_s(n_l, mla.q_lora_rank, h, device)
-        up = kv_up + matmul_s(n, heads * qk / t, mla.q_lora_rank, device)
+        up = kv_up + matmul_s(n, heads * mla.qk_head_dim / t, mla.q_lora_rank, device)
         total = down + up
     else:
         up = kv_up
-        total = down + up + matmul_s(n, heads * qk / t, h, device)
+        total = down + up + matmul_s(n, heads * mla.qk_head_dim / t, h, device)
     return total + matmul_s(n, h, heads * mla.v_head_dim / t, device), up
 
 
@@ -167,9 +166,8 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device) -> tupl
     """
     model, training = workload.model, workload.training
     n = keys.tokens(training)
-    head_dim = model.kv_channels if model.mla is None else model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim
-    attended = training.seq_length * training.mean_squared_length_fraction
-    flops = attention_score_flops_per_token(model, attended) * n / keys.tp
+    head_dim = model.kv_channels if model.mla is None else model.mla.qk_head_dim
+    flops = attention_score_flops_per_token(model, training.attended_length) * n / keys.tp
     if model.alibi and workload.device_traits.position_bias_fills_mask:
         flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
     # A ring step sees one shard of the sequence at a time; Ulysses sees all of what it gathers.

@@ -91,10 +91,9 @@ def _attention_elements(model: ModelShape, n: Floats, n_l: Floats, t: Floats) ->
         yield n_l * h, (heads + 2 * np.maximum(model.num_query_groups, t)) * d * n / t
         yield heads * d * n / t, n_l * h
         return
-    qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
     yield n_l * h, (mla.kv_lora_rank + mla.qk_rope_head_dim) * n_l
     yield mla.kv_lora_rank * n_l, heads * (mla.qk_nope_head_dim + mla.v_head_dim) * n / t
     if mla.q_lora_rank:
         yield n_l * h, mla.q_lora_rank * n_l
-    yield (mla.q_lora_rank or h) * n_l, heads * qk * n / t
+    yield (mla.q_lora_rank or h) * n_l, heads * mla.qk_head_dim * n / t
     yield heads * mla.v_head_dim * n / t, n_l * h

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
-from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_parameters
+from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
 from cost_models.shapes.strategy import Feature, StrategyBatch
-from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.shapes.workload import Workload
 
 # A parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].
 WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
@@ -63,29 +63,6 @@ def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     if precision == "bf16":
         base += workload.software_traits.bf16_gradient_bytes
     return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), HALF_GRADIENT_BYTES, base)
-
-
-def layer_rank_parameters(model: ModelShape, batch: StrategyBatch, *, moe: bool) -> tuple[Floats, Floats]:
-    """Dense and routed-expert parameters of one layer on one rank. ``[n]``
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    moe : bool
-        A MoE layer, else a dense one.
-
-    Returns
-    -------
-    tuple of Floats, ``[n]``, parameters
-        Before sharding over data parallel. Key/value heads fewer than tp count as divided all the same.
-    """
-    parts = layer_parameters(model, moe=moe)
-    sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / batch.tp
-    dense = sharded + parts.attention_replicated + parts.norms + parts.router
-    return dense, parts.experts / (batch.ep * batch.etp)
 
 
 def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, Floats, Floats]:

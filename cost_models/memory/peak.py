@@ -13,7 +13,7 @@ from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.memory.held_layers import KeptLayers, expanded_layers, kept_layers, layers_in_flight
 from cost_models.memory.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
 from cost_models.pipeline.stages import Stages
-from cost_models.shapes.layer_keys import Floats, distinct_rows
+from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, distinct_rows
 from cost_models.shapes.strategy import Feature, Recompute, StrategyBatch
 from cost_models.shapes.workload import Workload
 
@@ -215,8 +215,7 @@ def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
     Floats, ``[n]``
     """
     moe = workload.model.moe is not None
-    replicas = batch.dp * batch.cp
-    experts = np.maximum(batch.tp * replicas // (batch.ep * batch.etp), 1)
+    replicas, experts = data_parallel_sizes(batch)
     groups = [
         np.full(len(batch), workload.cluster.num_devices > 1),
         batch.tp > 1,

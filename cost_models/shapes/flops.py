@@ -33,7 +33,7 @@ def attention_score_flops_per_token(model: ModelShape, seq_length: float) -> flo
     if model.mla is None:
         return 2.0 * seq_length * heads * model.kv_channels
     mla = model.mla
-    return float(seq_length) * heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim)
+    return float(seq_length) * heads * (mla.qk_head_dim + mla.v_head_dim)
 
 
 def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool) -> float:
@@ -60,7 +60,7 @@ def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool) ->
     if model.mla is not None:
         linear += parts.attention_replicated
     if moe and model.moe is not None:
-        linear += parts.experts // model.moe.num_experts * model.moe.top_k
+        linear += parts.chosen_experts(model.moe)
     return 2.0 * linear + attention_score_flops_per_token(model, seq_length)
 
 
@@ -102,5 +102,4 @@ def model_flops_per_step(workload: Workload) -> float:
     """
     training = workload.training
     tokens = float(training.seq_length) * training.global_batch_size
-    attended = training.seq_length * training.mean_squared_length_fraction
-    return tokens * model_flops_per_token(workload.model, attended)
+    return tokens * model_flops_per_token(workload.model, training.attended_length)

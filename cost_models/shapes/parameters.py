@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cost_models.shapes.workload import ModelShape
+from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.workload import ModelShape, MoeShape
 
 GATED_MATRICES, PLAIN_MATRICES = 3, 2  # of an MLP: gate, up and down; up and down
 MTP_NORMS = 3  # of the hidden state, of the embedding, and behind the layer [deepseek-v3, eq. 21]
@@ -31,6 +33,10 @@ class LayerParameters:
     def dense(self) -> int:
         """All but the routed experts."""
         return self.attention_sharded + self.attention_replicated + self.norms + self.mlp + self.router + self.shared_experts
+
+    def chosen_experts(self, shape: MoeShape) -> int:
+        """Routed experts that one token passes."""
+        return self.experts // shape.num_experts * shape.top_k
 
 
 @dataclass(frozen=True)
@@ -61,12 +67,11 @@ def _attention(model: ModelShape) -> tuple[int, int]:
         bias = (heads + 2 * groups) * d if model.attention_bias else 0
         return h * d * (2 * heads + 2 * groups) + bias, 2 * d if model.qk_layernorm else 0
     mla = model.mla
-    qk = mla.qk_nope_head_dim + mla.qk_rope_head_dim
     kv = mla.qk_nope_head_dim + mla.v_head_dim
     if mla.q_lora_rank:
-        sharded, replicated = mla.q_lora_rank * heads * qk, mla.q_lora_rank * (h + 1)
+        sharded, replicated = mla.q_lora_rank * heads * mla.qk_head_dim, mla.q_lora_rank * (h + 1)
     else:
-        sharded, replicated = h * heads * qk, 0
+        sharded, replicated = h * heads * mla.qk_head_dim, 0
     sharded += mla.kv_lora_rank * heads * kv + heads * mla.v_head_dim * h
     replicated += mla.kv_lora_rank * (h + 1) + h * mla.qk_rope_head_dim
     return sharded, replicated
@@ -103,6 +108,29 @@ def layer_parameters(model: ModelShape, *, moe: bool) -> LayerParameters:
             experts=matrices * h * shape.expert_ffn_hidden_size * shape.num_experts,
         )
     return LayerParameters(sharded, replicated, norms, matrices * h * model.ffn_hidden_size, 0, 0, 0)
+
+
+def layer_rank_parameters(model: ModelShape, rows: StrategyBatch | LayerKeys, *, moe: bool) -> tuple[Floats, Floats]:
+    """Dense and routed-expert parameters of one layer on one rank.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    rows : StrategyBatch, ``[n]``, or LayerKeys, ``[k]``
+        Whose degrees divide the layer.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    tuple of Floats, ``[n]`` or ``[k]``, parameters
+        Before sharding over data parallel. Key/value heads fewer than tp count as divided all the same.
+    """
+    parts = layer_parameters(model, moe=moe)
+    sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / rows.tp
+    dense = sharded + parts.attention_replicated + parts.norms + parts.router
+    return dense, parts.experts / (rows.ep * rows.etp)
 
 
 def mtp_parameters(model: ModelShape) -> int:
@@ -143,7 +171,7 @@ def num_parameters(model: ModelShape) -> ParameterCounts:
         layers += parts.total
         active += parts.dense
         if moe and model.moe is not None:
-            active += parts.experts // model.moe.num_experts * model.moe.top_k
+            active += parts.chosen_experts(model.moe)
     return ParameterCounts(
         total=layers + embedding + head + h,
         active=active + embedding + h,

@@ -24,6 +24,11 @@ class MlaShape:
     qk_rope_head_dim: int
     v_head_dim: int
 
+    @property
+    def qk_head_dim(self) -> int:
+        """Of queries and keys, without and with rotary embedding together."""
+        return self.qk_nope_head_dim + self.qk_rope_head_dim
+
 
 @dataclass(frozen=True)
 class MoeShape:
@@ -93,6 +98,11 @@ class TrainingJob:
     expert_load_source: str = "assumed balanced"
     expert_counts: ExpertCounts | None = None
     mean_squared_length_fraction: float = 1.0
+
+    @property
+    def attended_length(self) -> float:
+        """Sequence length that attention works on in the mean of the packed samples, in tokens."""
+        return self.seq_length * self.mean_squared_length_fraction
 
 
 @dataclass(frozen=True)

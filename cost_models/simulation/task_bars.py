@@ -218,9 +218,8 @@ def moe_flops_fraction(workload: Workload) -> float:
     model, training = workload.model, workload.training
     assert model.moe is not None
     parts = layer_parameters(model, moe=True)
-    used = parts.shared_experts + parts.experts // model.moe.num_experts * model.moe.top_k
-    attended = training.seq_length * training.mean_squared_length_fraction
-    return 2.0 * used / layer_flops_per_token(model, attended, moe=True)
+    used = parts.shared_experts + parts.chosen_experts(model.moe)
+    return 2.0 * used / layer_flops_per_token(model, training.attended_length, moe=True)
 
 
 class _Layout:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from cost_models.layer.activations import layer_activations
-from cost_models.memory.model_states import layer_rank_parameters
 from cost_models.memory.peak import num_communicators
-from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
 from cost_models.shapes.strategy import (
     DEFAULT_FEATURES,
     CpAlgo,

@@ -10,12 +10,11 @@ from cost_models.memory.model_states import (
     StageParameters,
     edge_parameters,
     gradient_bytes,
-    layer_rank_parameters,
     model_states,
     stage_parameters,
 )
 from cost_models.pipeline.stages import stages_of
-from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
 from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature, StrategyBatch
 from cost_models.shapes.workload import ModelShape, Workload
 from tests.worked_examples import worked
