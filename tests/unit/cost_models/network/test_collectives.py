@@ -128,6 +128,22 @@ def test_half_an_all_reduce_stands_for_a_gather() -> None:
     np.testing.assert_allclose(reduce_scatter_s(sizes, 8, 1, network), [100e-6, 250e-6, 500e-6])
 
 
+def test_a_call_of_its_own_adds_its_fixed_cost_where_nothing_was_measured_whatever_other_rows_cross() -> None:
+    inside = CollectiveCurve("all_gather", 8, (1e6,), (100e-6,), "test")
+    outside = CollectiveCurve("all_gather", 16, (1e6,), (300e-6,), "test")
+    network = Network.of(
+        cluster(
+            NetworkTier("node", Wiring.SWITCH, 8, 100e9, 0.0, curves=(inside,)),
+            NetworkTier("fabric", Wiring.FABRIC, None, 10e9, 0.0, curves=(outside,)),
+            sequential=True,
+        ),
+        call_latency_s=10e-6,
+    )
+    sizes = np.array([8, 16])
+    alone = [float(all_gather_s(1e6, int(size), 1, network)) for size in sizes]
+    np.testing.assert_allclose(all_gather_s(1e6, sizes, 1, network), alone)
+
+
 def test_a_curve_between_below_and_above_its_points() -> None:
     network = Network.of(ascend_a2([AR8]))
     # 16 MiB: half way between 8 and 32 in log, so sqrt(200 x 500); 640 MiB: the bandwidth of 64; 1 MiB: that of 8

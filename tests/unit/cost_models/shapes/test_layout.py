@@ -39,6 +39,10 @@ def test_both_ends_give_way_where_no_dense_layers_lead() -> None:
     assert layer_layout(126, 16, 1, keep_first=False) == ((7, *[8] * 14, 7),)
     assert default_layout(DENSE, 3, 1) == layer_layout(DENSE.num_layers, 3, 1, keep_first=False)
     assert default_layout(SPARSE, 3, 1) == layer_layout(SPARSE.num_layers, 3, 1, keep_first=True)
+    assert SPARSE.moe is not None
+    # experts from the first layer on: 10 layers on 4 ranks of 3, one fewer on the first and the last, as without experts
+    all_moe = replace(SPARSE, num_layers=10, moe=replace(SPARSE.moe, num_leading_dense_layers=0))
+    assert default_layout(all_moe, 4, 1) == ((2, 3, 3, 2),)
 
 
 def test_both_ends_give_way_where_experts_begin_with_the_first_layer() -> None:
