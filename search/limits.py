@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, create_model, model_validator
 
+from cost_models.shapes import switches
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Schedule
 from documents.bounds import MAX_DEGREE, MAX_VALUES, Degree, Name, ZeroStage
 from documents.checking import OneOf, Section, check
@@ -103,7 +104,9 @@ class LimitFields(Section):
 
 
 # One more dimension for each switch that a search may try both ways.
-SWITCH_LIMITS: dict[str, Any] = {name: (SwitchLimit, None) for name in SWITCHES}
+SWITCH_LIMITS: dict[str, Any] = {
+    name: (SwitchLimit, Field(default=None, description=switches.SWITCHES[feature].meaning)) for name, feature in SWITCHES.items()
+}
 if TYPE_CHECKING:
     LimitsSection = LimitFields
 else:
@@ -124,8 +127,8 @@ def limits_from_section(section: LimitFields) -> SearchLimits:
     given["cp_algo"] = _named(given["cp_algo"], CP_ALGOS)
     given["schedule"] = _named(given["schedule"], SCHEDULES)
     given_names = section.model_fields_set
-    switches = {SWITCHES[name]: _values(getattr(section, name)) or () for name in SWITCHES if name in given_names}
-    return SearchLimits(**given, switches=switches)
+    chosen = {SWITCHES[name]: _values(getattr(section, name)) or () for name in SWITCHES if name in given_names}
+    return SearchLimits(**given, switches=chosen)
 
 
 def _values(given: Any) -> tuple[Any, ...] | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, create_model
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeMethod, RecomputeModule, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod, Schedule
 from documents.bounds import (
     MAX_COUNT,
     MAX_DEVICES,
@@ -25,18 +25,20 @@ from documents.bounds import (
 )
 from documents.checking import OneOf, Section
 from search.finalists import MAX_SIMULATIONS
-from search.limits import SWITCH_LIMITS, LimitFields
+from search.limits import SWITCH_LIMITS, SWITCHES, LimitFields
+from search.recompute_modes import MODULE_NAMES
 
 MAX_COUNTED_LAYERS = 1024
 
 TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
 Precision = Literal["bf16", "fp16", "fp8", "nvfp4", "fp32"]
 
-CP_ALGOS = tuple(kind.label for kind in CpAlgo)
-SCHEDULES = tuple(kind.label for kind in Schedule)
-DISPATCHERS = tuple(kind.label for kind in Dispatcher)
-FEATURES = tuple(str(feature.name).lower() for feature in Feature)
-RECOMPUTE_MODULES = tuple(str(module.name).lower() for module in RecomputeModule)
+CP_ALGOS = {kind.label: kind for kind in CpAlgo}
+SCHEDULES = {kind.label: kind for kind in Schedule}
+DISPATCHERS = {kind.label: kind for kind in Dispatcher}
+GRANULARITIES = {kind.label: kind for kind in Recompute}
+RECOMPUTE_METHODS = {kind.label: kind for kind in RecomputeMethod}
+FEATURES = tuple(SWITCHES)
 OBJECTIVES = ("step_time", "memory_headroom", "device_hours")
 EXHAUSTIVE = "exhaustive"
 SAMPLERS = (EXHAUSTIVE, "tpe", "nsga2", "random")
@@ -135,13 +137,13 @@ class SoftwareSection(Section):
 class RecomputeSection(Section):
     """Activation recompute."""
 
-    granularity: Annotated[str, OneOf(*(kind.label for kind in Recompute))] = "none"
-    method: Annotated[str, OneOf(*(kind.label for kind in RecomputeMethod))] | None = Field(
+    granularity: Annotated[str, OneOf(*GRANULARITIES)] = "none"
+    method: Annotated[str, OneOf(*RECOMPUTE_METHODS)] | None = Field(
         default=None, description="of a full recompute; default uniform"
     )
     num_layers: Layers | None = Field(default=None, description="a virtual stage; default 1 with uniform")
     layers_per_stage: list[Layers] | None = Field(default=None, max_length=MAX_LAYERS, description="one entry a pipeline rank")
-    modules: list[Annotated[str, OneOf(*RECOMPUTE_MODULES)]] | None = Field(
+    modules: list[Annotated[str, OneOf(*MODULE_NAMES)]] | None = Field(
         default=None, max_length=16, description="of a selective recompute; default core_attn"
     )
 
@@ -149,7 +151,11 @@ class RecomputeSection(Section):
 if TYPE_CHECKING:
     Switches = Section
 else:
-    Switches = create_model("Switches", __base__=Section, **{name: (bool | None, None) for name in FEATURES})
+    Switches = create_model(
+        "Switches",
+        __base__=Section,
+        **{name: (bool | None, Field(default=None, description=limit.description)) for name, (_, limit) in SWITCH_LIMITS.items()},
+    )
 
 
 class StrategySection(Section):

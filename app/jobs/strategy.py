@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from app.jobs.fields import RecomputeSection, StrategySection
+from app.jobs.fields import CP_ALGOS, DISPATCHERS, GRANULARITIES, RECOMPUTE_METHODS, SCHEDULES, RecomputeSection, StrategySection
 from cost_models.shapes.acting import scope_of
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.layout import default_layout, stage_table
@@ -18,7 +18,6 @@ from cost_models.shapes.strategy import (
     Feature,
     LayerLayout,
     ParallelStrategy,
-    Recompute,
     RecomputeMethod,
     RecomputeModule,
     Schedule,
@@ -30,11 +29,6 @@ from frameworks.rule import either
 from search.errors import SearchError
 from search.recompute_modes import MODULE_NAMES, recompute_mode
 
-_CP_ALGO = {kind.label: kind for kind in CpAlgo}
-_SCHEDULE = {kind.label: kind for kind in Schedule}
-_DISPATCHER = {kind.label: kind for kind in Dispatcher}
-_RECOMPUTE = {kind.label: kind for kind in Recompute}
-_RECOMPUTE_METHOD = {kind.label: kind for kind in RecomputeMethod}
 _default_layout = lru_cache(maxsize=512)(default_layout)  # the parts of a strategy recur when a list of them is read
 
 
@@ -61,7 +55,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         zero_stage=_zero_stage(section),
         optimizer_shard_size=section.optimizer_shard_size,
         dispatcher=_dispatcher(section, workload),
-        recompute=_RECOMPUTE[recompute.granularity],
+        recompute=GRANULARITIES[recompute.granularity],
         recompute_method=_recompute_method(recompute),
         recompute_num_layers=_recompute_num_layers(recompute),
         recompute_modules=_recompute_modules(recompute),
@@ -122,7 +116,7 @@ def _check_num_microbatches(section: StrategySection, strategy: ParallelStrategy
 
 
 def _context_parallel(section: StrategySection) -> tuple[CpAlgo, int]:
-    algo = _CP_ALGO[section.cp_algo or ("ring" if section.cp > 1 else "none")]
+    algo = CP_ALGOS[section.cp_algo or ("ring" if section.cp > 1 else "none")]
     if (algo == CpAlgo.NONE) != (section.cp == 1):
         raise InputError(f"strategy.cp_algo: {algo.label!r} does not go with cp {section.cp}; leave it out or change cp.")
     natural = {CpAlgo.ULYSSES: section.cp, CpAlgo.HYBRID: None}.get(algo, 1)
@@ -142,7 +136,7 @@ def _schedule(section: StrategySection) -> Schedule:
     if section.pp == 1 and section.vpp > 1:
         raise InputError(f"strategy.vpp: {section.vpp} needs a pipeline; give pp above 1 or leave vpp out.")
     usual, *others = schedules_of(section.pp, section.vpp)
-    schedule = usual if section.schedule is None else _SCHEDULE[section.schedule]
+    schedule = usual if section.schedule is None else SCHEDULES[section.schedule]
     if schedule in (usual, *others):
         return schedule
     if section.pp > 1 and schedule.is_vee:
@@ -183,7 +177,7 @@ def _dispatcher(section: StrategySection, workload: Workload) -> Dispatcher:
     if given not in (None, "none") and not is_moe:
         raise InputError(f"strategy.moe_dispatcher: {given!r} is given, but {workload.model.name} has no experts; leave it out.")
     if given is not None:
-        return _DISPATCHER[given]
+        return DISPATCHERS[given]
     return Dispatcher.ALLTOALL if is_moe else Dispatcher.NONE
 
 
@@ -209,7 +203,7 @@ def _recompute_method(section: RecomputeSection) -> RecomputeMethod:
     default = "uniform" if section.granularity == "full" and section.layers_per_stage is None else "none"
     if section.method not in (None, "none") and section.granularity != "full":
         raise InputError(f"strategy.recompute.method: {section.method!r} belongs to granularity full, not {section.granularity}.")
-    return _RECOMPUTE_METHOD[section.method or default]
+    return RECOMPUTE_METHODS[section.method or default]
 
 
 def _recompute_num_layers(section: RecomputeSection) -> int:
