@@ -70,13 +70,12 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
     loss = vector_s(device.constants.cross_entropy_bytes * n * model.vocab_size / t, device)
     forward = logits + LOSS_FORWARD_FRACTION * loss
     backward = 2.0 * logits + (1.0 - LOSS_FORWARD_FRACTION) * loss
-    head_back = np.where(sp, reduce_scatter_s(hidden, t, ones, network), all_reduce_s(hidden, t, ones, network))
     return EdgeCosts(
         embedding_forward_s=lookup + embedding_comm,
         embedding_backward_s=2.0 * lookup + embedding_comm_back,
         embedding_compute_s=(lookup, 2.0 * lookup),
         head_forward_s=forward + gather,
-        head_backward_s=backward + head_back,
+        head_backward_s=backward + scatter,
         head_compute_s=(forward, backward),
         head_weight_gradient_s=logits,
         mtp_projection_s=matmul_s(n, h / t, 2 * h, device) if model.mtp_num_layers else np.zeros_like(n),

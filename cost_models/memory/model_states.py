@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
+from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
 from cost_models.shapes.strategy import Feature, StrategyBatch
 from cost_models.shapes.workload import Workload
@@ -195,19 +195,3 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
         gradient_copies=np.where((g < GRADIENT_BYTES) & workload.software_traits.eager, shared(GRADIENT_BYTES, 1), 0.0),
         swapped=(master + moments) * (1.0 - on_device),
     )
-
-
-def replica_sizes(batch: StrategyBatch) -> tuple[Floats, Floats]:
-    """Data-parallel ranks of dense and expert parameters, as floats.
-
-    Parameters
-    ----------
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    tuple of Floats, ``[n]``, ranks
-    """
-    dense, experts = data_parallel_sizes(batch)
-    return dense.astype(np.float64), experts.astype(np.float64)

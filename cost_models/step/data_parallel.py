@@ -7,17 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, Device, vector_s
-from cost_models.memory.model_states import (
-    MASTER_BYTES,
-    MOMENT_BYTES,
-    WEIGHT_BYTES,
-    StageParameters,
-    gradient_bytes,
-    replica_sizes,
-)
+from cost_models.memory.model_states import MASTER_BYTES, MOMENT_BYTES, WEIGHT_BYTES, StageParameters, gradient_bytes
 from cost_models.network.collectives import all_gather_s, reduce_scatter_s
 from cost_models.network.tiers import Network
-from cost_models.shapes.layer_keys import Floats, shard_sizes
+from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
 from cost_models.shapes.strategy import Feature, IntColumn, StrategyBatch
 from cost_models.shapes.workload import Workload
 
@@ -69,7 +62,7 @@ def gradient_exchange(
     Reduce-scatter g P over D' ranks once a step (ZeRO-2: m times), all-gather 2 P; P parameters on the rank, D' = dp cp, for
     experts tp cp dp / (ep etp).
     """
-    replicas, expert_replicas = replica_sizes(batch)
+    replicas, expert_replicas = data_parallel_sizes(batch)
     whole = batch.zero_stage == 3
     dense = np.where(whole, edge_only.dense, parameters.dense)
     experts = np.where(whole, edge_only.experts, parameters.experts)
