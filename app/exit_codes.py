@@ -1,8 +1,10 @@
 """What the process returns."""
 
-DONE = 0
-OUR_FAULT = 1
-BAD_INPUT = 2
-BUDGET_BROKEN = 3
-NOTHING_FEASIBLE = 4
-SEARCH_CUT = 5
+from typing import Final
+
+DONE: Final = 0
+OUR_FAULT: Final = 1
+BAD_INPUT: Final = 2
+BUDGET_BROKEN: Final = 3
+NOTHING_FEASIBLE: Final = 4
+SEARCH_CUT: Final = 5

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic_core import to_json
 
 from app.answers.schemas import EstimateDocument, EstimateRequest, EstimatesDocument
 from app.answers.service import estimates
-from app.http.bodies import StrictRoute
+from app.http.bodies import StrictRoute, sent
 from app.http.problems import described
 from app.http.state import state_of
 from app.text.documents import DescribedBy
@@ -18,11 +17,8 @@ router = APIRouter(prefix="/estimates", tags=["estimates"], route_class=StrictRo
 
 
 @router.post(
-    "",
-    response_model=EstimateDocument | EstimatesDocument,
-    responses=described("invalid-input", "not-json", "too-large"),
+    "", response_model=EstimateDocument | EstimatesDocument, responses=described("invalid-input", "not-json", "too-large")
 )
 def create_estimates(request: Request, body: Annotated[dict[str, Any], DescribedBy(EstimateRequest), Body()]) -> Response:
     """Prices one strategy (`strategy`) or up to 10,000 (`strategies`) of a job; nothing is stored."""
-    # The service built the document: checking 10,000 estimates against their own schema would cost more than pricing them.
-    return Response(to_json(estimates(body, state_of(request).database)), media_type="application/json")
+    return sent(estimates(body, state_of(request).database))  # a union would be written once for each of its members

@@ -8,8 +8,10 @@ from typing import Any
 
 import yaml
 
+from app.answers.schemas import Plan, SearchDocument
 from app.answers.tables.search import print_search
-from app.text.terminal import json_text, plain_text
+from app.text.documents import json_text, plain
+from app.text.terminal import plain_text
 from documents.errors import InputError
 from frameworks.launch_files import Start, launch_file
 from hardware_profiles import catalogue
@@ -30,15 +32,15 @@ def make_folder(folder: Path) -> None:
         raise InputError(f"--save-dir: {folder} cannot be made ({error.strerror or error}).") from None
 
 
-def save_report(folder: Path, document: Mapping[str, Any]) -> None:
+def save_report(folder: Path, document: SearchDocument) -> None:
     """``report.txt``, ``report.json``, ``job.yaml``, and for each plan a job and its launch files; replaces older ones."""
     try:
         with (folder / "report.txt").open("w", encoding="utf-8") as file:
             print_search(plain_text(file, REPORT_WIDTH), document)
         _write(folder / "report.json", json_text(document))
-        job = _with_counts_apart(folder, document["job"])
+        job = _with_counts_apart(folder, document.job)
         _write(folder / "job.yaml", _yaml(job))
-        for plan in document["plans"]:
+        for plan in document.plans:
             _save_plan(folder, plan, job)
     except OSError as error:
         raise InputError(f"--save-dir: {folder} cannot be written ({error.strerror or error}).") from None
@@ -53,20 +55,20 @@ def _with_counts_apart(folder: Path, job: Mapping[str, Any]) -> Mapping[str, Any
     return {**job, "training": {**job["training"], "expert_counts": EXPERT_COUNTS}}
 
 
-def _save_plan(folder: Path, plan: Mapping[str, Any], job: Mapping[str, Any]) -> None:
-    stem = f"plan-{plan['rank']}"
-    _write(folder / f"{stem}.job.yaml", plan_job_text(plan, job))
+def _save_plan(folder: Path, plan: Plan, job: Mapping[str, Any]) -> None:
+    stem = f"plan-{plan.rank}"
+    _write(folder / f"{stem}.job.yaml", plan_job_text(plain(plan.strategy), job))
     cluster = job["cluster"]
-    start = Start(f"Plan {plan['rank']} ({plan['plan_id']})", cluster["num_devices"], _devices_per_node(cluster["hardware"]))
-    for framework, launch in plan["launch"].items():
-        if launch is not None and launch["arguments"] is not None:
-            suffix, text = launch_file(framework, launch, start)
+    start = Start(f"Plan {plan.rank} ({plan.plan_id})", cluster["num_devices"], _devices_per_node(cluster["hardware"]))
+    for framework, launch in plan.launch.items():
+        if launch is not None and launch.arguments is not None:
+            suffix, text = launch_file(framework, plain(launch), start)
             _write(folder / f"{stem}.{framework}.{suffix}", text)
 
 
-def plan_job_text(plan: Mapping[str, Any], job: Mapping[str, Any]) -> str:
-    """The job with the plan's strategy, as YAML."""
-    return _yaml({**job, "strategy": plan["strategy"]})
+def plan_job_text(strategy: Mapping[str, Any], job: Mapping[str, Any]) -> str:
+    """The job with a plan's strategy, as YAML."""
+    return _yaml({**job, "strategy": strategy})
 
 
 def _devices_per_node(hardware: str) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from app.answers.provenance import priced_with
+from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
 from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.job import SCHEMA_VERSION, Job
@@ -61,7 +62,7 @@ def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] 
 
 def estimate_document(
     job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] = (), *, simulated: bool = False, replayed: bool = True
-) -> dict[str, Any]:
+) -> EstimateDocument:
     """The document that ``meshplan schema estimate`` describes; ``InputError`` for a strategy that cannot run.
 
     A simulated one also says what the replay of its tasks shows, unless ``replayed`` is false.
@@ -73,7 +74,7 @@ def estimate_document(
     if simulated:
         check_cost(workload, [strategy], "strategy")
     numbers = priced(workload, batch, own, simulated=simulated)
-    document = {
+    document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "job": job.document,
         "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
@@ -86,4 +87,4 @@ def estimate_document(
         closed_form_s = float(priced(workload, batch, own).step_time_s[0])
         constants = constants_for(workload, own)
         document["simulation"] = simulation_document(workload, strategy, constants, numbers, closed_form_s)
-    return document
+    return EstimateDocument.model_validate(document)

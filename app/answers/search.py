@@ -8,6 +8,7 @@ from typing import Any
 
 from app.answers.price import fill_intervals
 from app.answers.provenance import priced_with
+from app.answers.schemas import SearchDocument
 from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import SCHEMA_VERSION, Job
@@ -58,19 +59,21 @@ def search_of(
     )
 
 
-def search_document(job: Job, on_progress: ProgressCallback | None = None, *, own: Sequence[Calibration] = ()) -> dict[str, Any]:
+def search_document(job: Job, on_progress: ProgressCallback | None = None, *, own: Sequence[Calibration] = ()) -> SearchDocument:
     """The document that ``meshplan schema search`` describes."""
     try:
         search = search_of(job, search_space(job.workload, job.limits), constants_for(job.workload, own))
         result = search.result(run_to_end(search, job.settings.time_limit_s, on_progress))
     except SearchError as error:
         raise InputError(f"{str(error).rstrip('.')}.") from None
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "version": __version__,
-        "job": job.document,
-        "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
-        "warnings": list(job.warnings),
-        "priced_with": priced_with(job.workload, own),
-        **fill_intervals(job.workload, result.to_mapping(), own),
-    }
+    return SearchDocument.model_validate(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "version": __version__,
+            "job": job.document,
+            "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
+            "warnings": list(job.warnings),
+            "priced_with": priced_with(job.workload, own),
+            **fill_intervals(job.workload, result.to_mapping(), own),
+        }
+    )

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from app.answers.price import estimate_document, fill_intervals, priced
-from app.answers.schemas import MAX_STRATEGIES, EstimateRequest
+from app.answers.schemas import (
+    MAX_STRATEGIES,
+    EstimateDocument,
+    EstimateNumbers,
+    EstimateRequest,
+    EstimatesDocument,
+    RefusedStrategy,
+)
 from app.answers.simulation import check_cost
 from app.calibrations.constants import calibration_sentence
 from app.calibrations.stored import stored_calibrations
@@ -17,6 +24,7 @@ from app.jobs.job import SCHEMA_VERSION, Job
 from app.jobs.requests import check_keys, parse_request
 from app.jobs.strategy import strategy_from_section
 from app.storage.session import Database
+from app.text.documents import plain
 from calibration.files import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from documents.checking import check
@@ -31,7 +39,7 @@ MAX_SQUARED_STAGES = MAX_PIPELINES * 128**2
 MAX_STAGES = MAX_STRATEGIES * 128
 
 
-def estimates(document: Mapping[str, Any], database: Database) -> dict[str, Any]:
+def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocument | EstimatesDocument:
     """The answer to a request body; ``InputError`` where it cannot be priced."""
     check_keys(document, EstimateRequest.model_fields)
     given, simulated = document.get("strategies"), document.get("simulate")
@@ -45,13 +53,13 @@ def estimates(document: Mapping[str, Any], database: Database) -> dict[str, Any]
         return estimate_document(job, job.strategy, own, simulated=bool(simulated))
     if job.strategy is not None:
         raise InputError("strategies: given beside strategy; give one of the two.")
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "job": job.document,
-        "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
-        "warnings": list(job.warnings),
-        "estimates": _entries(job, own, _sections(given), simulated=bool(simulated)),
-    }
+    return EstimatesDocument(
+        schema_version=SCHEMA_VERSION,
+        job=job.document,
+        assumptions=[*job.assumptions, *map(calibration_sentence, own)],
+        warnings=list(job.warnings),
+        estimates=_entries(job, own, _sections(given), simulated=bool(simulated)),
+    )
 
 
 def _sections(given: object) -> list[StrategySection]:
@@ -91,19 +99,21 @@ def _entries(
         try:
             strategies[index] = strategy_from_section(section, job.workload)
         except InputError as error:
-            entries[index] = {"refused": str(error), "rule": None}
+            entries[index] = plain(RefusedStrategy(refused=str(error), rule=None))
     if strategies:
         rows = np.fromiter(strategies, dtype=np.int64)
         batch = StrategyBatch.of(list(strategies.values()))
         broken = first_violation(job.workload, batch)
         for row in np.flatnonzero(broken >= 0).tolist():
             rule, index = RULES[broken[row]], int(rows[row])
-            entries[index] = {"refused": f"{rule.sentence(job.workload, strategies[index]).rstrip('.')}.", "rule": rule.name}
+            sentence = f"{rule.sentence(job.workload, strategies[index]).rstrip('.')}."
+            entries[index] = plain(RefusedStrategy(refused=sentence, rule=rule.name))
         legal = np.flatnonzero(broken < 0)
         if len(legal):
             if simulated:
                 check_cost(job.workload, (strategies[int(row)] for row in rows[legal]), "strategies")
             found = priced(job.workload, batch.take(legal), own, simulated=simulated)
             numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, found), own)
+            EstimateNumbers.model_validate(numbers[0])  # all are rows of the same columns
             entries.update(zip(rows[legal].tolist(), numbers, strict=True))
     return [entries[index] for index in range(len(sections))]

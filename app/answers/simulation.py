@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from app.answers.schemas import SimulatedCommunication, SimulatedRank, Simulation
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
@@ -66,7 +66,7 @@ def check_cost(workload: Workload, strategies: Iterable[ParallelStrategy], field
 
 def simulation_document(
     workload: Workload, strategy: ParallelStrategy, constants: Constants, found: Estimate, closed_form_s: float
-) -> dict[str, Any]:
+) -> Simulation:
     """What the simulation knows beside an estimate; ``found`` is that of the one strategy, with its breakdown."""
     assert found.breakdown is not None
     assert found.stage_bubble_s is not None
@@ -77,11 +77,13 @@ def simulation_document(
         curves = _memory(workload, _replayed(workload, strategy, constants))
         peaks_at_s = [curve.times_s[int(np.argmax(curve.allocated_bytes))] for curve in curves]
     bubbles, peaks = found.stage_bubble_s[:, 0].tolist(), found.stage_peak_memory_bytes[:, 0].tolist()
-    return {
-        "closed_form_step_time_s": closed_form_s,
-        "communication": {name: {"exposed_s": float(exposed[name][0]), "masked_s": float(masked[name][0])} for name in masked},
-        "ranks": [
-            {"rank": rank, "bubble_s": bubble, "peak_memory_bytes": peak, "peak_at_s": at_s}
+    return Simulation(
+        closed_form_step_time_s=closed_form_s,
+        communication={
+            name: SimulatedCommunication(exposed_s=float(exposed[name][0]), masked_s=float(masked[name][0])) for name in masked
+        },
+        ranks=[
+            SimulatedRank(rank=rank, bubble_s=bubble, peak_memory_bytes=peak, peak_at_s=at_s)
             for rank, (bubble, peak, at_s) in enumerate(zip(bubbles, peaks, peaks_at_s, strict=True))
         ],
-    }
+    )

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.calibrations.schemas import CalibrateDocument, ErrorsDocument, Learned
+from app.text.documents import plain
 from calibration.calibrate import SiteOutcome
 from calibration.files import FittedConstant
 from calibration.intervals import NOMINAL_COVERAGE, QUANTILES_FROM
 from calibration.time_factor import SiteFactor
 
 
-def document(outcome: SiteOutcome, path: Path) -> dict[str, Any]:
-    return {"schema_version": 1, "file": str(path), "fingerprint": outcome.calibration.fingerprint, **learned(outcome)}
+def calibrate_document(outcome: SiteOutcome, path: Path) -> CalibrateDocument:
+    found = {"schema_version": 1, "file": str(path), "fingerprint": outcome.calibration.fingerprint, **plain(learned(outcome))}
+    return CalibrateDocument.model_validate(found)
 
 
-def learned(outcome: SiteOutcome) -> dict[str, Any]:
+def learned(outcome: SiteOutcome) -> Learned:
     calibration = outcome.calibration
-    return {
+    found = {
         "hardware": calibration.hardware,
         "stack": calibration.stack,
         "num_runs": len(outcome.fitted.observations),
@@ -43,6 +45,7 @@ def learned(outcome: SiteOutcome) -> dict[str, Any]:
         "refused": [{"id": name, "reason": reason} for name, reason in outcome.refused],
         "warnings": warnings(outcome),
     }
+    return Learned.model_validate(found)
 
 
 def free(outcome: SiteOutcome) -> list[FittedConstant]:
@@ -80,10 +83,10 @@ def warnings(outcome: SiteOutcome) -> list[str]:
     return found
 
 
-def errors_of(log_errors: NDArray[np.float64]) -> dict[str, float]:
+def errors_of(log_errors: NDArray[np.float64]) -> ErrorsDocument:
     errors = np.expm1(log_errors)
-    return {
-        "median_abs_error_fraction": float(np.median(np.abs(errors))),
-        "mean_abs_error_fraction": float(np.mean(np.abs(errors))),
-        "bias_fraction": float(np.median(errors)),
-    }
+    return ErrorsDocument(
+        median_abs_error_fraction=float(np.median(np.abs(errors))),
+        mean_abs_error_fraction=float(np.mean(np.abs(errors))),
+        bias_fraction=float(np.median(errors)),
+    )

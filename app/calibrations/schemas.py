@@ -23,14 +23,19 @@ class CalibrationSummary(Document):
     num_runs: int = Field(description="runs that taught something")
 
 
-class LearnedConstant(Document):
-    """A constant before and after; spreads are one standard deviation of its logarithm."""
+class ConstantDocument(Document):
+    """Spreads are one standard deviation of the logarithm."""
 
     name: str
     value: float
     prior: float
     prior_log_spread: float
     log_spread: float
+
+
+class LearnedConstant(ConstantDocument):
+    """A constant before and after; spreads are one standard deviation of its logarithm."""
+
     learned_fraction: float = Field(description="how much of the spread the runs took away")
 
 
@@ -83,15 +88,17 @@ class Learned(Document):
     warnings: list[str]
 
 
-class CalibrateDocument(Learned):
-    """What ``meshplan calibrate --json`` prints."""
-
+class WrittenCalibration(Document):
     schema_version: Literal[1]
     file: str = Field(description="the file that was written, for `--calibration`")
     fingerprint: str
 
 
-class CalibrationDocument(CalibrationSummary, Learned):
+class CalibrateDocument(Learned, WrittenCalibration):
+    """What ``meshplan calibrate --json`` prints."""
+
+
+class CalibrationDocument(Learned, CalibrationSummary):
     """A calibration with what it learned, and the file that ``--calibration`` takes."""
 
     calibration: dict[str, Any] = Field(description="save it as a file for `--calibration`")

@@ -13,11 +13,13 @@ from app.calibrations.fit import check_stack
 from app.calibrations.outcome import learned
 from app.calibrations.runs.repository import records_of
 from app.calibrations.runs.service import readable_record
-from app.calibrations.schemas import CalibrationRequest, CalibrationSummary
+from app.calibrations.schemas import CalibrationDocument, CalibrationRequest, CalibrationSummary
+from app.http.paging import Listing, listing
 from app.http.problems import ServiceError
 from app.jobs.requests import check_keys
 from app.storage.clock import now_s
 from app.storage.tables import Calibration
+from app.text.documents import plain
 from calibration.calibrate import SiteOutcome
 from calibration.files import calibration_text
 from calibration.run_records import RefusedRecord, RunRecord
@@ -25,6 +27,7 @@ from documents.errors import InputError, show, unknown_name
 from hardware_profiles import catalogue
 from meshplan import __version__
 
+SUMMARIZED = ("hardware", "stack", "num_runs")  # of a report
 MAX_RUNS = 200
 MAX_RECORDS = 2_000  # read to find that many of one stack
 
@@ -55,9 +58,9 @@ def site_records(session: Session, hardware: str, stack: str) -> tuple[list[RunR
     return found[:MAX_RUNS], [f"Only the newest {used} stored runs were used; `meshplan calibrate` takes any number from a file."]
 
 
-def store(session: Session, outcome: SiteOutcome, warnings: list[str]) -> dict[str, Any]:
+def store(session: Session, outcome: SiteOutcome, warnings: list[str]) -> CalibrationDocument:
     """The stored document; the same runs teach the same, so repeating a request stores nothing twice."""
-    report = learned(outcome)
+    report = plain(learned(outcome))
     row = {
         "id": outcome.calibration.fingerprint,
         "family": outcome.calibration.family,
@@ -69,20 +72,25 @@ def store(session: Session, outcome: SiteOutcome, warnings: list[str]) -> dict[s
     return _document(repository.put(session, row))
 
 
-def get_calibration(session: Session, calibration_id: str) -> dict[str, Any]:
+def get_calibration(session: Session, calibration_id: str) -> CalibrationDocument:
     found = repository.find(session, calibration_id)
     if found is None:
         raise ServiceError("not-found", f"There is no calibration {show(calibration_id)}.", parameter="calibration_id")
     return _document(found)
 
 
-def list_calibrations(session: Session, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-    """Summaries, newest first, and the position of the next page."""
-    found = repository.list_calibrations(session, after, limit + 1)
-    items = [{name: _document(row)[name] for name in CalibrationSummary.model_fields} for row in found[:limit]]
-    return items, found[limit - 1].number if len(found) > limit else None
+def list_calibrations(session: Session, after: int | None, limit: int) -> Listing[CalibrationSummary]:
+    """Newest first."""
+    return listing(repository.list_calibrations(session, after, limit + 1), limit, _summary)
 
 
-def _document(row: Calibration) -> dict[str, Any]:
-    known = {"id": row.id, "created_at_s": row.created_at_s, "version": row.version}
-    return {**known, **row.report, "calibration": row.constants}
+def _known(row: Calibration) -> dict[str, Any]:
+    return {"id": row.id, "created_at_s": row.created_at_s, "version": row.version}
+
+
+def _summary(row: Calibration) -> CalibrationSummary:
+    return CalibrationSummary.model_validate({**_known(row), **{name: row.report[name] for name in SUMMARIZED}})
+
+
+def _document(row: Calibration) -> CalibrationDocument:
+    return CalibrationDocument.model_validate({**_known(row), **row.report, "calibration": row.constants})

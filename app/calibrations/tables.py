@@ -45,7 +45,9 @@ def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
         ("yours, fitted", outcome.fitted.log_errors),
     ):
         shown = errors_of(values)
-        errors.add_row(title, *(percent(shown[f"{key}_fraction"]) for key in ("median_abs_error", "mean_abs_error", "bias")))
+        errors.add_row(
+            title, *map(percent, (shown.median_abs_error_fraction, shown.mean_abs_error_fraction, shown.bias_fraction))
+        )
     console.print()
     console.print(errors)
     console.print(f"\n{factor_sentence(outcome.factor)}", markup=False)

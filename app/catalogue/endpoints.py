@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Response
-from pydantic_core import to_json
 
 from app.catalogue.hardware import details, summary
 from app.catalogue.models import presets
@@ -17,7 +15,7 @@ from app.http import etag
 from app.http.bodies import StrictRoute
 from app.http.paging import Listing
 from app.http.problems import ServiceError, described
-from app.text.documents import DescribedBy
+from app.text.documents import DescribedBy, json_bytes
 from documents.errors import InputError, nearest, show
 from hardware_profiles import catalogue
 
@@ -25,11 +23,6 @@ router = APIRouter(route_class=StrictRoute)
 ModelName = Annotated[str, Query(max_length=200, description="what to call the model; default: its model_type")]
 IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
-
-
-def _answer(build: Callable[[], bytes], if_none_match: str | None) -> Response:
-    content = build()
-    return etag.answer(content, etag.content_tag(content), if_none_match)
 
 
 def _unknown(what: str, name: str, known: tuple[str, ...]) -> ServiceError:
@@ -40,28 +33,29 @@ def _unknown(what: str, name: str, known: tuple[str, ...]) -> ServiceError:
 
 @cache
 def _models() -> bytes:
-    return to_json({"items": presets.rows(), "next_cursor": None})
+    rows = [ModelSummary.model_validate(row) for row in presets.rows()]
+    return json_bytes(Listing(items=rows, next_cursor=None))
 
 
 @cache
 def _model(name: str) -> bytes:
-    return to_json(presets.preset_details(name))
+    return json_bytes(ModelDetails.model_validate(presets.preset_details(name)))
 
 
 @cache
 def _profiles() -> bytes:
-    return to_json({"items": [summary(catalogue.named(name)) for name in catalogue.names()], "next_cursor": None})
+    return json_bytes(Listing(items=[summary(catalogue.named(name)) for name in catalogue.names()], next_cursor=None))
 
 
 @cache
 def _profile(name: str) -> bytes:
-    return to_json(details(catalogue.named(name)))
+    return json_bytes(details(catalogue.named(name)))
 
 
 @router.get("/models", tags=["catalogue"], response_model=Listing[ModelSummary], responses={**described(), **NOT_MODIFIED})
 def list_models(if_none_match: IfNoneMatch = None) -> Response:
     """The model presets."""
-    return _answer(_models, if_none_match)
+    return etag.answer(_models(), if_none_match)
 
 
 @router.get(
@@ -71,28 +65,27 @@ def get_model(name: str, if_none_match: IfNoneMatch = None) -> Response:
     """One preset: dimensions, published sizes, default training, each with its source."""
     if name not in presets.names():
         raise _unknown("model preset", name, presets.names())
-    return _answer(lambda: _model(name), if_none_match)
+    return etag.answer(_model(name), if_none_match)
 
 
 @router.post(
     "/models:import",
     tags=["catalogue"],
-    response_model=ImportedModel,
     responses=described("invalid-input", "not-json", "too-large"),
 )
-def import_model(body: Annotated[dict[str, Any], DescribedBy(HuggingFaceConfig), Body()], name: ModelName = "") -> Response:
+def import_model(body: Annotated[dict[str, Any], DescribedBy(HuggingFaceConfig), Body()], name: ModelName = "") -> ImportedModel:
     """Reads a Hugging Face `config.json`: the `model` part of a job, and its parameter counts."""
     try:
         model = model_from_config(body, name=name.strip())
     except InputError as error:
         raise ServiceError("invalid-input", str(error), pointer="#") from None
-    return Response(to_json(presets.model_details(model)), media_type="application/json")
+    return ImportedModel.model_validate(presets.model_details(model))
 
 
 @router.get("/hardware", tags=["catalogue"], response_model=Listing[HardwareSummary], responses={**described(), **NOT_MODIFIED})
 def list_hardware(if_none_match: IfNoneMatch = None) -> Response:
     """The hardware profiles."""
-    return _answer(_profiles, if_none_match)
+    return etag.answer(_profiles(), if_none_match)
 
 
 @router.get(
@@ -102,4 +95,4 @@ def get_hardware(name: str, if_none_match: IfNoneMatch = None) -> Response:
     """One profile, every number with its unit, basis and source."""
     if name not in catalogue.names():
         raise _unknown("hardware profile", name, catalogue.names())
-    return _answer(lambda: _profile(name), if_none_match)
+    return etag.answer(_profile(name), if_none_match)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from app.catalogue.schemas import HardwareDetails, HardwareSummary
 from hardware_profiles.schema import HardwareProfile
 
 
-def summary(profile: HardwareProfile) -> dict[str, Any]:
+def summary(profile: HardwareProfile) -> HardwareSummary:
+    return HardwareSummary.model_validate(_summary(profile))
+
+
+def _summary(profile: HardwareProfile) -> dict[str, Any]:
     return {
         "name": profile.name,
         "title": profile.title,
@@ -32,11 +37,11 @@ def summary(profile: HardwareProfile) -> dict[str, Any]:
     }
 
 
-def details(profile: HardwareProfile) -> dict[str, Any]:
+def details(profile: HardwareProfile) -> HardwareDetails:
     """Every field; ``provenance`` holds each number as its source states it."""
     provenance = {path: {**asdict(stated), "basis": str(stated.basis)} for path, stated in profile.provenance.items()}
-    return {
-        **summary(profile),
+    document = {
+        **_summary(profile),
         "achievable_matmul_flops_per_s": dict(profile.achievable_matmul_flops_per_s),
         "vector_flops_per_s": profile.vector_flops_per_s,
         "num_matmul_cores": profile.num_matmul_cores,
@@ -51,3 +56,4 @@ def details(profile: HardwareProfile) -> dict[str, Any]:
         "collectives": [{"tier": tier.name, **asdict(curve)} for tier in profile.tiers for curve in tier.curves],
         "provenance": provenance,
     }
+    return HardwareDetails.model_validate(document)

@@ -64,13 +64,15 @@ class ImportedModel(Document):
     num_parameters: Parameters
 
 
-class ModelDetails(ImportedModel):
-    """A preset with the source of each number; a job may also name it."""
-
+class PresetSources(Document):
     title: str
     source: ModelSource
     published: Published
     default_training: dict[str, Default]
+
+
+class ModelDetails(ImportedModel, PresetSources):
+    """A preset with the source of each number; a job may also name it."""
 
 
 class HuggingFaceConfig(BaseModel):

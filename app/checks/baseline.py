@@ -9,7 +9,10 @@ from typing import Any
 
 from app.answers.price import estimate_document
 from app.answers.provenance import priced_with
+from app.answers.schemas import EstimateDocument
+from app.checks.schemas import CheckDocument
 from app.jobs.job import SCHEMA_VERSION, Job, parse_job
+from app.text.documents import plain
 from calibration.files import FORMAT, Calibration, calibration_for, calibration_from_mapping
 from documents.errors import InputError, show
 from hardware_profiles import catalogue
@@ -37,15 +40,12 @@ class Baseline:
     profile: HardwareProfile | None
 
 
-def baseline_document(job: Job, document: Mapping[str, Any], own: Sequence[Calibration] = ()) -> dict[str, Any]:
+def baseline_document(job: Job, priced: EstimateDocument | CheckDocument, own: Sequence[Calibration] = ()) -> dict[str, Any]:
     """An estimate's document, with the calibration and the profile that priced it in full."""
-    calibration = calibration_for(job.workload, own)
+    calibration, parts = calibration_for(job.workload, own), plain(priced)
     return {
         "schema_version": SCHEMA_VERSION,
-        "priced_with": dict(document["priced_with"]),
-        "job": dict(document["job"]),
-        "strategy": dict(document["strategy"]),
-        "estimate": dict(document["estimate"]),
+        **{name: parts[name] for name in ("priced_with", "job", "strategy", "estimate")},
         "calibration": {"format": FORMAT, **asdict(calibration)},
         "hardware_profile": profile_document(job.workload.cluster.profile),
     }
@@ -121,7 +121,7 @@ def _only_hashes(baseline: Baseline, what: str) -> InputError:
     )
 
 
-def repriced(baseline: Baseline, job: Job, own: Sequence[Calibration]) -> dict[str, Any]:
+def repriced(baseline: Baseline, job: Job, own: Sequence[Calibration]) -> EstimateDocument:
     """The baseline's job priced with the profile and the calibration that price ``job``; ``InputError`` where it has no price."""
     old = _old_job(baseline, job)
     assert old.strategy is not None  # parse_baseline puts it there

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 from app.answers.price import estimate_document
 from app.answers.provenance import priced_with
+from app.answers.schemas import EstimateDocument, EstimateNumbers
 from app.calibrations.constants import constants_for
 from app.checks.baseline import Baseline, is_simulated, pinned, tool_changes
 from app.checks.budget import Budget
 from app.checks.metrics import SLOWDOWN, measured
-from app.checks.outcome import EXIT_CODES, MEMORY, PLAN, STRATEGY, Item, bound_item, skipped, status_of
+from app.checks.outcome import EXIT_CODES, MEMORY, PLAN, STRATEGY, bound_item, item, skipped, status_of
 from app.checks.regression import compared, regression_items
+from app.checks.schemas import CheckDocument, CheckItem, Comparison, FoundPlan, SearchSummary
 from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import SCHEMA_VERSION, Job
+from app.text.documents import plain
 from app.text.quantities import gibibytes
 from calibration.files import Calibration
 from cost_models.shapes.strategy import ParallelStrategy
@@ -36,7 +38,7 @@ SAME_FRACTION = 1e-9  # two ways to the same price may differ in the last digits
 class Checked:
     """A check's document, with the job and the calibrations that were priced; without a price, ``job`` is None."""
 
-    document: dict[str, Any]
+    document: CheckDocument
     job: Job | None = None
     own: tuple[Calibration, ...] = ()
 
@@ -66,25 +68,24 @@ def check_job(
     # Numbers that are compared are of one fidelity: the baseline's, else that of a search.
     simulated = baseline is None or is_simulated(baseline)
     priced = estimate_document(job, strategy, own, simulated=simulated, replayed=False)
-    items = [standing, _memory_item(priced["estimate"])]
-    if budget.needs_search and found is None and priced["estimate"]["fits"]:
+    items = [standing, _memory_item(priced.estimate)]
+    if budget.needs_search and found is None and priced.estimate.fits:
         found = _best_plan(job, own, on_progress)
     items += _budget_items(budget, priced, found)
     comparison = None
     if baseline is not None:
         metrics = [metric for metric in budget.bounds if metric != SLOWDOWN]
-        comparison = compared(baseline, job, priced, tuple(budget.tolerances), metrics, own, pin=pin)
+        comparison = compared(baseline, job, priced, tuple(budget.tolerances), metrics, own, pin=pin, tool_changes=changes)
         items += regression_items(comparison, budget.tolerances)
-        comparison = {**comparison, "tool_changes": changes}
     if job.strategy is None and found is not None and found.proof.stopped_by:
-        items = [_not_yet(item) for item in items]
+        items = [_not_yet(found) for found in items]
     return Checked(_document(job, items, priced, comparison, found), job, own)
 
 
 def check_without_job(sentence: str, budget: Budget, *, with_regression: bool) -> Checked:
     """The answer where the strategy does not even divide the devices, so that there is no job to price."""
     nothing = skipped(budget, with_regression=with_regression, why="there is no strategy to price")
-    return Checked(_document(None, [Item(STRATEGY, "failed", sentence), *nothing]))
+    return Checked(_document(None, [item(STRATEGY, "failed", sentence), *nothing]))
 
 
 def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallback | None) -> SearchResult:
@@ -104,33 +105,33 @@ def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallba
         raise InputError(f"{str(error).rstrip('.')}.") from None
 
 
-def _strategy_item(job: Job, strategy: ParallelStrategy | None, found: SearchResult | None) -> Item:
+def _strategy_item(job: Job, strategy: ParallelStrategy | None, found: SearchResult | None) -> CheckItem:
     if strategy is None:
         assert found is not None
         if found.proof.stopped_by:
-            return Item(STRATEGY, "undetermined", "The search was cut before it found a plan.")
-        return Item(STRATEGY, "failed", f"There is no plan: {(found.nearest or 'nothing is legal and fits').rstrip('.')}.")
+            return item(STRATEGY, "undetermined", "The search was cut before it found a plan.")
+        return item(STRATEGY, "failed", f"There is no plan: {(found.nearest or 'nothing is legal and fits').rstrip('.')}.")
     broken = violations(job.workload, strategy)
     if broken:
-        return Item(STRATEGY, "failed", f"The strategy cannot run: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
+        return item(STRATEGY, "failed", f"The strategy cannot run: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
     if job.strategy is None:
-        return Item(STRATEGY, "passed", "The job names no strategy: the best plan of a search is checked.")
-    return Item(STRATEGY, "passed", f"The strategy breaks no rule of target {job.workload.software.target}.")
+        return item(STRATEGY, "passed", "The job names no strategy: the best plan of a search is checked.")
+    return item(STRATEGY, "passed", f"The strategy breaks no rule of target {job.workload.software.target}.")
 
 
-def _memory_item(estimate: Mapping[str, Any]) -> Item:
-    need, limit, fits = estimate["peak_memory_bytes"], estimate["memory_limit_bytes"], estimate["fits"]
-    left = f"{gibibytes(abs(estimate['headroom_bytes']))} {'left' if fits else 'too much'}"
+def _memory_item(estimate: EstimateNumbers) -> CheckItem:
+    need, limit, fits = estimate.peak_memory_bytes, estimate.memory_limit_bytes, estimate.fits
+    left = f"{gibibytes(abs(estimate.headroom_bytes))} {'left' if fits else 'too much'}"
     sentence = f"The fullest device needs {gibibytes(need)} of {gibibytes(limit)}: {left}."
-    return Item(MEMORY, "passed" if fits else "failed", sentence, "peak_memory_bytes", need, limit)
+    return item(MEMORY, "passed" if fits else "failed", sentence, "peak_memory_bytes", need, limit)
 
 
-def _budget_items(budget: Budget, priced: Mapping[str, Any], found: SearchResult | None) -> list[Item]:
-    estimate = priced["estimate"]
-    if not estimate["fits"]:
+def _budget_items(budget: Budget, priced: EstimateDocument, found: SearchResult | None) -> list[CheckItem]:
+    estimate = plain(priced.estimate)
+    if not priced.estimate.fits:
         return skipped(budget, with_regression=False, why="the strategy does not fit")
     items = [
-        bound_item(metric, end, limit, measured(metric, estimate, priced["job"], where="budget"))
+        bound_item(metric, end, limit, measured(metric, estimate, priced.job, where="budget"))
         for metric, end, limit in budget.limits()
         if metric != SLOWDOWN
     ]
@@ -150,10 +151,10 @@ def _budget_items(budget: Budget, priced: Mapping[str, Any], found: SearchResult
         slowdown = 0.0 if abs(slowdown) < SAME_FRACTION else slowdown
         return items + [bound_item(SLOWDOWN, end, limit, slowdown, may_grow=is_cut) for end, limit in bounds]
     if not is_cut:
-        items.append(Item(PLAN, "failed", f"The search found no plan: {(found.nearest or 'nothing fits').rstrip('.')}."))
+        items.append(item(PLAN, "failed", f"The search found no plan: {(found.nearest or 'nothing fits').rstrip('.')}."))
     why = "the search was cut before it found a plan" if is_cut else "the search found no plan"
     return items + [
-        Item(
+        item(
             f"budget.{SLOWDOWN}.{end}",
             "undetermined" if is_cut else "not_evaluated",
             f"{SLOWDOWN} has no value: {why}.",
@@ -165,39 +166,38 @@ def _budget_items(budget: Budget, priced: Mapping[str, Any], found: SearchResult
     ]
 
 
-def _not_yet(item: Item) -> Item:
+def _not_yet(found: CheckItem) -> CheckItem:
     """A cut search may have missed a plan that does better than the one that was checked."""
-    if item.status != "failed":
-        return item
-    return replace(
-        item, status="undetermined", sentence=f"{item.sentence.rstrip('.')}; the search was cut, a better plan may exist."
-    )
+    if found.status != "failed":
+        return found
+    sentence = f"{found.sentence.rstrip('.')}; the search was cut, a better plan may exist."
+    return found.model_copy(update={"status": "undetermined", "sentence": sentence})
 
 
 def _document(
     job: Job | None,
-    items: Sequence[Item],
-    priced: Mapping[str, Any] | None = None,
-    comparison: Mapping[str, Any] | None = None,
+    items: Sequence[CheckItem],
+    priced: EstimateDocument | None = None,
+    comparison: Comparison | None = None,
     found: SearchResult | None = None,
-) -> dict[str, Any]:
+) -> CheckDocument:
     status = status_of(items)
     assumptions, warnings = ((), ()) if job is None else (job.assumptions, job.warnings)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "version": __version__,
-        "status": status,
-        "exit_code": EXIT_CODES[status],
-        "checks": [asdict(item) for item in items],
-        "baseline": comparison,
-        "search": None if found is None else _search_summary(found),
-        "job": None if job is None else job.document,
-        "assumptions": list(assumptions if priced is None else priced["assumptions"]),
-        "warnings": [*warnings, *_sampler_warning(job, found)],
-        "priced_with": None if priced is None else priced["priced_with"],
-        "strategy": None if priced is None else priced["strategy"],
-        "estimate": None if priced is None else priced["estimate"],
-    }
+    return CheckDocument(
+        schema_version=SCHEMA_VERSION,
+        version=__version__,
+        status=status,
+        exit_code=EXIT_CODES[status],
+        checks=list(items),
+        baseline=comparison,
+        search=None if found is None else _search_summary(found),
+        job=None if job is None else job.document,
+        assumptions=list(assumptions if priced is None else priced.assumptions),
+        warnings=[*warnings, *_sampler_warning(job, found)],
+        priced_with=None if priced is None else priced.priced_with,
+        strategy=None if priced is None else priced.strategy,
+        estimate=None if priced is None else priced.estimate,
+    )
 
 
 def _sampler_warning(job: Job | None, found: SearchResult | None) -> list[str]:
@@ -206,12 +206,14 @@ def _sampler_warning(job: Job | None, found: SearchResult | None) -> list[str]:
     return [f"search.sampler = {job.settings.sampler} has no effect on a check: every strategy is enumerated and priced."]
 
 
-def _search_summary(found: SearchResult) -> dict[str, Any]:
-    best = found.plans[0] if found.plans else None
-    return {
-        "counts": asdict(found.counts),
-        "proof": asdict(found.proof),
-        "total_s": found.timing.total_s,
-        "best": None if best is None else {name: best.to_mapping()[name] for name in ("plan_id", "strategy", "estimate")},
-        "nearest": found.nearest,
-    }
+def _search_summary(found: SearchResult) -> SearchSummary:
+    best = found.plans[0].to_mapping() if found.plans else None
+    return SearchSummary.model_validate(
+        {
+            "counts": asdict(found.counts),
+            "proof": asdict(found.proof),
+            "total_s": found.timing.total_s,
+            "best": None if best is None else {name: best[name] for name in FoundPlan.model_fields},
+            "nearest": found.nearest,
+        }
+    )

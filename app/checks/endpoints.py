@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request, Response
-from pydantic_core import to_json
+from fastapi import APIRouter, Body, Request
 
 from app.checks.schemas import CheckDocument, CheckRequest
 from app.checks.service import check_request
@@ -17,7 +16,7 @@ from app.text.documents import DescribedBy
 router = APIRouter(prefix="/checks", tags=["checks"], route_class=StrictRoute)
 
 
-@router.post("", response_model=CheckDocument, responses=described("invalid-input", "not-json", "too-large"))
-def create_check(request: Request, body: Annotated[dict[str, Any], DescribedBy(CheckRequest), Body()]) -> Response:
+@router.post("", responses=described("invalid-input", "not-json", "too-large"))
+def create_check(request: Request, body: Annotated[dict[str, Any], DescribedBy(CheckRequest), Body()]) -> CheckDocument:
     """Holds a job against a budget and a baseline, as `meshplan check` does; a broken budget is an answer. Nothing is stored."""
-    return Response(to_json(check_request(body, state_of(request).database)), media_type="application/json")
+    return check_request(body, state_of(request).database)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from app.checks.budget import Budget
 from app.checks.metrics import shown
+from app.checks.schemas import CheckItem, ItemStatus, Status
 from app.exit_codes import BUDGET_BROKEN, DONE, NOTHING_FEASIBLE, SEARCH_CUT
 
-ItemStatus = Literal["passed", "failed", "undetermined", "not_evaluated"]
-Status = Literal["passed", "broken", "infeasible", "cut"]
-
 STRATEGY, MEMORY, PLAN = "strategy", "memory", "plan"  # what must hold before a budget means anything
-EXIT_CODES: Mapping[Status, int] = {
+EXIT_CODES: Mapping[Status, Literal[0, 3, 4, 5]] = {
     "passed": DONE,
     "broken": BUDGET_BROKEN,
     "infeasible": NOTHING_FEASIBLE,
@@ -22,19 +19,19 @@ EXIT_CODES: Mapping[Status, int] = {
 }
 
 
-@dataclass(frozen=True)
-class Item:
+def item(
+    id: str,
+    status: ItemStatus,
+    sentence: str,
+    metric: str | None = None,
+    value: float | None = None,
+    limit: float | None = None,
+) -> CheckItem:
     """One thing that was looked at. ``value`` is held against ``limit``; both are null where the item is no number."""
-
-    id: str
-    status: ItemStatus
-    sentence: str
-    metric: str | None = None
-    value: float | None = None
-    limit: float | None = None
+    return CheckItem(id=id, status=status, sentence=sentence, metric=metric, value=value, limit=limit)
 
 
-def bound_item(metric: str, end: str, limit: float, value: float, *, may_grow: bool = False) -> Item:
+def bound_item(metric: str, end: str, limit: float, value: float, *, may_grow: bool = False) -> CheckItem:
     """A metric against one bound; ``may_grow`` where a cut search knows only the least that the value can be."""
     holds = value >= limit if end == "min" else value <= limit
     status: ItemStatus = "passed" if holds else "failed"
@@ -48,26 +45,26 @@ def bound_item(metric: str, end: str, limit: float, value: float, *, may_grow: b
         "undetermined": f"and {bound} is allowed; the search was cut before it was known",
     }[status]
     sentence = f"{metric} {verb} {shown(metric, value)}, {said}."
-    return Item(f"budget.{metric}.{end}", status, sentence, metric, value, limit)
+    return item(f"budget.{metric}.{end}", status, sentence, metric, value, limit)
 
 
-def skipped(budget: Budget, *, with_regression: bool, why: str) -> list[Item]:
+def skipped(budget: Budget, *, with_regression: bool, why: str) -> list[CheckItem]:
     """The items of a budget that nothing can be held against."""
     items = [
-        Item(f"budget.{metric}.{end}", "not_evaluated", f"{metric} was not checked: {why}.", metric, None, limit)
+        item(f"budget.{metric}.{end}", "not_evaluated", f"{metric} was not checked: {why}.", metric, None, limit)
         for metric, end, limit in budget.limits()
     ]
     if with_regression:
         items += [
-            Item(f"regression.{metric}", "not_evaluated", f"{metric} was not compared: {why}.", metric, None, limit)
+            item(f"regression.{metric}", "not_evaluated", f"{metric} was not compared: {why}.", metric, None, limit)
             for metric, limit in budget.tolerances.items()
         ]
     return items
 
 
-def status_of(items: Iterable[Item]) -> Status:
+def status_of(items: Iterable[CheckItem]) -> Status:
     """The worst first: what cannot run, then what is known to be broken, then what is not known."""
-    statuses = {item.id: item.status for item in items}
+    statuses = {found.id: found.status for found in items}
     if "failed" in (statuses.get(STRATEGY), statuses.get(MEMORY), statuses.get(PLAN)):
         return "infeasible"
     if "failed" in statuses.values():

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
+from app.answers.schemas import EstimateDocument
 from app.checks.baseline import HASHES, LARGEST, Baseline, job_changes, repriced
 from app.checks.metrics import DEVICE_DAYS, measured, shown, worsening
-from app.checks.outcome import Item
+from app.checks.outcome import item
+from app.checks.schemas import CheckItem, Comparison, Movement, StoredHashes
 from app.jobs.job import Job
+from app.text.documents import plain
 from app.text.quantities import percent
 from calibration.files import Calibration
 from documents.errors import InputError, show
@@ -23,54 +26,60 @@ TOLERATED_FRACTION = 1e-9  # the arithmetic of another machine may differ in the
 def compared(
     baseline: Baseline,
     job: Job,
-    priced: Mapping[str, Any],
+    priced: EstimateDocument,
     needed: Sequence[str],
     wanted: Sequence[str],
     own: Sequence[Calibration],
     *,
     pin: bool,
-) -> dict[str, Any]:
-    """The ``baseline`` part of a check's document, but for ``tool_changes``; of ``wanted``, what the baseline has."""
+    tool_changes: list[str],
+) -> Comparison:
+    """The ``baseline`` part of a check's document; of ``wanted``, what the baseline has."""
     note = None
     try:
-        again: Mapping[str, Any] | None = repriced(baseline, job, own)
+        again: EstimateDocument | None = repriced(baseline, job, own)
     except InputError as error:
         if pin:
             raise InputError(f"pin (--pin): {baseline.name}: its job cannot be priced by this version ({error})") from None
         again, note = None, f"The baseline's job cannot be priced by this version: {error}"
     # As this version reads it: a field that has come since, or another default, is the tool's change and not the job's.
-    old = baseline.job if again is None else {**again["job"], "strategy": again["strategy"]}
+    old = baseline.job if again is None else _with_strategy(again)
     movements = []
     for metric in dict.fromkeys((*ALWAYS_COMPARED, *needed, *wanted)):
         with nullcontext() if metric in (*ALWAYS_COMPARED, *needed) else suppress(InputError):
             movements.append(_movement(metric, baseline, again, priced, pin=pin))
-    return {
-        "name": baseline.name,
-        "pinned": pin,
-        "priced_with": {name: baseline.priced_with.get(name) for name in HASHES},
-        "job_changes": job_changes(old, {**priced["job"], "strategy": priced["strategy"]}),
-        "movements": movements,
-        "note": note,
-    }
+    return Comparison(
+        name=baseline.name,
+        pinned=pin,
+        priced_with=StoredHashes.model_validate({name: baseline.priced_with.get(name) for name in HASHES}),
+        tool_changes=tool_changes,
+        job_changes=job_changes(old, _with_strategy(priced)),
+        movements=movements,
+        note=note,
+    )
+
+
+def _with_strategy(priced: EstimateDocument) -> dict[str, Any]:
+    return {**priced.job, "strategy": plain(priced.strategy)}
 
 
 def _movement(
-    metric: str, baseline: Baseline, again: Mapping[str, Any] | None, priced: Mapping[str, Any], *, pin: bool
-) -> dict[str, Any]:
+    metric: str, baseline: Baseline, again: EstimateDocument | None, priced: EstimateDocument, *, pin: bool
+) -> Movement:
     """``value / before`` is ``(1 + tool_fraction) (1 + job_fraction)``."""
     before = _stored(metric, baseline)
-    value = measured(metric, priced["estimate"], priced["job"], where="budget")
-    between = None if again is None else measured(metric, again["estimate"], again["job"], where="baseline")
+    value = measured(metric, plain(priced.estimate), priced.job, where="budget")
+    between = None if again is None else measured(metric, plain(again.estimate), again.job, where="baseline")
     compared_with = between if pin and between is not None else before
-    return {
-        "metric": metric,
-        "before": before,
-        "repriced": between,
-        "value": value,
-        "tool_fraction": _change(before, between),
-        "job_fraction": _change(between, value),
-        "worse_fraction": worsening(metric, compared_with, value),
-    }
+    return Movement(
+        metric=metric,
+        before=before,
+        repriced=between,
+        value=value,
+        tool_fraction=_change(before, between),
+        job_fraction=_change(between, value),
+        worse_fraction=worsening(metric, compared_with, value),
+    )
 
 
 def _stored(metric: str, baseline: Baseline) -> float:
@@ -90,16 +99,16 @@ def _change(before: float | None, after: float | None) -> float | None:
     return after / before - 1 if before and after is not None else None
 
 
-def regression_items(comparison: Mapping[str, Any], tolerances: Mapping[str, float]) -> list[Item]:
+def regression_items(comparison: Comparison, tolerances: Mapping[str, float]) -> list[CheckItem]:
     """One item for each tolerated worsening."""
-    movements = {movement["metric"]: movement for movement in comparison["movements"]}
-    return [_item(movements[metric], limit, pin=comparison["pinned"]) for metric, limit in tolerances.items()]
+    movements = {movement.metric: movement for movement in comparison.movements}
+    return [_item(movements[metric], limit, pin=comparison.pinned) for metric, limit in tolerances.items()]
 
 
-def _item(movement: Mapping[str, Any], limit: float, *, pin: bool) -> Item:
-    metric, worse = movement["metric"], movement["worse_fraction"]
+def _item(movement: Movement, limit: float, *, pin: bool) -> CheckItem:
+    metric, worse = movement.metric, movement.worse_fraction
     holds = worse is not None and worse <= limit + TOLERATED_FRACTION
-    start = movement["repriced"] if pin else movement["before"]
+    start = movement.repriced if pin and movement.repriced is not None else movement.before
     if worse is None:
         said = "worse, and the baseline is no measure of how much"
     elif worse == 0:
@@ -107,5 +116,5 @@ def _item(movement: Mapping[str, Any], limit: float, *, pin: bool) -> Item:
     else:
         said = f"{percent(abs(worse), 2)} {'worse' if worse > 0 else 'better'}"
     allowed = f"{'' if holds else 'but '}at most {percent(limit, 2)} worse is allowed"
-    sentence = f"{metric} went from {shown(metric, start)} to {shown(metric, movement['value'])}: {said}, {allowed}."
-    return Item(f"regression.{metric}", "passed" if holds else "failed", sentence, metric, worse, limit)
+    sentence = f"{metric} went from {shown(metric, start)} to {shown(metric, movement.value)}: {said}, {allowed}."
+    return item(f"regression.{metric}", "passed" if holds else "failed", sentence, metric, worse, limit)

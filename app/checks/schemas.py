@@ -11,6 +11,9 @@ from app.checks.budget import BudgetDocument
 from app.jobs.fields import JobDocument
 from app.text.documents import Document
 
+ItemStatus = Literal["passed", "failed", "undetermined", "not_evaluated"]
+Status = Literal["passed", "broken", "infeasible", "cut"]
+
 
 class CheckRequest(JobDocument):
     """A job with its budget, its baseline or both."""
@@ -26,7 +29,7 @@ class CheckItem(Document):
     """One thing that was looked at: ``strategy``, ``memory``, ``plan``, ``budget.METRIC.min|max`` or ``regression.METRIC``."""
 
     id: str
-    status: Literal["passed", "failed", "undetermined", "not_evaluated"]
+    status: ItemStatus
     sentence: str
     metric: str | None
     value: float | None = Field(
@@ -82,7 +85,7 @@ class CheckDocument(Document):
 
     schema_version: Literal[1]
     version: str
-    status: Literal["passed", "broken", "infeasible", "cut"]
+    status: Status
     exit_code: Literal[0, 3, 4, 5]
     checks: list[CheckItem]
     baseline: Comparison | None

@@ -10,7 +10,7 @@ from app.calibrations.stored import stored_calibrations
 from app.checks.baseline import parse_baseline
 from app.checks.budget import Budget, parse_budget
 from app.checks.check import check_job, check_without_job
-from app.checks.schemas import CheckRequest
+from app.checks.schemas import CheckDocument, CheckRequest
 from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request
 from app.storage.session import Database
@@ -19,7 +19,7 @@ from documents.errors import InfeasibleStrategyError, InputError, show
 MAX_SEARCH_S = 10.0  # somebody waits for the answer; a longer search is a study
 
 
-def check_request(document: Mapping[str, Any], database: Database) -> dict[str, Any]:
+def check_request(document: Mapping[str, Any], database: Database) -> CheckDocument:
     """The answer to a request body; ``InputError`` where nothing can be checked."""
     check_keys(document, CheckRequest.model_fields)
     own = ("budget", "baseline", "pin")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
+from pydantic import ValidationError
+
+from app.answers.schemas import SearchDocument
 from app.calibrations.constants import FIELD
 from app.jobs.job import SCHEMA_VERSION, Job
 from documents.errors import InputError
 from documents.hashing import fingerprint
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
+from meshplan import __version__
 from meshplan.client import Client, MeshplanError, Study
 from search.result import Progress
 from search.stepwise import ProgressCallback
@@ -18,7 +22,7 @@ from search.stepwise import ProgressCallback
 FOUND = ("counts", "rejections", "proof", "timing", "plans", "baseline", "nearest")  # in the order of a local answer
 
 
-def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) -> dict[str, Any]:
+def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) -> SearchDocument:
     """The document that ``meshplan schema search`` describes, from the server at ``url``; an interrupt cancels the study."""
     hardware = job.document["cluster"]["hardware"]
     if hardware not in catalogue.names():
@@ -40,7 +44,7 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
             }
     except MeshplanError as error:
         _refuse(error, url)
-    return {
+    document = {
         "schema_version": SCHEMA_VERSION,
         "version": study.document["version"],
         "job": study.document["job"],
@@ -49,6 +53,13 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
         "priced_with": _priced_with(study),
         **{name: found[name] for name in FOUND},
     }
+    try:
+        return SearchDocument.model_validate(document)
+    except ValidationError:
+        raise InputError(
+            f"--server: {url} answers as version {document['version']} does, which this one ({__version__}) does not read; "
+            "take the same version on both sides."
+        ) from None
 
 
 def _priced_with(study: Study) -> dict[str, Any]:

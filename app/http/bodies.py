@@ -1,9 +1,9 @@
-"""Reads JSON bodies strictly."""
+"""JSON bodies: read strictly, written as documents are everywhere."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 from unicodedata import category
 
@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 
 from app.http.problems import ServiceError, from_input_error
 from app.http.security import authorize
+from app.text.documents import Document, json_bytes
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
 
@@ -48,12 +49,21 @@ def _refuse_unprintable(value: object) -> None:
             _refuse_unprintable(item)
 
 
+def sent(document: Document, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """The document as an answer, where more is to be said of it than its type."""
+    return Response(json_bytes(document), status_code, headers, "application/json")
+
+
 class StrictRoute(APIRoute):
     """A route whose body is one JSON object without duplicate keys, sent as JSON.
 
     Other content types are refused, which also keeps a foreign web page from posting to a server on this machine: a
-    browser asks before it sends JSON to another origin.
+    browser asks before it sends JSON to another origin. Its answer is written as documents are everywhere: without what
+    was not given.
     """
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **{**options, "response_model_exclude_unset": True})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()

@@ -13,19 +13,16 @@ def version_tag(version: int) -> str:
     return f'"{version}"'
 
 
-def content_tag(content: bytes) -> str:
-    return f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-
-
 def _tags(header: str) -> list[str]:
     return [tag.strip() for tag in header.split(",")]
 
 
-def answer(content: bytes, tag: str, if_none_match: str | None, status_code: int = 200) -> Response:
-    """The JSON ``content`` under its tag, or 304 where the client has it already."""
+def answer(content: bytes, if_none_match: str | None, tag: str | None = None) -> Response:
+    """The JSON ``content`` under a tag of its own or the given one, or 304 where the client has it already."""
+    tag = tag or f'"{hashlib.sha256(content).hexdigest()[:16]}"'
     if if_none_match is not None and any(known in ("*", tag, f"W/{tag}") for known in _tags(if_none_match)):
         return Response(status_code=304, headers={"ETag": tag})
-    return Response(content, status_code, {"ETag": tag}, "application/json")
+    return Response(content, 200, {"ETag": tag}, "application/json")
 
 
 def required_version(if_match: str | None) -> int | None:

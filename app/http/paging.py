@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Generic, Protocol, TypeVar
 
 from fastapi import Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from app.http.problems import ServiceError
+from app.text.documents import Document
 
 Item = TypeVar("Item")
+Row = TypeVar("Row", bound="_Numbered")
 MAX_LIMIT = 200
 MAX_POSITION = 2**53
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="items a page")]
 
 
-class Listing(BaseModel, Generic[Item]):
-    model_config = ConfigDict(extra="forbid")
-
+class Listing(Document, Generic[Item]):
     items: list[Item]
     next_cursor: str | None = Field(description="the cursor of the next page; null on the last one")
+
+
+class _Numbered(Protocol):
+    """A row of a list that is walked by its number."""
+
+    @property
+    def number(self) -> int: ...
+
+
+def listing(rows: Sequence[Row], limit: int, item: Callable[[Row], Item]) -> Listing[Item]:
+    """The first ``limit`` rows; one more of them says that there is another page."""
+    last = rows[limit - 1].number if len(rows) > limit else None
+    return Listing(items=[item(row) for row in rows[:limit]], next_cursor=encoded(last))
 
 
 def encoded(position: int | None) -> str | None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from app.catalogue.models.presets import Preset, resolve_model
 from app.catalogue.models.presets import names as preset_names
@@ -38,7 +38,7 @@ from hardware_profiles.schema import HardwareProfile, Status
 from search.limits import SearchLimits, limits_from_section
 from search.plan import strategy_to_mapping
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 MAX_TOKENS_PER_STEP = 10**13
 ASSUMED_DROPLESS_LOAD = 1.1
 GRAPH_STACKS = ("mindformers", "maxtext")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from pydantic_core import to_json
 
-from app.answers.schemas import Plan
+from app.answers.schemas import PlanAsStored
 from app.http import etag
 from app.http.bodies import StrictRoute
 from app.http.problems import described
@@ -16,6 +15,7 @@ from app.plans import service
 from app.plans.schemas import PlanAnalysis, PlanLaunch, PlanTimeline, TraceEvents
 from app.studies import service as studies
 from app.studies.endpoints import IDENTIFIER, StudyId, not_found
+from app.text.documents import json_bytes
 
 router = APIRouter(prefix="/studies/{study_id}/plans/{plan_id}", tags=["studies"], route_class=StrictRoute)
 
@@ -29,24 +29,23 @@ def _plan_id(request: Request, plan_id: Annotated[str, Path(description="a plan'
 PlanId = Annotated[str, Depends(_plan_id)]
 
 
-@router.get("", response_model=Plan, responses=described("not-found"))
-def get_plan(request: Request, study_id: StudyId, plan_id: PlanId) -> Response:
+@router.get("", responses=described("not-found"))
+def get_plan(request: Request, study_id: StudyId, plan_id: PlanId) -> PlanAsStored:
     """One ranked plan."""
     with state_of(request).database.read() as session:
-        plan = studies.get_plan(session, study_id, plan_id)
-    return Response(to_json(plan), media_type="application/json")
+        return studies.get_plan(session, study_id, plan_id)
 
 
-@router.get("/launch", response_model=PlanLaunch, responses=described("not-found"))
-def get_plan_launch(request: Request, study_id: StudyId, plan_id: PlanId) -> Response:
+@router.get("/launch", responses=described("not-found"))
+def get_plan_launch(request: Request, study_id: StudyId, plan_id: PlanId) -> PlanLaunch:
     """The arguments that start a plan, by framework, and the launch files that hold them."""
-    return Response(to_json(service.launch(state_of(request).database, study_id, plan_id)), media_type="application/json")
+    return service.launch(state_of(request).database, study_id, plan_id)
 
 
-@router.get("/analysis", response_model=PlanAnalysis, responses=described("not-found", "conflict"))
-def get_plan_analysis(request: Request, study_id: StudyId, plan_id: PlanId) -> Response:
+@router.get("/analysis", responses=described("not-found", "conflict"))
+def get_plan_analysis(request: Request, study_id: StudyId, plan_id: PlanId) -> PlanAnalysis:
     """What stands behind a plan: pipeline ranks, traffic by network tier, what one change would do, sensitivity."""
-    return Response(to_json(service.analysis(state_of(request).database, study_id, plan_id)), media_type="application/json")
+    return service.analysis(state_of(request).database, study_id, plan_id)
 
 
 @router.get(
@@ -69,5 +68,5 @@ def get_plan_timeline(
     if form == "chrome":
         content = service.plan_trace(database, study_id, plan_id).encode()
     else:
-        content = to_json(service.columns(service.plan_step(database, study_id, plan_id)))
-    return etag.answer(content, etag.content_tag(content), if_none_match)
+        content = json_bytes(service.columns(service.plan_step(database, study_id, plan_id)))
+    return etag.answer(content, if_none_match)

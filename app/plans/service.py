@@ -13,8 +13,10 @@ from app.answers.trace import trace_text
 from app.jobs.fields import StrategySection
 from app.jobs.job import SCHEMA_VERSION, parse_job
 from app.jobs.strategy import strategy_from_section
+from app.plans.schemas import MemoryColumns, PlanAnalysis, PlanLaunch, PlanTimeline, TaskColumns
 from app.storage.session import Database
 from app.studies import service
+from app.studies.errors import StudyConflict
 from app.studies.resume import constants_from
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
@@ -60,12 +62,12 @@ def stored_plan(database: Database, study_id: str, plan_id: str) -> StoredPlan:
             strategy=strategy_from_section(section, workload),
         )
     except (InputError, SearchError, ProfileError, WorkloadError) as error:
-        raise service.StudyConflict(
+        raise StudyConflict(
             f"The plan was stored by version {study.version}, and {__version__} cannot price it again: {str(error).rstrip('.')}."
         ) from None
 
 
-def launch(database: Database, study_id: str, plan_id: str) -> dict[str, Any]:
+def launch(database: Database, study_id: str, plan_id: str) -> PlanLaunch:
     """The plan's launch arguments, and the files that hold them."""
     with database.read() as session:
         plan = service.get_plan(session, study_id, plan_id)
@@ -75,40 +77,40 @@ def launch(database: Database, study_id: str, plan_id: str) -> dict[str, Any]:
     except ProfileError:
         per_node = USUAL_DEVICES_PER_NODE
     start = Start(f"Plan {plan['rank']} ({plan_id})", study.num_devices, per_node)
-    files = [{"framework": None, "name": f"plan-{plan['rank']}.job.yaml", "text": plan_job_text(plan, study.job)}]
+    files = [{"framework": None, "name": f"plan-{plan['rank']}.job.yaml", "text": plan_job_text(plan["strategy"], study.job)}]
     for framework, entry in plan["launch"].items():
         if entry is not None and entry["arguments"] is not None:
             suffix, text = launch_file(framework, entry, start)
             files.append({"framework": framework, "name": f"plan-{plan['rank']}.{framework}.{suffix}", "text": text})
-    return {**{name: plan[name] for name in ("plan_id", "launchable_on", "launch")}, "files": files}
+    return PlanLaunch.model_validate({**{name: plan[name] for name in ("plan_id", "launchable_on", "launch")}, "files": files})
 
 
-def analysis(database: Database, study_id: str, plan_id: str) -> dict[str, Any]:
+def analysis(database: Database, study_id: str, plan_id: str) -> PlanAnalysis:
     plan = stored_plan(database, study_id, plan_id)
     price = simulate if plan.document["estimate"]["fidelity"] == "simulated" else estimate
     with np.errstate(all="ignore"):  # neighbours of an extreme job may have no finite price
         found = plan_analysis(plan.workload, plan.space, plan.strategy, plan.constants, price)
-    return {"schema_version": SCHEMA_VERSION, "plan_id": plan_id, "version": __version__, **found}
+    told = {"schema_version": SCHEMA_VERSION, "plan_id": plan_id, "version": __version__, **found}
+    return PlanAnalysis.model_validate(told)
 
 
-def columns(played: PlayedStep) -> dict[str, Any]:
+def columns(played: PlayedStep) -> PlanTimeline:
     """The step as the dashboard reads it."""
-    shown = played.timeline
-    names = ("rank", "stream", "kind", "chunk", "micro_batch", "start_s", "end_s")
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "step_time_s": shown.step_time_s,
-        "num_ranks": shown.num_ranks,
-        "streams": [stream.label for stream in Stream],
-        "kinds": [kind.label for kind in Kind],
-        "tasks": {name: getattr(shown.bars, name).tolist() for name in names},
-        "memory": {
-            "rank": list(range(len(played.memory))),
-            "time_s": [curve.times_s for curve in played.memory],
-            "bytes": [curve.allocated_bytes for curve in played.memory],
-        },
-        "bubble_s": shown.bubble_s.tolist(),
-    }
+    shown, bars = played.timeline, played.timeline.bars
+    return PlanTimeline(
+        schema_version=SCHEMA_VERSION,
+        step_time_s=shown.step_time_s,
+        num_ranks=shown.num_ranks,
+        streams=[stream.label for stream in Stream],
+        kinds=[kind.label for kind in Kind],
+        tasks=TaskColumns.model_validate({name: getattr(bars, name).tolist() for name in TaskColumns.model_fields}),
+        memory=MemoryColumns(
+            rank=list(range(len(played.memory))),
+            time_s=[curve.times_s for curve in played.memory],
+            bytes=[curve.allocated_bytes for curve in played.memory],
+        ),
+        bubble_s=shown.bubble_s.tolist(),
+    )
 
 
 def plan_step(database: Database, study_id: str, plan_id: str) -> PlayedStep:
@@ -117,7 +119,7 @@ def plan_step(database: Database, study_id: str, plan_id: str) -> PlayedStep:
     try:
         return play(plan.workload, plan.strategy, plan.constants)
     except ValueError as error:
-        raise service.StudyConflict(f"The plan has no timeline: {error}.") from None
+        raise StudyConflict(f"The plan has no timeline: {error}.") from None
 
 
 def plan_trace(database: Database, study_id: str, plan_id: str) -> str:

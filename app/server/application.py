@@ -26,7 +26,7 @@ from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
 from app.storage.session import DATABASE_AWAY, Database
 from app.studies import endpoints as studies
-from app.studies import service
+from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from meshplan import __version__
 
 DESCRIPTION = (
@@ -53,10 +53,10 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
 
 def _add_domain_errors(app: FastAPI) -> None:
     kinds = {
-        service.StudyNotFound: "not-found",
-        service.PlanNotFound: "not-found",
-        service.StudyConflict: "conflict",
-        service.StudyChanged: "stale",
+        StudyNotFound: "not-found",
+        PlanNotFound: "not-found",
+        StudyConflict: "conflict",
+        StudyChanged: "stale",
     }
     for known, kind in kinds.items():
         app.add_exception_handler(known, partial(_refuse, kind=kind))

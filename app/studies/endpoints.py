@@ -6,19 +6,17 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic_core import to_json
 from sqlalchemy.exc import IntegrityError
 
-from app.answers.schemas import Plan, Rejection
+from app.answers.schemas import Rejection
 from app.calibrations.stored import calibrations_of
 from app.http import etag
-from app.http.bodies import StrictRoute
+from app.http.bodies import StrictRoute, sent
 from app.http.paging import Limit, Listing, Position, encoded
 from app.http.problems import ServiceError, described
 from app.http.security import Caller
@@ -26,13 +24,26 @@ from app.http.state import ServerState, state_of
 from app.jobs.fields import JobDocument
 from app.jobs.requests import parse_request
 from app.studies import idempotency, service
-from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, State, StudyDocument, Trial
-from app.text.documents import DescribedBy
+from app.studies.errors import StudyNotFound
+from app.studies.schemas import (
+    EventView,
+    FinishedStudyDocument,
+    Item,
+    ListedStudy,
+    Page,
+    PlanListing,
+    RankedPlan,
+    State,
+    StudyDocument,
+    Trial,
+)
+from app.text.documents import DescribedBy, json_bytes, plain
 from documents.errors import show
 
 MAX_WAIT_S = 60
 MAX_RANKED = 1000  # as many as a study stores
 POLL_S = 0.5
+KEPT = ("Location", "ETag", "Idempotency-Replayed")  # of the answer that created a study, in that with its plans
 FINISHED = ("completed", "failed", "cancelled")
 IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])")
@@ -58,16 +69,12 @@ def not_found(what: str, name: str) -> ServiceError:
     return ServiceError("not-found", f"There is no {what} {show(name)}.", parameter=f"{what}_id")
 
 
-def _document(study: service.StudySummary) -> dict[str, Any]:
-    return {name: value for name, value in asdict(study).items() if name != "etag_version"}
+def _answer(study: StudyDocument, if_none_match: str | None = None) -> Response:
+    return etag.answer(json_bytes(study), if_none_match, etag.version_tag(study.etag_version))
 
 
-def _answer(study: service.StudyView, if_none_match: str | None = None) -> Response:
-    return etag.answer(to_json(_document(study)), etag.version_tag(study.etag_version), if_none_match)
-
-
-def _page(items: Any, next_after: int | None) -> Response:
-    return Response(to_json({"items": items, "next_cursor": encoded(next_after)}), media_type="application/json")
+def _listing(page: Page[Item]) -> Listing[Item]:
+    return Listing(items=list(page.items), next_cursor=encoded(page.next_after))
 
 
 @router.post(
@@ -98,9 +105,8 @@ async def create_study(
     applied = min(int(wait[1]), MAX_WAIT_S)
     # Waiting holds no thread: a hundred patient clients must not keep the others from theirs.
     finished = await _finished(state, created.headers["Location"].rpartition("/")[2], applied)
-    answer = created if finished is None else Response(finished, 200, dict(created.headers), "application/json")
-    if finished is not None:
-        answer.headers["Content-Length"] = str(len(finished))
+    kept = {name: created.headers[name] for name in KEPT if name in created.headers}
+    answer = created if finished is None else sent(finished, 200, kept)
     answer.headers["Preference-Applied"] = f"wait={applied}"
     return answer
 
@@ -116,9 +122,9 @@ def _created(state: ServerState, caller: str, body: dict[str, Any], key: str | N
     try:
         with state.database.write() as session:
             study = service.create_study(session, job, calibrations_of(session, job))
-            location, document = f"/v1/studies/{study.id}", _document(study)
+            location = f"/v1/studies/{study.id}"
             if key:
-                idempotency.remember(session, caller, key, digest, study.id, location, document)
+                idempotency.remember(session, caller, key, digest, study.id, location, plain(study))
     except IntegrityError:
         if not key:
             raise
@@ -127,11 +133,10 @@ def _created(state: ServerState, caller: str, body: dict[str, Any], key: str | N
         if replay is None:
             raise idempotency.in_progress() from None
         return replay
-    headers = {"Location": location, "ETag": etag.version_tag(study.etag_version)}
-    return Response(to_json(document), 202, headers, "application/json")
+    return sent(study, 202, {"Location": location, "ETag": etag.version_tag(study.etag_version)})
 
 
-async def _finished(state: ServerState, study_id: str, wait_s: float) -> bytes | None:
+async def _finished(state: ServerState, study_id: str, wait_s: float) -> FinishedStudyDocument | None:
     """The study with its plans, once it has finished; None if it has not in time."""
     ends_s = time.monotonic() + wait_s
     while not state.stopping.is_set():
@@ -143,19 +148,19 @@ async def _finished(state: ServerState, study_id: str, wait_s: float) -> bytes |
     return None
 
 
-def _finished_now(state: ServerState, study_id: str) -> bytes | None:
+def _finished_now(state: ServerState, study_id: str) -> FinishedStudyDocument | None:
     with state.database.read() as session:
         try:
             if service.get_state(session, study_id) not in FINISHED:
                 return None
-        except service.StudyNotFound:  # deleted meanwhile
+        except StudyNotFound:  # deleted meanwhile
             return None
         study = service.get_study(session, study_id)
-        plans = service.list_plans(session, study_id, limit=1000).items
-        return to_json({**_document(study), "plans": plans})
+        plans = service.list_plans(session, study_id, limit=MAX_RANKED).items
+        return FinishedStudyDocument(**dict(study), plans=list(plans))
 
 
-@router.get("", response_model=Listing[ListedStudy], responses=described("invalid-input"))
+@router.get("", responses=described("invalid-input"))
 def list_studies(
     request: Request,
     after: Position,
@@ -163,11 +168,11 @@ def list_studies(
     state: State | None = None,
     model: Name = None,
     hardware: Name = None,
-) -> Response:
+) -> Listing[ListedStudy]:
     """Studies, newest first."""
     with state_of(request).database.read() as session:
         page = service.list_studies(session, after=after, limit=limit, state=state, model=model, hardware=hardware)
-    return _page([_document(study) for study in page.items], page.next_after)
+    return _listing(page)
 
 
 @router.get("/{study_id}", response_model=StudyDocument, responses={**Found, 304: {"description": "Not modified"}})
@@ -202,41 +207,41 @@ def resume_study(request: Request, study_id: StudyId) -> Response:
     return _answer(study)
 
 
-@router.get("/{study_id}/plans", response_model=Listing[Plan], responses=described("not-found", "invalid-input"))
-def list_plans(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> Response:
+@router.get("/{study_id}/plans", responses=described("not-found", "invalid-input"))
+def list_plans(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> PlanListing:
     """Ranked plans, best first."""
     with state_of(request).database.read() as session:
         page = service.list_plans(session, study_id, after=after, limit=limit)
-    return _page(page.items, page.next_after)
+    return PlanListing(items=list(page.items), next_cursor=encoded(page.next_after))
 
 
-@router.get("/{study_id}/ranking", response_model=Listing[RankedPlan], responses=described("not-found", "invalid-input"))
+@router.get("/{study_id}/ranking", responses=described("not-found", "invalid-input"))
 def list_ranking(
     request: Request,
     study_id: StudyId,
     after: Position,
     limit: Annotated[int, Query(ge=1, le=MAX_RANKED, description="items a page")] = 200,
-) -> Response:
+) -> Listing[RankedPlan]:
     """Ranked plans with what many of them are compared by, best first; `/plans` has all about each."""
     with state_of(request).database.read() as session:
         page = service.list_ranking(session, study_id, after=after, limit=limit)
-    return _page(page.items, page.next_after)
+    return _listing(page)
 
 
-@router.get("/{study_id}/trials", response_model=Listing[Trial], responses=described("not-found", "invalid-input"))
-def list_trials(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> Response:
+@router.get("/{study_id}/trials", responses=described("not-found", "invalid-input"))
+def list_trials(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> Listing[Trial]:
     """What a sampler evaluated, in order. An exhaustive search stores none."""
     with state_of(request).database.read() as session:
         page = service.list_trials(session, study_id, after=after, limit=limit)
-    return _page(page.items, page.next_after)
+    return _listing(page)
 
 
-@router.get("/{study_id}/rejections", response_model=Listing[Rejection], responses=described("not-found", "invalid-input"))
-def list_rejections(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> Response:
+@router.get("/{study_id}/rejections", responses=described("not-found", "invalid-input"))
+def list_rejections(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> Listing[Rejection]:
     """Why strategies were illegal: rule, count and an example."""
     with state_of(request).database.read() as session:
         page = service.list_rejections(session, study_id, after=after, limit=limit)
-    return _page(page.items, page.next_after)
+    return _listing(page)
 
 
 def _existing(request: Request, study_id: StudyId) -> str:
@@ -264,10 +269,10 @@ async def stream_events(
             await asyncio.sleep(POLL_S)
 
 
-def _new_events(state: ServerState, study_id: str, sequence: int) -> tuple[tuple[service.EventView, ...], bool]:
+def _new_events(state: ServerState, study_id: str, sequence: int) -> tuple[tuple[EventView, ...], bool]:
     with state.database.read() as session:
         try:
             is_finished = service.get_state(session, study_id) in FINISHED
             return service.events_since(session, study_id, sequence), is_finished
-        except service.StudyNotFound:  # deleted meanwhile
+        except StudyNotFound:  # deleted meanwhile
             return (), True

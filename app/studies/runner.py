@@ -10,10 +10,13 @@ from typing import Any
 import structlog
 
 from app.answers.price import fill_intervals
+from app.answers.schemas import Plan, Rejection
 from app.storage.session import DATABASE_AWAY, Database
 from app.studies import queue, repository
 from app.studies.queue import Lease, LeaseLostError, Outcome
 from app.studies.resume import StoredStudy, StudySearch, checkpoint_of, continued
+from app.studies.schemas import StudyResult
+from app.text.documents import plain
 from calibration.files import CalibrationError
 from cost_models.shapes.workload import Workload, WorkloadError
 from documents.errors import InputError
@@ -117,11 +120,13 @@ class StudyRun:
 
     def _finish(self, found: StudySearch, state: str, result: SearchResult) -> None:
         document = fill_intervals(found.job.workload, result.to_mapping(), [found.calibration])
-        plans, rejections = document.pop("plans"), document.pop("rejections")
+        stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
+        plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
+        rejections = [plain(Rejection.model_validate(rejection)) for rejection in document["rejections"]]
         search = found.search
         with self._database.write() as session:
             queue.save(session, self._lease, asdict(search.progress), checkpoint_of(search), self._unsaved_trials(found))
-            queue.finish(session, self._lease, __version__, Outcome(state, document, plans, rejections))
+            queue.finish(session, self._lease, __version__, Outcome(state, plain(stored), plans, rejections))
 
     def _unsaved_trials(self, found: StudySearch) -> list[dict[str, Any]]:
         workload = found.job.workload

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field
 
-from app.answers.schemas import Baseline, Counts, Plan, Proof, StrategyDocument, Timing
-from app.studies.errors import BestPlan
-from app.text.documents import Document
+from app.answers.schemas import Baseline, Counts, PlanAsStored, Proof, StrategyDocument, Timing
+from app.http.paging import Listing
+from app.text.documents import DescribedBy, Document
 
+Item = TypeVar("Item")
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 
 
@@ -30,6 +32,20 @@ class StudySummary(Document):
     attempts: int = Field(description="how often a worker took it up")
     error: str | None = Field(description="why it failed")
     progress: dict[str, Any] | None
+    etag_version: int = Field(default=0, exclude=True)  # of its ETag; no part of the answer
+
+
+class BestPlan(Document):
+    """A study's first plan, on one line."""
+
+    plan_id: str
+    step_time_s: float
+    step_time_low_s: float | None
+    step_time_high_s: float | None
+    tokens_per_s: float
+    mfu_fraction: float | None
+    peak_memory_bytes: float
+    headroom_bytes: float
 
 
 class ListedStudy(StudySummary):
@@ -37,6 +53,10 @@ class ListedStudy(StudySummary):
 
     best: BestPlan | None
     proved_best: bool | None = Field(description="null until it has finished")
+
+
+class PlanListing(Listing[PlanAsStored]):
+    """Plans, best first."""
 
 
 class RankedEstimate(Document):
@@ -72,7 +92,7 @@ class RankedPlan(Document):
 
     rank: int
     plan_id: str
-    strategy: StrategyDocument
+    strategy: Annotated[dict[str, Any], DescribedBy(StrategyDocument)]
     estimate: RankedEstimate
     launchable_on: list[str]
     variants: list[RankedVariant]
@@ -99,20 +119,20 @@ class StudyDocument(StudySummary):
     space: dict[str, Any]
     hardware_profile: dict[str, Any]
     calibration: dict[str, Any]
-    result: StudyResult | None = Field(description="null until it has finished")
+    result: Annotated[dict[str, Any], DescribedBy(StudyResult)] | None = Field(description="null until it has finished")
 
 
 class FinishedStudyDocument(StudyDocument):
     """The answer to a request that waited for the result."""
 
-    plans: list[Plan]
+    plans: list[PlanAsStored]
 
 
 class Trial(Document):
     """One stored evaluation of a sampler."""
 
     number: int
-    strategy: StrategyDocument | dict[str, Any]
+    strategy: Annotated[dict[str, Any], DescribedBy(StrategyDocument | dict[str, Any])]
     outcome: Literal["fits", "too_large", "illegal"]
     rule: str | None
     step_time_s: float | None
@@ -121,3 +141,19 @@ class Trial(Document):
     best_value: float | None
     duplicate_of: int | None
     source: Literal["baseline", "sampled"]
+
+
+@dataclass(frozen=True)
+class EventView:
+    sequence: int
+    kind: str  # state | progress
+    data: dict[str, Any]
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Page(Generic[Item]):
+    """``next_after`` asks for the page behind this one; None at the end."""
+
+    items: tuple[Item, ...]
+    next_after: int | None

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
+from app.answers.schemas import Rejection
 from app.calibrations.constants import calibration_sentence
 from app.jobs.job import Job
 from app.storage.clock import now_s
 from app.storage.tables import Study
 from app.studies import repository
-from app.studies.errors import (
+from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
+from app.studies.resume import calibration_to_mapping
+from app.studies.schemas import (
     BestPlan,
     EventView,
     ListedStudy,
     Page,
-    PlanNotFound,
-    StudyChanged,
-    StudyConflict,
-    StudyNotFound,
+    RankedEstimate,
+    RankedPlan,
+    RankedVariant,
+    StudyDocument,
     StudySummary,
-    StudyView,
+    Trial,
 )
-from app.studies.resume import calibration_to_mapping
-from app.studies.schemas import RankedEstimate, RankedVariant
+from app.text.documents import Document
 from calibration.files import Calibration, calibration_for
 from documents.errors import InputError
 from hardware_profiles.writer import profile_document
@@ -36,45 +37,15 @@ from search.errors import SearchError
 from search.space import search_space
 from search.stored_space import space_to_mapping
 
-__all__ = [
-    "EventView",
-    "ListedStudy",
-    "Page",
-    "PlanNotFound",
-    "StudyChanged",
-    "StudyConflict",
-    "StudyNotFound",
-    "StudySummary",
-    "StudyView",
-    "cancel_study",
-    "count_by_state",
-    "create_study",
-    "delete_study",
-    "events_since",
-    "get_plan",
-    "get_state",
-    "get_study",
-    "list_plans",
-    "list_ranking",
-    "list_rejections",
-    "list_studies",
-    "list_trials",
-    "repeat_study",
-    "resume_study",
-]
-
 RESUMABLE = ("cancelled", "failed")
-_TRIAL_FIELDS = (
-    "number", "source", "strategy", "outcome", "rule", "step_time_s", "peak_memory_bytes", "value", "best_value", "duplicate_of",
-)  # fmt: skip
-_BEST_FIELDS = tuple(field.name for field in fields(BestPlan) if field.name != "plan_id")
+_BEST_FIELDS = tuple(name for name in BestPlan.model_fields if name != "plan_id")
 _RENAMED = {"model": "model_name", "etag_version": "row_version"}
 
 Item = TypeVar("Item")
 View = TypeVar("View", bound=StudySummary)
 
 
-def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) -> StudyView:
+def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) -> StudyDocument:
     """Queues the search of a job, with a copy of all that decides its answer; ``InputError`` where nothing is to be searched."""
     workload, settings = job.workload, job.settings
     try:
@@ -100,21 +71,21 @@ def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) ->
         created_at_s=now_s(session),
     )
     repository.add_study(session, study)
-    return _view(study, StudyView)
+    return _view(study, StudyDocument)
 
 
-def repeat_study(session: Session, study_id: str) -> StudyView:
+def repeat_study(session: Session, study_id: str) -> StudyDocument:
     """Queues a finished or running study once more, on the very inputs that it holds."""
     study = _study(session, study_id)
     copied = ("model_name", "hardware", "num_devices", "objective", "sampler", "seed", "job", "assumptions", "warnings")
     inputs = {name: getattr(study, name) for name in (*copied, "hardware_profile", "space", "calibration")}
     copy = Study(id=secrets.token_hex(8), version=__version__, state="queued", created_at_s=now_s(session), **inputs)
     repository.add_study(session, copy)
-    return _view(copy, StudyView)
+    return _view(copy, StudyDocument)
 
 
-def get_study(session: Session, study_id: str) -> StudyView:
-    return _view(_study(session, study_id), StudyView)
+def get_study(session: Session, study_id: str) -> StudyDocument:
+    return _view(_study(session, study_id), StudyDocument)
 
 
 def get_state(session: Session, study_id: str) -> str:
@@ -140,14 +111,7 @@ def list_studies(
     next_after = studies[limit - 1].number if len(studies) > limit else None
     ids = [study.id for study in studies[:limit]]
     best, proofs = repository.best_plans(session, ids, _BEST_FIELDS), repository.proofs(session, ids)
-    listed = (
-        ListedStudy(
-            **vars(_view(study, StudySummary)),
-            best=BestPlan(**best[study.id]) if study.id in best else None,
-            proved_best=proofs.get(study.id),
-        )
-        for study in studies[:limit]
-    )
+    listed = (_view(study, ListedStudy, best=best.get(study.id), proved_best=proofs.get(study.id)) for study in studies[:limit])
     return Page(tuple(listed), next_after)
 
 
@@ -155,7 +119,7 @@ def count_by_state(session: Session) -> dict[str, int]:
     return repository.count_by_state(session)
 
 
-def cancel_study(session: Session, study_id: str) -> StudyView:
+def cancel_study(session: Session, study_id: str) -> StudyDocument:
     """A queued study is cancelled at once, a running one by its worker, within a batch."""
     study = _study(session, study_id, for_update=True)
     if study.state in ("completed", "failed"):
@@ -166,10 +130,10 @@ def cancel_study(session: Session, study_id: str) -> StudyView:
     elif study.state == "running" and not study.cancel_requested:
         study.cancel_requested = True
         repository.touch(session, study)
-    return _view(study, StudyView)
+    return _view(study, StudyDocument)
 
 
-def resume_study(session: Session, study_id: str) -> StudyView:
+def resume_study(session: Session, study_id: str) -> StudyDocument:
     """A cancelled or failed study goes on from its checkpoint."""
     study = _study(session, study_id, for_update=True)
     if study.state not in RESUMABLE:
@@ -177,7 +141,7 @@ def resume_study(session: Session, study_id: str) -> StudyView:
     study.state, study.cancel_requested, study.error, study.finished_at_s = "queued", False, None, None
     study.attempts_without_progress = 0
     repository.touch(session, study)
-    return _view(study, StudyView)
+    return _view(study, StudyDocument)
 
 
 def delete_study(session: Session, study_id: str, *, etag_version: int | None = None) -> None:
@@ -197,18 +161,25 @@ def list_plans(session: Session, study_id: str, *, after: int | None = None, lim
     return _page([plan.document for plan in plans], [plan.rank for plan in plans], limit)
 
 
-def list_ranking(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[dict[str, Any]]:
+def list_ranking(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[RankedPlan]:
     """The plans with what many of them are compared by, best first."""
     page = list_plans(session, study_id, after=after, limit=limit)
     return Page(tuple(_ranked(plan) for plan in page.items), page.next_after)
 
 
-def _ranked(plan: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **{name: plan[name] for name in ("rank", "plan_id", "strategy", "launchable_on")},
-        "estimate": {name: plan["estimate"][name] for name in RankedEstimate.model_fields},
-        "variants": [{name: variant[name] for name in RankedVariant.model_fields} for variant in plan["variants"]],
-    }
+def _ranked(plan: dict[str, Any]) -> RankedPlan:
+    return RankedPlan(
+        rank=plan["rank"],
+        plan_id=plan["plan_id"],
+        strategy=plan["strategy"],
+        estimate=RankedEstimate.model_validate(_part(plan["estimate"], RankedEstimate)),
+        launchable_on=plan["launchable_on"],
+        variants=[RankedVariant.model_validate(_part(variant, RankedVariant)) for variant in plan["variants"]],
+    )
+
+
+def _part(document: dict[str, Any], kind: type[Document]) -> dict[str, Any]:
+    return {name: document[name] for name in kind.model_fields}
 
 
 def get_plan(session: Session, study_id: str, plan_id: str) -> dict[str, Any]:
@@ -219,20 +190,20 @@ def get_plan(session: Session, study_id: str, plan_id: str) -> dict[str, Any]:
     return plan.document
 
 
-def list_trials(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[dict[str, Any]]:
+def list_trials(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[Trial]:
     """What a sampler tried, in order."""
     _check_exists(session, study_id)
     trials = repository.list_trials(session, study_id, after, limit + 1)
-    items = [{name: getattr(trial, name) for name in _TRIAL_FIELDS} for trial in trials]
+    items = [Trial.model_validate({name: getattr(trial, name) for name in Trial.model_fields}) for trial in trials]
     return _page(items, [trial.number for trial in trials], limit)
 
 
-def list_rejections(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[dict[str, Any]]:
+def list_rejections(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[Rejection]:
     """The rule that most strategies break first."""
     _check_exists(session, study_id)
     rejections = repository.list_rejections(session, study_id, after, limit + 1)
-    items = [{"rule": rejection.rule, "count": rejection.count, "example": rejection.example} for rejection in rejections]
-    return _page(items, [rejection.position for rejection in rejections], limit)
+    items = [Rejection(rule=row.rule, count=row.count, example=row.example) for row in rejections]
+    return _page(items, [row.position for row in rejections], limit)
 
 
 def events_since(session: Session, study_id: str, sequence: int = 0, limit: int = 200) -> tuple[EventView, ...]:
@@ -253,8 +224,9 @@ def _check_exists(session: Session, study_id: str) -> None:
         raise StudyNotFound(f"There is no study {study_id}.")
 
 
-def _view(study: Study, kind: type[View]) -> View:
-    return kind(**{field.name: getattr(study, _RENAMED.get(field.name, field.name)) for field in fields(kind)})
+def _view(study: Study, kind: type[View], **others: Any) -> View:
+    columns = {name: getattr(study, _RENAMED.get(name, name)) for name in kind.model_fields if name not in others}
+    return kind.model_validate({**columns, **others})
 
 
 def _page(items: Sequence[Item], keys: Sequence[int], limit: int) -> Page[Item]:

@@ -7,25 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 
 class Document(BaseModel):
-    """An answer, or a part of one. What was not given when it was made is left out of its JSON."""
+    """An answer or a part of one, checked as it is made. What was not given then is left out of its JSON."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
 
 @dataclass(frozen=True)
 class DescribedBy:
-    """Annotates JSON that is checked elsewhere, such as a body by its service: schemas show ``model``."""
+    """Annotates JSON that is checked elsewhere, as a body is by its service: schemas show ``kind``."""
 
-    model: type[BaseModel]
+    kind: Any
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(self.model.__pydantic_core_schema__)
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        as_it_is = core_schema.simple_ser_schema("any")
+        kind = handler.generate_schema(self.kind)
+        return core_schema.no_info_wrap_validator_function(lambda value, _: value, kind, serialization=as_it_is)
 
 
 def plain(document: Document) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -11,6 +10,8 @@ from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
+
+from app.text.documents import Document, json_text
 
 WIDTH_WITHOUT_TERMINAL = 120
 WIDE = 110  # columns from which tables also say what a narrow terminal has no room for
@@ -50,12 +51,7 @@ def _no_color(is_terminal: bool) -> bool | None:
     return True if not is_terminal or os.environ.get("NO_COLOR") else None
 
 
-def json_text(document: Mapping[str, Any]) -> str:
-    """The document as printed and saved; NaN and infinities are refused."""
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def write_json(document: Mapping[str, Any]) -> None:
+def write_json(document: Document | Mapping[str, Any]) -> None:
     sys.stdout.write(json_text(document))
     sys.stdout.flush()
 

@@ -1,11 +1,16 @@
 """A server in this process over a database of its own."""
 
+import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
+from urllib.parse import unquote
 
+import jsonschema
 import pytest
 from fastapi.testclient import TestClient
 
+from app.http.openapi import openapi_document
 from app.server.application import create_app
 from app.storage.session import Database
 from app.studies import queue
@@ -14,6 +19,7 @@ from tests.databases import database, database_url, postgresql, sqlite_template
 
 __all__ = ["database", "database_url", "postgresql", "sqlite_template"]
 
+OPENAPI = openapi_document(create_app(Database("sqlite:///never-opened.db")))
 LOCAL = "http://127.0.0.1:8765"
 JOB: dict[str, Any] = {
     "model": "llama-2-7b",
@@ -29,9 +35,33 @@ def kind() -> str:
     return "sqlite"
 
 
+@cache
+def _schema(path: str, method: str, status: str) -> jsonschema.Draft202012Validator:
+    """Of the JSON answers of an operation, as the OpenAPI document says."""
+    content = OPENAPI["paths"][path][method]["responses"][status]["content"]
+    (media,) = content.values()
+    return jsonschema.Draft202012Validator({**media["schema"], "components": OPENAPI["components"]})
+
+
+def check_answer(response: Any) -> None:
+    """Every answer is what its schema says, also where the server sends columns or what a study holds without a look at it."""
+    path = unquote(response.request.url.path)
+    templates = [name for name in OPENAPI["paths"] if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(name)), path)]
+    if not path.startswith("/v1/") or not templates or response.status_code in (204, 304, 405):
+        return
+    if "json" not in response.headers.get("content-type", ""):
+        return
+    template = max(templates, key=lambda name: len(re.sub(r"{\w+}", "", name)))
+    response.read()
+    method = response.request.method.lower()
+    if method in OPENAPI["paths"][template]:
+        _schema(template, method, str(response.status_code)).validate(response.json())
+
+
 @pytest.fixture
 def api(database: Database) -> Iterator[TestClient]:
     with TestClient(create_app(database), base_url=LOCAL, raise_server_exceptions=False) as client:
+        client.event_hooks["response"].append(check_answer)
         yield client
 
 

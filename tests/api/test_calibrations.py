@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from app.calibrations import fit, service
 from app.calibrations.outcome import learned
 from app.calibrations.schemas import CalibrationDocument, CalibrationSummary
+from app.text.documents import plain
 from calibration.calibrate import calibrate_site
 from calibration.files import parse_calibration, read_calibration, shipped_calibration
 from calibration.run_records import parse_run_record
@@ -36,7 +37,7 @@ def test_a_calibration_is_that_of_the_command(api: TestClient, records: list[dic
     newest_first = [parse_run_record(record, number) for number, record in enumerate(records[::-1], start=1)]
     command = document["calibration"]["command"]
     outcome = calibrate_site(newest_first, shipped_calibration("ascend"), **BODY, command=command)
-    for name, value in learned(outcome).items():
+    for name, value in plain(learned(outcome)).items():
         assert document[name] == value, name
     assert document["errors"]["left_out"] != document["errors"]["before"]
     path = tmp_path / "own.json"

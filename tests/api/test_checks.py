@@ -7,9 +7,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.checks.budget import parse_budget
-from app.checks.check import check_job
 from app.checks.schemas import CheckDocument
 from app.jobs.job import parse_job
+from tests.unit.app.checks.jobs import checked
 
 Refused = Callable[..., dict[str, Any]]
 BUDGET = {"step_time_s": {"max": 60}, "headroom_bytes": {"min": 1e9}}
@@ -23,7 +23,7 @@ def checked_job(job: dict[str, Any]) -> dict[str, Any]:
 def test_a_check_is_answered_as_the_command_answers(api: TestClient, checked_job: dict[str, Any]) -> None:
     response = api.post("/v1/checks", json={**checked_job, "budget": BUDGET})
     assert response.status_code == 200
-    assert response.json() == check_job(parse_job(checked_job), parse_budget(BUDGET)).document
+    assert response.json() == checked(parse_job(checked_job), parse_budget(BUDGET))
     CheckDocument.model_validate(response.json())
 
 

@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -14,7 +13,8 @@ from app.http.paging import MAX_LIMIT
 from app.server.application import create_app
 from app.storage.session import Database
 from app.studies import idempotency
-from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, StudyDocument, Trial
+from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, StudyDocument, StudyResult, Trial
+from app.text.documents import plain
 from tests.api.conftest import LOCAL
 from tests.databases import KINDS
 
@@ -54,7 +54,7 @@ def test_a_list_shows_the_best_plan_of_each_study_that_has_one(api: TestClient, 
     assert (newest.id, newest.best, newest.proved_best) == (waiting, None, None)
     plan = api.get(f"/v1/studies/{finished}/plans?limit=1").json()["items"][0]
     assert oldest.best is not None
-    best = asdict(oldest.best)
+    best = plain(oldest.best)
     assert best == {"plan_id": plan["plan_id"], **{name: plan["estimate"][name] for name in best if name != "plan_id"}}
     assert oldest.proved_best is api.get(f"/v1/studies/{finished}").json()["result"]["proof"]["proved_best"] is True
 
@@ -228,12 +228,10 @@ def test_a_finished_study_has_plans_rejections_and_a_result(api: TestClient, job
     finish(study)
     document = StudyDocument.model_validate(api.get(f"/v1/studies/{study}").json())
     assert document.state == "completed"
-    result = document.result
-    assert result is not None
+    result = StudyResult.model_validate(document.result)
     plans = [Plan.model_validate(item) for item in pages(api, f"/v1/studies/{study}/plans")]
     assert [plan.rank for plan in plans] == list(range(1, len(plans) + 1))
     rejections = [Rejection.model_validate(item) for item in pages(api, f"/v1/studies/{study}/rejections")]
-    assert result.counts.legal is not None
     assert result.counts.enumerated == result.counts.legal + sum(rejection.count for rejection in rejections)
     assert api.get(f"/v1/studies/{study}/trials").json() == {"items": [], "next_cursor": None}
     launch = api.get(f"/v1/studies/{study}/plans/{plans[0].plan_id}/launch").json()

@@ -16,8 +16,9 @@ from app.storage.clock import now_s
 from app.storage.session import Database
 from app.storage.tables import ApiKey, Event, IdempotencyRecord, Plan, Rejection, Study, Trial
 from app.studies import queue, repository, service
-from app.studies.errors import Page, PlanNotFound, StudyChanged, StudyConflict, StudyNotFound, StudyView
+from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.queue import Lease, Outcome
+from app.studies.schemas import Page, StudyDocument
 from tests.study_jobs import small_job
 
 JOB = small_job()
@@ -28,7 +29,7 @@ def create(database: Database, **search: Any) -> str:
         return service.create_study(session, small_job(**search) if search else JOB).id
 
 
-def view(database: Database, study_id: str) -> StudyView:
+def view(database: Database, study_id: str) -> StudyDocument:
     with database.read() as session:
         return service.get_study(session, study_id)
 

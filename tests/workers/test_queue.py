@@ -15,8 +15,8 @@ from app.storage.clock import now_s
 from app.storage.session import Database
 from app.storage.tables import Study
 from app.studies import queue, repository, service
-from app.studies.errors import StudyView
 from app.studies.queue import Lease, LeaseLostError, Outcome
+from app.studies.schemas import StudyDocument
 from tests.study_jobs import small_job
 
 JOB = small_job()
@@ -51,7 +51,7 @@ def taken(database: Database, owner: str = "one", lease_s: float = 10.0) -> Leas
     return lease
 
 
-def view(database: Database, study_id: str) -> StudyView:
+def view(database: Database, study_id: str) -> StudyDocument:
     with database.read() as session:
         return service.get_study(session, study_id)
 

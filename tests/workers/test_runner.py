@@ -16,9 +16,9 @@ from app.answers.search import search_document
 from app.storage.session import Database
 from app.storage.tables import Study
 from app.studies import queue, repository, service
-from app.studies.errors import StudyView
 from app.studies.queue import Lease, LeaseLostError
 from app.studies.runner import StudyRun
+from app.studies.schemas import StudyDocument
 from search.lattice import LatticeSearch
 from search.sampling import BATCH_TRIALS
 from tests.study_jobs import small_job
@@ -45,7 +45,7 @@ def run(database: Database, should_stop: Callable[[], bool] = lambda: False, che
     return StudyRun(database, claim(database), checkpoint_s=checkpoint_s, should_stop=should_stop).run()
 
 
-def view(database: Database, study_id: str) -> StudyView:
+def view(database: Database, study_id: str) -> StudyDocument:
     with database.read() as session:
         return service.get_study(session, study_id)
 

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from app.answers.schemas import EstimateDocument, EstimateNumbers, RecomputeDocument, StrategyDocument
 from app.answers.tables.simulation import print_simulation
 from app.text.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from app.text.terminal import plain_table
@@ -19,44 +20,45 @@ SECONDS_PER_DAY = 86_400
 _USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp says which
 
 
-def strategy_text(strategy: Mapping[str, Any]) -> str:
+def strategy_text(strategy: StrategyDocument) -> str:
     """A strategy on one line: the degrees above one, the micro batch, then the options that are not usual."""
-    degrees = [f"{name.upper()}{strategy[name]}" for name in ("tp", "pp", "vpp", "cp", "ep", "etp") if strategy[name] > 1]
-    parts = [*degrees, f"DP{strategy['dp']}", f"MBS{strategy['micro_batch_size']}"]
-    if strategy["schedule"] not in _USUAL_SCHEDULES:
-        parts.append(str(strategy["schedule"]))
-    if strategy.get("microbatch_group_size_per_vp_stage") not in (None, strategy["pp"]):  # baselines of old do not state it
-        parts.append(f"groups of {strategy['microbatch_group_size_per_vp_stage']}")
-    if strategy["cp"] > 1:
-        parts.append(str(strategy["cp_algo"]))
-    if strategy["tp"] > 1 and not strategy["sequence_parallel"]:
+    sizes = ((name, getattr(strategy, name)) for name in ("tp", "pp", "vpp", "cp", "ep", "etp"))
+    degrees = [f"{name.upper()}{size}" for name, size in sizes if size > 1]
+    parts = [*degrees, f"DP{strategy.dp}", f"MBS{strategy.micro_batch_size}"]
+    if strategy.schedule not in _USUAL_SCHEDULES:
+        parts.append(str(strategy.schedule))
+    if strategy.microbatch_group_size_per_vp_stage not in (None, strategy.pp):
+        parts.append(f"groups of {strategy.microbatch_group_size_per_vp_stage}")
+    if strategy.cp > 1:
+        parts.append(str(strategy.cp_algo))
+    if strategy.tp > 1 and not strategy.sequence_parallel:
         parts.append("no SP")
-    if strategy["zero_stage"] != 1 and strategy["dp"] * strategy["cp"] > 1:
-        parts.append(f"ZeRO-{strategy['zero_stage']}")
-    if strategy["moe_dispatcher"] not in (None, "alltoall"):
-        parts.append(str(strategy["moe_dispatcher"]))
-    if strategy["recompute"]["granularity"] != "none":
-        parts.append(recompute_text(strategy["recompute"]))
-    return " ".join([*parts, *(name for name in ("swap_optimizer", "reuse_fp32_param") if name in strategy["features"])])
+    if strategy.zero_stage != 1 and strategy.dp * strategy.cp > 1:
+        parts.append(f"ZeRO-{strategy.zero_stage}")
+    if strategy.moe_dispatcher not in (None, "alltoall"):
+        parts.append(str(strategy.moe_dispatcher))
+    if strategy.recompute.granularity != "none":
+        parts.append(recompute_text(strategy.recompute))
+    return " ".join([*parts, *(name for name in ("swap_optimizer", "reuse_fp32_param") if name in strategy.features)])
 
 
-def recompute_text(recompute: Mapping[str, Any]) -> str:
+def recompute_text(recompute: RecomputeDocument) -> str:
     """The recompute as ``--recompute`` takes it."""
-    if recompute["granularity"] == "selective":
-        return "recompute " + "+".join(recompute["modules"])
-    if recompute["layers_per_stage"]:
+    if recompute.granularity == "selective":
+        return "recompute " + "+".join(recompute.modules)
+    if recompute.layers_per_stage:
         return "recompute by stage"
-    if recompute["granularity"] == "full":
-        layers = recompute["num_layers"]
-        if recompute["method"] == "block":
+    if recompute.granularity == "full":
+        layers = recompute.num_layers
+        if recompute.method == "block":
             return f"recompute block:{layers}"
         return "recompute full" if layers == 1 else f"recompute full:{layers}"
     return "no recompute"
 
 
-def train_days(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> float | None:
+def train_days(estimate: EstimateNumbers, job: Mapping[str, Any]) -> float | None:
     tokens = job["training"]["train_tokens"]
-    return tokens / estimate["tokens_per_s"] / SECONDS_PER_DAY if tokens else None
+    return tokens / estimate.tokens_per_s / SECONDS_PER_DAY if tokens else None
 
 
 def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Sequence[str]) -> None:
@@ -70,13 +72,13 @@ def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Se
         console.print()
 
 
-def print_estimate(console: Console, document: Mapping[str, Any]) -> None:
+def print_estimate(console: Console, document: EstimateDocument) -> None:
     """The answer of ``meshplan estimate`` for a person."""
-    job, estimate = document["job"], document["estimate"]
-    print_assumptions(console, document["assumptions"], document["warnings"])
+    job, estimate = document.job, document.estimate
+    print_assumptions(console, document.assumptions, document.warnings)
     cluster = job["cluster"]
     console.print(
-        f"{job['model']['name']} on {cluster['num_devices']:,} x {cluster['hardware']}: {strategy_text(document['strategy'])}",
+        f"{job['model']['name']} on {cluster['num_devices']:,} x {cluster['hardware']}: {strategy_text(document.strategy)}",
         style="bold",
         markup=False,
     )
@@ -87,50 +89,51 @@ def print_estimate(console: Console, document: Mapping[str, Any]) -> None:
     console.print(_time_table(estimate))
     console.print()
     console.print(_memory_table(estimate))
-    if "simulation" in document:
-        print_simulation(console, document)
+    if document.simulation is not None:
+        print_simulation(console, estimate, document.simulation)
 
 
-def _headline(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> str:
-    parts = [f"{seconds(estimate['step_time_s'])} a step", f"{count(estimate['tokens_per_s'])} tokens/s"]
-    if estimate["mfu_fraction"] is not None:
-        parts.append(f"MFU {percent(estimate['mfu_fraction'])}")
+def _headline(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
+    parts = [f"{seconds(estimate.step_time_s)} a step", f"{count(estimate.tokens_per_s)} tokens/s"]
+    if estimate.mfu_fraction is not None:
+        parts.append(f"MFU {percent(estimate.mfu_fraction)}")
     duration = train_days(estimate, job)
     if duration is not None:
         parts.append(f"{days(duration)} for {count(job['training']['train_tokens'])} tokens")
-    used, limit = gibibytes(estimate["peak_memory_bytes"]), gibibytes(estimate["memory_limit_bytes"])
-    fit = "fits" if estimate["fits"] else "DOES NOT FIT"
+    used, limit = gibibytes(estimate.peak_memory_bytes), gibibytes(estimate.memory_limit_bytes)
+    fit = "fits" if estimate.fits else "DOES NOT FIT"
     return f"{', '.join(parts)}; {used} of {limit}: {fit}"
 
 
-def evidence_sentences(estimate: Mapping[str, Any], job: Mapping[str, Any]) -> list[str]:
+def evidence_sentences(estimate: EstimateNumbers, job: Mapping[str, Any]) -> list[str]:
     """The interval of the step time, and how many measured runs stand behind it."""
-    if estimate["step_time_low_s"] is None:
+    low_s, high_s = estimate.step_time_low_s, estimate.step_time_high_s
+    if low_s is None or high_s is None:
         return []
-    evidence, hardware, stack = estimate["evidence"], job["cluster"]["hardware"], job["software"]["stack"]
-    interval = f"80 % interval {seconds(estimate['step_time_low_s'])} to {seconds(estimate['step_time_high_s'])}"
-    if evidence["num_runs"]:
-        runs = f"{evidence['num_runs']} measured run{'s' * (evidence['num_runs'] > 1)} of such models with {stack} on {hardware}"
-        found = [f"{interval}, from {runs} with up to {evidence['max_devices']:,} devices."]
+    evidence, hardware, stack = estimate.evidence, job["cluster"]["hardware"], job["software"]["stack"]
+    interval = f"80 % interval {seconds(low_s)} to {seconds(high_s)}"
+    if evidence.num_runs:
+        runs = f"{evidence.num_runs} measured run{'s' * (evidence.num_runs > 1)} of such models with {stack} on {hardware}"
+        found = [f"{interval}, from {runs} with up to {evidence.max_devices:,} devices."]
     else:
         found = [f"{interval}, from other hardware, software or kinds of models."]
-    return [*found, *(f"Extrapolated: {sentence}." for sentence in evidence["extrapolated"])]
+    return [*found, *(f"Extrapolated: {sentence}." for sentence in evidence.extrapolated)]
 
 
-def _routing_sentences(document: Mapping[str, Any]) -> list[str]:
+def _routing_sentences(document: EstimateDocument) -> list[str]:
     """What measured counts make of the job's expert-parallel degree."""
-    training, ep = document["job"]["training"], document["strategy"]["ep"]
+    training, ep = document.job["training"], document.strategy.ep
     given = training.get("expert_counts")  # a server of old does not state it
-    if not given or document["job"]["model"]["moe"]["capacity_factor"]:
+    if not given or document.job["model"]["moe"]["capacity_factor"]:
         return []
     counts = ExpertCounts(tuple(map(tuple, given if isinstance(given[0], list) else [given])))
     load, peak = float(counts.load_factor(ep)), float(counts.peak_load_factor(ep))
     return [f"Counted routing: the fullest of {ep} expert ranks has {load:.2f} x the mean, in the most uneven layer {peak:.2f}."]
 
 
-def _time_table(estimate: Mapping[str, Any]) -> Table:
-    total = estimate["step_time_s"]
-    exposed, masked = _largest_first(estimate["time_breakdown_s"]), _largest_first(estimate["masked_s"])
+def _time_table(estimate: EstimateNumbers) -> Table:
+    total = estimate.step_time_s
+    exposed, masked = _largest_first(estimate.time_breakdown_s), _largest_first(estimate.masked_s)
     times = iter(column_seconds([value for _, value in [*exposed, ("step", total), *masked]]))
     table = plain_table("where the time goes", ">time", ">share")
     for name, value in exposed:
@@ -141,14 +144,14 @@ def _time_table(estimate: Mapping[str, Any]) -> Table:
     return table
 
 
-def _memory_table(estimate: Mapping[str, Any]) -> Table:
-    total = estimate["peak_memory_bytes"]
+def _memory_table(estimate: EstimateNumbers) -> Table:
+    total = estimate.peak_memory_bytes
     table = plain_table("where the memory goes, fullest rank", ">memory", ">share")
-    for name, value in _largest_first(estimate["memory_breakdown_bytes"]):
+    for name, value in _largest_first(estimate.memory_breakdown_bytes):
         table.add_row(_words(name, "_bytes"), gibibytes(value), percent(value / total))
     table.add_row("peak", gibibytes(total), percent(1.0), style="bold")
-    table.add_row("limit", gibibytes(estimate["memory_limit_bytes"]), "", style="dim")
-    table.add_row("headroom", gibibytes(estimate["headroom_bytes"]), "", style="dim" if estimate["fits"] else "red")
+    table.add_row("limit", gibibytes(estimate.memory_limit_bytes), "", style="dim")
+    table.add_row("headroom", gibibytes(estimate.headroom_bytes), "", style="dim" if estimate.fits else "red")
     return table
 
 

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.console import Console
 from rich.table import Table
 
+from app.answers.schemas import EstimateNumbers, Simulation
 from app.text.quantities import column_seconds, gibibytes, percent
 from app.text.terminal import plain_table
 
 
-def print_simulation(console: Console, document: Mapping[str, Any]) -> None:
+def print_simulation(console: Console, estimate: EstimateNumbers, simulation: Simulation) -> None:
     """What an estimate says besides where its step was simulated."""
-    estimate, simulation = document["estimate"], document["simulation"]
     for table in (_times(estimate, simulation), _communication(simulation), _ranks(estimate, simulation)):
         if table.row_count:
             console.print()
             console.print(table)
 
 
-def _times(estimate: Mapping[str, Any], simulation: Mapping[str, Any]) -> Table:
-    step_time_s = estimate["step_time_s"]
+def _times(estimate: EstimateNumbers, simulation: Simulation) -> Table:
+    step_time_s = estimate.step_time_s
     rows = {
-        "closed form": simulation["closed_form_step_time_s"],
+        "closed form": simulation.closed_form_step_time_s,
         "simulated": step_time_s,
-        "lower bound": estimate["step_time_lower_bound_s"],
+        "lower bound": estimate.step_time_lower_bound_s,
     }
     table = plain_table("the step", ">time", ">of simulated")
     for (name, value), shown in zip(rows.items(), column_seconds(rows.values()), strict=True):
@@ -34,22 +31,22 @@ def _times(estimate: Mapping[str, Any], simulation: Mapping[str, Any]) -> Table:
     return table
 
 
-def _communication(simulation: Mapping[str, Any]) -> Table:
-    kinds = {name: part for name, part in simulation["communication"].items() if part["exposed_s"] or part["masked_s"]}
-    times = iter(column_seconds(part[name] for part in kinds.values() for name in ("exposed_s", "masked_s")))
+def _communication(simulation: Simulation) -> Table:
+    kinds = {name: part for name, part in simulation.communication.items() if part.exposed_s or part.masked_s}
+    times = iter(column_seconds(value for part in kinds.values() for value in (part.exposed_s, part.masked_s)))
     table = plain_table("communication, critical rank", ">exposed", ">masked", ">masked share")
     for name, part in kinds.items():
-        share = part["masked_s"] / (part["exposed_s"] + part["masked_s"])
+        share = part.masked_s / (part.exposed_s + part.masked_s)
         table.add_row(name.replace("_", " "), next(times), next(times), percent(share))
     return table
 
 
-def _ranks(estimate: Mapping[str, Any], simulation: Mapping[str, Any]) -> Table:
-    ranks = simulation["ranks"]
+def _ranks(estimate: EstimateNumbers, simulation: Simulation) -> Table:
+    ranks = simulation.ranks
     table = plain_table("pipeline rank", ">bubble", ">share", ">peak memory", ">peak at")
-    at = iter(column_seconds(rank["peak_at_s"] for rank in ranks if rank["peak_at_s"] is not None))
-    for rank, bubble in zip(ranks, column_seconds(rank["bubble_s"] for rank in ranks), strict=True):
-        share = percent(rank["bubble_s"] / estimate["step_time_s"])
-        peak_at = "-" if rank["peak_at_s"] is None else next(at)
-        table.add_row(str(rank["rank"]), bubble, share, gibibytes(rank["peak_memory_bytes"]), peak_at)
+    at = iter(column_seconds(rank.peak_at_s for rank in ranks if rank.peak_at_s is not None))
+    for rank, bubble in zip(ranks, column_seconds(rank.bubble_s for rank in ranks), strict=True):
+        share = percent(rank.bubble_s / estimate.step_time_s)
+        peak_at = "-" if rank.peak_at_s is None else next(at)
+        table.add_row(str(rank.rank), bubble, share, gibibytes(rank.peak_memory_bytes), peak_at)
     return table

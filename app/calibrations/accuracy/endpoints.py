@@ -6,13 +6,13 @@ from functools import cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
-from pydantic_core import to_json
 
 from app.calibrations.accuracy import service
 from app.calibrations.accuracy.schemas import AccuracyDocument
 from app.http import etag
 from app.http.bodies import StrictRoute
 from app.http.problems import described
+from app.text.documents import json_bytes
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
@@ -20,11 +20,10 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modif
 
 @cache
 def _content() -> bytes:
-    return to_json(service.accuracy())
+    return json_bytes(service.accuracy())
 
 
 @router.get("/accuracy", response_model=AccuracyDocument, responses={**described(), **NOT_MODIFIED})
 def get_accuracy(if_none_match: Annotated[str | None, Header(max_length=1000)] = None) -> Response:
     """The published runs, each predicted beside what it measured, and the shipped calibrations."""
-    content = _content()
-    return etag.answer(content, etag.content_tag(content), if_none_match)
+    return etag.answer(_content(), if_none_match)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from app.calibrations.schemas import ConstantDocument
 from app.text.documents import Document
 
 Family = Literal["ascend", "gpu"]
@@ -66,16 +67,6 @@ class PublishedRun(Document):
     refused: str | None
     warnings: list[str]
     source: RunSource
-
-
-class ConstantDocument(Document):
-    """Spreads are one standard deviation of the logarithm."""
-
-    name: str
-    value: float
-    prior: float
-    prior_log_spread: float
-    log_spread: float
 
 
 class BandDocument(Document):

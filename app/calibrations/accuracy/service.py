@@ -6,12 +6,12 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from app.calibrations.accuracy.schemas import RunStrategy
+from app.calibrations.accuracy.schemas import AccuracyDocument, RunStrategy
 from calibration.files import FAMILIES, Calibration, shipped_calibration
 from calibration.published import published_runs
 
 
-def accuracy() -> dict[str, Any]:
+def accuracy() -> AccuracyDocument:
     """The shipped calibrations and every published run, those of Ascend first."""
     runs = [
         _run(family, record, prediction)
@@ -19,7 +19,8 @@ def accuracy() -> dict[str, Any]:
         for found in (published_runs(family),)
         for record, prediction in zip(found.records, found.predictions, strict=True)
     ]
-    return {"calibrations": [_calibration(shipped_calibration(family)) for family in FAMILIES], "runs": runs}
+    calibrations = [_calibration(shipped_calibration(family)) for family in FAMILIES]
+    return AccuracyDocument.model_validate({"calibrations": calibrations, "runs": runs})
 
 
 def _run(family: str, record: dict[str, Any], prediction: dict[str, Any]) -> dict[str, Any]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Request, Response
-from pydantic_core import to_json
+from fastapi import APIRouter, Body, Query, Request
 
-from app.calibrations.runs import service
+from app.calibrations.runs import repository, service
 from app.calibrations.runs.schemas import RunsDocument, RunsRequest, StoredRun
 from app.calibrations.stored import stored_constants
 from app.http.bodies import StrictRoute
-from app.http.paging import Limit, Listing, Position, encoded
+from app.http.paging import Limit, Listing, Position
 from app.http.problems import described
 from app.http.state import state_of
 from app.text.documents import DescribedBy
@@ -24,25 +23,22 @@ Named = Annotated[
 router = APIRouter(prefix="/runs", tags=["runs"], route_class=StrictRoute)
 
 
-@router.post("", response_model=RunsDocument, responses=described("invalid-input", "not-json", "too-large"))
-def add_runs(request: Request, body: Annotated[dict[str, Any], DescribedBy(RunsRequest), Body()]) -> Response:
+@router.post("", responses=described("invalid-input", "not-json", "too-large"))
+def add_runs(request: Request, body: Annotated[dict[str, Any], DescribedBy(RunsRequest), Body()]) -> RunsDocument:
     """Predicts measured runs and stores those that can be read. Repeating it is safe: equal records are stored once."""
     runs = service.given_runs(body)
     with state_of(request).database.write() as session:
         stored = service.store_runs(session, runs)
     refused = sum(run.row.refused is not None for run in runs)
-    answer = {"items": [run.item for run in runs], "stored": stored, "refused": refused}
-    return Response(to_json(answer), media_type="application/json")
+    return RunsDocument(items=[run.item for run in runs], stored=stored, refused=refused)
 
 
-@router.get("", response_model=Listing[StoredRun], responses=described("invalid-input"))
+@router.get("", responses=described("invalid-input"))
 def list_runs(
     request: Request, after: Position, limit: Limit = 50, predicted: Predicted = False, calibration: Named = None
-) -> Response:
+) -> Listing[StoredRun]:
     """Stored runs, newest first, as they were given."""
     with state_of(request).database.read() as session:
         own = () if calibration is None else (stored_constants(session, calibration, "calibration"),)
-        items, next_after = service.list_runs(session, after, limit)
-    if predicted:
-        items = [{**item, "prediction": service.prediction_of(item["record"], own)} for item in items]
-    return Response(to_json({"items": items, "next_cursor": encoded(next_after)}), media_type="application/json")
+        rows = repository.list_runs(session, after, limit + 1)
+    return service.page(rows, limit, lambda record: service.prediction_of(record, own) if predicted else None)

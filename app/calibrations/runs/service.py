@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from app.calibrations.constants import constants_for, interval_of
 from app.calibrations.runs import repository
-from app.calibrations.runs.schemas import MAX_RUNS, RunItem, RunsRequest
-from app.http.paging import MAX_LIMIT
+from app.calibrations.runs.schemas import MAX_RUNS, RunItem, RunsRequest, StoredRun
+from app.http.paging import Listing, listing
 from app.jobs.requests import MAX_LAYERS, check_keys
 from app.storage.clock import now_s
 from app.storage.tables import MeasuredRun
@@ -39,8 +39,8 @@ class GivenRun:
     text: str
 
     @property
-    def item(self) -> dict[str, Any]:
-        return {name: getattr(self.row, name) for name in RunItem.model_fields}
+    def item(self) -> RunItem:
+        return RunItem.model_validate({name: getattr(self.row, name) for name in RunItem.model_fields})
 
 
 def given_runs(body: Mapping[str, Any]) -> list[GivenRun]:
@@ -79,30 +79,29 @@ def store_runs(session: Session, runs: list[GivenRun]) -> int:
     return repository.add_new(session, rows)
 
 
-def list_runs(session: Session, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-    """Stored runs, newest first, and the position of the next page."""
-    found = repository.list_runs(session, after, min(limit, MAX_LIMIT) + 1)
-    return [_stored(run) for run in found[:limit]], found[limit - 1].number if len(found) > limit else None
+def page(rows: Sequence[MeasuredRun], limit: int, predict: Callable[[Mapping[str, Any]], RunItem | None]) -> Listing[StoredRun]:
+    """Stored runs, each with what ``predict`` says of its record; no transaction need be open."""
+
+    def stored(run: MeasuredRun) -> StoredRun:
+        return StoredRun(
+            id=run.record_id,
+            category=run.category,
+            record_sha256=run.record_sha256,
+            created_at_s=run.created_at_s,
+            record=run.record,
+            prediction=predict(run.record),
+        )
+
+    return listing(rows, limit, stored)
 
 
-def _stored(run: MeasuredRun) -> dict[str, Any]:
-    return {
-        "id": run.record_id,
-        "category": run.category,
-        "record_sha256": run.record_sha256,
-        "created_at_s": run.created_at_s,
-        "record": run.record,
-        "prediction": None,
-    }
-
-
-def prediction_of(record: Mapping[str, Any], own: tuple[Calibration, ...] = ()) -> dict[str, Any]:
+def prediction_of(record: Mapping[str, Any], own: tuple[Calibration, ...] = ()) -> RunItem:
     """A stored record as this version predicts it: with the first of a user's calibrations that applies, else the shipped one."""
     return _prediction_of(_canonical(record), own)
 
 
 @lru_cache(maxsize=4 * MAX_RUNS)
-def _prediction_of(text: str, own: tuple[Calibration, ...]) -> dict[str, Any]:
+def _prediction_of(text: str, own: tuple[Calibration, ...]) -> RunItem:
     return _given(1, json.loads(text), own).item
 
 

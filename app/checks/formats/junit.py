@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 from xml.etree import ElementTree
 
 from app.checks.formats.places import Places
+from app.checks.schemas import CheckDocument
 
 # Check status -> element of the test case, and the attribute of the suite that counts it.
 ELEMENTS = {"failed": "failure", "undetermined": "error", "not_evaluated": "skipped"}
@@ -15,20 +14,20 @@ COUNTS = {"failed": "failures", "undetermined": "errors", "not_evaluated": "skip
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_text(document: Mapping[str, Any], places: Places) -> str:
-    checks = document["checks"]
-    counts = {name: str(sum(check["status"] == status for check in checks)) for status, name in COUNTS.items()}
+def junit_text(document: CheckDocument, places: Places) -> str:
+    checks = document.checks
+    counts = {name: str(sum(check.status == status for check in checks)) for status, name in COUNTS.items()}
     suites = ElementTree.Element("testsuites", name="meshplan check")
     summary = {"name": _clean(places.title), "tests": str(len(checks)), **counts}
     suite = ElementTree.SubElement(suites, "testsuite", summary)
     for check in checks:
-        case = ElementTree.SubElement(suite, "testcase", classname="meshplan.check", name=_clean(check["id"]))
-        element = ELEMENTS.get(check["status"])
+        case = ElementTree.SubElement(suite, "testcase", classname="meshplan.check", name=_clean(check.id))
+        element = ELEMENTS.get(check.status)
         if element is not None:
-            outcome = ElementTree.SubElement(case, element, message=_clean(check["sentence"]), type=check["status"])
-            outcome.text = _clean(check["sentence"])
+            outcome = ElementTree.SubElement(case, element, message=_clean(check.sentence), type=check.status)
+            outcome.text = _clean(check.sentence)
         else:
-            ElementTree.SubElement(case, "system-out").text = _clean(check["sentence"])
+            ElementTree.SubElement(case, "system-out").text = _clean(check.sentence)
     ElementTree.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from app.checks.formats.rows import WORDS, headline, movement_rows, sentences, subject
+from app.checks.schemas import CheckDocument
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
-def markdown_text(document: Mapping[str, Any]) -> str:
+def markdown_text(document: CheckDocument) -> str:
     return "\n".join(_lines(document)) + "\n"
 
 
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+def _lines(document: CheckDocument) -> Iterator[str]:
     yield f"### meshplan check: {headline(document)}"
     yield ""
     about = subject(document)
@@ -33,10 +33,10 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield ""
     yield "| check | result | |"
     yield "|---|---|---|"
-    for check in document["checks"]:
-        result = WORDS[check["status"]]
-        yield f"| `{check['id']}` | {f'**{result}**' if check['status'] == 'failed' else result} | {_text(check['sentence'])} |"
-    for title, entries in (("Warnings", document["warnings"]), ("Assumed", document["assumptions"])):
+    for check in document.checks:
+        result = WORDS[check.status]
+        yield f"| `{check.id}` | {f'**{result}**' if check.status == 'failed' else result} | {_text(check.sentence)} |"
+    for title, entries in (("Warnings", document.warnings), ("Assumed", document.assumptions)):
         if entries:
             yield from ("", f"{title}:", "", *(f"- {_text(entry)}" for entry in entries))
 

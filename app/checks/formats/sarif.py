@@ -7,11 +7,11 @@ open is a notification of a run that was not successful.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any
 
 from app.checks.formats.places import Places
-from app.text.terminal import json_text
+from app.checks.schemas import CheckDocument, CheckItem
+from app.text.documents import json_text
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 RULES = {
@@ -23,41 +23,41 @@ RULES = {
 }
 
 
-def sarif_text(document: Mapping[str, Any], places: Places) -> str:
-    checks = document["checks"]
-    notes = [{"level": "warning", "message": {"text": text}} for text in document["warnings"]]
-    notes += [{"level": "error", "message": {"text": c["sentence"]}} for c in checks if c["status"] == "undetermined"]
+def sarif_text(document: CheckDocument, places: Places) -> str:
+    checks = document.checks
+    notes = [{"level": "warning", "message": {"text": text}} for text in document.warnings]
+    notes += [{"level": "error", "message": {"text": c.sentence}} for c in checks if c.status == "undetermined"]
     driver = {
         "name": "meshplan",
-        "version": document["version"],
+        "version": document.version,
         "rules": [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()],
     }
     invocation = {
-        "executionSuccessful": document["status"] != "cut",
-        "exitCode": document["exit_code"],
+        "executionSuccessful": document.status != "cut",
+        "exitCode": document.exit_code,
         "toolExecutionNotifications": notes,
     }
     run = {
         "tool": {"driver": driver},
         "invocations": [invocation],
-        "results": [_result(check, places) for check in checks if check["status"] == "failed"],
+        "results": [_result(check, places) for check in checks if check.status == "failed"],
         "columnKind": "unicodeCodePoints",
     }
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _result(check: Mapping[str, Any], places: Places) -> dict[str, Any]:
-    rule = check["id"].partition(".")[0]
+def _result(check: CheckItem, places: Places) -> dict[str, Any]:
+    rule = check.id.partition(".")[0]
     result: dict[str, Any] = {
         "ruleId": rule,
         "ruleIndex": list(RULES).index(rule),
         "kind": "fail",
         "level": "error",
-        "message": {"text": check["sentence"]},
-        "partialFingerprints": {"check/v1": hashlib.sha256(f"{places.title} {check['id']}".encode()).hexdigest()[:16]},
-        "properties": {name: check[name] for name in ("id", "metric", "value", "limit") if check[name] is not None},
+        "message": {"text": check.sentence},
+        "partialFingerprints": {"check/v1": hashlib.sha256(f"{places.title} {check.id}".encode()).hexdigest()[:16]},
+        "properties": check.model_dump(include={"id", "metric", "value", "limit"}, exclude_none=True),
     }
-    place = places.of(check["id"])
+    place = places.of(check.id)
     if place is not None:
         location = {"artifactLocation": {"uri": place.uri}, "region": {"startLine": place.line}}
         result["locations"] = [{"physicalLocation": location}]

@@ -22,7 +22,7 @@ def calibrate(
 ) -> int:
     """Fits the model's constants to your own runs, and says how much they taught."""
     from app.calibrations.fit import fit_of_file
-    from app.calibrations.outcome import document
+    from app.calibrations.outcome import calibrate_document
     from app.calibrations.tables import print_outcome
     from app.text import terminal
     from calibration.files import write_calibration
@@ -38,7 +38,7 @@ def calibrate(
     path = output or Path(f"{outcome.calibration.hardware}.{stack}.calibration.json")
     write_calibration(path, outcome.calibration)
     if as_json:
-        terminal.write_json(document(outcome, path))
+        terminal.write_json(calibrate_document(outcome, path))
     else:
         print_outcome(terminal.output(), outcome, path)
     return DONE

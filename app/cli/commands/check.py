@@ -49,9 +49,7 @@ def check(
     job_file = Path(model)
     places = Places(job_file if job_file.is_file() else None, budget, baseline)
     _write(found, pairs, places)
-    code = found.document["exit_code"]
-    assert isinstance(code, int)
-    return code
+    return found.document.exit_code
 
 
 def _checked(model: str, budget: Path | None, baseline: Path | None, pin: bool, calibration: Path | None) -> Checked:
@@ -124,9 +122,10 @@ def _write(found: Checked, pairs: list[tuple[str, str]], places: object) -> None
 
 def _write_baseline(path: Path, found: Checked) -> None:
     from app.checks.baseline import baseline_document
-    from app.text.terminal import json_text, messages
+    from app.text.documents import json_text
+    from app.text.terminal import messages
 
-    if found.job is None or found.document["estimate"] is None:
+    if found.job is None or found.document.estimate is None:
         messages().print(f"--write-baseline: {path} was not written: there is no strategy to price.", markup=False)
         return
     _save(path, json_text(baseline_document(found.job, found.document, found.own)), "--write-baseline")

@@ -18,11 +18,12 @@ def list_profiles(as_json: Json = False) -> int:
     """The profiles that ship with meshplan."""
     from app.catalogue import hardware, tables
     from app.text import terminal
+    from app.text.documents import plain
     from hardware_profiles import catalogue
 
     profiles = [catalogue.named(name) for name in catalogue.names()]
     if as_json:
-        terminal.write_json({"schema_version": 1, "items": [hardware.summary(profile) for profile in profiles]})
+        terminal.write_json({"schema_version": 1, "items": [plain(hardware.summary(profile)) for profile in profiles]})
     else:
         terminal.output().print(tables.hardware_table(profiles))
     return DONE
@@ -36,6 +37,7 @@ def show(
     """One profile, every number with its unit, basis and source."""
     from app.catalogue import hardware, tables
     from app.text import terminal
+    from app.text.documents import plain
     from documents.errors import InputError
     from hardware_profiles import catalogue
     from hardware_profiles.schema import ProfileError
@@ -45,7 +47,7 @@ def show(
     except ProfileError as error:
         raise InputError(str(error)) from None
     if as_json:
-        terminal.write_json({"schema_version": 1, **hardware.details(profile)})
+        terminal.write_json({"schema_version": 1, **plain(hardware.details(profile))})
     else:
         tables.print_profile(terminal.output(), profile)
     return DONE

@@ -103,14 +103,14 @@ def search(
     if save_dir is not None:
         save_report(save_dir, document)
     said = not as_json and sys.stdout.isatty()  # the report on this terminal says it
-    if document["proof"]["stopped_by"]:
+    if document.proof.stopped_by:
         if not said:
-            stopped_by = document["proof"]["stopped_by"].replace("_", " ")
+            stopped_by = document.proof.stopped_by.replace("_", " ")
             terminal.messages().print(f"The search was cut by {stopped_by}: better plans may exist.", markup=False)
         return SEARCH_CUT
-    if not document["plans"]:
+    if not document.plans:
         if not said:
-            terminal.messages().print(f"No plan: {document['nearest']}", markup=False)
+            terminal.messages().print(f"No plan: {document.nearest}", markup=False)
         return NOTHING_FEASIBLE
     return DONE
 

@@ -20,7 +20,7 @@ def validate(
     """Predicts every run record, in file order, and reports the errors by category."""
     from app.calibrations.constants import constants_for, interval_of, read_own
     from app.calibrations.tables import print_validation
-    from app.calibrations.validation import document
+    from app.calibrations.validation import validation_document
     from app.text import terminal
     from calibration.run_records import RunRecordError, read_run_records
     from calibration.validation import validate
@@ -37,7 +37,7 @@ def validate(
         lambda record, step_time_s: interval_of(record, step_time_s, own),
     )
     if as_json:
-        terminal.write_json(document(report))
+        terminal.write_json(validation_document(report))
     else:
         print_validation(terminal.output(), report, with_rows=rows)
     return DONE

@@ -10,7 +10,7 @@ import pytest
 from app.answers.schemas import SearchDocument
 from app.answers.search import search_document
 from app.jobs.job import load_job, parse_job
-from app.text.terminal import json_text
+from app.text.documents import json_text, plain
 from documents.errors import InputError
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
@@ -28,11 +28,11 @@ JOB: dict[str, Any] = {
 def test_every_sampler_answers_in_the_same_form(sampler: str) -> None:
     search = {"sampler": sampler, "top": 3, "tp": [1, 2], "cp": 1, **({} if sampler == "exhaustive" else {"max_trials": 40})}
     document = search_document(parse_job({**JOB, "search": search}))
-    SearchDocument.model_validate(document, strict=True)
-    assert document["plans"]
-    assert document["proof"]["proved_best"] == (sampler == "exhaustive")
-    assert document["counts"]["sampled"] == (None if sampler == "exhaustive" else 40)
-    assert document["job"]["search"]["sampler"] == sampler
+    SearchDocument.model_validate(plain(document), strict=True)
+    assert document.plans
+    assert document.proof.proved_best == (sampler == "exhaustive")
+    assert document.counts.sampled == (None if sampler == "exhaustive" else 40)
+    assert document.job["search"]["sampler"] == sampler
 
 
 def test_a_sampler_without_a_number_of_trials_is_resolved_to_one() -> None:
@@ -74,7 +74,7 @@ def test_a_profile_as_absurd_as_is_allowed_is_searched_in_finite_numbers(bytes_p
     job = parse_job({**JOB, "search": {"tp": [1, 8], "pp": [1, 2], "cp": 1, "recompute": ["none", "full"]}}, profile=profile)
     document = search_document(job)
     assert json_text(document)  # refuses what is not finite
-    assert all(plan["estimate"]["step_time_s"] > 0 for plan in document["plans"])
+    assert all(plan.estimate.step_time_s > 0 for plan in document.plans)
 
 
 def test_a_profile_beyond_that_is_refused_by_name(tmp_path: Path) -> None:

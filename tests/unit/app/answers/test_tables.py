@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.answers.schemas import RecomputeDocument, StrategyDocument
 from app.answers.tables.estimate import recompute_text, strategy_text
 from app.cli.main import main
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
@@ -49,17 +50,18 @@ def test_a_strategy_names_a_schedule_that_its_degrees_do_not_tell(
     schedule: Schedule, vpp: int, group_size: int, expected: str
 ) -> None:
     strategy = ParallelStrategy(pp=4, dp=4, vpp=vpp, schedule=schedule, microbatch_group_size_per_vp_stage=group_size)
-    assert strategy_text(strategy_to_mapping(workload(num_devices=16), strategy)) == expected
+    resolved = StrategyDocument.model_validate(strategy_to_mapping(workload(num_devices=16), strategy))
+    assert strategy_text(resolved) == expected
 
 
 @pytest.mark.parametrize("name", ["full", "full:2", "block:3", "layernorm+mlp_act"])
 def test_recompute_reads_as_the_flag_takes_it(name: str) -> None:
     mode = recompute_mode(name)
-    recompute = {
-        "granularity": mode.granularity.label,
-        "method": mode.method.label,
-        "num_layers": mode.num_layers,
-        "modules": name.split("+"),
-        "layers_per_stage": None,
-    }
+    recompute = RecomputeDocument(
+        granularity=mode.granularity.label,
+        method=mode.method.label,
+        num_layers=mode.num_layers,
+        modules=name.split("+"),
+        layers_per_stage=None,
+    )
     assert recompute_text(recompute) == f"recompute {name}"

@@ -6,6 +6,7 @@ import pytest
 
 from app.answers.price import estimate_document
 from app.jobs.job import Job
+from app.text.documents import plain
 from tests.unit.app.checks.jobs import small_job
 
 
@@ -17,5 +18,4 @@ def job() -> Job:
 @pytest.fixture(scope="session")
 def estimate(job: Job) -> dict[str, Any]:
     assert job.strategy is not None
-    numbers: dict[str, Any] = estimate_document(job, job.strategy, simulated=True)["estimate"]
-    return numbers
+    return plain(estimate_document(job, job.strategy, simulated=True).estimate)

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from app.checks.check import check_job
 from app.jobs.job import Job, parse_job
+from app.text.documents import plain
 
 SMALL: dict[str, Any] = {
     "model": "llama-2-7b",
@@ -17,3 +19,8 @@ def small_job(**parts: Any) -> Job:
     """The small job with other parts; a part of None is left out."""
     document = {**SMALL, **parts}
     return parse_job({name: value for name, value in document.items() if value is not None})
+
+
+def checked(*given: Any, **options: Any) -> dict[str, Any]:
+    """The document of a check, as it is printed."""
+    return plain(check_job(*given, **options).document)

@@ -8,11 +8,12 @@ import pytest
 from app.checks.budget import Budget, parse_budget
 from app.checks.check import check_job, check_without_job
 from app.checks.metrics import SLOWDOWN
-from app.checks.outcome import Item, bound_item, status_of
+from app.checks.outcome import bound_item, item, status_of
 from app.checks.schemas import CheckDocument
 from app.jobs.job import Job
+from app.text.documents import plain
 from documents.errors import InputError
-from tests.unit.app.checks.jobs import SMALL, small_job
+from tests.unit.app.checks.jobs import SMALL, checked, small_job
 
 TOO_LARGE = {"tp": 1, "micro_batch_size": 8, "features": []}
 
@@ -24,7 +25,7 @@ def statuses(document: dict[str, Any]) -> dict[str, str]:
 
 def test_a_bound_that_is_met_exactly_holds(job: Job, estimate: dict[str, Any]) -> None:
     time_s = estimate["step_time_s"]
-    document = check_job(job, parse_budget({"step_time_s": {"min": time_s, "max": time_s}})).document
+    document = checked(job, parse_budget({"step_time_s": {"min": time_s, "max": time_s}}))
     assert document["status"] == "passed"
     assert document["exit_code"] == 0
     assert statuses(document) == {
@@ -35,14 +36,14 @@ def test_a_bound_that_is_met_exactly_holds(job: Job, estimate: dict[str, Any]) -
 
 @pytest.mark.parametrize(("end", "factor"), [("max", 0.999), ("min", 1.001)])
 def test_a_bound_that_is_missed_breaks_the_budget(job: Job, estimate: dict[str, Any], end: str, factor: float) -> None:
-    document = check_job(job, parse_budget({"tokens_per_s": {end: estimate["tokens_per_s"] * factor}})).document
+    document = checked(job, parse_budget({"tokens_per_s": {end: estimate["tokens_per_s"] * factor}}))
     assert (document["status"], document["exit_code"]) == ("broken", 3)
     assert statuses(document)[f"budget.tokens_per_s.{end}"] == "failed"
 
 
 def test_a_strategy_that_does_not_fit_is_infeasible_and_its_budget_is_not_evaluated() -> None:
     job = small_job(model="llama-2-70b", strategy=TOO_LARGE)
-    document = check_job(job, parse_budget({"step_time_s": {"max": 1e9}, SLOWDOWN: {"max": 1}})).document
+    document = checked(job, parse_budget({"step_time_s": {"max": 1e9}, SLOWDOWN: {"max": 1}}))
     assert (document["status"], document["exit_code"]) == ("infeasible", 4)
     assert statuses(document) == {
         "strategy": "passed",
@@ -55,34 +56,34 @@ def test_a_strategy_that_does_not_fit_is_infeasible_and_its_budget_is_not_evalua
 
 def test_a_strategy_that_breaks_a_rule_is_infeasible() -> None:
     job = small_job(strategy={"tp": 1, "micro_batch_size": 3})
-    document = check_job(job, parse_budget({"step_time_s": {"max": 1e9}})).document
+    document = checked(job, parse_budget({"step_time_s": {"max": 1e9}}))
     assert (document["status"], document["exit_code"]) == ("infeasible", 4)
     assert document["estimate"] is None
     assert statuses(document) == {"strategy": "failed", "budget.step_time_s.max": "not_evaluated"}
 
 
 def test_a_strategy_that_does_not_divide_the_devices_is_infeasible() -> None:
-    checked = check_without_job("strategy: tp 3 does not divide 8.", Budget(), with_regression=True)
-    assert checked.document["exit_code"] == 4
-    assert statuses(checked.document) == {"strategy": "failed", "regression.step_time_s": "not_evaluated"}
+    document = check_without_job("strategy: tp 3 does not divide 8.", Budget(), with_regression=True).document
+    assert document.exit_code == 4
+    assert statuses(plain(document)) == {"strategy": "failed", "regression.step_time_s": "not_evaluated"}
 
 
 def test_the_distance_to_the_best_is_measured_by_a_search(job: Job) -> None:
-    document = check_job(job, parse_budget({SLOWDOWN: {"max": 0.0}})).document
+    document = checked(job, parse_budget({SLOWDOWN: {"max": 0.0}}))
     best = document["search"]["best"]
     slowdown = document["estimate"]["step_time_s"] / best["estimate"]["step_time_s"] - 1
     item = document["checks"][-1]
     assert item["value"] == pytest.approx(slowdown, rel=1e-12)
     assert slowdown > 0
     assert (item["status"], document["exit_code"]) == ("failed", 3)
-    again = check_job(small_job(strategy=best["strategy"]), parse_budget({SLOWDOWN: {"max": 0.0}})).document
+    again = checked(small_job(strategy=best["strategy"]), parse_budget({SLOWDOWN: {"max": 0.0}}))
     assert again["checks"][-1]["value"] == 0.0
     assert again["exit_code"] == 0
 
 
 def test_a_job_without_a_strategy_is_checked_at_its_best_plan(job: Job) -> None:
-    best = check_job(job, parse_budget({SLOWDOWN: {"max": 1.0}})).document["search"]["best"]
-    document = check_job(small_job(strategy=None), parse_budget({SLOWDOWN: {"max": 0.0}})).document
+    best = checked(job, parse_budget({SLOWDOWN: {"max": 1.0}}))["search"]["best"]
+    document = checked(small_job(strategy=None), parse_budget({SLOWDOWN: {"max": 0.0}}))
     assert document["strategy"] == best["strategy"]
     assert document["exit_code"] == 0
 
@@ -90,7 +91,7 @@ def test_a_job_without_a_strategy_is_checked_at_its_best_plan(job: Job) -> None:
 @pytest.mark.parametrize("strategy", [None, SMALL["strategy"]])
 def test_no_plan_is_infeasible(strategy: dict[str, Any] | None) -> None:
     job = small_job(strategy=strategy, search={"tp": 8, "pp": 4})  # 32 devices of 8
-    document = check_job(job, parse_budget({SLOWDOWN: {"max": 0.1}})).document
+    document = checked(job, parse_budget({SLOWDOWN: {"max": 0.1}}))
     assert (document["status"], document["exit_code"]) == ("infeasible", 4)
     assert statuses(document)["plan" if strategy else "strategy"] == "failed"
 
@@ -100,23 +101,23 @@ def test_a_cut_search_leaves_the_distance_unknown_but_a_broken_budget_broken(job
         return False
 
     asked = {SLOWDOWN: {"max": 9}}
-    document = check_job(job, parse_budget(asked), on_progress=stop).document
+    document = checked(job, parse_budget(asked), on_progress=stop)
     assert document["search"]["proof"]["stopped_by"]
     assert (document["status"], document["exit_code"]) == ("cut", 5)
     assert statuses(document)[f"budget.{SLOWDOWN}.max"] == "undetermined"
     budget = parse_budget({**asked, "step_time_s": {"max": estimate["step_time_s"] / 2}})
-    broken = check_job(job, budget, on_progress=stop).document
+    broken = checked(job, budget, on_progress=stop)
     assert (broken["status"], broken["exit_code"]) == ("broken", 3)
 
 
 def test_without_a_strategy_a_cut_search_may_have_missed_a_plan_that_holds(job: Job) -> None:
     job = small_job(strategy=None)
     stopped = {
-        limit: check_job(job, parse_budget({"step_time_s": {"max": limit}}), on_progress=lambda _: False) for limit in (1e9, 1)
+        limit: checked(job, parse_budget({"step_time_s": {"max": limit}}), on_progress=lambda _: False) for limit in (1e9, 1)
     }
-    assert stopped[1].document["exit_code"] == 5
-    assert stopped[1e9].document["exit_code"] == 0  # whatever was missed: the plan that was found holds
-    assert check_job(job, parse_budget({"step_time_s": {"max": 1}})).document["exit_code"] == 3
+    assert stopped[1]["exit_code"] == 5
+    assert stopped[1e9]["exit_code"] == 0  # whatever was missed: the plan that was found holds
+    assert checked(job, parse_budget({"step_time_s": {"max": 1}}))["exit_code"] == 3
 
 
 @pytest.mark.parametrize(
@@ -140,13 +141,13 @@ def test_what_a_cut_search_knows_of_a_slowdown(end: str, value: float, expected:
     ],
 )
 def test_the_worst_decides(found: Iterable[tuple[str, Any]], expected: str) -> None:
-    assert status_of([Item(name, status, "") for name, status in found]) == expected
+    assert status_of([item(name, status, "") for name, status in found]) == expected
 
 
 def test_a_sampler_is_warned_about_where_a_search_runs() -> None:
     job = small_job(search={**SMALL["search"], "sampler": "random", "seed": 1})
-    assert any("search.sampler" in text for text in check_job(job, parse_budget({SLOWDOWN: {"max": 9}})).document["warnings"])
-    assert check_job(job, parse_budget({"step_time_s": {"max": 99}})).document["warnings"] == []
+    assert any("search.sampler" in text for text in checked(job, parse_budget({SLOWDOWN: {"max": 9}}))["warnings"])
+    assert checked(job, parse_budget({"step_time_s": {"max": 99}}))["warnings"] == []
 
 
 def test_pin_needs_a_baseline(job: Job) -> None:

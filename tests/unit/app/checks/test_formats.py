@@ -21,7 +21,9 @@ from app.checks.formats import FORMATS, sarif
 from app.checks.formats.places import Place, Places
 from app.checks.metrics import SLOWDOWN
 from app.checks.outcome import EXIT_CODES
+from app.checks.schemas import CheckDocument
 from app.cli.commands.check import NAMES
+from app.text.documents import plain
 from tests.unit.app.checks.jobs import small_job
 
 SCHEMAS = Path(__file__).parents[3] / "fixtures" / "reports"
@@ -30,7 +32,7 @@ PARTS = {"passed": "passed", "failed": "failures", "undetermined": "errors", "no
 
 
 @cache
-def documents() -> dict[str, dict[str, Any]]:
+def documents() -> dict[str, CheckDocument]:
     """One document for each status."""
     job = small_job()
     return {
@@ -87,9 +89,9 @@ def test_the_command_offers_every_format() -> None:
 @pytest.mark.parametrize("status", EXIT_CODES)
 def test_every_status_gives_valid_reports(status: str) -> None:
     document = documents()[status]
-    assert document["status"] == status
-    checks = document["checks"]
-    count = {part: sum(check["status"] == part for check in checks) for part in PARTS}
+    assert document.status == status
+    checks = document.checks
+    count = {part: sum(check.status == part for check in checks) for part in PARTS}
     suite = valid_junit(FORMATS["junit"](document, Places()))[0]
     assert suite.get("tests") == str(len(checks))
     for part, attribute in list(PARTS.items())[1:]:
@@ -98,14 +100,14 @@ def test_every_status_gives_valid_reports(status: str) -> None:
         assert len(suite.findall(f".//{element}")) == count[part]
     run = valid_sarif(FORMATS["sarif"](document, Places()))
     assert len(run["results"]) == count["failed"]
-    assert run["invocations"][0]["exitCode"] == document["exit_code"]
+    assert run["invocations"][0]["exitCode"] == document.exit_code
     assert run["invocations"][0]["executionSuccessful"] is (status != "cut")
     rules = run["tool"]["driver"]["rules"]
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
-    assert json.loads(FORMATS["json"](document, Places())) == document
+    assert json.loads(FORMATS["json"](document, Places())) == plain(document)
     for name in ("table", "markdown"):
         text = FORMATS[name](document, Places())
-        assert all(check["id"] in text for check in checks)
+        assert all(check.id in text for check in checks)
         assert "\x1b" not in text
 
 
@@ -124,8 +126,8 @@ def test_the_schemas_refuse_what_is_not_of_their_format() -> None:
 @given(st.text(max_size=200), st.text(max_size=50))
 def test_any_words_give_valid_reports(sentence: str, name: str) -> None:
     document = documents()["broken"]
-    checks = [{**check, "sentence": sentence or "x"} for check in document["checks"]]
-    odd = {**document, "checks": checks, "warnings": [sentence or "x"]}
+    checks = [check.model_copy(update={"sentence": sentence or "x"}) for check in document.checks]
+    odd = document.model_copy(update={"checks": checks, "warnings": [sentence or "x"]})
     places = Places(job=Path(name.replace("\0", "")))
     valid_junit(FORMATS["junit"](odd, places))
     valid_sarif(FORMATS["sarif"](odd, places))

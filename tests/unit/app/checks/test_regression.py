@@ -17,12 +17,13 @@ from app.checks.baseline import Baseline, baseline_document, parse_baseline
 from app.checks.budget import parse_budget
 from app.checks.check import check_job
 from app.jobs.job import Job, parse_job
+from app.text.documents import json_text, plain
 from calibration.files import Calibration, calibration_for
 from documents.errors import InputError
 from documents.hashing import fingerprint
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
-from tests.unit.app.checks.jobs import SMALL, small_job
+from tests.unit.app.checks.jobs import SMALL, checked, small_job
 
 TOLERANT = parse_budget({"regression": {"step_time_s": {"max_fraction": 0.02}}}, has_baseline=True)
 
@@ -56,7 +57,7 @@ def movement(document: dict[str, Any], metric: str = "step_time_s") -> dict[str,
 
 
 def test_the_same_job_and_tool_move_nothing(job: Job) -> None:
-    document = check_job(job, TOLERANT, baseline=baseline_of(job)).document
+    document = checked(job, TOLERANT, baseline=baseline_of(job))
     moved = movement(document)
     assert (moved["tool_fraction"], moved["job_fraction"], moved["worse_fraction"]) == (0.0, 0.0, 0.0)
     assert (document["baseline"]["tool_changes"], document["baseline"]["job_changes"]) == ([], [])
@@ -65,7 +66,7 @@ def test_the_same_job_and_tool_move_nothing(job: Job) -> None:
 
 def test_a_change_of_the_job_is_the_job_s(job: Job) -> None:
     slower = small_job(strategy={"tp": 8, "micro_batch_size": 1, "recompute": "full"})
-    document = check_job(slower, TOLERANT, baseline=baseline_of(job)).document
+    document = checked(slower, TOLERANT, baseline=baseline_of(job))
     moved = movement(document)
     assert moved["tool_fraction"] == 0.0
     assert moved["job_fraction"] > 0.02
@@ -77,14 +78,14 @@ def test_a_change_of_the_job_is_the_job_s(job: Job) -> None:
 def test_a_field_that_the_baseline_s_version_did_not_know_is_no_change_of_the_job(job: Job) -> None:
     older = stored(job)
     del older["job"]["software"]["execution"], older["strategy"]["zero_stage"]
-    document = check_job(job, TOLERANT, baseline=parse_baseline(older, "plan.json")).document
+    document = checked(job, TOLERANT, baseline=parse_baseline(older, "plan.json"))
     assert document["baseline"]["job_changes"] == []
     assert movement(document)["job_fraction"] == 0.0
 
 
 def test_a_change_of_the_calibration_is_the_tool_s(job: Job) -> None:
     baseline = baseline_of(job, (other_calibration(job),))
-    document = check_job(job, TOLERANT, baseline=baseline).document
+    document = checked(job, TOLERANT, baseline=baseline)
     moved = movement(document)
     assert moved["job_fraction"] == 0.0
     assert abs(moved["tool_fraction"]) > 0.001
@@ -94,7 +95,7 @@ def test_a_change_of_the_calibration_is_the_tool_s(job: Job) -> None:
 
 def test_pin_holds_the_calibration(job: Job) -> None:
     other = other_calibration(job)
-    document = check_job(job, TOLERANT, baseline=baseline_of(job, (other,)), pin=True).document
+    document = checked(job, TOLERANT, baseline=baseline_of(job, (other,)), pin=True)
     moved = movement(document)
     assert moved["before"] == moved["repriced"] == moved["value"]
     assert document["exit_code"] == 0
@@ -108,10 +109,10 @@ def test_pin_holds_the_profile(job: Job) -> None:
     profile = parse_profile(document["hardware_profile"], "test")
     old = replace(job, workload=replace(job.workload, cluster=replace(job.workload.cluster, profile=profile)))
     baseline = baseline_of(old)
-    free = movement(check_job(job, TOLERANT, baseline=baseline).document)
+    free = movement(checked(job, TOLERANT, baseline=baseline))
     assert free["job_fraction"] == 0.0
     assert free["tool_fraction"] < -0.001  # twice the bandwidth is faster
-    pinned = check_job(job, TOLERANT, baseline=baseline, pin=True).document
+    pinned = checked(job, TOLERANT, baseline=baseline, pin=True)
     assert movement(pinned)["value"] == movement(pinned)["before"]
     assert pinned["priced_with"]["hardware_profile"] == fingerprint(profile)
 
@@ -121,7 +122,7 @@ def test_pin_counts_only_what_the_job_moved_where_the_version_moved_too(job: Job
     document["estimate"]["step_time_s"] *= 0.5  # what a version with another model of the same step would have said
     document["priced_with"]["version"] = "0.0.9"
     baseline = parse_baseline(document, "plan.json")
-    free, pinned = (check_job(job, TOLERANT, baseline=baseline, pin=pin).document for pin in (False, True))
+    free, pinned = (checked(job, TOLERANT, baseline=baseline, pin=pin) for pin in (False, True))
     assert movement(free)["tool_fraction"] == pytest.approx(1.0)
     assert (free["exit_code"], pinned["exit_code"]) == (3, 0)
     assert any("0.0.9" in sentence for sentence in pinned["baseline"]["tool_changes"])
@@ -131,26 +132,29 @@ def test_pin_counts_only_what_the_job_moved_where_the_version_moved_too(job: Job
 def test_the_tolerance_is_of_the_baseline(job: Job, factor: float, code: int) -> None:
     document = stored(job)
     document["estimate"]["step_time_s"] /= factor
-    assert check_job(job, TOLERANT, baseline=parse_baseline(document, "plan.json")).document["exit_code"] == code
+    assert checked(job, TOLERANT, baseline=parse_baseline(document, "plan.json"))["exit_code"] == code
 
 
 def test_answers_of_estimate_and_search_are_baselines(job: Job) -> None:
     assert job.strategy is not None
     for document in (estimate_document(job, job.strategy), search_document(job)):
-        baseline = parse_baseline(json.loads(json.dumps(document)), "answer.json")
-        found = check_job(job, parse_budget({"step_time_s": {"max": 99}}), baseline=baseline, pin=True).document
+        baseline = parse_baseline(json.loads(json_text(document)), "answer.json")
+        found = checked(job, parse_budget({"step_time_s": {"max": 99}}), baseline=baseline, pin=True)
         assert movement(found)["tool_fraction"] == pytest.approx(0.0, abs=1e-12)
     assert movement(found)["job_fraction"] > 0  # the search's best plan is faster than the job's
 
 
 def test_a_check_s_own_document_is_a_baseline(job: Job) -> None:
-    document = json.loads(json.dumps(check_job(job, parse_budget({"step_time_s": {"max": 99}})).document))
-    assert movement(check_job(job, TOLERANT, baseline=parse_baseline(document, "check.json")).document)["value"] > 0
+    document = json.loads(json.dumps(checked(job, parse_budget({"step_time_s": {"max": 99}}))))
+    assert movement(checked(job, TOLERANT, baseline=parse_baseline(document, "check.json")))["value"] > 0
 
 
 def test_a_baseline_of_hashes_alone_cannot_hold_another_tool(job: Job) -> None:
     assert job.strategy is not None
-    document = {**estimate_document(job, job.strategy), "priced_with": {**priced_with(job.workload), "calibration": "0" * 12}}
+    document = {
+        **plain(estimate_document(job, job.strategy)),
+        "priced_with": {**priced_with(job.workload), "calibration": "0" * 12},
+    }
     with pytest.raises(InputError, match=r"pin \(--pin\): plan\.json names its calibration by hash.*--write-baseline"):
         check_job(job, TOLERANT, baseline=parse_baseline(document, "plan.json"), pin=True)
 
@@ -190,7 +194,7 @@ def test_a_baseline_whose_job_no_longer_parses_is_compared_by_its_numbers_alone(
     document = stored(job)
     document["job"]["training"]["bygone"] = 1
     baseline = parse_baseline(document, "plan.json")
-    found = check_job(job, TOLERANT, baseline=baseline).document
+    found = checked(job, TOLERANT, baseline=baseline)
     entry = found["baseline"]["movements"][0]
     assert (entry["repriced"], entry["tool_fraction"], entry["job_fraction"], entry["worse_fraction"]) == (None, None, None, 0.0)
     assert "bygone" in found["baseline"]["note"]
@@ -201,7 +205,7 @@ def test_a_baseline_whose_job_no_longer_parses_is_compared_by_its_numbers_alone(
 def test_other_hardware_is_a_change_of_the_job(job: Job) -> None:
     moved = small_job(cluster={"hardware": "atlas-900-a2-podc", "num_devices": 8})
     for pin in (False, True):
-        document = check_job(moved, TOLERANT, baseline=baseline_of(job), pin=pin).document
+        document = checked(moved, TOLERANT, baseline=baseline_of(job), pin=pin)
         assert movement(document)["tool_fraction"] == 0.0
         assert "cluster.hardware: 'atlas-800t-a2' -> 'atlas-900-a2-podc'" in document["baseline"]["job_changes"]
 
@@ -217,7 +221,7 @@ def test_a_site_s_own_profile_may_lie_elsewhere_today(tmp_path: Path) -> None:
     baseline = baseline_of(jobs[0])
     shutil.rmtree(tmp_path / "then")
     for pin in (False, True):
-        document = check_job(jobs[1], TOLERANT, baseline=baseline, pin=pin).document
+        document = checked(jobs[1], TOLERANT, baseline=baseline, pin=pin)
         assert movement(document)["value"] == movement(document)["before"]
         assert document["baseline"]["job_changes"] == document["baseline"]["tool_changes"] == []
 

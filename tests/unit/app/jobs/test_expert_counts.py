@@ -14,6 +14,7 @@ from app.answers.search import search_document
 from app.checks.baseline import job_changes, parse_baseline, repriced
 from app.jobs.job import Job, load_job, parse_job
 from app.jobs.requests import parse_request
+from app.text.documents import json_text
 from documents.errors import InputError
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
@@ -127,8 +128,8 @@ def test_a_baseline_holds_its_counts_and_names_what_changed() -> None:
     assert job.strategy is not None
     answer = estimate_document(job, job.strategy, ())
     even = parse_job(lite(EVEN))
-    baseline = parse_baseline(json.loads(json.dumps(answer)), "old.json")
-    assert repriced(baseline, even, ())["estimate"] == answer["estimate"]
+    baseline = parse_baseline(json.loads(json_text(answer)), "old.json")
+    assert repriced(baseline, even, ()).estimate == answer.estimate
     (change,) = (line for line in job_changes(baseline.job, even.document) if "expert" in line)
     assert change.startswith("training.expert_counts: [[")
     assert len(change) < 200
