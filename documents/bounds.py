@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from documents.errors import show
 
 MAX_DEVICES = 1_000_000
-MAX_DEGREE = MAX_DEVICES  # a group of all devices
+MAX_DEGREE = 65_536  # with 1,000,000 stages a refusal takes seconds
 MAX_GLOBAL_BATCH = 10_000_000
 MAX_SEQ_LENGTH = 100_000_000
 MAX_LAYERS = 10_000

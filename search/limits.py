@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, create_model, model_validator
 
 from cost_models.shapes import switches
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Schedule
-from documents.bounds import MAX_DEGREE, MAX_VALUES, Degree, Name, ZeroStage
+from documents.bounds import MAX_DEVICES, MAX_VALUES, Degree, Name, ZeroStage
 from documents.checking import OneOf, Section, check
 from search.recompute_modes import RecomputeMode, recompute_mode
 
@@ -72,7 +72,7 @@ CpAlgoName = Annotated[str, OneOf(*CP_ALGOS)]
 ScheduleName = Annotated[str, OneOf(*SCHEDULES)]
 DispatcherName = Annotated[str, OneOf(*DISPATCHERS)]
 ModeName = Annotated[Name, AfterValidator(recompute_mode)]
-GroupSize = Annotated[int, Field(ge=0, le=MAX_DEGREE)]
+GroupSize = Annotated[int, Field(ge=0, le=MAX_DEVICES)]
 
 
 class LimitFields(Section):

@@ -12,10 +12,10 @@ import re
 from dataclasses import dataclass
 
 from cost_models.shapes.strategy import Recompute, RecomputeMethod, RecomputeModule
+from documents.bounds import MAX_LAYERS
 from documents.errors import did_you_mean, show
 from search.errors import SearchError
 
-MAX_RECOMPUTE_LAYERS = 10_000
 MODULE_NAMES = {module.name.lower(): module for module in RecomputeModule if module.name}
 ALLOWED = f"none, full, full:K, block:K, block:P%, or modules joined by '+' ({', '.join(MODULE_NAMES)})"
 
@@ -60,7 +60,7 @@ def recompute_mode(text: str) -> RecomputeMode:
         kind, number, percent = counted[1], int(counted[2]), counted[3]
         if percent and kind == "block" and 1 <= number <= 100:
             return RecomputeMode(Recompute.FULL, RecomputeMethod.BLOCK, share_percent=number)
-        if not percent and 1 <= number <= MAX_RECOMPUTE_LAYERS:
+        if not percent and 1 <= number <= MAX_LAYERS:
             method = RecomputeMethod.UNIFORM if kind == "full" else RecomputeMethod.BLOCK
             return RecomputeMode(Recompute.FULL, method, num_layers=number)
     modules = RecomputeModule(0)

@@ -165,14 +165,14 @@ def test_limits_are_read_from_a_job() -> None:
     [
         ({"tpp": 1}, "search.tpp: unknown key; did you mean 'tp'? Allowed: tp, pp, vpp, cp"),
         ({"swap_optimiser": True}, "search.swap_optimiser: unknown key; did you mean 'swap_optimizer'?"),
-        ({"tp": 0}, "search.tp: 0 is not allowed; give an integer from 1 to 1,000,000, or a list of 1 to 256 of them"),
-        ({"tp": True}, "search.tp: true is not allowed; give an integer from 1 to 1,000,000"),
+        ({"tp": 0}, "search.tp: 0 is not allowed; give an integer from 1 to 65,536, or a list of 1 to 256 of them"),
+        ({"tp": True}, "search.tp: true is not allowed; give an integer from 1 to 65,536"),
         ({"tp": [1, 2.0]}, "search.tp[1]: 2.0 is not allowed; give an integer"),
         ({"tp": []}, "search.tp: [] is not allowed; give an integer from 1"),
         ({"tp": {"maximum": 8}}, "search.tp.maximum: unknown key; did you mean 'max'? Allowed: min, max."),
         ({"tp": {}}, "search.tp: bounds nothing; give min, max or both."),
         ({"tp": {"min": 8, "max": 4}}, "search.tp: min 8 is above max 4."),
-        ({"tp": {"max": 10**7}}, "search.tp.max: 10000000 is not allowed; give an integer from 1 to 1,000,000."),
+        ({"tp": {"max": 10**7}}, "search.tp.max: 10000000 is not allowed; give an integer from 1 to 65,536."),
         (
             {"cp_algo": "rings"},
             "search.cp_algo: 'rings' is not allowed (did you mean 'ring'?); give one of ring, ulysses, hybrid",
