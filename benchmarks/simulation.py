@@ -26,9 +26,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from app.calibrations.constants import constants_for
 from app.answers.simulation import play
 from app.answers.trace import trace_text
+from app.calibrations.constants import constants_for
 from benchmarks.lattice import job
 from cost_models.constants import Constants
 from cost_models.pipeline.tasks import Pass, PipelineShape
