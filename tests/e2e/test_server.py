@@ -16,6 +16,7 @@ import pytest
 
 from app.answers.search import search_document
 from app.jobs.job import parse_job
+from app.text.documents import plain
 from meshplan import Client, MeshplanError
 from tests.api.run_records import HARDWARE, STACK, usable_records
 from tests.servers import ROOT, Server, running_server
@@ -57,7 +58,7 @@ def test_a_study_is_created_followed_and_read_as_the_command_answers(client: Cli
     assert [event.sequence for event in events] == sorted({event.sequence for event in events})
     assert [event.data["state"] for event in events if event.kind == "state"][-1] == "completed"
     done = client.study(study.id)
-    local = search_document(parse_job(SMALL))
+    local = plain(search_document(parse_job(SMALL)))
     assert done.result is not None
     assert done.result["counts"] == local["counts"]
     assert comparable([plan.document for plan in client.plans(study.id)]) == comparable(local["plans"])

@@ -96,7 +96,7 @@ def test_studies_survive_the_death_of_their_workers(database: Database, database
         assert answer(database, study_id) == direct(**search)
         with database.read() as session:
             trials = service.list_trials(session, study_id, limit=10_000).items
-        assert [trial["number"] for trial in trials] == list(range(search.get("max_trials", 0)))
+        assert [trial.number for trial in trials] == list(range(search.get("max_trials", 0)))
     with database.read() as session:
         assert sum(service.get_study(session, study_id).attempts for study_id in ids) > len(ids)
 

@@ -19,6 +19,7 @@ from app.studies import queue, repository, service
 from app.studies.queue import Lease, LeaseLostError
 from app.studies.runner import StudyRun
 from app.studies.schemas import StudyDocument
+from app.text.documents import json_text, plain
 from search.lattice import LatticeSearch
 from search.sampling import BATCH_TRIALS
 from tests.study_jobs import small_job
@@ -58,7 +59,7 @@ def answer(database: Database, study_id: str) -> dict[str, Any]:
         return {
             **{name: result[name] for name in FOUND},
             "plans": list(service.list_plans(session, study_id, limit=100).items),
-            "rejections": list(service.list_rejections(session, study_id, limit=100).items),
+            "rejections": [plain(row) for row in service.list_rejections(session, study_id, limit=100).items],
         }
 
 
@@ -70,7 +71,7 @@ def direct(**search: Any) -> dict[str, Any]:
 
 @cache
 def _searched(search: str) -> str:
-    return json.dumps(search_document(small_job(**json.loads(search))))
+    return json_text(search_document(small_job(**json.loads(search))))
 
 
 def stop_after(num_steps: int) -> Callable[[], bool]:
@@ -125,7 +126,7 @@ def test_a_study_whose_worker_dies_loses_no_trial_and_counts_none_twice(database
     assert answer(database, study_id) == direct(**search)
     with database.read() as session:
         trials = service.list_trials(session, study_id, limit=1000).items
-    assert [trial["number"] for trial in trials] == list(range(search.get("max_trials", 0)))
+    assert [trial.number for trial in trials] == list(range(search.get("max_trials", 0)))
 
 
 def test_trials_are_stored_as_they_are_told(database: Database) -> None:
@@ -133,11 +134,11 @@ def test_trials_are_stored_as_they_are_told(database: Database) -> None:
     run(database, stop_after(2))
     with database.read() as session:
         trials = service.list_trials(session, study_id, limit=1000).items
-    assert [trial["number"] for trial in trials] == list(range(2 * BATCH_TRIALS))
-    assert trials[0]["source"] == "baseline"
-    fitting = [trial["value"] for trial in trials if trial["outcome"] == "fits"]
-    assert trials[-1]["best_value"] == min(fitting)
-    assert {trial["strategy"]["tp"] for trial in trials} > {1}
+    assert [trial.number for trial in trials] == list(range(2 * BATCH_TRIALS))
+    assert trials[0].source == "baseline"
+    fitting = [trial.value for trial in trials if trial.outcome == "fits"]
+    assert trials[-1].best_value == min(fitting)
+    assert {trial.strategy["tp"] for trial in trials} > {1}
     progress = view(database, study_id).progress
     assert progress is not None
     assert progress["sampled"] == 2 * BATCH_TRIALS
