@@ -17,7 +17,7 @@ import numpy as np
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import SWITCHES, Feature, Scope
 from cost_models.shapes.workload import Workload
-from frameworks.release import Exclusion, Release, parts_of
+from frameworks.release import Exclusion, Fact, Release, parts_of
 from frameworks.rule import Mask, Rule, has_effect, none_of
 
 Column = Callable[[Workload, StrategyBatch], Any]
@@ -174,16 +174,7 @@ def fact_rule(
     if len(subjects) != 1:
         raise ValueError(f"{name}: the facts of {release.name} with this rule are about {sorted(subjects) or 'nothing'}")
     subject = _condition(terms, subjects.pop())
-    facts = []
-    for fact in given:
-        if isinstance(fact, Exclusion):
-            facts.append(_Fact(tuple(_condition(terms, c) for c in fact.conditions[1:]), ()))
-        else:
-            needs = [_condition(terms, need) for need in fact.needs if need in terms or parts_of(need)[0] in terms]
-            sayable = tuple(need for need in needs if need.sayable)
-            if not sayable:
-                raise ValueError(f"{name}: no plan says {' or '.join(fact.needs)}")
-            facts.append(_Fact(tuple(_condition(terms, c) for c in fact.when[1:]), sayable))
+    facts = [_fact(terms, fact) for fact in given]
 
     def violates(workload: Workload, batch: StrategyBatch) -> Mask:
         possible = [fact for fact in facts if fact.possible(workload, batch)]
@@ -202,13 +193,13 @@ def fact_rule(
         found = [fact for fact in facts if np.any(fact.broken(workload, one))]
         broken = [fact.words(workload, strategy) for fact in found if fact.beside and fact.needs]
         for verb, kind in (
-            ("needs", [fact for fact in found if not fact.beside]),
-            ("excludes", [fact for fact in found if not fact.needs]),
+            ("needs", [fact for fact in found if fact.needs and not fact.beside]),
+            ("excludes", [fact for fact in found if fact.beside and not fact.needs]),
         ):
             broken += [f"{verb} {' and '.join(fact.words(workload, strategy) for fact in kind)}"] if kind else []
         if extra is not None and np.any(extra.broken(workload, one)):
             broken.append(extra.words(workload, strategy))
-        return ", and ".join(broken)
+        return ", and ".join(broken) or "is refused"
 
     return FactRule(
         name,
@@ -221,6 +212,16 @@ def fact_rule(
         excludes=_features([fact.beside for fact in facts if not fact.needs]),
         needs=_features([fact.needs for fact in facts if not fact.beside]),
     )
+
+
+def _fact(terms: Terms, fact: Fact) -> _Fact:
+    if isinstance(fact, Exclusion):
+        return _Fact(tuple(_condition(terms, c) for c in fact.conditions[1:]), ())
+    needs = [_condition(terms, need) for need in fact.needs if need in terms or parts_of(need)[0] in terms]
+    sayable = tuple(need for need in needs if need.sayable)
+    if not sayable:
+        raise ValueError(f"{fact.rule}: no plan says {' or '.join(fact.needs)}")
+    return _Fact(tuple(_condition(terms, c) for c in fact.when[1:]), sayable)
 
 
 def _features(conditions: Sequence[tuple[_Condition, ...]]) -> Feature:

@@ -16,7 +16,9 @@ from frameworks.megatron_lm.writer import arguments
 from frameworks.target import Target
 
 MEGATRON_LM = Framework(
-    target=Target("megatron-lm", "0.12", ("0.12.0", "0.12.1", "core_r0.12.0", "core_v0.12.0", "core_v0.12.1"), ("nvidia", "amd")),
+    target=Target(
+        RELEASE.name, RELEASE.version, ("0.12.0", "0.12.1", "core_r0.12.0", "core_v0.12.0", "core_v0.12.1"), ("nvidia", "amd")
+    ),
     release=RELEASE,
     table=TABLE,
     rules=RULES,

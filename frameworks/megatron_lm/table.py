@@ -22,9 +22,6 @@ COLUMNS = {
     "sequence_parallel": "sequence-parallel",
     "microbatch_group_size_per_vp_stage": "microbatch-group-size-per-virtual-pipeline-stage",
     "dispatcher": "moe-token-dispatcher-type",
-    "recompute_method": "recompute-method",
-    "recompute_num_layers": "recompute-num-layers",
-    "recompute_modules": "recompute-modules",
 }
 CHUNKED = ("num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank")
 # Switches that MindSpeed-LLM has as well.

@@ -14,7 +14,7 @@ from frameworks.mindformers.yaml_file import yaml_file
 from frameworks.target import Target
 
 MINDFORMERS = Framework(
-    target=Target("mindformers", "1.8", ("1.5", "1.6", "1.7", "r1.5.0", "r1.6.0", "r1.7.0", "r1.8.0"), ("ascend",)),
+    target=Target(RELEASE.name, RELEASE.version, ("1.5", "1.6", "1.7", "r1.5.0", "r1.6.0", "r1.7.0", "r1.8.0"), ("ascend",)),
     release=RELEASE,
     table=TABLE,
     rules=RULES,

@@ -16,7 +16,7 @@ from frameworks.mindspeed_llm.writer import arguments
 from frameworks.target import Target
 
 MINDSPEED_LLM = Framework(
-    target=Target("mindspeed-llm", "master", (), ("ascend",)),
+    target=Target(RELEASE.name, RELEASE.version, (), ("ascend",)),
     release=RELEASE,
     table=TABLE,
     rules=RULES,

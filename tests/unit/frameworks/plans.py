@@ -77,8 +77,7 @@ def workload(framework: str, model: str) -> Workload:
 def legal_plans(framework: str, model: str) -> tuple[ParallelStrategy, ...]:
     """Legal strategies, thinned evenly over the whole lattice."""
     offered = BY_NAME[framework].table.offered
-    usual = DEFAULT_FEATURES & offered
-    switches = SWITCHES.get(framework) or (usual, *(usual ^ feature for feature in offered))
+    switches = SWITCHES.get(framework) or tuple(dict.fromkeys(each & offered for all_ in SWITCHES.values() for each in all_))
     space = SearchSpace(
         tp=(1, 2),
         pp=(1, 2, 4),
@@ -95,7 +94,7 @@ def legal_plans(framework: str, model: str) -> tuple[ParallelStrategy, ...]:
         recompute=tuple(recompute_mode(name) for name in MODES),
         zero_stage=(0, 1, 2, 3),
         features=switches,
-        dualpipev_features=MERGED if framework == "mindspeed-llm" else switches,
+        dualpipev_features=MERGED if Feature.MOE_COMM_OVERLAP in offered else switches,
         interleaved_features=switches,
     )
     made = workload(framework, model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-REGISTRATION = "FRAMEWORKS: tuple[Framework, ...] = (MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS"
 TOY = '''"""A framework with three arguments, of which one excludes another."""
 
 from collections.abc import Mapping, Sequence
@@ -114,8 +114,8 @@ def register(checkout: Path, toy: str) -> subprocess.CompletedProcess[str]:
     (checkout / "frameworks" / "toy" / "framework.py").write_text(toy, encoding="utf-8")
     registry = checkout / "frameworks" / "registry.py"
     text = registry.read_text(encoding="utf-8")
-    assert REGISTRATION in text
-    text = text.replace(REGISTRATION, f"{REGISTRATION}, TOY")
+    text, entries = re.subn(r"^(FRAMEWORKS: .* = \([^)]*)\)", r"\1, TOY)", text, flags=re.MULTILINE)
+    assert entries == 1
     text = text.replace("from frameworks.target", "from frameworks.toy.framework import TOY\nfrom frameworks.target")
     registry.write_text(text, encoding="utf-8")
     command = [sys.executable, "-c", ASKED]

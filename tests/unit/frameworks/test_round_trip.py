@@ -80,9 +80,7 @@ def test_every_framework_has_plans_to_try(framework: str, model: str) -> None:
         return
     schedules = {plan.schedule for plan in plans}
     lacking = set() if made_for_it(model) else {Schedule.DUALPIPE_V}
-    assert schedules == {Schedule.NONE, *BY_NAME[framework].table.schedules} - (
-        lacking if framework == "mindspeed-llm" else set()
-    )
+    assert schedules == {Schedule.NONE, *BY_NAME[framework].table.schedules} - lacking
     if framework in INDEPENDENT:
         assert {plan.microbatch_group_size_per_vp_stage for plan in plans} == ({0} if framework == "mindformers" else {0, 8})
 
@@ -122,9 +120,11 @@ def test_every_switch_of_a_table_changes_what_is_written(framework: str) -> None
     told = Feature(0)
     wanted = BY_NAME[framework].table.offered & ~BY_NAME[framework].table.implied & ~UNTOLD.get(framework, Feature(0))
     for model, fp32_parameters in product(MODELS, (False, True)):
+        if told == wanted:
+            break
         made, plans = workload(framework, model), legal_plans(framework, model)
         made = replace(made, software=replace(made.software, fp32_parameters=fp32_parameters))
-        for plan in plans[:: max(len(plans) // 40, 1)]:
+        for plan in plans[:: max(len(plans) // 20, 1)]:
             written = EXPORT[framework](made, plan).arguments
             for feature in wanted & ~told:
                 flipped = replace(plan, features=plan.features ^ feature)
