@@ -8,7 +8,8 @@ import numpy as np
 
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants
-from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, StrategyBatch
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.step.composition import estimate
 
 _CHEAP_MODULES = RecomputeModule.CORE_ATTN | RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLA_UP_PROJ

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from calibration.record_document import Notes, RecomputeSection, quoted
 from calibration.record_software import RecordSoftware
-from cost_models.shapes.strategy import Recompute, RecomputeMethod, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Recompute, RecomputeMethod
 
 _MODULES = {
     "core_attn": RecomputeModule.CORE_ATTN,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from calibration.record_document import Notes, SoftwareSection
-from cost_models.shapes.strategy import Feature
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Software
 from hardware_profiles.schema import HardwareProfile
 

@@ -8,7 +8,8 @@ from calibration.record_document import Notes, StrategySection, refused
 from calibration.record_layout import record_layout
 from calibration.record_recompute import record_recompute
 from calibration.record_software import RecordSoftware
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
 

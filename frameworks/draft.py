@@ -7,17 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
-from cost_models.shapes.strategy import (
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-    StrategyBatch,
-)
-from cost_models.shapes.switches import FUSIONS
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.switches import FUSIONS, Feature
 from cost_models.shapes.workload import Workload
 from frameworks.facts import FactRule
 from frameworks.physics import pipeline as rules_pipeline

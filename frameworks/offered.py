@@ -7,7 +7,8 @@ from operator import or_
 
 import numpy as np
 
-from cost_models.shapes.strategy import Dispatcher, Feature, LayerLayout, Schedule
+from cost_models.shapes.strategy import Dispatcher, LayerLayout, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from frameworks.rule import Rule, effective_features, either, every_row, has_effect, layout_of, layout_violates, none_of
 from frameworks.table import Table

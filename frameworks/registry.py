@@ -5,7 +5,7 @@ Targets, rules of legality, launch blocks and files, documents and what a job ma
 
 from __future__ import annotations
 
-from cost_models.shapes.strategy import Feature
+from cost_models.shapes.switches import Feature
 from documents.errors import did_you_mean
 from frameworks.facts import beside
 from frameworks.framework import Framework

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, RecomputeModule, Schedule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
+from cost_models.shapes.switches import Feature
 from frameworks.release import Given, Release, holds
 
 K = TypeVar("K")

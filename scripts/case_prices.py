@@ -8,7 +8,8 @@ from typing import Any
 
 from app.calibrations.constants import constants_for
 from cost_models.constants import Constants
-from cost_models.shapes.strategy import Feature, ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.priced_groups import priced_groups

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
 
 from app.answers.tables.estimate import recompute_text
-from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from search.plan import strategy_to_mapping
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.priced_groups import priced_groups
 

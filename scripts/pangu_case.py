@@ -11,7 +11,8 @@ from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
 from cost_models.constants import CONSTANTS, Constants
 from cost_models.shapes.flops import model_flops_per_token
-from cost_models.shapes.strategy import Feature, ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from scripts.case_prices import simulated
 from search.lattice import search

@@ -11,7 +11,8 @@ sys.path.insert(0, str(ROOT))
 
 from calibration.files import calibration_for
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.legality import TARGETS, violations
 from scripts.case_prices import exposed_fraction, layer_exchange, simulated

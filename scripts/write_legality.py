@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from cost_models.shapes.strategy import Feature
+from cost_models.shapes.switches import Feature
 from frameworks.legality import RULES
 from frameworks.registry import FRAMEWORKS, TARGETS
 from frameworks.table import Table

@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from app.calibrations.constants import constants_for
-from cost_models.shapes.strategy import Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from scripts.case_prices import exposed_fraction, simulated

@@ -10,7 +10,8 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical
-from cost_models.shapes.strategy import Feature, ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.launch import launch_block
 from frameworks.legality import launchable_on, violations

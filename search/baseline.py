@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules

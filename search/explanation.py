@@ -10,7 +10,8 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical, group_size, layers_per_chunk, schedules_of
-from cost_models.shapes.strategy import CpAlgo, Feature, ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask

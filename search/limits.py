@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import AfterValidator, Field, create_model, model_validator
 
 from cost_models.shapes import switches
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
+from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_DEVICES, MAX_VALUES, Degree, Name, ZeroStage
 from documents.checking import OneOf, Section, check
 from search.recompute_modes import RecomputeMode, recompute_mode

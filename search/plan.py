@@ -12,16 +12,9 @@ import numpy as np
 from cost_models.shapes.canonical import group_size
 from cost_models.shapes.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import (
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate, FloatColumn
 from documents.hashing import fingerprint

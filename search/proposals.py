@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cost_models.shapes.canonical import canonical, canonical_cp, canonical_recompute, layers_per_chunk
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from search.errors import SearchError
 from search.limits import DISPATCHERS, GROUP_SIZE, SWITCHES

@@ -11,7 +11,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from cost_models.shapes.strategy import Recompute, RecomputeMethod, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Recompute, RecomputeMethod
 from documents.bounds import MAX_LAYERS
 from documents.errors import did_you_mean, show
 from search.errors import SearchError

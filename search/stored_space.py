@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Named, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Named, Schedule
+from cost_models.shapes.switches import Feature
 from search.errors import SearchError
 from search.limits import DEGREES, GROUP_SIZE, SWITCHES
 from search.recompute_modes import recompute_mode

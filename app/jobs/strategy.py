@@ -10,19 +10,9 @@ from app.jobs.fields import CP_ALGOS, DISPATCHERS, GRANULARITIES, RECOMPUTE_METH
 from cost_models.shapes.acting import scope_of
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.layout import default_layout, stage_table
-from cost_models.shapes.strategy import (
-    DEFAULT_FEATURES,
-    UNPRICED_FEATURES,
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    LayerLayout,
-    ParallelStrategy,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
-from cost_models.shapes.switches import acting_in
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
+from cost_models.shapes.switches import DEFAULT_FEATURES, UNPRICED_FEATURES, Feature, acting_in
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.errors import InfeasibleStrategyError, InputError, show
 from frameworks.rule import either

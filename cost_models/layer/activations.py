@@ -10,7 +10,9 @@ from cost_models.layer.compute import ELEMENT_BYTES
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
-from cost_models.shapes.strategy import Dispatcher, Feature, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Dispatcher
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MoeShape, Workload
 
 SCORE_BYTES_SAVED = 5  # softmax output, dropout mask, dropped scores, without fused attention [korthikanti2022, section 4.1]

@@ -14,7 +14,7 @@ from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_a
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.parameters import layer_rank_parameters
-from cost_models.shapes.strategy import Feature
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 FINE_GRAIN_INTERLEAVE_FRACTION = 0.87  # of TP communication stays: half a micro batch hides behind the other half [runs-fit]

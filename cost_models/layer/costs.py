@@ -13,7 +13,7 @@ from cost_models.layer.modules import LayerCompute, layer_compute
 from cost_models.layer.overlap import Exposed, LayerComm, layer_comm
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
-from cost_models.shapes.strategy import RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.workload import Workload
 
 

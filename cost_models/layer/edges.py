@@ -10,7 +10,7 @@ from cost_models.layer.compute import ELEMENT_BYTES, READ_WRITE_BYTES, Device, m
 from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
-from cost_models.shapes.strategy import Feature
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 LOSS_FORWARD_FRACTION = 0.4  # of the cross-entropy traffic: maximum, exponent and sum; the rest is its gradient; assumed

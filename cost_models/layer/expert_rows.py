@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.layer_keys import Floats, LayerKeys
-from cost_models.shapes.strategy import Feature
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MoeShape, TrainingJob
 
 

@@ -8,7 +8,7 @@ from cost_models.constants import Constants
 from cost_models.layer.modules import has_one_expert_kernel
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
-from cost_models.shapes.strategy import Feature
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 # Kernels a forward pass of one eager layer launches; a backward launches twice as many [runs-fit].

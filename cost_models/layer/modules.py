@@ -20,7 +20,8 @@ from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS, quantise_s
 from cost_models.shapes.flops import attention_score_flops_per_token
 from cost_models.shapes.layer_keys import Floats, LayerKeys
-from cost_models.shapes.strategy import Feature, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 
 # To scale, cast and swizzle the operands of one expert's two matmuls: kernels on the device, which a single call to the

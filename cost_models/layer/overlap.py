@@ -20,7 +20,8 @@ from cost_models.layer.communication import (
 from cost_models.layer.modules import LayerCompute
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
-from cost_models.shapes.strategy import Dispatcher, Feature
+from cost_models.shapes.strategy import Dispatcher
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 

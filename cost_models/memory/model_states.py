@@ -8,7 +8,8 @@ import numpy as np
 
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
-from cost_models.shapes.strategy import Feature, StrategyBatch
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 # A parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].

@@ -14,7 +14,8 @@ from cost_models.memory.held_layers import KeptLayers, expanded_layers, kept_lay
 from cost_models.memory.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, distinct_rows
-from cost_models.shapes.strategy import Feature, Recompute, StrategyBatch
+from cost_models.shapes.strategy import Recompute, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 # A head: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]; eager code on Ascend also keeps that less its

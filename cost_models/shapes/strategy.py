@@ -10,11 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.recompute_modules import RecomputeModule as RecomputeModule
-from cost_models.shapes.switches import DEFAULT_FEATURES as DEFAULT_FEATURES
-from cost_models.shapes.switches import PRICED, Place, priced_bits
-from cost_models.shapes.switches import UNPRICED_FEATURES as UNPRICED_FEATURES
-from cost_models.shapes.switches import Feature as Feature
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.switches import DEFAULT_FEATURES, PRICED, Feature, Place, priced_bits
 
 IntColumn = NDArray[np.int64]
 

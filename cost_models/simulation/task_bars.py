@@ -14,7 +14,7 @@ from cost_models.pipeline.tasks import Pass
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.parameters import layer_parameters
-from cost_models.shapes.strategy import RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks

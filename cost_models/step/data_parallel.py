@@ -11,7 +11,8 @@ from cost_models.memory.model_states import MASTER_BYTES, MOMENT_BYTES, WEIGHT_B
 from cost_models.network.collectives import all_gather_s, reduce_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
-from cost_models.shapes.strategy import Feature, IntColumn, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 # HBM traffic of Adam, a parameter: gradient, master and both moments are read, master, both moments and the weight written.

@@ -20,7 +20,8 @@ from cost_models.network.rank_placement import Group as Ranks
 from cost_models.network.rank_placement import members_per_domain, rank_groups
 from cost_models.network.tiers import Network, Tier
 from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
-from cost_models.shapes.strategy import ParallelStrategy, RecomputeModule, StrategyBatch
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Cluster, Workload
 from cost_models.step.data_parallel import gradient_exchange
 from cost_models.step.priced_groups import Group, pipeline_sends_s, priced_groups

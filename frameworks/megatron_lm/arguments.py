@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cost_models.shapes.strategy import Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, Schedule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.release import Release
 from frameworks.table import Table, settled

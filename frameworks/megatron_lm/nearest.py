@@ -10,15 +10,9 @@ from dataclasses import replace
 
 from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_schedule
 from cost_models.shapes.layout import layer_layout
-from cost_models.shapes.strategy import (
-    Dispatcher,
-    Feature,
-    LayerLayout,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.draft import Draft
 from frameworks.megatron_lm import rules

@@ -7,17 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_group_size, canonical_schedule
-from cost_models.shapes.strategy import (
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    LayerLayout,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from frameworks.framework import ReadingError
 from frameworks.megatron_lm.release_0_12 import RELEASE
 from frameworks.megatron_lm.table import TABLE

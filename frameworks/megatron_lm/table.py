@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeModule, Schedule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, Schedule
+from cost_models.shapes.switches import Feature
 from frameworks.facts import Term, Terms, choice, number, switch
 from frameworks.physics.memory import module_names
 from frameworks.rule import has_replicas

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.framework import LaunchArguments
 from frameworks.megatron_lm.arguments import (

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cost_models.shapes.strategy import Feature, LayerLayout, ParallelStrategy, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import LayerLayout, ParallelStrategy
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 
 # What a norm of a layer computes, by (normalization, fused); its last operator hands the result on in the input's type.

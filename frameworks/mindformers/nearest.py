@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES
-from cost_models.shapes.strategy import Feature, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.draft import Draft
 from frameworks.mindformers import cells, rules

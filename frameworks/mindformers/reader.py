@@ -6,17 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cost_models.shapes.canonical import canonical_schedule
-from cost_models.shapes.strategy import (
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    LayerLayout,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from frameworks.framework import ReadingError
 from frameworks.mindformers import cells
 from frameworks.mindformers.options import Options, as_given, options_of

@@ -7,15 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from cost_models.shapes.strategy import (
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-    StrategyBatch,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.facts import fact_rule
 from frameworks.mindformers.release_1_8 import RELEASE

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, RecomputeModule, Schedule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
+from cost_models.shapes.switches import Feature
 from frameworks.facts import Term, Terms, number
 from frameworks.mindformers import cells
 from frameworks.table import Switch, Table

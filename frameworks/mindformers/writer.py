@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute, RecomputeMethod
-from cost_models.shapes.switches import Scope, acting_on
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
+from cost_models.shapes.switches import Feature, Scope, acting_on
 from cost_models.shapes.workload import Workload
 from frameworks.environment import hccl
 from frameworks.framework import LaunchArguments

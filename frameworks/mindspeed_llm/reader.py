@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, Schedule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from frameworks.framework import ReadingError
 from frameworks.megatron_lm import reader as megatron
 from frameworks.mindspeed_llm.release import RELEASE

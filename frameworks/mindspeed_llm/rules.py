@@ -6,17 +6,17 @@ from functools import partial
 
 import numpy as np
 
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import (
     Dispatcher,
-    Feature,
     LayerLayout,
     ParallelStrategy,
     Recompute,
     RecomputeMethod,
-    RecomputeModule,
     Schedule,
     StrategyBatch,
 )
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.rules import FAMILY_RULES

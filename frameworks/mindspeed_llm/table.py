@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, RecomputeModule, Schedule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
+from cost_models.shapes.switches import Feature
 from frameworks.facts import Term, Terms
 from frameworks.megatron_lm.table import COLUMNS, SHARED, SHARED_BY_EXPERTS, SHARED_TERMS, dispatcher_term, switch_terms
 from frameworks.physics.memory import module_names

@@ -5,7 +5,8 @@ Sources: [mindspeed-llm, features_manager; mindspeed, features_manager].
 
 from __future__ import annotations
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Recompute
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.environment import hccl
 from frameworks.framework import LaunchArguments

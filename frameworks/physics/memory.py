@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.shapes.recompute_modules import present_modules
-from cost_models.shapes.strategy import Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule, StrategyBatch
+from cost_models.shapes.recompute_modules import RecomputeModule, present_modules
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.rule import Mask, Rule
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from cost_models.shapes.canonical import group_size, schedules_of
-from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.rule import Mask, Rule, either, has_effect, num_microbatches
 

@@ -11,18 +11,9 @@ import yaml
 
 from app.catalogue.models.presets import model_preset
 from cost_models.constants import prior_constants
-from cost_models.shapes.strategy import (
-    DEFAULT_FEATURES,
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-    StrategyBatch,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
 from cost_models.step.composition import estimate
 from hardware_profiles.catalogue import named

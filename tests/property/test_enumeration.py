@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from cost_models.constants import prior_constants
 from cost_models.shapes.canonical import canonical, layers_per_chunk, schedules_of
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from frameworks.legality import RULES, first_violation, legal_mask

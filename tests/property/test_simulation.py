@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.constants import prior_constants
-from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate, simulated
 from cost_models.step.composition import estimate, lower_bound_s

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from cost_models.constants import prior_constants
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.strategy import ParallelStrategy, RecomputeModule, StrategyBatch
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.replay import Replay, replay
 from cost_models.simulation.step_times import simulate

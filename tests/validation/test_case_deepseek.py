@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from cost_models.shapes.strategy import Feature, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.switches import Feature
 from frameworks.legality import violations
 from scripts.case_prices import layer_exchange, simulated
 from scripts.case_text import wrapped

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cost_models.shapes.strategy import Feature, ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.switches import Feature
 from frameworks.legality import violations
 from scripts.case_prices import layer_exchange, simulated
 from scripts.case_text import gib, wrapped

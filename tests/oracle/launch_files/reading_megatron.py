@@ -7,17 +7,9 @@ from typing import Any
 
 from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
 from cost_models.shapes.layout import layer_layout, lean_tail_layout
-from cost_models.shapes.strategy import (
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    LayerLayout,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from frameworks.release import Given, Release, values_of
 from tests.oracle.launch_files.shell import LaunchFileError
 

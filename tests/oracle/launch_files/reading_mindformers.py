@@ -8,17 +8,9 @@ from typing import Any
 
 from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.layout import layer_layout, lean_tail_layout
-from cost_models.shapes.strategy import (
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    LayerLayout,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from frameworks.mindformers import cells as mindformers_cells
 from frameworks.mindformers.release_1_8 import RELEASE
 from tests.oracle.launch_files.shell import LaunchFileError

@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from calibration.run_records import RunRecord
-from cost_models.shapes.strategy import Recompute, RecomputeMethod, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Recompute, RecomputeMethod
 
 Read = Callable[..., RunRecord]
 NONE, SELECTIVE, FULL = Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL

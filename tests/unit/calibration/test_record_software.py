@@ -5,7 +5,7 @@ import pytest
 
 from calibration.record_software import release_year
 from calibration.run_records import RunRecord
-from cost_models.shapes.strategy import Feature
+from cost_models.shapes.switches import Feature
 
 Read = Callable[..., RunRecord]
 GPU: dict[str, Any] = {"cluster.hardware": "h100-sxm-80gb", "software.version": None, "software.backend": "PyTorch/CUDA"}

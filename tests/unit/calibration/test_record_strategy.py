@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from calibration.run_records import RunRecord
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
+from cost_models.shapes.switches import Feature
 
 Read = Callable[..., RunRecord]
 Refuse = Callable[..., str]

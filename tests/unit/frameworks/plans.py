@@ -7,7 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from cost_models.shapes.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Software, Workload
 from frameworks.legality import legal_mask, parse_target
 from frameworks.registry import BY_NAME

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.shapes.strategy import Feature, ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
 from frameworks.facts import Extra, FactRule, beside, choice, fact_rule, number, switch
 from frameworks.mindspeed_llm.rules import RULES
 from frameworks.release import Exclusion, Fact, Release, Requirement

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature, ParallelStrategy, Recompute, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from frameworks.launch import launch_block
 from frameworks.launch_files import PLACEHOLDER, Start, launch_file

@@ -11,17 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import (
-    DEFAULT_FEATURES,
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from frameworks.launch import LaunchArguments, launch_block
 from frameworks.legality import violations

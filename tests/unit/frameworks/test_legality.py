@@ -14,18 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibration.run_records import RunRecord, read_run_records
-from cost_models.shapes.strategy import (
-    DEFAULT_FEATURES,
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-    StrategyBatch,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, MoeShape, Workload
 from frameworks.legality import (
     RULES,

@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from cost_models.shapes.canonical import canonical_schedule
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature, ParallelStrategy, Recompute, RecomputeMethod, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape
 from frameworks.launch import launch_block
 from frameworks.launch_files import Start, launch_file

@@ -16,7 +16,8 @@ TOY = '''"""A framework with three arguments, of which one excludes another."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cost_models.shapes.strategy import Dispatcher, Feature, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.draft import Draft
 from frameworks.facts import fact_rule, number, switch
@@ -68,7 +69,8 @@ TOY = Framework(TARGET, RELEASE, TABLE, RULES, nearest, write, read, "txt", {"TO
 ASKED = """
 import importlib.util
 from dataclasses import replace
-from cost_models.shapes.strategy import Feature, StrategyBatch
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.switches import Feature
 from frameworks.launch import launch_block
 from frameworks.launch_files import Start, launch_file
 from frameworks.legality import RULES, first_violation, launchable_on, parse_target, violations

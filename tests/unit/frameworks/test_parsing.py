@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cost_models.shapes.strategy import (
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from tests.oracle.launch_files.parsing import parse_arguments, parse_launch
 from tests.oracle.launch_files.shell import LaunchFileError, read_script
 

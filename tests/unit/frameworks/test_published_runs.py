@@ -10,7 +10,8 @@ from typing import Any
 
 from calibration.run_records import RunRecord, read_run_records
 from cost_models.shapes.canonical import canonical
-from cost_models.shapes.strategy import CpAlgo, Feature, ParallelStrategy, Recompute
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
+from cost_models.shapes.switches import Feature
 from tests.oracle.launch_files.parsing import parse_arguments
 from tests.oracle.launch_files.shell import LaunchFileError
 from tests.unit.frameworks.published import ROOT, RUNS, megatron_arguments, mindformers_options, rows

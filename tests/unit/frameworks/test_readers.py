@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cost_models.shapes.canonical import canonical
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
+from cost_models.shapes.switches import Feature
 from frameworks.framework import ReadingError
 from frameworks.registry import BY_NAME
 from tests.oracle.launch_files.parsing import parse_arguments

@@ -10,16 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical, canonical_schedule
-from cost_models.shapes.strategy import (
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.launch import launch_block
 from frameworks.launch_files import Start, launch_file

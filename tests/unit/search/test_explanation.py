@@ -6,18 +6,9 @@ import pytest
 
 from cost_models.constants import prior_constants
 from cost_models.shapes.canonical import canonical
-from cost_models.shapes.strategy import (
-    DEFAULT_FEATURES,
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-    StrategyBatch,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.step.composition import estimate
 from frameworks.legality import legal_mask
 from search.explanation import GIB, best_change, bound_by, changes, compared, neighbours, one_change

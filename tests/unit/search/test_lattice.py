@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.shapes.strategy import CpAlgo, Feature, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate

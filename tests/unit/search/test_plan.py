@@ -7,17 +7,9 @@ import pytest
 
 from cost_models.constants import prior_constants
 from cost_models.shapes.flops import model_flops_per_step
-from cost_models.shapes.strategy import (
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-    StrategyBatch,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from hardware_profiles.schema import CollectiveCurve

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.shapes.strategy import Feature, ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate

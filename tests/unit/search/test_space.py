@@ -6,17 +6,9 @@ from typing import Any
 import pytest
 
 from cost_models.shapes.canonical import canonical
-from cost_models.shapes.strategy import (
-    DEFAULT_FEATURES,
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
 from search.errors import SearchError

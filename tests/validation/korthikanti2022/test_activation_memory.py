@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from cost_models.layer.activations import layer_activations
 from cost_models.shapes.layer_keys import layer_keys
-from cost_models.shapes.strategy import Feature, ParallelStrategy, Recompute, RecomputeModule, StrategyBatch
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
 from hardware_profiles.catalogue import named
 

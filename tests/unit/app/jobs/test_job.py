@@ -10,7 +10,9 @@ import yaml
 
 from app.jobs.job import load_job, parse_job
 from app.jobs.spares import with_filled_devices
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature, Recompute, RecomputeMethod, RecomputeModule, Schedule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from documents.errors import InputError
 from search.plan import strategy_to_mapping
 

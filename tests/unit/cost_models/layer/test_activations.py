@@ -8,7 +8,9 @@ from app.catalogue.models.presets import model_preset
 from cost_models.layer.activations import LayerActivations, attention_bytes_per_token, expert_copies, layer_activations
 from cost_models.layer.expert_rows import expert_rows, routed_copies
 from cost_models.shapes.layer_keys import LayerKeys
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Dispatcher, Feature, Recompute, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Dispatcher, Recompute
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cost_models.layer.edges import EdgeCosts, edge_costs
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from tests.worked_examples import worked
 from tests.workloads import DENSE, device, keys, network, workload

@@ -12,7 +12,8 @@ from cost_models.layer.communication import (
     tensor_parallel_comm,
     weight_comm,
 )
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Feature
+from cost_models.shapes.strategy import CpAlgo, Dispatcher
+from cost_models.shapes.switches import Feature
 from tests.worked_examples import worked
 from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, constants, keys, network, workload
 

@@ -6,7 +6,9 @@ import pytest
 
 from cost_models.layer.communication import expert_comm, tensor_parallel_comm
 from cost_models.layer.costs import LayerCosts, layer_costs
-from cost_models.shapes.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE, constants, device, keys, network, workload

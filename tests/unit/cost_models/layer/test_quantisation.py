@@ -7,7 +7,7 @@ import pytest
 from cost_models.layer.costs import layer_costs
 from cost_models.layer.modules import QUANTISED_EXPERT_LAUNCHES
 from cost_models.layer.quantisation import quantise_s
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked

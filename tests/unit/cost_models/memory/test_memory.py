@@ -8,16 +8,8 @@ import pytest
 from cost_models.layer.activations import layer_activations
 from cost_models.memory.peak import num_communicators
 from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
-from cost_models.shapes.strategy import (
-    DEFAULT_FEATURES,
-    CpAlgo,
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    Schedule,
-)
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked

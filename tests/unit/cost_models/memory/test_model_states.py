@@ -15,7 +15,8 @@ from cost_models.memory.model_states import (
 )
 from cost_models.pipeline.stages import stages_of
 from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature, StrategyBatch
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE, batch, workload

@@ -11,7 +11,8 @@ from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.orders import rank_orders
 from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.pipeline.tasks import Pass, PipelineShape
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Dispatcher, Feature, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
 from cost_models.step.priced_groups import Group, priced_groups

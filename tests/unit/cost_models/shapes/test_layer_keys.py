@@ -9,15 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.shapes.layer_keys import data_parallel_sizes, distinct_rows, layer_keys, shard_sizes
-from cost_models.shapes.strategy import (
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    RecomputeModule,
-    Schedule,
-    StrategyBatch,
-)
-from cost_models.shapes.switches import PlaceError
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import Feature, PlaceError
 from tests.workloads import batch, keys, workload
 
 

@@ -10,7 +10,7 @@ from cost_models.layer.activations import layer_activations
 from cost_models.layer.costs import layer_costs
 from cost_models.shapes import recompute_modules
 from cost_models.shapes.recompute_modules import MODULES, RecomputeModule, effective_modules, present_modules
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape
 from tests.workloads import DENSE, LATENT, SPARSE, device, keys, network, workload
 

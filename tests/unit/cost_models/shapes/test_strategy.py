@@ -6,20 +6,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import (
     COLUMNS,
-    DEFAULT_FEATURES,
     CpAlgo,
     Dispatcher,
-    Feature,
     ParallelStrategy,
     Recompute,
     RecomputeMethod,
-    RecomputeModule,
     Schedule,
     StrategyBatch,
     concatenate,
 )
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 
 strategies = st.builds(
     ParallelStrategy,

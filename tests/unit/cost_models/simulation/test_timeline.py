@@ -9,15 +9,9 @@ import pytest
 from cost_models.layer.activations import activation_swap_s
 from cost_models.layer.communication import expert_comm
 from cost_models.pipeline.tasks import Pass
-from cost_models.shapes.strategy import (
-    Dispatcher,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    RecomputeModule,
-    Schedule,
-)
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from cost_models.simulation import timeline as module
 from cost_models.simulation.replay import Replay, replay

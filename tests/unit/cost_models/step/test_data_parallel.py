@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cost_models.memory.model_states import StageParameters
-from cost_models.shapes.strategy import DEFAULT_FEATURES, Feature
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import (
     GradientExchange,

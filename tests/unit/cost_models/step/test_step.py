@@ -8,15 +8,8 @@ import pytest
 from cost_models.layer.costs import LayerCosts, layer_costs
 from cost_models.layer.edges import edge_costs
 from cost_models.shapes.parameters import layer_parameters, num_parameters
-from cost_models.shapes.strategy import (
-    DEFAULT_FEATURES,
-    Feature,
-    ParallelStrategy,
-    Recompute,
-    RecomputeMethod,
-    Schedule,
-    StrategyBatch,
-)
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.composition import estimate
 from tests.worked_examples import worked

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.shapes.strategy import DEFAULT_FEATURES, CpAlgo, Dispatcher, Feature, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Cluster, Workload, WorkloadError
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
