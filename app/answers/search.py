@@ -14,9 +14,7 @@ from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import SCHEMA_VERSION, Job
 from calibration.files import Calibration
 from cost_models.constants import Constants
-from documents.errors import InputError
 from meshplan import __version__
-from search.errors import SearchError
 from search.lattice import LatticeSearch
 from search.lattice_state import LatticeState
 from search.space import SearchSpace, search_space
@@ -61,11 +59,8 @@ def search_of(
 
 def search_document(job: Job, on_progress: ProgressCallback | None = None, *, own: Sequence[Calibration] = ()) -> SearchDocument:
     """The document that ``meshplan schema search`` describes."""
-    try:
-        search = search_of(job, search_space(job.workload, job.limits), constants_for(job.workload, own))
-        result = search.result(run_to_end(search, job.settings.time_limit_s, on_progress))
-    except SearchError as error:
-        raise InputError(f"{str(error).rstrip('.')}.") from None
+    search = search_of(job, search_space(job.workload, job.limits), constants_for(job.workload, own))
+    result = search.result(run_to_end(search, job.settings.time_limit_s, on_progress))
     return SearchDocument.model_validate(
         {
             "schema_version": SCHEMA_VERSION,

@@ -25,7 +25,6 @@ from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
 from frameworks.legality import violations
 from meshplan import __version__
-from search.errors import SearchError
 from search.lattice import search
 from search.result import SearchResult
 from search.space import search_space
@@ -90,19 +89,16 @@ def check_without_job(sentence: str, budget: Budget, *, with_regression: bool) -
 
 def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallback | None) -> SearchResult:
     """The fastest plan, whatever the job's own objective: a budget asks for the distance in step time."""
-    try:
-        return search(
-            job.workload,
-            search_space(job.workload, job.limits),
-            constants_for(job.workload, own),
-            top=1,
-            baseline=job.strategy,
-            clock=time.perf_counter,
-            time_limit_s=job.settings.time_limit_s,
-            on_progress=on_progress,
-        )
-    except SearchError as error:
-        raise InputError(f"{str(error).rstrip('.')}.") from None
+    return search(
+        job.workload,
+        search_space(job.workload, job.limits),
+        constants_for(job.workload, own),
+        top=1,
+        baseline=job.strategy,
+        clock=time.perf_counter,
+        time_limit_s=job.settings.time_limit_s,
+        on_progress=on_progress,
+    )
 
 
 def _strategy_item(job: Job, strategy: ParallelStrategy | None, found: SearchResult | None) -> CheckItem:

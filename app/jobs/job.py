@@ -29,7 +29,7 @@ from app.jobs.strategy import feature_warnings, strategy_from_section
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
-from documents.checking import check
+from documents.checking import Section, check
 from documents.errors import InputError
 from documents.reading import read_document
 from frameworks.legality import TARGETS, parse_target
@@ -113,9 +113,9 @@ def parse_job(
     settings, limits = _search(_as_mapping(document, "search"), labels)
     assumptions: list[str] = []
     warnings: list[str] = []
-    model, preset = _model(document["model"], folder)
+    model, preset = resolve_model(document["model"], folder=folder)
     hardware_reference = _hardware_reference(cluster_section.hardware, folder)
-    profile = profile or _profile(hardware_reference, from_file=folder is not None)
+    profile = profile or (hardware.named if folder is None else hardware.profile)(hardware_reference)
     training = _training(training_section, model, preset, profile, labels, assumptions)
     if training_section.expert_counts is not None:
         training = replace(training, expert_counts=_expert_counts(training_section, model, folder, labels, warnings))
@@ -184,10 +184,6 @@ def _as_mapping(document: Mapping[str, Any], section: str) -> Any:
     return value
 
 
-def _model(value: object, folder: Path | None) -> tuple[ModelShape, Preset | None]:
-    return resolve_model(value, folder=folder)
-
-
 def _hardware_reference(name: str, folder: Path | None) -> str:
     """A profile's name as it is, a path from the root on."""
     is_path = folder is not None and name not in hardware.names() and ("/" in name or name.endswith((".yaml", ".yml")))
@@ -201,10 +197,6 @@ def _calibration_reference(name: str | None, folder: Path | None) -> str | None:
     path = os.path.abspath(folder / name)  # noqa: PTH100 - Path's keeps "..".
     is_path = "/" in name or name.endswith(".json") or os.path.exists(path)  # noqa: PTH110 - Path's raises for a long name
     return path if is_path else name
-
-
-def _profile(reference: str, *, from_file: bool) -> HardwareProfile:
-    return hardware.profile(reference) if from_file else hardware.named(reference)
 
 
 def _training(
@@ -366,36 +358,18 @@ def _resolved(
     settings: SearchSettings,
     strategy: ParallelStrategy | None,
 ) -> dict[str, Any]:
-    training, cluster, software = workload.training, workload.cluster, workload.software
+    training = workload.training
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "model": model_to_mapping(workload.model),
-        "cluster": {
-            "hardware": hardware_name,
-            "num_devices": cluster.num_devices,
-            "inter_node_bytes_per_s": cluster.inter_node_bytes_per_s,
-            "oversubscription": cluster.oversubscription,
-            "time_factor": cluster.time_factor,
-        },
-        "training": {
-            "seq_length": training.seq_length,
-            "global_batch_size": training.global_batch_size,
-            "precision": training.precision,
-            "train_tokens": training.train_tokens,
-            "expert_load_factor": training.expert_load_factor if training.expert_counts is None else None,
-            "expert_counts": counts_to_lists(training.expert_counts),
-            "mean_squared_length_fraction": training.mean_squared_length_fraction,
-        },
-        "software": {
-            "stack": software.stack,
-            "target": software.target,
-            "execution": software.execution,
-            "year": software.year,
-            "fp32_parameters": software.fp32_parameters,
-            "portable_attention": software.portable_attention,
-            "time_factor": software.time_factor,
-            "calibration": calibration,
-        },
+        "cluster": _section(ClusterSection, workload.cluster, hardware=hardware_name),
+        "training": _section(
+            TrainingSection,
+            training,
+            expert_load_factor=training.expert_load_factor if training.expert_counts is None else None,
+            expert_counts=counts_to_lists(training.expert_counts),
+        ),
+        "software": _section(SoftwareSection, workload.software, calibration=calibration),
         "search": {
             **{name: getattr(settings, name) for name in SETTINGS},
             **{k: v for k, v in search.items() if k not in SETTINGS},
@@ -404,3 +378,9 @@ def _resolved(
     if strategy is not None:
         document["strategy"] = strategy_to_mapping(workload, strategy)
     return document
+
+
+def _section(kind: type[Section], resolved: Cluster | TrainingJob | Software, **others: Any) -> dict[str, Any]:
+    """The fields of a section, as ``others`` or ``resolved`` has them; what prices nothing is in neither."""
+    values = {**vars(resolved), **others}
+    return {name: values[name] for name in kind.model_fields if name in values}

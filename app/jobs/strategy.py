@@ -14,6 +14,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, UNPRICED_FEATURES, Feature, acting_in
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
 from frameworks.rule import either
 from search.errors import SearchError
@@ -25,6 +26,11 @@ _default_layout = lru_cache(maxsize=512)(default_layout)  # the parts of a strat
 def strategy_from_section(section: StrategySection, workload: Workload) -> ParallelStrategy:
     """The strategy that ``section`` describes for this model, batch and cluster; ``InputError`` where it cannot be one."""
     dp = _data_parallel(section, workload)
+    if section.pp * section.vpp > MAX_DEGREE:  # a rule says why too, but first an answer would list the layers of every stage
+        raise InfeasibleStrategyError(
+            f"strategy: pp {section.pp} x vpp {section.vpp} = {section.pp * section.vpp} virtual stages are more than "
+            f"{MAX_DEGREE:,}, and {workload.model.name} has {workload.model.num_layers} layers."
+        )
     cp_algo, ulysses_degree = _context_parallel(section)
     schedule = _schedule(section)
     recompute = _recompute_section(section)

@@ -30,7 +30,6 @@ from frameworks.launch_files import Start, launch_file
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.schema import ProfileError
 from meshplan import __version__
-from search.errors import SearchError
 from search.plan_analysis import plan_analysis
 from search.space import SearchSpace
 from search.stored_space import space_from_mapping
@@ -61,7 +60,7 @@ def stored_plan(database: Database, study_id: str, plan_id: str) -> StoredPlan:
             constants=constants_from(study.calibration),
             strategy=strategy_from_section(section, workload),
         )
-    except (InputError, SearchError, ProfileError, WorkloadError) as error:
+    except (InputError, WorkloadError) as error:
         raise StudyConflict(
             f"The plan was stored by version {study.version}, and {__version__} cannot price it again: {str(error).rstrip('.')}."
         ) from None

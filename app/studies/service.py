@@ -30,10 +30,8 @@ from app.studies.schemas import (
 )
 from app.text.documents import Document
 from calibration.files import Calibration, calibration_for
-from documents.errors import InputError
 from hardware_profiles.writer import profile_document
 from meshplan import __version__
-from search.errors import SearchError
 from search.space import search_space
 from search.stored_space import space_to_mapping
 
@@ -48,10 +46,6 @@ View = TypeVar("View", bound=StudySummary)
 def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) -> StudyDocument:
     """Queues the search of a job, with a copy of all that decides its answer; ``InputError`` where nothing is to be searched."""
     workload, settings = job.workload, job.settings
-    try:
-        space = search_space(workload, job.limits)
-    except SearchError as error:
-        raise InputError(f"{str(error).rstrip('.')}.") from None
     study = Study(
         id=secrets.token_hex(8),
         model_name=workload.model.name,
@@ -64,7 +58,7 @@ def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) ->
         assumptions=[*job.assumptions, *map(calibration_sentence, own)],
         warnings=list(job.warnings),
         hardware_profile=profile_document(workload.cluster.profile),
-        space=space_to_mapping(space),
+        space=space_to_mapping(search_space(workload, job.limits)),
         calibration=calibration_to_mapping(calibration_for(workload, own)),
         version=__version__,
         state="queued",

@@ -1,5 +1,6 @@
 """``POST /v1/estimates``: one strategy as the command prices it, thousands as columns."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -112,6 +113,16 @@ def test_the_product_of_strategies_and_stages_is_bounded(
     problem = refused(api.post("/v1/estimates", json={**job, "strategies": strategies}), 422, "invalid-input")
     assert problem["pointer"] == "#/strategies"
     assert part in problem["detail"]
+
+
+def test_a_pipeline_far_longer_than_the_model_is_refused_before_its_stages_are_listed(
+    api: TestClient, refused: Refused, job: dict[str, Any]
+) -> None:
+    body = {**job, "cluster": {"hardware": "atlas-800t-a2", "num_devices": 983_040}, "strategy": {"pp": 65_536, "vpp": 65_536}}
+    started_s = time.perf_counter()
+    problem = refused(api.post("/v1/estimates", json=body), 422, "invalid-input")
+    assert "4294967296 virtual stages" in problem["detail"]
+    assert time.perf_counter() - started_s < 2
 
 
 def test_a_model_of_more_layers_than_memory_allows_is_refused(api: TestClient, refused: Refused, job: dict[str, Any]) -> None:

@@ -38,14 +38,9 @@ def show(
     from app.catalogue import hardware, tables
     from app.text import terminal
     from app.text.documents import plain
-    from documents.errors import InputError
     from hardware_profiles import catalogue
-    from hardware_profiles.schema import ProfileError
 
-    try:
-        profile = catalogue.profile(name)
-    except ProfileError as error:
-        raise InputError(str(error)) from None
+    profile = catalogue.profile(name)
     if as_json:
         terminal.write_json({"schema_version": 1, **plain(hardware.details(profile))})
     else:
@@ -71,15 +66,16 @@ def calibrate(
 ) -> int:
     """Writes a profile of your own with the collective times and matmul rates that you measured."""
     from app.catalogue import tables
-    from app.catalogue.measured_profile import known_profile, measured_profile, read_op_summary, written_matmuls
+    from app.catalogue.measured_profile import measured_profile, read_op_summary, written_matmuls
     from app.text import terminal
     from documents.errors import InputError
+    from hardware_profiles import catalogue
 
     if not curve and op_summary is None:
         raise InputError("--curve: missing; give the log of a benchmark, or --op-summary FILE.")
     if output.suffix not in (".yaml", ".yml") or not output.parent.is_dir():
         raise InputError(f"--output: {output} is not allowed; give a file that ends in .yaml, in a folder that exists.")
-    profile = known_profile(name)
+    profile = catalogue.profile(name)
     rates = () if op_summary is None else read_op_summary(op_summary)
     written = written_matmuls(profile, rates)
     file = "" if op_summary is None else op_summary.name

@@ -249,6 +249,10 @@ def test_the_resolved_job_parses_to_the_same_job(job: dict[str, Any], strategy: 
             "strategy: tp 64 x cp 1 x pp 1 = 64 does not divide the 32 devices of the cluster; 64",
         ),
         (
+            with_part(DENSE, cluster={"num_devices": 65_536}, strategy={"pp": 65_536, "vpp": 65_536, "layer_layout": [32]}),
+            "strategy: pp 65536 x vpp 65536 = 4294967296 virtual stages are more than 65,536, and llama-2-7b has 32 layers.",
+        ),
+        (
             with_part(DENSE, strategy={"tp": 8, "dp": 8}),
             "strategy.dp: 8 is given, but 32 devices / (tp 8 x cp 1 x pp 1 = 8) = 4;",
         ),
