@@ -62,22 +62,11 @@ def print_validation(console: Console, report: ValidationReport, *, with_rows: b
     memory = plain_table("memory of", ">runs", ">median", ">mean")
     for name, errors in report.summary.items():
         kind = name.replace("_", " ")
-        times.add_row(
-            kind,
-            str(errors.count),
-            _percent(errors.median_abs_error_fraction),
-            _percent(errors.mean_abs_error_fraction),
-            _percent(errors.p90_abs_error_fraction),
-            _percent(errors.bias_fraction),
-            _percent(errors.coverage_fraction),
-        )
+        usual = (errors.median_abs_error_fraction, errors.mean_abs_error_fraction, errors.p90_abs_error_fraction)
+        times.add_row(kind, str(errors.count), *map(_percent, (*usual, errors.bias_fraction, errors.coverage_fraction)))
         if errors.memory_count:
-            memory.add_row(
-                kind,
-                str(errors.memory_count),
-                _percent(errors.memory_median_abs_error_fraction),
-                _percent(errors.memory_mean_abs_error_fraction),
-            )
+            usual_memory = (errors.memory_median_abs_error_fraction, errors.memory_mean_abs_error_fraction)
+            memory.add_row(kind, str(errors.memory_count), *map(_percent, usual_memory))
     console.print(times)
     if memory.row_count:
         console.print()

@@ -15,7 +15,7 @@ from app.checks.budget import Budget
 from app.checks.metrics import SLOWDOWN, measured
 from app.checks.outcome import EXIT_CODES, MEMORY, PLAN, STRATEGY, bound_item, item, skipped, status_of
 from app.checks.regression import compared, regression_items
-from app.checks.schemas import CheckDocument, CheckItem, Comparison, FoundPlan, SearchSummary
+from app.checks.schemas import CheckDocument, CheckItem, Comparison, FoundPlan, ItemStatus, SearchSummary
 from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import SCHEMA_VERSION, Job
 from app.text.documents import plain
@@ -149,17 +149,9 @@ def _budget_items(budget: Budget, priced: EstimateDocument, found: SearchResult 
     if not is_cut:
         items.append(item(PLAN, "failed", f"The search found no plan: {(found.nearest or 'nothing fits').rstrip('.')}."))
     why = "the search was cut before it found a plan" if is_cut else "the search found no plan"
-    return items + [
-        item(
-            f"budget.{SLOWDOWN}.{end}",
-            "undetermined" if is_cut else "not_evaluated",
-            f"{SLOWDOWN} has no value: {why}.",
-            SLOWDOWN,
-            None,
-            limit,
-        )
-        for end, limit in bounds
-    ]
+    status: ItemStatus = "undetermined" if is_cut else "not_evaluated"
+    sentence = f"{SLOWDOWN} has no value: {why}."
+    return items + [item(f"budget.{SLOWDOWN}.{end}", status, sentence, SLOWDOWN, None, limit) for end, limit in bounds]
 
 
 def _not_yet(found: CheckItem) -> CheckItem:

@@ -18,6 +18,7 @@ from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
 from frameworks.rule import either
 from search.errors import SearchError
+from search.limits import DEGREES
 from search.recompute_modes import MODULE_NAMES, recompute_mode
 
 _default_layout = lru_cache(maxsize=512)(default_layout)  # the parts of a strategy recur when a list of them is read
@@ -35,14 +36,8 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
     schedule = _schedule(section)
     recompute = _recompute_section(section)
     strategy = ParallelStrategy(
-        tp=section.tp,
-        pp=section.pp,
+        **{name: getattr(section, name) for name in DEGREES},
         dp=dp,
-        cp=section.cp,
-        ep=section.ep,
-        etp=section.etp,
-        vpp=section.vpp,
-        micro_batch_size=section.micro_batch_size,
         sequence_parallel=section.tp > 1 if section.sequence_parallel is None else section.sequence_parallel,
         cp_algo=cp_algo,
         ulysses_degree=ulysses_degree,

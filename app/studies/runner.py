@@ -17,18 +17,15 @@ from app.studies.queue import Lease, LeaseLostError, Outcome
 from app.studies.resume import StoredStudy, StudySearch, checkpoint_of, continued
 from app.studies.schemas import StudyResult
 from app.text.documents import plain
-from calibration.files import CalibrationError
 from cost_models.shapes.workload import Workload, WorkloadError
 from documents.errors import InputError
-from hardware_profiles.schema import ProfileError
 from meshplan import __version__
-from search.errors import SearchError
 from search.plan import strategy_to_mapping
 from search.result import Progress, SearchResult
 from search.stepwise import run_to_end
 from search.trials import Trial
 
-UNUSABLE_INPUT = (InputError, SearchError, ProfileError, WorkloadError, CalibrationError)
+UNUSABLE_INPUT = (InputError, WorkloadError)
 
 log = structlog.get_logger()
 
@@ -81,15 +78,10 @@ class StudyRun:
             study = repository.find_study(session, self._lease.study_id)
             if study is None:
                 raise LeaseLostError(self._lease.study_id)
-            return StoredStudy(
-                id=study.id,
-                job=study.job,
-                hardware_profile=study.hardware_profile,
-                space=study.space,
-                calibration=study.calibration,
-                checkpoint=study.checkpoint,
-                trials=tuple(vars(trial) for trial in repository.all_trials(session, study.id)),
-            )
+            inputs = {
+                name: getattr(study, name) for name in ("id", "job", "hardware_profile", "space", "calibration", "checkpoint")
+            }
+            return StoredStudy(**inputs, trials=tuple(vars(trial) for trial in repository.all_trials(session, study.id)))
 
     def _is_cancelled(self) -> bool:
         with self._database.read() as session:

@@ -49,7 +49,9 @@ class _StatedTokens(_Stated):
 _Size = Annotated[float, Field(ge=1e6, le=MAX_PARAMETERS)]
 
 
-class _PublishedSection(Section):
+class Published(Section):
+    """The publisher's own sizes, None where it names none."""
+
     parameters: _Size | None = None
     active_parameters: _Size | None = None
     active_includes_embedding: bool = False
@@ -67,7 +69,7 @@ class _PresetSection(Section):
     title: Line
     model_source: _ModelSource
     model: dict[str, Any]
-    published: _PublishedSection
+    published: Published
     default_training: _TrainingSection
 
 
@@ -98,16 +100,6 @@ class DefaultTraining:
             else f"training.{name} = {value} from the preset ({source.basis}: {source.text})"
             for (name, value), source in zip(values.items(), self.sources.values(), strict=True)
         ]
-
-
-@dataclass(frozen=True)
-class Published:
-    """The publisher's own sizes, None where it names none."""
-
-    parameters: float | None
-    active_parameters: float | None
-    active_includes_embedding: bool
-    source: str
 
 
 @dataclass(frozen=True)
@@ -166,12 +158,7 @@ def preset_details(name: str) -> dict[str, object]:
     return {
         "title": preset.title,
         "source": {"text": preset.source.text, "basis": preset.source.basis, "unconfirmed": list(preset.unconfirmed)},
-        "published": {
-            "parameters": preset.published.parameters,
-            "active_parameters": preset.published.active_parameters,
-            "active_includes_embedding": preset.published.active_includes_embedding,
-            "source": preset.published.source,
-        },
+        "published": dict(preset.published),
         "default_training": {
             field: {"value": getattr(training, field), "basis": source.basis, "source": source.text}
             for field, source in training.sources.items()
@@ -185,13 +172,7 @@ def model_details(model: ModelShape) -> dict[str, object]:
     counts = num_parameters(model)
     return {
         "model": model_to_mapping(model),
-        "num_parameters": {
-            "total": counts.total,
-            "active": counts.active,
-            "embedding": counts.embedding,
-            "head": counts.head,
-            "mtp": counts.mtp,
-        },
+        "num_parameters": {name: getattr(counts, name) for name in ("total", "active", "embedding", "head", "mtp")},
     }
 
 
@@ -203,17 +184,11 @@ def _row(name: str) -> dict[str, object]:
         "title": preset.title,
         "num_parameters": counts.total,
         "num_active_parameters": counts.active,
-        "num_layers": model.num_layers,
-        "hidden_size": model.hidden_size,
-        "num_attention_heads": model.num_attention_heads,
-        "num_query_groups": model.num_query_groups,
+        **{name: getattr(model, name) for name in ("num_layers", "hidden_size", "num_attention_heads", "num_query_groups")},
         "num_experts": model.moe.num_experts if model.moe else None,
         "top_k": model.moe.top_k if model.moe else None,
         "vocab_size": model.vocab_size,
-        "seq_length": training.seq_length,
-        "global_batch_size": training.global_batch_size,
-        "train_tokens": training.train_tokens,
-        "precision": training.precision,
+        **{name: getattr(training, name) for name in ("seq_length", "global_batch_size", "train_tokens", "precision")},
         "basis": preset.source.basis,
     }
 
@@ -222,22 +197,15 @@ def _preset(name: str, text: str) -> Preset:
     origin = f"presets/{name}.yaml"
     section = check(_PresetSection, parse_document(text, origin), origin)
     training = section.default_training
-    parts: dict[str, _Stated] = {
-        field: part for field in type(training).model_fields if (part := getattr(training, field)) is not None
-    }
-    tokens = training.train_tokens
+    values: dict[str, Any] = {field: part.value for field, part in training if part is not None}
     return Preset(
         model=model_from_mapping({**section.model, "name": name}, f"{origin}.model"),
         title=section.title,
         source=_source(section.model_source),
         unconfirmed=tuple(section.model_source.unconfirmed),
-        published=Published(**dict(section.published)),
+        published=section.published,
         default_training=DefaultTraining(
-            seq_length=training.seq_length.value,
-            global_batch_size=training.global_batch_size.value,
-            precision=training.precision.value,
-            train_tokens=None if tokens is None else tokens.value,
-            sources={field: _source(part) for field, part in parts.items()},
+            **{"train_tokens": None, **values}, sources={field: _source(part) for field, part in training if part is not None}
         ),
     )
 

@@ -85,6 +85,7 @@ class ModelSection(Section):
     moe: MoeSection | None = None
 
 
+NOT_IN_A_SHAPE = ("family", "num_noop_layers", "padded_vocab_size")
 MODEL_FIELDS, MLA_FIELDS, MOE_FIELDS = (tuple(section.model_fields) for section in (ModelSection, MlaSection, MoeSection))
 
 
@@ -96,25 +97,15 @@ def model_from_mapping(mapping: object, where: str = "model") -> ModelShape:
         raise InputError(f"{where}.padded_vocab_size: {padded} is below vocab_size {vocab_size}.")
     mla = None if section.mla is None else MlaShape(**dict(section.mla))
     moe = None if section.moe is None else _moe(section.moe, section.num_layers, f"{where}.moe")
-    model = ModelShape(
-        name=section.name,
-        num_layers=section.num_layers,
-        hidden_size=section.hidden_size,
-        num_attention_heads=section.num_attention_heads,
-        num_query_groups=section.num_query_groups or section.num_attention_heads,
-        kv_channels=_kv_channels(section, mla, where),
-        ffn_hidden_size=_ffn_hidden_size(section, moe, where),
-        vocab_size=padded or vocab_size,
-        gated_linear_unit=section.gated_linear_unit,
-        tied_embeddings=section.tied_embeddings,
-        mtp_num_layers=section.mtp_num_layers,
-        sandwich_norm=section.sandwich_norm,
-        qk_layernorm=section.qk_layernorm,
-        attention_bias=section.attention_bias,
-        learned_positions=section.learned_positions,
-        mla=mla,
-        moe=moe,
-    )
+    resolved = {
+        "num_query_groups": section.num_query_groups or section.num_attention_heads,
+        "kv_channels": _kv_channels(section, mla, where),
+        "ffn_hidden_size": _ffn_hidden_size(section, moe, where),
+        "vocab_size": padded or vocab_size,
+        "mla": mla,
+        "moe": moe,
+    }
+    model = ModelShape(**{**{name: value for name, value in section if name not in NOT_IN_A_SHAPE}, **resolved})
     check_shape(model, f"{where}.")
     return model
 
@@ -122,9 +113,7 @@ def model_from_mapping(mapping: object, where: str = "model") -> ModelShape:
 def model_to_mapping(model: ModelShape) -> dict[str, object]:
     """The inverse of ``model_from_mapping``: JSON-ready, every field explicit."""
     mapping: dict[str, object] = {
-        name: getattr(model, name)
-        for name in MODEL_FIELDS
-        if name not in ("family", "num_noop_layers", "padded_vocab_size", "mla", "moe")
+        name: getattr(model, name) for name in MODEL_FIELDS if name not in (*NOT_IN_A_SHAPE, "mla", "moe")
     }
     mapping["mla"] = None if model.mla is None else {name: getattr(model.mla, name) for name in MLA_FIELDS}
     mapping["moe"] = None if model.moe is None else {name: getattr(model.moe, name) for name in MOE_FIELDS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,46 +18,32 @@ if TYPE_CHECKING:
     from cost_models.shapes.workload import Workload
 
 _LAYOUT = "Strategy"
-Degree = Annotated[int | None, typer.Option(rich_help_panel=_LAYOUT)]
-Choice = Annotated[str | None, typer.Option(rich_help_panel=_LAYOUT)]
-
-STRATEGY_FIELDS = {
-    name: ("strategy", name)
-    for name in (
-        "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch_size", "cp_algo", "ulysses_degree", "sequence_parallel",
-        "schedule", "microbatch_group_size_per_vp_stage", "zero_stage", "moe_dispatcher", "recompute", "features",
-    )
-}  # fmt: skip
 
 
-@options.with_job_options
+def _flag(kind: Any, text: str | None = None) -> Any:
+    return Annotated[kind, typer.Option(help=text, rich_help_panel=_LAYOUT)]
+
+
+_DEGREE, _CHOICE = _flag(int | None), _flag(str | None)
+STRATEGY = {
+    **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch_size"), _DEGREE),
+    "cp_algo": _CHOICE,
+    "ulysses_degree": _DEGREE,
+    "sequence_parallel": _flag(bool | None),
+    "schedule": _flag(str | None, "1f1b, interleaved-1f1b, gpipe, zb1p, zb2p, zbv, dualpipe, dualpipev"),
+    "microbatch_group_size_per_vp_stage": _DEGREE,
+    "zero_stage": _DEGREE,
+    "moe_dispatcher": _CHOICE,
+    "recompute": _flag(str | None, "none, full, full:K, block:K, or modules joined by '+'"),
+    "features": _flag(str | None, "all switches that are on, comma-separated"),
+}
+STRATEGY_FIELDS = {name: ("strategy", name) for name in STRATEGY}
+
+
+@options.with_job_options(STRATEGY)
 def estimate(
     context: typer.Context,
     model: options.Model,
-    tp: Degree = None,
-    pp: Degree = None,
-    vpp: Degree = None,
-    cp: Degree = None,
-    ep: Degree = None,
-    etp: Degree = None,
-    dp: Degree = None,
-    micro_batch_size: Degree = None,
-    cp_algo: Choice = None,
-    ulysses_degree: Degree = None,
-    sequence_parallel: Annotated[bool | None, typer.Option(rich_help_panel=_LAYOUT)] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(help="1f1b, interleaved-1f1b, gpipe, zb1p, zb2p, zbv, dualpipe, dualpipev", rich_help_panel=_LAYOUT),
-    ] = None,
-    microbatch_group_size_per_vp_stage: Degree = None,
-    zero_stage: Degree = None,
-    moe_dispatcher: Choice = None,
-    recompute: Annotated[
-        str | None, typer.Option(help="none, full, full:K, block:K, or modules joined by '+'", rich_help_panel=_LAYOUT)
-    ] = None,
-    features: Annotated[
-        str | None, typer.Option(help="all switches that are on, comma-separated", rich_help_panel=_LAYOUT)
-    ] = None,
     switch: Annotated[
         list[str] | None,
         typer.Option(help="one switch beside the usual ones, as in mc2=false", rich_help_panel=_LAYOUT, metavar="NAME=BOOL"),
@@ -76,8 +62,8 @@ def estimate(
     from app.text import terminal
 
     given = dict(context.params)
-    if features is not None:
-        given["features"] = [name.strip() for name in features.split(",") if name.strip()]
+    if given["features"] is not None:
+        given["features"] = [name.strip() for name in given["features"].split(",") if name.strip()]
     fields = {**JOB_FIELDS, **STRATEGY_FIELDS}
     sections = options.sections(fields, given)
     if switch:

@@ -13,6 +13,7 @@ from app.cli.commands.options import Json
 from app.exit_codes import DONE
 from documents.errors import InputError, unknown_name
 
+_DATES = ("created_at_s", "expires_at_s", "revoked_at_s", "last_used_at_s")
 commands = typer.Typer(no_args_is_help=True, help="API keys of the server that uses this machine's settings.")
 
 
@@ -58,25 +59,13 @@ def list_keys(as_json: Json = False) -> int:
     from app.text import terminal
 
     with _database() as database, database.read() as session:
-        rows: list[dict[str, Any]] = [
-            {
-                "name": key.name,
-                "prefix": key.prefix,
-                "scopes": list(key.scopes),
-                "created_at_s": key.created_at_s,
-                "expires_at_s": key.expires_at_s,
-                "revoked_at_s": key.revoked_at_s,
-                "last_used_at_s": key.last_used_at_s,
-            }
-            for key in keys.list_keys(session)
-        ]
+        rows = [{name: getattr(key, name) for name in ("name", "prefix", "scopes", *_DATES)} for key in keys.list_keys(session)]
     if as_json:
         terminal.write_json({"schema_version": 1, "items": rows})
         return DONE
     table = terminal.plain_table("name", "begins with", "may", "created", "expires", "revoked", "last used")
     for row in rows:
-        dates = (_date(row[name]) for name in ("created_at_s", "expires_at_s", "revoked_at_s", "last_used_at_s"))
-        table.add_row(row["name"], row["prefix"], ", ".join(row["scopes"]), *dates)
+        table.add_row(row["name"], row["prefix"], ", ".join(row["scopes"]), *(_date(row[name]) for name in _DATES))
     terminal.output().print(table)
     return DONE
 

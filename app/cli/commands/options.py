@@ -47,25 +47,27 @@ _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
 JOB_FIELDS = {name: field for name, (_, field) in _JOB_OPTIONS.items()}
 
 
-def with_job_options(command: Callable[..., int]) -> Callable[..., int]:
-    """The command with the flags of a job behind its model; their values are in the context's parameters."""
-    hints = get_type_hints(command, include_extras=True)
-    own = [parameter.replace(annotation=hints[name]) for name, parameter in signature(command).parameters.items()]
-    shared = [
-        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=option)
-        for name, (option, _) in _JOB_OPTIONS.items()
-    ]
-    behind = 1 + [parameter.name for parameter in own].index("model")
-    parameters = [*own[:behind], *shared, *own[behind:]]
+def with_job_options(others: Mapping[str, Any]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Puts the flags of a job and ``others`` behind a command's model; their values are in the context's parameters."""
+    options = {**{name: option for name, (option, _) in _JOB_OPTIONS.items()}, **others}
+    added = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=options[name]) for name in options]
 
-    @wraps(command)
-    def run(**given: Any) -> int:
-        return command(**{name: value for name, value in given.items() if name not in _JOB_OPTIONS})
+    def with_options(command: Callable[..., int]) -> Callable[..., int]:
+        hints = get_type_hints(command, include_extras=True)
+        own = [parameter.replace(annotation=hints[name]) for name, parameter in signature(command).parameters.items()]
+        behind = 1 + [parameter.name for parameter in own].index("model")
+        parameters = [*own[:behind], *added, *own[behind:]]
 
-    # What typer reads.
-    run.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+        @wraps(command)
+        def run(**given: Any) -> int:
+            return command(**{name: value for name, value in given.items() if name not in options})
+
+        # What typer reads.
+        run.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return with_options
 
 
 def flag(parameter: str) -> str:

@@ -14,17 +14,19 @@ from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
 from documents.errors import InputError
 
 _LIMITS = "Limits: one value, a list (1,2,4) or a range (2..8)"
-Limit = Annotated[str | None, typer.Option(rich_help_panel=_LIMITS, metavar="VALUES")]
-
-LIMITS = (
-    "tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size", "sequence_parallel", "cp_algo", "schedule",
-    "microbatch_group_size_per_vp_stage", "moe_dispatcher", "recompute", "zero_stage",
-)  # fmt: skip
+_FLAGS = {"moe_dispatcher": ("--moe-dispatcher", "--dispatcher")}  # of the others, their names
+LIMITS: dict[str, Any] = {
+    name: Annotated[str | None, typer.Option(*_FLAGS.get(name, ()), rich_help_panel=_LIMITS, metavar="VALUES")]
+    for name in (
+        "tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size", "sequence_parallel", "cp_algo", "schedule",
+        "microbatch_group_size_per_vp_stage", "moe_dispatcher", "recompute", "zero_stage",
+    )
+}  # fmt: skip
 SETTINGS = ("objective", "top", "time_limit_s", "sampler", "max_trials", "seed")
 SEARCH_FIELDS = {**{name: ("search", name) for name in (*SETTINGS, *LIMITS)}, "devices_at_most": ("cluster", "num_devices")}
 
 
-@options.with_job_options
+@options.with_job_options(LIMITS)
 def search(
     context: typer.Context,
     model: options.Model,
@@ -40,22 +42,6 @@ def search(
     ] = None,
     max_trials: Annotated[int | None, typer.Option(help="strategies that a sampler tries (default 1000)")] = None,
     seed: Annotated[int | None, typer.Option(help="of a sampler (default 0)")] = None,
-    tp: Limit = None,
-    pp: Limit = None,
-    vpp: Limit = None,
-    cp: Limit = None,
-    ep: Limit = None,
-    etp: Limit = None,
-    micro_batch_size: Limit = None,
-    sequence_parallel: Limit = None,
-    cp_algo: Limit = None,
-    schedule: Limit = None,
-    microbatch_group_size_per_vp_stage: Limit = None,
-    moe_dispatcher: Annotated[
-        str | None, typer.Option("--moe-dispatcher", "--dispatcher", rich_help_panel=_LIMITS, metavar="VALUES")
-    ] = None,
-    recompute: Limit = None,
-    zero_stage: Limit = None,
     switch: Annotated[
         list[str] | None,
         typer.Option(
