@@ -45,7 +45,7 @@ class ValidationRow:
     measured_peak_memory_bytes: float | None
     memory_error_fraction: float | None
     refused: str | None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -176,6 +176,7 @@ def _refused(record: RunRecord | RefusedRecord, reason: str) -> ValidationRow:
         measured_peak_memory_bytes=record.measured.peak_memory_bytes,
         memory_error_fraction=None,
         refused=reason,
+        warnings=(),
     )
 
 

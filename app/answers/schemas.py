@@ -8,6 +8,7 @@ from pydantic import Field
 
 from app.jobs.fields import JobDocument, StrategySection
 from app.text.documents import DescribedBy, Document
+from search.result import Proof, Rejection
 
 MAX_STRATEGIES = 10_000
 
@@ -161,21 +162,6 @@ class Counts(Document):
     pruned_by_bound: int
     simulated: int | None
     sampled: int | None
-
-
-class Rejection(Document):
-    rule: str
-    count: int
-    example: str
-
-
-class Proof(Document):
-    exhaustive: bool
-    proved_best: bool
-    scope: str
-    objective: str
-    optimality_gap_fraction: float | None
-    stopped_by: str | None
 
 
 class Timing(Document):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.text.documents import Document
+from calibration.validation import ErrorSummary, ValidationRow
 
 
 class CalibrationRequest(Document):
@@ -104,36 +105,9 @@ class CalibrationDocument(Learned, CalibrationSummary):
     calibration: dict[str, Any] = Field(description="save it as a file for `--calibration`")
 
 
-class ValidationRow(Document):
-    id: str
-    category: str | None
-    predicted_step_time_s: float | None
-    low_s: float | None
-    high_s: float | None
-    measured_step_time_s: float | None
-    error_fraction: float | None
-    predicted_peak_memory_bytes: float | None
-    measured_peak_memory_bytes: float | None
-    memory_error_fraction: float | None
-    refused: str | None
-    warnings: list[str]
-
-
-class CategoryErrors(Document):
-    count: int
-    median_abs_error_fraction: float | None
-    mean_abs_error_fraction: float | None
-    p90_abs_error_fraction: float | None
-    bias_fraction: float | None
-    coverage_fraction: float | None
-    memory_count: int
-    memory_median_abs_error_fraction: float | None
-    memory_mean_abs_error_fraction: float | None
-
-
 class ValidationSummary(Document):
     num_refused: int
-    categories: dict[str, CategoryErrors]
+    categories: dict[str, ErrorSummary]
 
 
 class ValidationDocument(Document):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Query, Response
+from fastapi import APIRouter, Body, Query, Response
 
 from app.catalogue.hardware import details, summary
 from app.catalogue.models import presets
@@ -13,6 +13,7 @@ from app.catalogue.models.huggingface import model_from_config
 from app.catalogue.schemas import HardwareDetails, HardwareSummary, HuggingFaceConfig, ImportedModel, ModelDetails, ModelSummary
 from app.http import etag
 from app.http.bodies import StrictRoute
+from app.http.etag import NOT_MODIFIED, IfNoneMatch
 from app.http.paging import Listing
 from app.http.problems import ServiceError, described
 from app.text.documents import DescribedBy, json_bytes
@@ -21,8 +22,6 @@ from hardware_profiles import catalogue
 
 router = APIRouter(route_class=StrictRoute)
 ModelName = Annotated[str, Query(max_length=200, description="what to call the model; default: its model_type")]
-IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
 
 
 def _unknown(what: str, name: str, known: tuple[str, ...]) -> ServiceError:

@@ -199,7 +199,7 @@ def _search_summary(found: SearchResult) -> SearchSummary:
     return SearchSummary.model_validate(
         {
             "counts": asdict(found.counts),
-            "proof": asdict(found.proof),
+            "proof": found.proof,
             "total_s": found.timing.total_s,
             "best": None if best is None else {name: best[name] for name in FoundPlan.model_fields},
             "nearest": found.nearest,

@@ -6,10 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Counts, EstimateNumbers, PricedWith, Proof, StrategyDocument
+from app.answers.schemas import Counts, EstimateNumbers, PricedWith, StrategyDocument
 from app.checks.budget import BudgetDocument
 from app.jobs.fields import JobDocument
 from app.text.documents import Document
+from search.result import Proof
 
 ItemStatus = Literal["passed", "failed", "undetermined", "not_evaluated"]
 Status = Literal["passed", "broken", "infeasible", "cut"]

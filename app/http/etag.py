@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Header, Response
 
 from app.http.problems import ServiceError
+
+IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
 
 
 def version_tag(version: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.answers.schemas import PlanAsStored
 from app.http import etag
@@ -51,7 +51,7 @@ def get_plan_analysis(request: Request, study_id: StudyId, plan_id: PlanId) -> P
 @router.get(
     "/timeline",
     response_model=PlanTimeline | TraceEvents,
-    responses={304: {"description": "Not modified"}, **described("not-found", "conflict", "invalid-input")},
+    responses={**etag.NOT_MODIFIED, **described("not-found", "conflict", "invalid-input")},
 )
 def get_plan_timeline(
     request: Request,
@@ -61,7 +61,7 @@ def get_plan_timeline(
         Literal["columns", "chrome"],
         Query(alias="format", description="`chrome`: trace events for Perfetto and MindStudio Insight"),
     ] = "columns",
-    if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
+    if_none_match: etag.IfNoneMatch = None,
 ) -> Response:
     """What every pipeline rank does in a step of the plan, on every stream, and the memory that it takes."""
     database = state_of(request).database

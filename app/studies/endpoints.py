@@ -13,7 +13,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.exc import IntegrityError
 
-from app.answers.schemas import Rejection
 from app.calibrations.stored import calibrations_of
 from app.http import etag
 from app.http.bodies import StrictRoute, sent
@@ -39,6 +38,7 @@ from app.studies.schemas import (
 )
 from app.text.documents import DescribedBy, json_bytes, plain
 from documents.errors import show
+from search.result import Rejection
 
 MAX_WAIT_S = 60
 MAX_RANKED = 1000  # as many as a study stores
@@ -175,10 +175,8 @@ def list_studies(
     return _listing(page)
 
 
-@router.get("/{study_id}", response_model=StudyDocument, responses={**Found, 304: {"description": "Not modified"}})
-def get_study(
-    request: Request, study_id: StudyId, if_none_match: Annotated[str | None, Header(max_length=1000)] = None
-) -> Response:
+@router.get("/{study_id}", response_model=StudyDocument, responses={**Found, **etag.NOT_MODIFIED})
+def get_study(request: Request, study_id: StudyId, if_none_match: etag.IfNoneMatch = None) -> Response:
     """One study: state, progress, result, and all that is needed to run it again."""
     with state_of(request).database.read() as session:
         return _answer(service.get_study(session, study_id), if_none_match)

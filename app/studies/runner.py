@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from app.answers.price import fill_intervals
-from app.answers.schemas import Plan, Rejection
+from app.answers.schemas import Plan
 from app.storage.session import DATABASE_AWAY, Database
 from app.studies import queue, repository
 from app.studies.queue import Lease, LeaseLostError, Outcome
@@ -114,11 +114,10 @@ class StudyRun:
         document = fill_intervals(found.job.workload, result.to_mapping(), [found.calibration])
         stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
         plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
-        rejections = [plain(Rejection.model_validate(rejection)) for rejection in document["rejections"]]
         search = found.search
         with self._database.write() as session:
             queue.save(session, self._lease, asdict(search.progress), checkpoint_of(search), self._unsaved_trials(found))
-            queue.finish(session, self._lease, __version__, Outcome(state, plain(stored), plans, rejections))
+            queue.finish(session, self._lease, __version__, Outcome(state, plain(stored), plans, document["rejections"]))
 
     def _unsaved_trials(self, found: StudySearch) -> list[dict[str, Any]]:
         workload = found.job.workload

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, create_model
 
-from app.answers.schemas import Baseline, Counts, PlanAsStored, Proof, StrategyDocument, Timing
+from app.answers.schemas import Baseline, Counts, EstimateNumbers, PlanAsStored, StrategyDocument, Timing
 from app.http.paging import Listing
 from app.text.documents import DescribedBy, Document
+from search.result import Proof
 
 Item = TypeVar("Item")
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -59,23 +60,18 @@ class PlanListing(Listing[PlanAsStored]):
     """Plans, best first."""
 
 
-class RankedEstimate(Document):
-    """What many plans are compared by; the names are those of an estimate."""
-
-    step_time_s: float
-    step_time_lower_bound_s: float
-    step_time_low_s: float | None
-    step_time_high_s: float | None
-    tokens_per_s: float
-    tokens_per_s_per_device: float
-    mfu_fraction: float | None
-    peak_memory_bytes: float
-    memory_limit_bytes: float
-    headroom_bytes: float
-    fits: bool
-    time_breakdown_s: dict[str, float]
-    bottleneck: str
-    fidelity: Literal["closed_form", "simulated"]
+COMPARED = (
+    "step_time_s", "step_time_lower_bound_s", "step_time_low_s", "step_time_high_s", "tokens_per_s", "tokens_per_s_per_device",
+    "mfu_fraction", "peak_memory_bytes", "memory_limit_bytes", "headroom_bytes", "fits", "time_breakdown_s", "bottleneck",
+    "fidelity",
+)  # fmt: skip
+_FIELDS: dict[str, Any] = {name: (EstimateNumbers.model_fields[name].annotation, ...) for name in COMPARED}
+RankedEstimate: type[Document] = create_model(
+    "RankedEstimate",
+    __base__=Document,
+    __doc__="What many plans are compared by; the names are those of an estimate.",
+    **_FIELDS,
+)
 
 
 class RankedVariant(Document):
@@ -93,7 +89,7 @@ class RankedPlan(Document):
     rank: int
     plan_id: str
     strategy: Annotated[dict[str, Any], DescribedBy(StrategyDocument)]
-    estimate: RankedEstimate
+    estimate: Annotated[dict[str, Any], DescribedBy(RankedEstimate)]
     launchable_on: list[str]
     variants: list[RankedVariant]
 

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from app.answers.schemas import Rejection
 from app.calibrations.constants import calibration_sentence
 from app.jobs.job import Job
 from app.storage.clock import now_s
@@ -17,21 +16,21 @@ from app.studies import repository
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.resume import calibration_to_mapping
 from app.studies.schemas import (
+    COMPARED,
     BestPlan,
     EventView,
     ListedStudy,
     Page,
-    RankedEstimate,
     RankedPlan,
     RankedVariant,
     StudyDocument,
     StudySummary,
     Trial,
 )
-from app.text.documents import Document
 from calibration.files import Calibration, calibration_for
 from hardware_profiles.writer import profile_document
 from meshplan import __version__
+from search.result import Rejection
 from search.space import search_space
 from search.stored_space import space_to_mapping
 
@@ -163,17 +162,10 @@ def list_ranking(session: Session, study_id: str, *, after: int | None = None, l
 
 def _ranked(plan: dict[str, Any]) -> RankedPlan:
     return RankedPlan(
-        rank=plan["rank"],
-        plan_id=plan["plan_id"],
-        strategy=plan["strategy"],
-        estimate=RankedEstimate.model_validate(_part(plan["estimate"], RankedEstimate)),
-        launchable_on=plan["launchable_on"],
-        variants=[RankedVariant.model_validate(_part(variant, RankedVariant)) for variant in plan["variants"]],
+        **{name: plan[name] for name in ("rank", "plan_id", "strategy", "launchable_on")},
+        estimate={name: plan["estimate"][name] for name in COMPARED},
+        variants=[RankedVariant(**{name: variant[name] for name in RankedVariant.model_fields}) for variant in plan["variants"]],
     )
-
-
-def _part(document: dict[str, Any], kind: type[Document]) -> dict[str, Any]:
-    return {name: document[name] for name in kind.model_fields}
 
 
 def get_plan(session: Session, study_id: str, plan_id: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, JustifyMethod
@@ -49,6 +49,14 @@ def messages() -> Console:
 
 def _no_color(is_terminal: bool) -> bool | None:
     return True if not is_terminal or os.environ.get("NO_COLOR") else None
+
+
+def answer(document: Document | Mapping[str, Any], as_json: bool, show: Callable[[Console], None]) -> None:
+    """The document as JSON, or what ``show`` prints of it."""
+    if as_json:
+        write_json(document)
+    else:
+        show(output())
 
 
 def write_json(document: Document | Mapping[str, Any]) -> None:

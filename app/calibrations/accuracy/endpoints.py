@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Response
 
 from app.calibrations.accuracy import service
 from app.calibrations.accuracy.schemas import AccuracyDocument
 from app.http import etag
 from app.http.bodies import StrictRoute
+from app.http.etag import NOT_MODIFIED, IfNoneMatch
 from app.http.problems import described
 from app.text.documents import json_bytes
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
 
 
 @cache
@@ -24,6 +23,6 @@ def _content() -> bytes:
 
 
 @router.get("/accuracy", response_model=AccuracyDocument, responses={**described(), **NOT_MODIFIED})
-def get_accuracy(if_none_match: Annotated[str | None, Header(max_length=1000)] = None) -> Response:
+def get_accuracy(if_none_match: IfNoneMatch = None) -> Response:
     """The published runs, each predicted beside what it measured, and the shipped calibrations."""
     return etag.answer(_content(), if_none_match)

@@ -37,8 +37,5 @@ def calibrate(
     outcome = fit_of_file(runs, hardware, stack, show)
     path = output or Path(f"{outcome.calibration.hardware}.{stack}.calibration.json")
     write_calibration(path, outcome.calibration)
-    if as_json:
-        terminal.write_json(calibrate_document(outcome, path))
-    else:
-        print_outcome(terminal.output(), outcome, path)
+    terminal.answer(calibrate_document(outcome, path), as_json, lambda console: print_outcome(console, outcome, path))
     return DONE

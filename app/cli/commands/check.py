@@ -108,11 +108,12 @@ def _write(found: Checked, pairs: list[tuple[str, str]], places: object) -> None
     from app.checks.formats import FORMATS
     from app.checks.formats.places import Places
     from app.checks.formats.table import show_table
+    from app.text.files import save_text
 
     assert isinstance(places, Places)
     for name, file in pairs:
         if file != STANDARD_OUTPUT:
-            _save(Path(file), FORMATS[name](found.document, places), "--output")
+            save_text(Path(file), FORMATS[name](found.document, places), "--output")
         elif name == "table":
             show_table(found.document)
         else:
@@ -123,17 +124,10 @@ def _write(found: Checked, pairs: list[tuple[str, str]], places: object) -> None
 def _write_baseline(path: Path, found: Checked) -> None:
     from app.checks.baseline import baseline_document
     from app.text.documents import json_text
+    from app.text.files import save_text
     from app.text.terminal import messages
 
     if found.job is None or found.document.estimate is None:
         messages().print(f"--write-baseline: {path} was not written: there is no strategy to price.", markup=False)
         return
-    _save(path, json_text(baseline_document(found.job, found.document, found.own)), "--write-baseline")
-
-
-def _save(path: Path, text: str, flag: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{flag}: {path} cannot be written ({reason}).") from None
+    save_text(path, json_text(baseline_document(found.job, found.document, found.own)), "--write-baseline")

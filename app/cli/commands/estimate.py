@@ -75,10 +75,7 @@ def estimate(
     document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None)
     if timeline is not None:
         _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
-    if as_json:
-        terminal.write_json(document)
-    else:
-        print_estimate(terminal.output(), document)
+    terminal.answer(document, as_json, lambda console: print_estimate(console, document))
     return DONE
 
 
@@ -92,16 +89,14 @@ def _switches(given: list[str]) -> dict[str, bool | str]:
 def _save_timeline(path: Path, workload: Workload, strategy: ParallelStrategy, constants: Constants) -> None:
     from app.answers.simulation import play
     from app.answers.trace import trace_text
+    from app.text.files import save_text
     from app.text.terminal import messages
 
     try:
         played = play(workload, strategy, constants)
     except ValueError as error:
         raise InputError(f"--timeline: {error}; give a smaller training.global_batch_size to see its shape.") from None
-    try:
-        path.write_text(trace_text(played), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise InputError(f"--timeline: {path} cannot be written ({getattr(error, 'strerror', None) or error}).") from None
+    save_text(path, trace_text(played), "--timeline")
     messages().print(
         f"{len(played.timeline.bars):,} bars in {path}; open it with ui.perfetto.dev or MindStudio Insight.", markup=False
     )

@@ -22,10 +22,8 @@ def list_profiles(as_json: Json = False) -> int:
     from hardware_profiles import catalogue
 
     profiles = [catalogue.named(name) for name in catalogue.names()]
-    if as_json:
-        terminal.write_json({"schema_version": 1, "items": [plain(hardware.summary(profile)) for profile in profiles]})
-    else:
-        terminal.output().print(tables.hardware_table(profiles))
+    document = {"schema_version": 1, "items": [plain(hardware.summary(profile)) for profile in profiles]}
+    terminal.answer(document, as_json, lambda console: console.print(tables.hardware_table(profiles)))
     return DONE
 
 
@@ -41,10 +39,8 @@ def show(
     from hardware_profiles import catalogue
 
     profile = catalogue.profile(name)
-    if as_json:
-        terminal.write_json({"schema_version": 1, **plain(hardware.details(profile))})
-    else:
-        tables.print_profile(terminal.output(), profile)
+    document = {"schema_version": 1, **plain(hardware.details(profile))}
+    terminal.answer(document, as_json, lambda console: tables.print_profile(console, profile))
     return DONE
 
 
@@ -68,6 +64,7 @@ def calibrate(
     from app.catalogue import tables
     from app.catalogue.measured_profile import measured_profile, read_op_summary, written_matmuls
     from app.text import terminal
+    from app.text.files import save_text
     from documents.errors import InputError
     from hardware_profiles import catalogue
 
@@ -80,10 +77,7 @@ def calibrate(
     written = written_matmuls(profile, rates)
     file = "" if op_summary is None else op_summary.name
     text = measured_profile(profile, output.stem, curve or [], written, file)
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"--output: {output} cannot be written ({error.strerror or error}).") from None
+    save_text(output, text, "--output")
     if rates:
         tables.print_rates(terminal.output(), profile, rates, written)
     terminal.output().print(f"Written to {output}; use it with --hardware {output}", markup=False)

@@ -21,10 +21,7 @@ def list_presets(as_json: Json = False) -> int:
     from app.text import terminal
 
     rows = presets.rows()
-    if as_json:
-        terminal.write_json({"schema_version": 1, "items": rows})
-    else:
-        terminal.output().print(models_table(rows))
+    terminal.answer({"schema_version": 1, "items": rows}, as_json, lambda console: console.print(models_table(rows)))
     return DONE
 
 

@@ -82,10 +82,7 @@ def search(
             from app.cli.remote import remote_search_document
 
             document = remote_search_document(job, server, on_progress)
-    if as_json:
-        terminal.write_json(document)
-    else:
-        print_search(terminal.output(), document)
+    terminal.answer(document, as_json, lambda console: print_search(console, document))
     if save_dir is not None:
         save_report(save_dir, document)
     said = not as_json and sys.stdout.isatty()  # the report on this terminal says it

@@ -32,8 +32,5 @@ def validate(
         lambda workload: constants_for(workload, own),
         lambda record, step_time_s: interval_of(record, step_time_s, own),
     )
-    if as_json:
-        terminal.write_json(validation_document(report))
-    else:
-        print_validation(terminal.output(), report, with_rows=rows)
+    terminal.answer(validation_document(report), as_json, lambda console: print_validation(console, report, with_rows=rows))
     return DONE
