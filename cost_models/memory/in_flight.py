@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cost_models.pipeline.orders import rank_orders
 from cost_models.pipeline.stages import Stages
-from cost_models.pipeline.tasks import Pass, PipelineShape, next_places
+from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, next_places
 from cost_models.shapes.strategy import Schedule, StrategyBatch
 
 Floats = NDArray[np.float64]
@@ -144,9 +144,9 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
     losses = 2 * chunks
     held = [0] * (2 * chunks + 1)
     for task in rank_orders(shape)[rank]:
-        back = task.backward_chunk if task.kind is Pass.PAIR else task.chunk
-        begins = task.kind in (Pass.FORWARD, Pass.PAIR)
-        if task.kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR) and (rank, back) not in following:
+        back, _ = task.backward
+        begins = task.kind in FORWARDS
+        if task.kind in BACKWARDS and (rank, back) not in following:
             held[losses] -= 1
         if begins:
             held[task.chunk] += 1
