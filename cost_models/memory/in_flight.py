@@ -65,9 +65,7 @@ def compositions_in_flight(
     pp, schedule = stages.pp, stages.schedule
     none = np.zeros((stages.num_kinds, 1))
     if schedule in (Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V):
-        m, merged, detached = MICRO_BATCHES_A_RANK * pp, stages.merge_pairs, stages.detach_weight_gradients
-        shape = PipelineShape(schedule, pp, stages.vpp, m, 0, merged, detached)
-        for forwards, weights, losses in _in_orders(shape, stages):
+        for forwards, weights, losses in _in_orders(stages.shape(MICRO_BATCHES_A_RANK * pp), stages):
             yield Composition(
                 [np.minimum(held, num_microbatches) for held in forwards],
                 [np.minimum(held, num_microbatches) for held in weights],
@@ -117,8 +115,7 @@ def _with_short_last_group(stages: Stages, num_microbatches: Floats, group: Floa
     played = rest + group * np.minimum(num_microbatches // group, FULL_GROUPS)
     for m, size in sorted(set(zip(played[rest > 0].tolist(), group[rest > 0].tolist(), strict=True))):
         here = np.where((rest > 0) & (played == m) & (group == size), 1.0, 0.0)
-        shape = PipelineShape(Schedule.INTERLEAVED, stages.pp, stages.vpp, int(m), int(size), stages.merge_pairs)
-        for forwards, weights, losses in _in_orders(shape, stages):
+        for forwards, weights, losses in _in_orders(stages.shape(int(m), int(size)), stages):
             yield Composition([held * here for held in forwards], [held * here for held in weights], losses * here)
 
 

@@ -42,16 +42,7 @@ def pipeline_shapes(group: Group) -> Iterator[tuple[IntColumn, PipelineShape]]:
     group_size = group.batch.group_size * (stages.schedule is Schedule.INTERLEAVED)
     first, index = distinct_rows([group.num_microbatches.astype(np.int64), group_size])
     for number, row in enumerate(first):
-        shape = PipelineShape(
-            schedule=stages.schedule,
-            pp=stages.pp,
-            vpp=stages.vpp,
-            num_microbatches=int(group.num_microbatches[row]),
-            group_size=int(group_size[row]),
-            merge_pairs=stages.merge_pairs,
-            detach_weight_gradients=stages.detach_weight_gradients,
-        )
-        yield np.flatnonzero(index == number), shape
+        yield np.flatnonzero(index == number), stages.shape(int(group.num_microbatches[row]), int(group_size[row]))
 
 
 class GroupTasks:
