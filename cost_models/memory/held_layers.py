@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.memory.in_flight import compositions_in_flight
+from cost_models.pipeline.stage_times import chunk_counts
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch
@@ -86,12 +87,12 @@ def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
     kept = []
-    for chunk in range(stages.num_chunks):
-        dense, moe, head = _layers_and_head(stages, chunk)
-        dense_again, moe_again = stages.recomputed(chunk, batch)
-        recomputed = dense_again + moe_again
+    for counts in chunk_counts(stages, batch):
+        dense, moe = stages.with_mtp(counts.dense, counts.moe, counts.heads)
+        recomputed = counts.dense_again + counts.moe_again
         inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
-        kept.append(KeptLayers(dense - dense_again, moe - moe_again, inputs, zero + head, zero, zero, zero))
+        whole = dense - counts.dense_again, moe - counts.moe_again
+        kept.append(KeptLayers(*whole, inputs, zero + counts.heads, zero, zero, zero))
     return kept
 
 
@@ -112,17 +113,10 @@ def waiting_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
     """
     zero = np.zeros((stages.num_kinds, len(batch)))
     kept = []
-    for chunk in range(stages.num_chunks):
-        dense, moe, head = _layers_and_head(stages, chunk)
-        kept.append(KeptLayers(zero, zero, zero, zero, zero + dense, zero + moe, zero + head))
+    for counts in chunk_counts(stages, batch):
+        dense, moe = stages.with_mtp(counts.dense, counts.moe, counts.heads)
+        kept.append(KeptLayers(zero, zero, zero, zero, zero + dense, zero + moe, zero + counts.heads))
     return kept
-
-
-def _layers_and_head(stages: Stages, chunk: int) -> tuple[Floats, Floats, Floats]:
-    """Dense layers, MoE layers and heads of a chunk, ``[stage, 1]`` each. An MTP module is one more layer beside the head."""
-    dense, moe, head = (each[:, chunk, None].astype(np.float64) for each in (stages.dense, stages.moe, stages.has_head))
-    mtp = stages.mtp_layers * head
-    return (dense, moe + mtp, head) if stages.last_layer_is_moe else (dense + mtp, moe, head)
 
 
 def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Floats) -> list[KeptLayers]:
@@ -186,9 +180,8 @@ def expanded_layers(stages: Stages, batch: StrategyBatch) -> tuple[Floats, Float
     dense, moe = zero, zero
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
-    for chunk in range(stages.num_chunks):
-        dense_again, moe_again = stages.recomputed(chunk, batch)
-        at_once = np.where(uniform, np.minimum(group, dense_again + moe_again), 1.0)
-        dense = np.maximum(dense, np.where(dense_again > 0, at_once, 0.0))
-        moe = np.maximum(moe, np.where(moe_again > 0, at_once, 0.0))
+    for counts in chunk_counts(stages, batch):
+        at_once = np.where(uniform, np.minimum(group, counts.dense_again + counts.moe_again), 1.0)
+        dense = np.maximum(dense, np.where(counts.dense_again > 0, at_once, 0.0))
+        moe = np.maximum(moe, np.where(counts.moe_again > 0, at_once, 0.0))
     return dense, moe

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cost_models.pipeline.orders import rank_orders
 from cost_models.pipeline.stages import Stages
-from cost_models.pipeline.tasks import Pass, PipelineShape, next_places
+from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, next_places
 from cost_models.shapes.strategy import Schedule, StrategyBatch
 
 Floats = NDArray[np.float64]
@@ -65,9 +65,7 @@ def compositions_in_flight(
     pp, schedule = stages.pp, stages.schedule
     none = np.zeros((stages.num_kinds, 1))
     if schedule in (Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V):
-        m, merged, detached = MICRO_BATCHES_A_RANK * pp, stages.merge_pairs, stages.detach_weight_gradients
-        shape = PipelineShape(schedule, pp, stages.vpp, m, 0, merged, detached)
-        for forwards, weights, losses in _in_orders(shape, stages):
+        for forwards, weights, losses in _in_orders(stages.shape(MICRO_BATCHES_A_RANK * pp), stages):
             yield Composition(
                 [np.minimum(held, num_microbatches) for held in forwards],
                 [np.minimum(held, num_microbatches) for held in weights],
@@ -117,8 +115,7 @@ def _with_short_last_group(stages: Stages, num_microbatches: Floats, group: Floa
     played = rest + group * np.minimum(num_microbatches // group, FULL_GROUPS)
     for m, size in sorted(set(zip(played[rest > 0].tolist(), group[rest > 0].tolist(), strict=True))):
         here = np.where((rest > 0) & (played == m) & (group == size), 1.0, 0.0)
-        shape = PipelineShape(Schedule.INTERLEAVED, stages.pp, stages.vpp, int(m), int(size), stages.merge_pairs)
-        for forwards, weights, losses in _in_orders(shape, stages):
+        for forwards, weights, losses in _in_orders(stages.shape(int(m), int(size)), stages):
             yield Composition([held * here for held in forwards], [held * here for held in weights], losses * here)
 
 
@@ -144,9 +141,9 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
     losses = 2 * chunks
     held = [0] * (2 * chunks + 1)
     for task in rank_orders(shape)[rank]:
-        back = task.backward_chunk if task.kind is Pass.PAIR else task.chunk
-        begins = task.kind in (Pass.FORWARD, Pass.PAIR)
-        if task.kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR) and (rank, back) not in following:
+        back, _ = task.backward
+        begins = task.kind in FORWARDS
+        if task.kind in BACKWARDS and (rank, back) not in following:
             held[losses] -= 1
         if begins:
             held[task.chunk] += 1

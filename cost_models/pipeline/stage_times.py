@@ -86,13 +86,16 @@ class PassTimes:
     @cached_property
     def forward(self) -> Floats:
         """Forward pass."""
-        return self._layers("forward_s") + self._edge(self.edges.embedding_forward_s, self.edges.head_forward_s, 1.0)
+        return self._sum("forward_s", *self._num_layers) + self._edge(
+            self.edges.embedding_forward_s, self.edges.head_forward_s, 1.0
+        )
 
     @cached_property
     def backward(self) -> Floats:
         """Backward pass: gradients of inputs and weights, recompute, ``extra_s``."""
         edge = self._edge(self.edges.embedding_backward_s, self.edges.head_backward_s, 2.0)
-        return self._layers("backward_s") + self._again("full_recompute_s") + edge + self.extra_s
+        again = self._sum("full_recompute_s", self.counts.dense_again, self.counts.moe_again)
+        return self._sum("backward_s", *self._num_layers) + again + edge + self.extra_s
 
     @property
     def pair(self) -> Floats:
@@ -103,7 +106,7 @@ class PassTimes:
     def weight_gradient(self) -> Floats:
         """Part of the backward that can run apart from it."""
         none = np.zeros_like(self.edges.head_weight_gradient_s)
-        return self._layers("weight_gradient_s") + self._edge(none, self.edges.head_weight_gradient_s, 1.0)
+        return self._sum("weight_gradient_s", *self._num_layers) + self._edge(none, self.edges.head_weight_gradient_s, 1.0)
 
     @property
     def whole(self) -> Floats:
@@ -116,19 +119,11 @@ class PassTimes:
 
     @cached_property
     def _num_layers(self) -> tuple[Floats, Floats]:
-        dense, moe = self.counts.dense, self.counts.moe
-        if not self.stages.mtp_layers:
-            return dense, moe
-        return (dense, moe + self._mtp) if self.stages.last_layer_is_moe else (dense + self._mtp, moe)
+        return self.stages.with_mtp(self.counts.dense, self.counts.moe, self.counts.heads)
 
-    def _layers(self, name: str) -> Floats:
-        num_dense, num_moe = self._num_layers
+    def _sum(self, name: str, num_dense: Floats, num_moe: Floats) -> Floats:
         total: Floats = num_dense * getattr(self.dense, name)
         return total if self.moe is None else total + num_moe * getattr(self.moe, name)
-
-    def _again(self, name: str) -> Floats:
-        total: Floats = self.counts.dense_again * getattr(self.dense, name)
-        return total if self.moe is None else total + self.counts.moe_again * getattr(self.moe, name)
 
     def _edge(self, embedding_s: Floats, head_s: Floats, projections: float) -> Floats:
         total: Floats = self.counts.embeddings * embedding_s + (self.counts.heads + self._mtp) * head_s

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.pipeline.tasks import PipelineShape
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.layout import StageTable, distinct_stages, stage_table
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
@@ -62,6 +63,42 @@ class Stages:
     def passes_fraction(self) -> float:
         """Share of the micro batches that pass each chunk of a rank."""
         return 0.5 if self.schedule is Schedule.DUALPIPE else 1.0
+
+    def shape(self, num_microbatches: int, group_size: int = 0) -> PipelineShape:
+        """What decides the order of the tasks of so many micro batches.
+
+        Parameters
+        ----------
+        num_microbatches : int
+            Micro batches of a replica in a step.
+        group_size : int
+            Micro batches that the interleaved schedule passes through a chunk before the next; 0: pp.
+
+        Returns
+        -------
+        PipelineShape
+        """
+        merged, detached = self.merge_pairs, self.detach_weight_gradients
+        return PipelineShape(self.schedule, self.pp, self.vpp, num_microbatches, group_size, merged, detached)
+
+    def with_mtp(self, dense: Floats, moe: Floats, heads: Floats) -> tuple[Floats, Floats]:
+        """Dense and MoE layers, MTP modules included: each is one more layer beside a head, of the kind of the last.
+
+        Parameters
+        ----------
+        dense : Floats
+            Dense layers of the model proper.
+        moe : Floats
+            Its MoE layers.
+        heads : Floats
+            Output heads beside them.
+
+        Returns
+        -------
+        tuple of Floats, layers
+        """
+        mtp = self.mtp_layers * heads
+        return (dense, moe + mtp) if self.last_layer_is_moe else (dense + mtp, moe)
 
     def recomputed(self, chunk: int, batch: StrategyBatch) -> tuple[Floats, Floats]:
         """Fully recomputed dense and MoE layers of one chunk, ``[kind, n]``.

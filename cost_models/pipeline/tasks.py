@@ -19,6 +19,10 @@ class Pass(IntEnum):
     PAIR = 4  # the forward of one micro batch merged with the backward of another
 
 
+FORWARDS = (Pass.FORWARD, Pass.PAIR)  # what has a forward, and what sends a gradient on
+BACKWARDS = (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR)
+
+
 class Task(NamedTuple):
     """One entry of a rank's order; the backward of a ``PAIR`` has a chunk and a micro batch of its own."""
 
@@ -27,6 +31,12 @@ class Task(NamedTuple):
     micro_batch: int
     backward_chunk: int = -1
     backward_micro_batch: int = -1
+
+    @property
+    def backward(self) -> tuple[int, int]:
+        """Chunk and micro batch of what is no forward."""
+        pair = self.kind is Pass.PAIR
+        return (self.backward_chunk, self.backward_micro_batch) if pair else (self.chunk, self.micro_batch)
 
 
 Orders = tuple[tuple[Task, ...], ...]  # [rank][position]
@@ -64,22 +74,6 @@ class PipelineShape:
     def period(self) -> int:
         """Micro batches after which the steady state of every rank's order repeats."""
         return (self.group_size or self.pp) * (2 if self.schedule is Schedule.DUALPIPE else 1)
-
-    def micro_batch_of_step(self, task: Task) -> int:
-        """Which of the step's micro batches a task (of a pair, its forward) works on; tasks count them by chunk.
-
-        DualPipe's second direction takes the second half.
-
-        Parameters
-        ----------
-        task : Task
-            One entry of a rank's order.
-
-        Returns
-        -------
-        int
-        """
-        return task.micro_batch + task.chunk * self.num_passes if self.schedule is Schedule.DUALPIPE else task.micro_batch
 
 
 def previous_place(shape: PipelineShape, rank: int, chunk: int) -> Place | None:

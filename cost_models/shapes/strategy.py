@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, Literal
 
@@ -140,6 +140,7 @@ class ParallelStrategy:
 
 # Columns of a batch, in the order of ``ParallelStrategy``; the two tuples travel by index.
 COLUMNS = tuple(f.name for f in fields(ParallelStrategy) if f.name not in ("recompute_layers_per_stage", "layer_layout"))
+INDICES = ("layout_index", "recompute_plan_index")
 
 
 @dataclass(frozen=True)
@@ -200,15 +201,10 @@ class StrategyBatch:
             -1 if s.recompute_layers_per_stage is None else plans.setdefault(s.recompute_layers_per_stage, len(plans))
             for s in strategies
         ]
-        columns = {name: np.array([int(getattr(s, name)) for s in strategies], dtype=np.int64) for name in COLUMNS}
-        return cls(
-            **columns,
-            layout_index=np.array(layout_index, dtype=np.int64),
-            recompute_plan_index=np.array(plan_index, dtype=np.int64),
-            layouts=tuple(layouts),
-            recompute_plans=tuple(plans),
-            place=Place.ROW,
-        )
+        values = {name: [int(getattr(s, name)) for s in strategies] for name in COLUMNS}
+        values |= {"layout_index": layout_index, "recompute_plan_index": plan_index}
+        columns: dict[str, Any] = {name: np.array(column, dtype=np.int64) for name, column in values.items()}
+        return cls(**columns, layouts=tuple(layouts), recompute_plans=tuple(plans))
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> StrategyBatch:
         """The chosen rows (indices or a mask), in that order.
@@ -222,8 +218,7 @@ class StrategyBatch:
         -------
         StrategyBatch
         """
-        columns = {name: getattr(self, name)[rows] for name in (*COLUMNS, "layout_index", "recompute_plan_index")}
-        return StrategyBatch(**columns, layouts=self.layouts, recompute_plans=self.recompute_plans, place=self.place)
+        return replace(self, **{name: getattr(self, name)[rows] for name in (*COLUMNS, *INDICES)})
 
     def standing_for(self, rows: IntColumn, place: Place, columns: Sequence[str]) -> StrategyBatch:
         """The chosen rows for all that are alike in ``columns`` and in the switches that ``place`` prices.
@@ -244,28 +239,16 @@ class StrategyBatch:
         StrategyBatch, ``[len(rows)]``
         """
         nothing = np.empty(0, dtype=np.int64)
-        kept = {name: getattr(self, name)[rows] if name in columns else nothing for name in COLUMNS}
+        kept: dict[str, Any] = {name: getattr(self, name)[rows] if name in columns else nothing for name in COLUMNS}
         kept["features"] = self.features[rows] & PRICED[place]
-        index = {name: getattr(self, name)[rows] for name in ("layout_index", "recompute_plan_index")}
-        return StrategyBatch(**kept, **index, layouts=self.layouts, recompute_plans=self.recompute_plans, place=place)
+        return replace(self, **kept, **{name: getattr(self, name)[rows] for name in INDICES}, place=place)
 
     def row(self, index: int) -> ParallelStrategy:
         """One row as an object."""
-        values = {name: int(getattr(self, name)[index]) for name in COLUMNS}
-        layout = int(self.layout_index[index])
-        plan = int(self.recompute_plan_index[index])
+        layout, plan = int(self.layout_index[index]), int(self.recompute_plan_index[index])
         return ParallelStrategy(
-            **{  # type: ignore[arg-type]
-                **values,
-                "sequence_parallel": bool(values["sequence_parallel"]),
-                "cp_algo": CpAlgo(values["cp_algo"]),
-                "schedule": Schedule(values["schedule"]),
-                "dispatcher": Dispatcher(values["dispatcher"]),
-                "recompute": Recompute(values["recompute"]),
-                "recompute_method": RecomputeMethod(values["recompute_method"]),
-                "recompute_modules": RecomputeModule(values["recompute_modules"]),
-                "features": Feature(values["features"]),
-            },
+            # Each column is of the type of its default.
+            **{name: type(getattr(ParallelStrategy, name))(int(getattr(self, name)[index])) for name in COLUMNS},
             recompute_layers_per_stage=self.recompute_plans[plan] if plan >= 0 else None,
             layer_layout=self.layouts[layout] if layout >= 0 else None,
         )
@@ -320,8 +303,5 @@ def concatenate(batches: Sequence[StrategyBatch]) -> StrategyBatch:
     -------
     StrategyBatch
     """
-    first = batches[0]
-    columns = {
-        name: np.concatenate([getattr(b, name) for b in batches]) for name in (*COLUMNS, "layout_index", "recompute_plan_index")
-    }
-    return StrategyBatch(**columns, layouts=first.layouts, recompute_plans=first.recompute_plans, place=first.place)
+    columns: dict[str, Any] = {name: np.concatenate([getattr(b, name) for b in batches]) for name in (*COLUMNS, *INDICES)}
+    return replace(batches[0], **columns)

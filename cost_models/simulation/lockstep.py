@@ -21,15 +21,12 @@ class Durations:
     """Seconds, for ``n`` candidates of one program.
 
     ``tasks`` ``[class, n]`` in the order of ``Program.classes``; ``hop_s`` ``[n]`` is the time between the end of a task
-    and its output's arrival on another rank; ``start_s`` ``[rank, n]`` is when a rank can begin. ``micro_batch_factor``
-    ``[micro batch, n]`` stretches every pass of a micro batch (packed sequences, imbalance); ``None``: all alike.
-    A merged pair goes by its forward's micro batch.
+    and its output's arrival on another rank; ``start_s`` ``[rank, n]`` is when a rank can begin.
     """
 
     tasks: Floats
     hop_s: Floats
     start_s: Floats
-    micro_batch_factor: Floats | None = None
 
     def take(self, columns: slice) -> Durations:
         """The chosen candidates.
@@ -43,13 +40,7 @@ class Durations:
         -------
         Durations
         """
-        factor = self.micro_batch_factor
-        return Durations(
-            self.tasks[:, columns],
-            self.hop_s[columns],
-            self.start_s[:, columns],
-            None if factor is None else factor[:, columns],
-        )
+        return Durations(self.tasks[:, columns], self.hop_s[columns], self.start_s[:, columns])
 
 
 @dataclass(frozen=True)
@@ -118,19 +109,12 @@ def _block(program: Program, durations: Durations) -> Ends:
         width = len(front.task_class)
         begin, waited, added = start[:width], other[:width], extra[:width]
         np.take(ends, front.previous, axis=0, out=begin, mode="clip")
-        np.take(ends, front.first, axis=0, out=waited, mode="clip")
-        if hops is not None:
-            waited += np.take(hops, front.first_hop, axis=0, out=added, mode="clip")
-        np.maximum(begin, waited, out=begin)
-        if front.second is not None:
-            assert front.second_hop is not None
-            np.take(ends, front.second, axis=0, out=waited, mode="clip")
+        for source, crosses in front.inputs:
+            np.take(ends, source, axis=0, out=waited, mode="clip")
             if hops is not None:
-                waited += np.take(hops, front.second_hop, axis=0, out=added, mode="clip")
+                waited += np.take(hops, crosses, axis=0, out=added, mode="clip")
             np.maximum(begin, waited, out=begin)
         np.take(tasks, front.task_class, axis=0, out=waited, mode="clip")
-        if durations.micro_batch_factor is not None:
-            waited *= durations.micro_batch_factor[front.micro_batch]
         np.add(begin, waited, out=ends[front.out])
         if steady is not None and number == steady.first.front:
             first = ends[steady.first.rows]
@@ -157,18 +141,14 @@ def task_times_s(program: Program, durations: Durations, column: int) -> tuple[l
     """
     tasks, hop_s = durations.tasks[:, column].tolist(), float(durations.hop_s[column])
     ranks = durations.start_s[:, column].tolist()
-    factor = None if durations.micro_batch_factor is None else durations.micro_batch_factor[:, column].tolist()
     starts: list[float] = []
     ends: list[float] = []
-    for rank, task, task_class, previous, inputs in program.steps:
+    for rank, _, task_class, previous, inputs in program.steps:
         start = ends[previous] if previous >= 0 else ranks[rank]
         for source, crosses in inputs:
             arrival = ends[source] + hop_s if crosses else ends[source]
             if arrival > start:
                 start = arrival
-        duration = tasks[task_class]
-        if factor is not None:
-            duration *= factor[program.shape.micro_batch_of_step(task)]
         starts.append(start)
-        ends.append(start + duration)
+        ends.append(start + tasks[task_class])
     return starts, ends

@@ -16,12 +16,9 @@ from cost_models.memory.peak import (
     optimizer_transient_bytes,
     saved_bytes,
 )
-from cost_models.pipeline.tasks import Pass
+from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
-
-FORWARDS = (Pass.FORWARD, Pass.PAIR)
-BACKWARDS = (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR)
 
 
 class MemoryCurve(NamedTuple):
@@ -138,8 +135,7 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     ]
     ends_s = [0.0] * shape.pp
     for step, start_s, end_s in zip(played.program.steps, played.starts_s, played.ends_s, strict=True):
-        kind, chunk = step.task.kind, step.task.chunk
-        ranks[step.rank].run(kind, chunk, step.task.backward_chunk if kind is Pass.PAIR else chunk, start_s, end_s)
+        ranks[step.rank].run(step.task.kind, step.task.chunk, step.task.backward[0], start_s, end_s)
         ends_s[step.rank] = end_s
     reduced_s = [end_s + reduce_s for end_s, reduce_s in zip(ends_s, played.reduce_s.tolist(), strict=True)]
     transient = optimizer_transient_bytes(sharded.parameters, sharded.states)[:, 0].tolist()

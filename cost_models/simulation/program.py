@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.pipeline.orders import rank_orders
-from cost_models.pipeline.tasks import Pass, PipelineShape, Place, Task, next_places, previous_place
+from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, Place, Task, next_places, previous_place
 
 Rows = NDArray[np.int64]
 
@@ -33,21 +33,22 @@ class Step(NamedTuple):
     previous: int  # on the same rank; -1: the rank's own start
     inputs: tuple[tuple[int, bool], ...]  # (position, whether it comes from another rank)
 
+    @property
+    def sources(self) -> list[int]:
+        """Positions of all that it waits for."""
+        return [position for position in (self.previous, *(source for source, _ in self.inputs)) if position >= 0]
+
 
 class Wavefront(NamedTuple):
     """Tasks of different ranks that wait for none of each other; all arrays hold one entry a task.
 
-    ``previous``, ``first`` and ``second`` are rows of the ring of end times, ``out`` the block of rows that the wavefront
-    fills; the ``*_hop`` are 1 where the input crosses to another rank. ``second`` is ``None`` where no task has two inputs.
+    ``previous`` and the first of each ``inputs`` are rows of the ring of end times, ``out`` the block of rows that the
+    wavefront fills; the second of each is 1 where the input crosses to another rank. There are two where any task has two.
     """
 
     task_class: Rows
-    micro_batch: Rows
     previous: Rows
-    first: Rows
-    first_hop: Rows
-    second: Rows | None
-    second_hop: Rows | None
+    inputs: tuple[tuple[Rows, Rows], ...]
     out: slice
 
 
@@ -87,16 +88,23 @@ class _Needs:
     def inputs(self, rank: int, task: Task) -> list[tuple[bool, Place, int]]:
         """(whether it is a backward, where, micro batch) of what must have ended."""
         found: list[tuple[bool, Place, int]] = []
-        if task.kind in (Pass.FORWARD, Pass.PAIR):
+        if task.kind in FORWARDS:
             before = self._previous[rank, task.chunk]
             if before is not None:
                 found.append((False, before, task.micro_batch))
-        if task.kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR):
-            chunk, micro_batch = task.chunk, task.micro_batch
-            if task.kind is Pass.PAIR:
-                chunk, micro_batch = task.backward_chunk, task.backward_micro_batch
+        if task.kind in BACKWARDS:
+            chunk, micro_batch = task.backward
             after = self._next.get((rank, chunk))
             found.append((False, (rank, chunk), micro_batch) if after is None else (True, after, micro_batch))
+        return found
+
+    @staticmethod
+    def outputs(rank: int, task: Task) -> list[tuple[bool, Place, int]]:
+        """The same of what has ended with a task."""
+        found = [(False, (rank, task.chunk), task.micro_batch)] if task.kind in FORWARDS else []
+        if task.kind in BACKWARDS:
+            chunk, micro_batch = task.backward
+            found.append((True, (rank, chunk), micro_batch))
         return found
 
 
@@ -125,15 +133,7 @@ def _in_dependency_order(shape: PipelineShape) -> tuple[Step, ...]:
             steps.append(Step(rank, task, task_class, last[rank], found))
             position = last[rank] = len(steps) - 1
             upcoming[rank] += 1
-            if task.kind in (Pass.FORWARD, Pass.PAIR):
-                output = (False, (rank, task.chunk), task.micro_batch)
-                ended[output] = position
-                if output in blocked:
-                    runnable.append(blocked.pop(output))
-            if task.kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR):
-                pair = task.kind is Pass.PAIR
-                chunk, micro_batch = (task.backward_chunk, task.backward_micro_batch) if pair else (task.chunk, task.micro_batch)
-                output = (True, (rank, chunk), micro_batch)
+            for output in needs.outputs(rank, task):
                 ended[output] = position
                 if output in blocked:
                     runnable.append(blocked.pop(output))
@@ -146,8 +146,7 @@ def _depths(steps: tuple[Step, ...]) -> list[int]:
     """Length of the longest chain of tasks before each."""
     depth = [0] * len(steps)
     for position, step in enumerate(steps):
-        waits = [step.previous, *(source for source, _ in step.inputs)]
-        depth[position] = 1 + max((depth[source] for source in waits if source >= 0), default=-1)
+        depth[position] = 1 + max((depth[source] for source in step.sources), default=-1)
     return depth
 
 
@@ -162,15 +161,7 @@ def _wavefronts(shape: PipelineShape, steps: tuple[Step, ...], depth: list[int])
     for front in fronts:
         for offset, position in enumerate(front):
             line[position] = begin + offset
-        oldest = min(
-            (
-                line[s]
-                for position in front
-                for s in (steps[position].previous, *(i for i, _ in steps[position].inputs))
-                if s >= 0
-            ),
-            default=begin,
-        )
+        oldest = min((line[source] for position in front for source in steps[position].sources), default=begin)
         begin += len(front)
         reach = max(reach, begin - oldest)
     reach = max(reach, begin - min(line[position] for position in lasts.values()))
@@ -184,30 +175,25 @@ def _wavefronts(shape: PipelineShape, steps: tuple[Step, ...], depth: list[int])
             at = 0
         for offset, position in enumerate(front):
             rows[position] = fixed + at + offset
-        compiled.append(_wavefront(shape, steps, front, rows, fixed + at))
+        compiled.append(_wavefront(steps, front, rows, fixed + at))
         at += len(front)
     return tuple(compiled), fixed + size, rows
 
 
-def _wavefront(shape: PipelineShape, steps: tuple[Step, ...], front: list[int], rows: list[int], first_row: int) -> Wavefront:
+def _wavefront(steps: tuple[Step, ...], front: list[int], rows: list[int], first_row: int) -> Wavefront:
     chosen = [steps[position] for position in front]
 
     def column(values: list[int]) -> Rows:
         return np.array(values, dtype=np.int64)
 
-    def source(step: Step, index: int) -> tuple[int, int]:
-        return (rows[step.inputs[index][0]], int(step.inputs[index][1])) if len(step.inputs) > index else (0, 0)
+    def inputs(index: int) -> tuple[Rows, Rows]:
+        found = [step.inputs[index] if len(step.inputs) > index else None for step in chosen]
+        return column([rows[one[0]] if one else 0 for one in found]), column([int(one[1]) if one else 0 for one in found])
 
-    first, second = [source(step, 0) for step in chosen], [source(step, 1) for step in chosen]
-    two = any(len(step.inputs) > 1 for step in chosen)
     return Wavefront(
         task_class=column([step.task_class for step in chosen]),
-        micro_batch=column([shape.micro_batch_of_step(step.task) for step in chosen]),
         previous=column([rows[step.previous] if step.previous >= 0 else 1 + step.rank for step in chosen]),
-        first=column([row for row, _ in first]),
-        first_hop=column([hop for _, hop in first]),
-        second=column([row for row, _ in second]) if two else None,
-        second_hop=column([hop for _, hop in second]) if two else None,
+        inputs=tuple(inputs(index) for index in range(max(1, *(len(step.inputs) for step in chosen)))),
         out=slice(first_row, first_row + len(chosen)),
     )
 
@@ -229,14 +215,12 @@ def compiled(shape: PipelineShape) -> Program:
     steps = _in_dependency_order(shape)
     depth = _depths(steps)
     wavefronts, num_rows, rows = _wavefronts(shape, steps, depth)
-    classes: dict[TaskClass, int] = {}
-    for step in steps:
-        classes.setdefault(_task_class(step.rank, step.task), step.task_class)
+    classes = tuple(dict.fromkeys(_task_class(step.rank, step.task) for step in steps))
     counts = np.bincount([step.task_class for step in steps], minlength=len(classes))
     lasts = {step.rank: position for position, step in enumerate(steps)}
     return Program(
         shape=shape,
-        classes=tuple(classes),
+        classes=classes,
         class_counts=counts,
         steps=steps,
         fronts=tuple(depth),

@@ -89,8 +89,7 @@ def steady_of(shape: PipelineShape) -> Steady | None:
         if [_later(shape, steps[position].task) for position in positions[earlier:]] != list(tasks[later:]):
             return None
         for position in positions[earlier:]:
-            sources = (steps[position].previous, *(source for source, _ in steps[position].inputs))
-            needed.update(dict.fromkeys(source for source in sources if program.fronts[source] <= first_front))
+            needed.update(dict.fromkeys(s for s in steps[position].sources if program.fronts[s] <= first_front))
     shifted = [number_of[steps[p].rank].get(_later(shape, steps[p].task)) for p in needed]
     if any(number is None or number >= second[steps[p].rank] for number, p in zip(shifted, needed, strict=True)):
         return None  # what the earlier moment waits for still belongs to the warm-up

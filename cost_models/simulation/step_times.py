@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.pipeline.tasks import Pass, PipelineShape, Place, next_places, previous_place
+from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, Place, next_places, previous_place
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
@@ -41,16 +42,7 @@ def pipeline_shapes(group: Group) -> Iterator[tuple[IntColumn, PipelineShape]]:
     group_size = group.batch.group_size * (stages.schedule is Schedule.INTERLEAVED)
     first, index = distinct_rows([group.num_microbatches.astype(np.int64), group_size])
     for number, row in enumerate(first):
-        shape = PipelineShape(
-            schedule=stages.schedule,
-            pp=stages.pp,
-            vpp=stages.vpp,
-            num_microbatches=int(group.num_microbatches[row]),
-            group_size=int(group_size[row]),
-            merge_pairs=stages.merge_pairs,
-            detach_weight_gradients=stages.detach_weight_gradients,
-        )
-        yield np.flatnonzero(index == number), shape
+        yield np.flatnonzero(index == number), stages.shape(int(group.num_microbatches[row]), int(group_size[row]))
 
 
 class GroupTasks:
@@ -119,9 +111,9 @@ class GroupTasks:
         """
         kind, rank, chunk, backward_chunk = task_class
         places: list[Place | None] = []
-        if kind in (Pass.FORWARD, Pass.PAIR):
+        if kind in FORWARDS:
             places.append(following.get((rank, chunk)))
-        if kind in (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR):
+        if kind in BACKWARDS:
             places.append(previous_place(shape, rank, backward_chunk if kind is Pass.PAIR else chunk))
         return sum(place is not None and place[0] != rank for place in places)
 
@@ -150,7 +142,7 @@ class GroupTasks:
         kind, rank, chunk, backward_chunk = task_class
         forward, backward = self._chunks[chunk], self._chunks[backward_chunk if kind is Pass.PAIR else chunk]
         seconds: Floats = num_sends * self.send_s
-        if kind in (Pass.FORWARD, Pass.PAIR):
+        if kind in FORWARDS:
             seconds = seconds + forward.forward[rank] + self._host_s
         if kind in (Pass.BACKWARD, Pass.PAIR):
             seconds = seconds + backward.backward[rank] + self._accumulation_s[rank] - self.saving_s(task_class)
@@ -190,44 +182,13 @@ def exchange_left_s(group: Group, constants: Constants) -> tuple[Floats, Floats]
     return reduce_s, gather_s
 
 
-@dataclass(frozen=True)
-class Played:
+class Played(NamedTuple):
     """What playing a pipeline gives, ``[rank, n]``: ends, busy seconds, seconds saved by merged pairs, messages sent."""
 
     ends_s: Floats
     busy_s: Floats
     saving_s: Floats
     sends: Floats
-
-    @staticmethod
-    def empty(num_ranks: int, n: int) -> Played:
-        """Room for ``n`` candidates.
-
-        Parameters
-        ----------
-        num_ranks : int
-            Pipeline ranks.
-        n : int
-            Candidates.
-
-        Returns
-        -------
-        Played
-        """
-        return Played(*(np.empty((num_ranks, n)) for _ in range(4)))
-
-    def put(self, columns: IntColumn, other: Played) -> None:
-        """Writes the columns of ``other``.
-
-        Parameters
-        ----------
-        columns : IntColumn
-            Candidates to write.
-        other : Played
-            What they have.
-        """
-        for name, table in vars(self).items():
-            table[:, columns] = getattr(other, name)
 
 
 def _played(
@@ -278,17 +239,17 @@ def played_to_the_end(shape: PipelineShape, tasks: GroupTasks, start_s: Floats, 
     Played, ``[rank, len(columns)]``
     """
     total, period = shape.num_microbatches, shape.period
-    whole = Played.empty(shape.pp, len(columns))
+    whole = np.empty((len(Played._fields), shape.pp, len(columns)))
     left = np.arange(len(columns))
     length = LEAST_PERIODS * period + total % period
     while len(left):
         if 2 * length >= total or shape.schedule is Schedule.GPIPE:  # whose forwards are all over before a backward
             length = total
         part, done = _played(replace(shape, num_microbatches=length), total, tasks, columns[left], start_s)
-        whole.put(left, part)
+        whole[:, :, left] = part
         left = left[~done]
         length += (length // period) * period
-    return whole
+    return Played(*whole)
 
 
 def _first_starts_s(group: Group, tasks: GroupTasks, gather_s: Floats) -> Floats:
@@ -316,14 +277,14 @@ def simulated(group: Group, constants: Constants) -> StepTime:
     -------
     StepTime, ``[n]``, seconds
     """
-    stages, n = group.stages, len(group.batch)
+    stages = group.stages
     reduce_s, gather_s = exchange_left_s(group, constants)
     tasks = GroupTasks(group)
-    played = Played.empty(stages.pp, n)
+    played = np.empty((len(Played._fields), stages.pp, len(group.batch)))
     for columns, shape in pipeline_shapes(group):
-        played.put(columns, played_to_the_end(shape, tasks, gather_s, columns))
-    busy, saving, sends = played.busy_s, played.saving_s, played.sends
-    ends = played.ends_s + reduce_s
+        played[:, :, columns] = played_to_the_end(shape, tasks, gather_s, columns)
+    ends, busy, saving, sends = Played(*played)
+    ends = ends + reduce_s
     if stages.schedule.overlaps_steps:
         ends = ends - _first_starts_s(group, tasks, gather_s) + gather_s
     pipeline = ends.max(axis=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.parameters import layer_parameters
 from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Named
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
@@ -23,7 +23,7 @@ from cost_models.step.priced_groups import Group
 EVEN_SHARE = 0.5  # of an exchange that takes no time, for dispatch as for combine
 
 
-class Stream(IntEnum):
+class Stream(Named):
     """What runs one bar at a time on a rank."""
 
     COMPUTE = 0
@@ -33,13 +33,8 @@ class Stream(IntEnum):
     DATA_PARALLEL = 4
     OPTIMIZER = 5
 
-    @property
-    def label(self) -> str:
-        """The name used in files."""
-        return self.name.lower()
 
-
-class Kind(IntEnum):
+class Kind(Named):
     """What a bar is; the first five are those of ``Pass``."""
 
     FORWARD = 0
@@ -56,11 +51,6 @@ class Kind(IntEnum):
     REDUCE = 11
     OPTIMIZER = 12
     STEP_OVERHEAD = 13
-
-    @property
-    def label(self) -> str:
-        """The name used in files."""
-        return self.name.lower()
 
 
 class TaskBar(NamedTuple):

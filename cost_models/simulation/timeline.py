@@ -163,7 +163,7 @@ def _columns(rank: Integers, stream: Stream, kind: Kind, start_s: Floats, end_s:
 
 
 def _micro_batches(shape: PipelineShape, chunk: int, numbers: list[int]) -> Integers:
-    """Of the step; tasks of DualPipe count those of each direction, as in ``PipelineShape.micro_batch_of_step``."""
+    """Of the step; tasks of DualPipe count those of each direction."""
     before = chunk * shape.num_passes if shape.schedule is Schedule.DUALPIPE else 0
     return np.array(numbers, dtype=np.int64) + before
 

@@ -199,11 +199,10 @@ def _critical_parts(group: Group, time: StepTime) -> tuple[dict[str, Floats], di
 
     embeddings, heads = at(layers.embeddings), at(layers.heads)
     mtp = stages.mtp_layers * heads
-    kinds = [(at(layers.dense), at(layers.dense_again), priced.dense)]
+    dense, moe = stages.with_mtp(at(layers.dense), at(layers.moe), heads)
+    kinds = [(dense, at(layers.dense_again), priced.dense)]
     if priced.moe is not None:
-        kinds.append((at(layers.moe), at(layers.moe_again), priced.moe))
-    last = -1 if stages.last_layer_is_moe else 0  # whose kind MTP modules have
-    kinds[last] = (kinds[last][0] + mtp, *kinds[last][1:])
+        kinds.append((moe, at(layers.moe_again), priced.moe))
 
     def of_layers(names: Iterable[str], seconds: Callable[[LayerCosts, str], Floats]) -> dict[str, Floats]:
         none = np.zeros(len(group.batch))

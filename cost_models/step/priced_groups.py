@@ -211,15 +211,14 @@ def _price_group(
 
     ``shared``: the switches that are part of what they share.
     """
-    model = workload.model
-    layout, plan = int(batch.layout_index[0]), int(batch.recompute_plan_index[0])
+    first = batch.row(0)
     stages = stages_of(
-        model,
-        int(batch.pp[0]),
-        int(batch.vpp[0]),
-        batch.layouts[layout] if layout >= 0 else None,
-        batch.recompute_plans[plan] if plan >= 0 else None,
-        schedule=Schedule(int(batch.schedule[0])),
+        workload.model,
+        first.pp,
+        first.vpp,
+        first.layer_layout,
+        first.recompute_layers_per_stage,
+        schedule=first.schedule,
         merge_pairs=bool(shared & priced_bits(Feature.MOE_COMM_OVERLAP, Place.PIPELINE)),
         detach_weight_gradients=bool(shared & priced_bits(Feature.DUALPIPEV_DW_DETACH, Place.PIPELINE)),
         merge=merge,

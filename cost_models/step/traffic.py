@@ -118,17 +118,16 @@ def _per_step(workload: Workload, group: Group, constants: Constants, network: N
     """Seconds of each kind of group over a step, ``[stage]``."""
     keys, _ = layer_keys(group.batch)
     passes = group.num_microbatches * group.stages.passes_fraction
-    layers, extra = group.layers, group.stages.mtp_layers * group.layers.heads
-    is_moe = group.stages.last_layer_is_moe
+    layers, heads = group.layers, group.layers.heads * (1 + group.stages.mtp_layers)
+    dense, experts = group.stages.with_mtp(layers.dense, layers.moe, layers.heads)
     device = Device.of(workload, constants)
     edges = edge_costs(workload, keys, device, network)
     embedding = edges.embedding_forward_s + edges.embedding_backward_s - sum(edges.embedding_compute_s)
     head = edges.head_forward_s + edges.head_backward_s - sum(edges.head_compute_s)
-    total: dict[str, Floats] = {"tp": layers.embeddings * embedding + (layers.heads + extra) * head}
-    for moe, counts, again in ((False, layers.dense, layers.dense_again), (True, layers.moe, layers.moe_again)):
+    total: dict[str, Floats] = {"tp": layers.embeddings * embedding + heads * head}
+    for moe, held, again in ((False, dense, layers.dense_again), (True, experts, layers.moe_again)):
         if moe and workload.model.moe is None:
             continue
-        held = counts + (extra if moe is is_moe else 0.0)
         for name, (once, repeated) in _layer(workload, keys, constants, network, moe=moe).items():
             selective = held - again if name == "ep" and bool(keys.recomputes(RecomputeModule.MOE)[0]) else 0.0
             total[name] = total.get(name, 0.0) + held * once + (again + selective) * repeated
