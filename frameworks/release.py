@@ -1,18 +1,25 @@
 """What a framework's release takes: its arguments with types, defaults and choices, and what it refuses together.
 
-The tables are written from the frameworks' own argument definitions, never from our writers. What excludes or needs what is said
-here once: of plans by the rules that ``frameworks.facts`` derives, of written and of read arguments by ``problems``.
+A release is a file of data, written from the framework's own argument definitions, never from our writers. What excludes or needs
+what is said there once: of plans by the rules that ``frameworks.facts`` derives, of arguments by ``problems``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Self
 
-from documents.errors import nearest
+from pydantic import AfterValidator, Field, model_validator
+
+from documents.checking import Section, check
+from documents.errors import InputError, nearest, show, unknown_name
+from documents.reading import read_document
 
 Value = bool | int | float | str | None
 Given = Mapping[str, tuple[str, ...]]  # name without dashes -> values as written; a switch has none
@@ -104,39 +111,114 @@ class Release:
         return (*self.requirements, *self.exclusions)
 
 
-def switches(*names: str) -> tuple[Argument, ...]:
-    """Arguments without a value, off unless given."""
-    return tuple(Argument(name, Kind.SWITCH, False) for name in names)
+class _ArgumentsSection(Section, defer_build=True):
+    """Arguments of one kind, as a list or with their defaults; or those of a ``group`` of the base.
+
+    ``section``: what all names begin with, and a point. ``choices`` and ``many`` hold for all.
+    """
+
+    group: str | None = None
+    section: str | None = None
+    switch: list[str] | dict[str, bool] | None = None
+    integer: list[str] | dict[str, int] | None = None
+    number: list[str] | dict[str, float] | None = None
+    text: list[str] | dict[str, str] | None = None
+    choices: list[str] = Field(default_factory=list)
+    many: bool = False
+
+    def by_kind(self) -> dict[Kind, list[str] | dict[str, Any]]:
+        """What is given of each kind."""
+        return {kind: given for kind in Kind if (given := getattr(self, kind.value)) is not None}
+
+    @model_validator(mode="after")
+    def _is_one_of_them(self) -> Self:
+        if len(self.by_kind()) + (self.group is not None) != 1:
+            raise ValueError(f"give one of group, {', '.join(kind.value for kind in Kind)}.")
+        return self
+
+    def arguments(self) -> Iterator[Argument]:
+        """The arguments; a switch is off unless said otherwise."""
+        lead = f"{self.section}." if self.section else ""
+        for kind, given in self.by_kind().items():
+            defaults = given if isinstance(given, dict) else dict.fromkeys(given, False if kind is Kind.SWITCH else None)
+            for name, default in defaults.items():
+                yield Argument(lead + name, kind, default, tuple(self.choices), self.many)
 
 
-def integers(*names: str) -> tuple[Argument, ...]:
-    """Whole numbers without a default."""
-    return tuple(Argument(name, Kind.INTEGER) for name in names)
+class _GroupSection(Section, defer_build=True):
+    title: str
+    arguments: list[_ArgumentsSection]
 
 
-def texts(*names: str) -> tuple[Argument, ...]:
-    """Texts without a default."""
-    return tuple(Argument(name, Kind.TEXT) for name in names)
+def _condition(text: str) -> str:
+    if not _CONDITION.fullmatch(text):
+        raise ValueError(f"{show(text)} is no condition; give name, name=value, name!=value or name>number.")
+    return text
 
 
-def integer(name: str, default: int | None, *, many: bool = False) -> Argument:
-    """A whole number."""
-    return Argument(name, Kind.INTEGER, default, many=many)
+Conditions = Annotated[list[Annotated[str, AfterValidator(_condition)]], Field(min_length=1)]
 
 
-def number(name: str, default: float | None) -> Argument:
-    """A number."""
-    return Argument(name, Kind.NUMBER, default)
+class _ExclusionSection(Section, defer_build=True):
+    conditions: Conditions
+    source: str
+    rule: str = ""
 
 
-def text(name: str, default: str | None = None, *, many: bool = False) -> Argument:
-    """A text."""
-    return Argument(name, Kind.TEXT, default, many=many)
+class _RequirementSection(Section, defer_build=True):
+    when: Conditions
+    needs: Conditions
+    source: str
+    rule: str = ""
 
 
-def choice(name: str, default: str | None, *choices: str, many: bool = False) -> Argument:
-    """One of ``choices`` (several with ``many``)."""
-    return Argument(name, Kind.TEXT, default, choices, many)
+class _ReleaseSection(Section):
+    """A release's file. It may add to the groups and facts of another, ``base``, less the facts about ``bypassed`` conditions."""
+
+    about: list[str]  # for who reads the file
+    name: str
+    version: str
+    commits: dict[str, str]
+    base: str | None = None
+    bypassed: list[Conditions] = Field(default_factory=list)
+    former: dict[str, str] = Field(default_factory=dict)
+    groups: list[_GroupSection]
+    exclusions: list[_ExclusionSection]
+    requirements: list[_RequirementSection]
+
+
+@cache
+def read_release(path: Path) -> Release:
+    """The release in a file, read once. Raises ``InputError``, which names file and field."""
+    try:
+        section = check(_ReleaseSection, read_document(path))
+    except InputError as error:
+        raise InputError(f"{path.name}: {error}") from None
+    base = read_release((path.parent / section.base).resolve()) if section.base else None
+    bypassed = {tuple(conditions) for conditions in section.bypassed}
+
+    inherited = base.groups if base else {}
+
+    def arguments(row: _ArgumentsSection) -> Iterable[Argument]:
+        if row.group is not None and row.group not in inherited:
+            raise unknown_name(f"{path.name}: group", row.group, inherited, what="group of the base")
+        return row.arguments() if row.group is None else inherited[row.group]
+
+    return Release(
+        section.name,
+        section.version,
+        section.commits,
+        {group.title: tuple(chain(*map(arguments, group.arguments))) for group in section.groups},
+        (
+            *(fact for fact in (base.exclusions if base else ()) if fact.conditions not in bypassed),
+            *(Exclusion(tuple(fact.conditions), fact.source, fact.rule) for fact in section.exclusions),
+        ),
+        (
+            *(fact for fact in (base.requirements if base else ()) if fact.when not in bypassed),
+            *(Requirement(tuple(fact.when), tuple(fact.needs), fact.source, fact.rule) for fact in section.requirements),
+        ),
+        section.former,
+    )
 
 
 def read_tokens(release: Release, tokens: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:

@@ -8,10 +8,9 @@ from frameworks.environment import HARDWARE_QUEUE
 from frameworks.framework import Framework
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.reader import read
-from frameworks.megatron_lm.release_0_12 import RELEASE
 from frameworks.megatron_lm.rules import RULES
 from frameworks.megatron_lm.script import script
-from frameworks.megatron_lm.table import TABLE
+from frameworks.megatron_lm.table import RELEASE, TABLE
 from frameworks.megatron_lm.writer import arguments
 from frameworks.target import Target
 

@@ -11,8 +11,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from frameworks.framework import ReadingError
-from frameworks.megatron_lm.release_0_12 import RELEASE
-from frameworks.megatron_lm.table import TABLE
+from frameworks.megatron_lm.table import RELEASE, TABLE
 from frameworks.megatron_lm.writer import SHARDING
 from frameworks.release import Release, accepted, read_tokens, values_of
 from frameworks.rule import unless_default

@@ -8,8 +8,7 @@ from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.strategy import Dispatcher, LayerLayout, ParallelStrategy, Recompute
 from cost_models.shapes.workload import Cluster, ModelShape, Workload
 from frameworks.facts import Extra, fact_rule
-from frameworks.megatron_lm.release_0_12 import RELEASE
-from frameworks.megatron_lm.table import TABLE, TERMS
+from frameworks.megatron_lm.table import RELEASE, TABLE, TERMS
 from frameworks.offered import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
 from frameworks.rule import Rule, layout_of, layout_violates, none_of

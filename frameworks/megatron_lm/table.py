@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, Schedule
 from cost_models.shapes.switches import Feature
 from frameworks.facts import Term, Terms, choice, number, switch
 from frameworks.physics.memory import module_names
+from frameworks.release import read_release
 from frameworks.rule import has_replicas
 from frameworks.table import Switch, Table
 
@@ -39,6 +41,7 @@ SHARED_BY_EXPERTS = (
     Switch(Feature.MOE_PAD_TO_CAPACITY, "moe-pad-expert-input-to-capacity"),
 )
 
+RELEASE = read_release(Path(__file__).with_name("0.12.json"))
 TABLE = Table(
     columns=COLUMNS,
     switches=(

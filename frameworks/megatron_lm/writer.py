@@ -21,8 +21,7 @@ from frameworks.megatron_lm.arguments import (
     where,
 )
 from frameworks.megatron_lm.nearest import nearest
-from frameworks.megatron_lm.release_0_12 import RELEASE
-from frameworks.megatron_lm.table import TABLE
+from frameworks.megatron_lm.table import RELEASE, TABLE
 from frameworks.rule import layout_of
 
 FLOAT32_ROUTER_EXPERTS = 32  # from here on Megatron warns without --moe-router-dtype fp32

@@ -6,9 +6,8 @@ from frameworks.environment import HCCL
 from frameworks.framework import Framework
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.reader import read
-from frameworks.mindformers.release_1_8 import RELEASE
 from frameworks.mindformers.rules import RULES
-from frameworks.mindformers.table import TABLE
+from frameworks.mindformers.table import RELEASE, TABLE
 from frameworks.mindformers.writer import arguments
 from frameworks.mindformers.yaml_file import yaml_file
 from frameworks.target import Target

@@ -12,8 +12,7 @@ from cost_models.shapes.switches import Feature
 from frameworks.framework import ReadingError
 from frameworks.mindformers import cells
 from frameworks.mindformers.options import Options, as_given, options_of
-from frameworks.mindformers.release_1_8 import RELEASE
-from frameworks.mindformers.table import MODEL, TABLE
+from frameworks.mindformers.table import MODEL, RELEASE, TABLE
 from frameworks.rule import unless_default
 from frameworks.table import features_read, key_of
 

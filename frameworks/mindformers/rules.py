@@ -12,8 +12,7 @@ from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMe
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.facts import fact_rule
-from frameworks.mindformers.release_1_8 import RELEASE
-from frameworks.mindformers.table import BY_NAME, TABLE, TERMS
+from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
 from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
 from frameworks.rule import Mask, Rule, none_of, num_microbatches

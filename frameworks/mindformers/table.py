@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
 from frameworks.facts import Term, Terms, number
 from frameworks.mindformers import cells
+from frameworks.release import read_release
 from frameworks.table import Switch, Table
 
 MODEL = "model.model_config"
@@ -18,6 +21,7 @@ def _switch(feature: Feature, key: str, *only: str) -> Switch:
 
 EXPERTS = (f"{MODEL}.num_experts>0",)
 
+RELEASE = read_release(Path(__file__).with_name("1.8.json"))
 TABLE = Table(
     columns={
         "dp": "parallel_config.data_parallel",

@@ -16,8 +16,7 @@ from frameworks.framework import LaunchArguments
 from frameworks.mindformers import cells
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.options import Options, as_given
-from frameworks.mindformers.release_1_8 import RELEASE
-from frameworks.mindformers.table import MODEL, TABLE
+from frameworks.mindformers.table import MODEL, RELEASE, TABLE
 from frameworks.rule import layout_of, num_microbatches
 from frameworks.table import settled
 

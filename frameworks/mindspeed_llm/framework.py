@@ -9,9 +9,8 @@ from frameworks.framework import Framework
 from frameworks.megatron_lm.script import script
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.reader import read
-from frameworks.mindspeed_llm.release import RELEASE
 from frameworks.mindspeed_llm.rules import RULES
-from frameworks.mindspeed_llm.table import TABLE
+from frameworks.mindspeed_llm.table import RELEASE, TABLE
 from frameworks.mindspeed_llm.writer import arguments
 from frameworks.target import Target
 

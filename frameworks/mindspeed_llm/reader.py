@@ -9,8 +9,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from frameworks.framework import ReadingError
 from frameworks.megatron_lm import reader as megatron
-from frameworks.mindspeed_llm.release import RELEASE
-from frameworks.mindspeed_llm.table import TABLE
+from frameworks.mindspeed_llm.table import RELEASE, TABLE
 
 
 def read(arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:

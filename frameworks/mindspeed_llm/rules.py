@@ -20,8 +20,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.rules import FAMILY_RULES
-from frameworks.mindspeed_llm.release import RELEASE
-from frameworks.mindspeed_llm.table import BY_LAYER, TABLE, TERMS
+from frameworks.mindspeed_llm.table import BY_LAYER, RELEASE, TABLE, TERMS
 from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
 from frameworks.rule import Mask, Rule, every_row, has_effect, layout_of, layout_violates, none_of

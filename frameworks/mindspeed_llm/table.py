@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
 from frameworks.facts import Term, Terms
 from frameworks.megatron_lm.table import COLUMNS, SHARED, SHARED_BY_EXPERTS, SHARED_TERMS, dispatcher_term, switch_terms
 from frameworks.physics.memory import module_names
+from frameworks.release import read_release
 from frameworks.table import Switch, Table
 
 COC_PARALLEL_NUM = 2
 
+RELEASE = read_release(Path(__file__).with_name("master.json"))
 TABLE = Table(
     columns=COLUMNS,
     switches=(

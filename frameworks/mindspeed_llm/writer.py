@@ -24,9 +24,8 @@ from frameworks.megatron_lm.arguments import (
     where,
 )
 from frameworks.mindspeed_llm.nearest import nearest
-from frameworks.mindspeed_llm.release import RELEASE
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
-from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, TABLE
+from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, RELEASE, TABLE
 from frameworks.rule import layout_of
 
 # Written before the other switches: beside the arguments that they belong to.

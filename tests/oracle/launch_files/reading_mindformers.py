@@ -12,7 +12,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from frameworks.mindformers import cells as mindformers_cells
-from frameworks.mindformers.release_1_8 import RELEASE
+from frameworks.mindformers.table import RELEASE
 from tests.oracle.launch_files.shell import LaunchFileError
 
 # Sections whose keys MindFormers or MindSpore passes on without checking them.

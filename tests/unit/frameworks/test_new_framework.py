@@ -23,7 +23,7 @@ from frameworks.draft import Draft
 from frameworks.facts import fact_rule, number, switch
 from frameworks.framework import Framework, LaunchArguments, Start
 from frameworks.offered import offered_rule, schedule_rule
-from frameworks.release import Exclusion, Release, integers, read_tokens, switches
+from frameworks.release import Argument, Exclusion, Kind, Release, read_tokens
 from frameworks.table import Switch, Table
 from frameworks.target import Target
 
@@ -31,7 +31,7 @@ RELEASE = Release(
     "toy",
     "1.0",
     {"toy/toy": "abc"},
-    {"All": (*integers("split"), *switches("mc2"))},
+    {"All": (Argument("split", Kind.INTEGER), Argument("mc2", Kind.SWITCH, False))},
     exclusions=(Exclusion(("mc2", "split>4"), "[toy, README]", "toy_mc2"),),
 )
 TABLE = Table({"tp": "split"}, (Switch(Feature.MC2, "mc2"),), {Dispatcher.ALLTOALL: ""}, {}, {Schedule.ONE_F_ONE_B: ""})

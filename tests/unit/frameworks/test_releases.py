@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from documents.errors import InputError
 from frameworks.framework import Framework
-from frameworks.mindspeed_llm.release import FORMER
 from frameworks.registry import BY_NAME, FRAMEWORKS
-from frameworks.release import Kind, Release, holds, problems, read_tokens, values_of
+from frameworks.release import Kind, Release, holds, problems, read_release, read_tokens, values_of
 
 ROOT = Path(__file__).parents[3]
 RELEASES = {framework.name: framework.release for framework in FRAMEWORKS}
@@ -129,10 +131,39 @@ def test_tokens_are_read_as_argparse_reads_them() -> None:
     read, stray = read_tokens(MINDSPEED, ["x", "--use-mc2", "--tp-x=2", "--cp-comm-type", "p2p", "a2a", "--tp-x", "4"])
     assert read == {"use-ascend-mc2": (), "tp-x": ("4",), "cp-comm-type": ("p2p", "a2a")}
     assert stray == ["'x' belongs to no argument.", "--tp-x is given twice."]
-    assert FORMER["use-mc2"] == "use-ascend-mc2"
+    assert MINDSPEED.former["use-mc2"] == "use-ascend-mc2"
 
 
 def test_every_environment_variable_has_a_purpose_in_one_line() -> None:
     for framework in BY_NAME.values():
         assert framework.purposes
         assert all(purpose and "\n" not in purpose for purpose in framework.purposes.values())
+
+
+@pytest.mark.parametrize(
+    ("whole", "half", "sentence"),
+    [
+        ('"switch": [', '"switches": [', "0.12.json: groups[0].arguments[1].switches: unknown key; did you mean 'switch'?"),
+        ('{"num-query-groups": 1,', '{"num-query-groups": "1",', "0.12.json: groups[0].arguments[2].integer"),
+        ('"conditions": ["fp16",', '"conditions": ["fp16 >",', "exclusions[5].conditions[0]: 'fp16 >' is no condition"),
+        ('"needs": ["bf16"],', "", "requirements[15].needs: missing"),
+        ('{"switch": ["sequence-parallel"]}', '{"group": "Modle"}', "0.12.json: group: 'Modle' is no known group of the base"),
+        ('{"switch": ["sequence-parallel"]}', "{}", "groups[2].arguments[1]: give one of group, switch, integer, number, text."),
+        ('"version"', "version", "0.12.json: line "),
+    ],
+)
+def test_a_malformed_file_is_refused_with_its_name_and_the_field(tmp_path: Path, whole: str, half: str, sentence: str) -> None:
+    text = (ROOT / "frameworks" / "megatron_lm" / "0.12.json").read_text(encoding="utf-8")
+    assert whole in text
+    path = tmp_path / "0.12.json"
+    path.write_text(text.replace(whole, half, 1), encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        read_release(path)
+
+
+@pytest.mark.parametrize("command", [["--help"], ["hardware", "list"]])
+def test_commands_that_need_no_framework_read_no_release(command: list[str]) -> None:
+    code = "import sys; from meshplan.__main__ import main\ntry: main()\nfinally: print(*sorted(sys.modules), file=sys.stderr)"
+    asked = subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "app.cli.main" in asked.stderr.split()
+    assert "frameworks.release" not in asked.stderr.split()
