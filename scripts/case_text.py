@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
 
+from app.answers.schemas import RecomputeDocument
 from app.answers.tables.estimate import recompute_text
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
@@ -70,7 +71,9 @@ def layout_text(strategy: ParallelStrategy) -> str:
 def memory_text(workload: Workload, strategy: ParallelStrategy) -> str:
     """Recompute and swap."""
     swaps = [str(f.name).lower() for f in (Feature.SWAP_OPTIMIZER, Feature.SWAP_ATTENTION) if f in strategy.features]
-    return ", ".join([recompute_text(strategy_to_mapping(workload, strategy)["recompute"]), *swaps])
+    return ", ".join(
+        [recompute_text(RecomputeDocument.model_validate(strategy_to_mapping(workload, strategy)["recompute"])), *swaps]
+    )
 
 
 def wrapped(text: str) -> str:

@@ -240,7 +240,7 @@ def test_a_study_without_a_plan_is_completed(database: Database) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "reason"),
     [
-        ("hardware_profile", {"name": "broken"}, "lacks the key"),
+        ("hardware_profile", {"name": "broken"}, "title: missing"),
         ("space", {"tp": [1]}, "space: not one that a search of this version can read"),
         ("job", {"model": "no-such-model"}, "cluster.hardware: missing"),
     ],
