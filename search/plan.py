@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.shapes.canonical import group_size
 from cost_models.shapes.flops import MFU_CONVENTION, model_flops_per_step
@@ -36,16 +38,8 @@ class DeploymentPlan:
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as JSON."""
-        return {
-            "rank": self.rank,
-            "plan_id": self.plan_id,
-            "strategy": dict(self.strategy),
-            "estimate": dict(self.estimate),
-            "explanation": dict(self.explanation),
-            "launchable_on": list(self.launchable_on),
-            "launch": dict(self.launch),
-            "variants": [dict(variant) for variant in self.variants],
-        }
+        document = {name: copy(value) for name, value in vars(self).items() if name != "parallel"}
+        return {**document, "launchable_on": list(self.launchable_on), "variants": [dict(variant) for variant in self.variants]}
 
 
 def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[str, Any]:
@@ -120,9 +114,9 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate, rows: slice = 
         "memory_limit_bytes": repeat(float(estimate.memory_limit_bytes)),
         "headroom_bytes": (float(estimate.memory_limit_bytes) - peak_memory_bytes).tolist(),
         "fits": estimate.fits[rows].tolist(),
-        "time_breakdown_s": _tables(estimate.breakdown.time_s, rows),
-        "masked_s": _tables(estimate.breakdown.masked_s, rows),
-        "memory_breakdown_bytes": _tables(estimate.breakdown.memory_bytes, rows),
+        "time_breakdown_s": rows_of(estimate.breakdown.time_s, rows),
+        "masked_s": rows_of(estimate.breakdown.masked_s, rows),
+        "memory_breakdown_bytes": rows_of(estimate.breakdown.memory_bytes, rows),
         "bottleneck": (time_names[index] for index in longest),
         "fidelity": repeat(estimate.fidelity),
     }
@@ -148,7 +142,8 @@ def _mfu_fractions(workload: Workload, step_time_s: FloatColumn) -> Iterable[flo
     return fractions
 
 
-def _tables(parts: Mapping[str, FloatColumn], rows: slice) -> list[dict[str, float]]:
+def rows_of(parts: Mapping[str, NDArray[Any]], rows: slice = slice(None)) -> list[dict[str, Any]]:
+    """The columns as one mapping a row."""
     columns = [part[rows].tolist() for part in parts.values()]
     return [dict(zip(parts, row, strict=True)) for row in zip(*columns, strict=True)]
 
