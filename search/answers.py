@@ -20,7 +20,7 @@ from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change
 from search.fillable import fillable_device_counts
 from search.limits import SearchLimits
-from search.plan import DeploymentPlan, estimate_to_mapping, plan_id, strategy_to_mapping
+from search.plan import DeploymentPlan, estimates_to_mappings, plan_id, strategy_to_mapping
 from search.ranking import RankedStrategy
 from search.recompute_modes import recompute_mode
 from search.result import BaselineComparison
@@ -146,7 +146,7 @@ class Answers:
 
     def _estimates(self, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
         priced = self.estimate(self.workload, StrategyBatch.of(strategies), self.constants, breakdown=True)
-        return [estimate_to_mapping(self.workload, priced, row) for row in range(len(strategies))]
+        return estimates_to_mappings(self.workload, priced)
 
     def _variant(self, best: ParallelStrategy, variant: RankedStrategy) -> Mapping[str, Any]:
         return {

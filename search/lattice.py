@@ -199,10 +199,7 @@ class LatticeSearch:
             rejections=listed_rejections(self.workload, state.rejections),
             proof=self._proof(stopped_by, any_plan=bool(plans)),
             timing=Timing(
-                enumerate_s=state.enumerate_s,
-                legality_s=state.legality_s,
-                price_s=state.price_s,
-                rank_s=state.rank_s,
+                **{name: getattr(state, name) for name in ("enumerate_s", "legality_s", "price_s", "rank_s")},
                 explain_s=explain_s,
                 total_s=state.elapsed_s + simulated_s - begun_s + explain_s,
                 simulate_s=state.simulate_s + simulated_s - begun_s,
@@ -237,35 +234,18 @@ def search(
     space: SearchSpace,
     constants: Constants,
     *,
-    objective: str = "step_time",
-    top: int = 20,
-    baseline: ParallelStrategy | None = None,
     clock: Clock | None = None,
     time_limit_s: float | None = None,
     on_progress: ProgressCallback | None = None,
-    estimate: Estimator = closed_form,
-    simulate: Estimator = simulation,
-    max_simulations: int = MAX_SIMULATIONS,
+    **settings: Any,
 ) -> SearchResult:
     """The best plans of the lattice that fit the device, with counts, reasons and proof.
 
-    ``baseline`` is the strategy to beat (default: ``search.baseline``). ``clock`` returns seconds; without it timings
+    ``settings`` are those of ``LatticeSearch``. ``clock`` returns seconds; without it timings
     are zero and a time limit is refused. ``on_progress`` is called after every chunk and stops the search by returning
     ``False``; so does ``KeyboardInterrupt``. A search that is stopped returns what it has, with ``proof.stopped_by``.
-    ``estimate``, ``simulate`` and ``max_simulations``: as for ``LatticeSearch``. Raises ``SearchError`` for an unknown
-    objective or a bad limit.
+    Raises ``SearchError`` for an unknown objective or a bad limit.
     """
     check_time_limit(time_limit_s, clock)
-    lattice = LatticeSearch(
-        workload,
-        space,
-        constants,
-        objective=objective,
-        top=top,
-        baseline=baseline,
-        clock=clock,
-        estimate=estimate,
-        simulate=simulate,
-        max_simulations=max_simulations,
-    )
+    lattice = LatticeSearch(workload, space, constants, clock=clock, **settings)
     return lattice.result(run_to_end(lattice, time_limit_s, on_progress))

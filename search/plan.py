@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.shapes.canonical import group_size
 from cost_models.shapes.flops import MFU_CONVENTION, model_flops_per_step
@@ -36,16 +38,8 @@ class DeploymentPlan:
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as JSON."""
-        return {
-            "rank": self.rank,
-            "plan_id": self.plan_id,
-            "strategy": dict(self.strategy),
-            "estimate": dict(self.estimate),
-            "explanation": dict(self.explanation),
-            "launchable_on": list(self.launchable_on),
-            "launch": dict(self.launch),
-            "variants": [dict(variant) for variant in self.variants],
-        }
+        document = {name: copy(value) for name, value in vars(self).items() if name != "parallel"}
+        return {**document, "launchable_on": list(self.launchable_on), "variants": [dict(variant) for variant in self.variants]}
 
 
 def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[str, Any]:
@@ -89,22 +83,21 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
     }
 
 
-def estimates_to_mappings(workload: Workload, estimate: Estimate, rows: slice = slice(None)) -> list[dict[str, Any]]:
-    """The chosen rows of an estimate that was made with ``breakdown=True``, as JSON, in their order.
+def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[str, Any]]:
+    """The rows of an estimate that was made with ``breakdown=True``, as JSON, in their order.
 
     The interval is null until a calibration provides one. Raises ``ValueError`` without a breakdown.
     """
     if estimate.breakdown is None:
         raise ValueError("an estimate is printed with its breakdown: call estimate(..., breakdown=True)")
     training, cluster = workload.training, workload.cluster
-    step_time_s = estimate.step_time_s[rows]
-    peak_memory_bytes = estimate.peak_memory_bytes[rows]
+    step_time_s, peak_memory_bytes = estimate.step_time_s, estimate.peak_memory_bytes
     tokens_per_s = training.global_batch_size * training.seq_length / step_time_s
     time_names = list(estimate.breakdown.time_s)
-    longest = np.argmax([part[rows] for part in estimate.breakdown.time_s.values()], axis=0)
+    longest = np.argmax([part for part in estimate.breakdown.time_s.values()], axis=0)
     columns: dict[str, Iterable[Any]] = {
         "step_time_s": step_time_s.tolist(),
-        "step_time_lower_bound_s": estimate.step_time_lower_bound_s[rows].tolist(),
+        "step_time_lower_bound_s": estimate.step_time_lower_bound_s.tolist(),
         "step_time_low_s": repeat(None),
         "step_time_high_s": repeat(None),
         "evidence": ({"num_runs": 0, "max_devices": None, "extrapolated": []} for _ in step_time_s),
@@ -113,26 +106,21 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate, rows: slice = 
         "mfu_fraction": _mfu_fractions(workload, step_time_s),
         "mfu_convention": repeat(MFU_CONVENTION),
         "peak_memory_bytes": peak_memory_bytes.tolist(),
-        "allocated_peak_bytes": estimate.allocated_peak_bytes[rows].tolist(),
-        "allocated_first_iteration_bytes": estimate.allocated_first_iteration_bytes[rows].tolist(),
-        "allocated_after_step_bytes": estimate.allocated_after_step_bytes[rows].tolist(),
-        "reserved_peak_bytes": estimate.reserved_peak_bytes[rows].tolist(),
+        "allocated_peak_bytes": estimate.allocated_peak_bytes.tolist(),
+        "allocated_first_iteration_bytes": estimate.allocated_first_iteration_bytes.tolist(),
+        "allocated_after_step_bytes": estimate.allocated_after_step_bytes.tolist(),
+        "reserved_peak_bytes": estimate.reserved_peak_bytes.tolist(),
         "memory_limit_bytes": repeat(float(estimate.memory_limit_bytes)),
         "headroom_bytes": (float(estimate.memory_limit_bytes) - peak_memory_bytes).tolist(),
-        "fits": estimate.fits[rows].tolist(),
-        "time_breakdown_s": _tables(estimate.breakdown.time_s, rows),
-        "masked_s": _tables(estimate.breakdown.masked_s, rows),
-        "memory_breakdown_bytes": _tables(estimate.breakdown.memory_bytes, rows),
+        "fits": estimate.fits.tolist(),
+        "time_breakdown_s": rows_of(estimate.breakdown.time_s),
+        "masked_s": rows_of(estimate.breakdown.masked_s),
+        "memory_breakdown_bytes": rows_of(estimate.breakdown.memory_bytes),
         "bottleneck": (time_names[index] for index in longest),
         "fidelity": repeat(estimate.fidelity),
     }
     names = tuple(columns)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=False)]  # the constants never end
-
-
-def estimate_to_mapping(workload: Workload, estimate: Estimate, row: int) -> dict[str, Any]:
-    """One row of ``estimates_to_mappings``."""
-    return estimates_to_mappings(workload, estimate, slice(row, row + 1))[0]
 
 
 def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
@@ -148,8 +136,9 @@ def _mfu_fractions(workload: Workload, step_time_s: FloatColumn) -> Iterable[flo
     return fractions
 
 
-def _tables(parts: Mapping[str, FloatColumn], rows: slice) -> list[dict[str, float]]:
-    columns = [part[rows].tolist() for part in parts.values()]
+def rows_of(parts: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    """The columns as one mapping a row."""
+    columns = [part.tolist() for part in parts.values()]
     return [dict(zip(parts, row, strict=True)) for row in zip(*columns, strict=True)]
 
 

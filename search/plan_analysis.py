@@ -11,6 +11,7 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.stage_costs import StageCosts, stage_costs
 from cost_models.step.traffic import step_traffic
 from search.explanation import Estimator, one_change
+from search.plan import rows_of
 from search.sensitivity import sensitivity
 from search.space import SearchSpace
 
@@ -35,13 +36,6 @@ def plan_analysis(
 
 
 def _stages(costs: StageCosts) -> list[dict[str, Any]]:
-    columns = {name: values.tolist() for name, values in vars(costs).items() if name != "memory_bytes"}
-    parts = {name: values.tolist() for name, values in costs.memory_bytes.items()}
-    return [
-        {
-            "stage": stage,
-            **{name: values[stage] for name, values in columns.items()},
-            "memory_bytes": {name: values[stage] for name, values in parts.items()},
-        }
-        for stage in range(len(costs.num_layers))
-    ]
+    stages = rows_of({name: values for name, values in vars(costs).items() if name != "memory_bytes"})
+    memory = zip(stages, rows_of(costs.memory_bytes), strict=True)
+    return [{"stage": stage, **row, "memory_bytes": parts} for stage, (row, parts) in enumerate(memory)]

@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 
 OBJECTIVES = ("step_time", "memory_headroom", "device_hours")
 _BATCH_COLUMNS = (*COLUMNS, "layout_index", "recompute_plan_index")
+_NUMBERS = {"step_time_s": np.float64, "peak_memory_bytes": np.float64, "ordinal": np.int64}  # beside the batch
 STRUCTURE = ("tp", "pp", "cp", "ep", "vpp", "schedule")  # plans that share these are variants of one another
 
 
@@ -121,21 +122,15 @@ def scored_to_mapping(scored: Scored) -> dict[str, Any]:
     """The rows as JSON columns."""
     return {
         "batch": {name: getattr(scored.batch, name).tolist() for name in _BATCH_COLUMNS},
-        "step_time_s": scored.step_time_s.tolist(),
-        "peak_memory_bytes": scored.peak_memory_bytes.tolist(),
-        "ordinal": scored.ordinal.tolist(),
+        **{name: getattr(scored, name).tolist() for name in _NUMBERS},
     }
 
 
 def scored_from_mapping(mapping: Mapping[str, Any]) -> Scored:
     """The rows that ``scored_to_mapping`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
     columns: dict[str, Any] = {name: np.array(mapping["batch"][name], dtype=np.int64) for name in _BATCH_COLUMNS}
-    return Scored(
-        StrategyBatch(**columns),
-        np.array(mapping["step_time_s"], dtype=np.float64),
-        np.array(mapping["peak_memory_bytes"], dtype=np.float64),
-        np.array(mapping["ordinal"], dtype=np.int64),
-    )
+    numbers: dict[str, Any] = {name: np.array(mapping[name], dtype=kind) for name, kind in _NUMBERS.items()}
+    return Scored(StrategyBatch(**columns), **numbers)
 
 
 def _structures(batch: StrategyBatch) -> NDArray[np.int64]:

@@ -73,11 +73,7 @@ class Timing:
 
     def to_mapping(self) -> dict[str, float | None]:
         """``estimate_s`` covers enumeration, legality and pricing."""
-        return {
-            "estimate_s": self.enumerate_s + self.legality_s + self.price_s,
-            "refine_s": None,
-            **asdict(self),
-        }
+        return {"estimate_s": self.enumerate_s + self.legality_s + self.price_s, "refine_s": None, **asdict(self)}
 
 
 @dataclass(frozen=True)

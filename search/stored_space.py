@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Named, Schedule
@@ -46,7 +48,4 @@ def _names(combination: Feature) -> str:
 
 
 def _combination(names: str) -> Feature:
-    combination = Feature(0)
-    for name in names.split():
-        combination |= SWITCHES[name]
-    return combination
+    return reduce(or_, (SWITCHES[name] for name in names.split()), Feature(0))

@@ -13,6 +13,7 @@ from search.proposals import Proposals, Value
 from search.space import SearchSpace
 
 OUTCOMES = FITS, TOO_LARGE, ILLEGAL = ("fits", "too_large", "illegal")
+_EVALUATED = ("outcome", "rule", "step_time_s", "peak_memory_bytes")  # as they are in a trial's JSON
 BASELINE, SAMPLED = "baseline", "sampled"
 UNPRICED = 1e30  # value of an illegal strategy; its constraint keeps a sampler from taking it for a slow one
 
@@ -55,10 +56,7 @@ class Trial:
         return {
             "number": self.number,
             "source": self.source,
-            "outcome": evaluation.outcome,
-            "rule": evaluation.rule,
-            "step_time_s": evaluation.step_time_s,
-            "peak_memory_bytes": evaluation.peak_memory_bytes,
+            **{name: getattr(evaluation, name) for name in _EVALUATED},
             "value": None if evaluation.outcome == ILLEGAL else evaluation.value,
             "best_value": self.best_value,
             "duplicate_of": self.duplicate_of,
@@ -83,21 +81,11 @@ def _trial(proposals: Proposals, mapping: Mapping[str, Any]) -> Trial:
     state = mapping["sampler_state"]
     parameters = state["parameters"]
     value = mapping["value"]
-    evaluation = Evaluation(
-        mapping["outcome"],
-        mapping["rule"],
-        mapping["step_time_s"],
-        mapping["peak_memory_bytes"],
-        UNPRICED if value is None else value,
-        state["constraints"],
-    )
+    evaluated = {name: mapping[name] for name in _EVALUATED}
     return Trial(
-        number=mapping["number"],
-        source=mapping["source"],
+        **{name: mapping[name] for name in ("number", "source", "best_value", "duplicate_of")},
         strategy=proposals.strategy(lambda name, offered: parameters[name]),
-        evaluation=evaluation,
-        best_value=mapping["best_value"],
-        duplicate_of=mapping["duplicate_of"],
+        evaluation=Evaluation(**evaluated, value=UNPRICED if value is None else value, constraints=state["constraints"]),
         parameters=parameters,
         attributes=state["attributes"],
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from app.answers.schemas import Plan, SearchDocument
+from app.answers.schemas import SearchDocument
 from app.answers.tables.search import print_search
 from app.text.documents import json_text, plain
 from app.text.terminal import plain_text
@@ -41,7 +41,7 @@ def save_report(folder: Path, document: SearchDocument) -> None:
         job = _with_counts_apart(folder, document.job)
         _write(folder / "job.yaml", _yaml(job))
         for plan in document.plans:
-            _save_plan(folder, plan, job)
+            save_plan(folder, plain(plan), job)
     except OSError as error:
         raise InputError(f"--save-dir: {folder} cannot be written ({error.strerror or error}).") from None
 
@@ -55,20 +55,20 @@ def _with_counts_apart(folder: Path, job: Mapping[str, Any]) -> Mapping[str, Any
     return {**job, "training": {**job["training"], "expert_counts": EXPERT_COUNTS}}
 
 
-def _save_plan(folder: Path, plan: Plan, job: Mapping[str, Any]) -> None:
-    stem = f"plan-{plan.rank}"
-    _write(folder / f"{stem}.job.yaml", plan_job_text(plain(plan.strategy), job))
-    cluster = job["cluster"]
-    start = Start(f"Plan {plan.rank} ({plan.plan_id})", cluster["num_devices"], _devices_per_node(cluster["hardware"]))
-    for framework, launch in plan.launch.items():
-        if launch is not None and launch.arguments is not None:
-            suffix, text = launch_file(framework, plain(launch), start)
-            _write(folder / f"{stem}.{framework}.{suffix}", text)
+def save_plan(folder: Path, plan: Mapping[str, Any], job: Mapping[str, Any]) -> None:
+    for _, name, text in plan_files(plan, job, _devices_per_node(job["cluster"]["hardware"])):
+        _write(folder / name, text)
 
 
-def plan_job_text(strategy: Mapping[str, Any], job: Mapping[str, Any]) -> str:
-    """The job with a plan's strategy, as YAML."""
-    return _yaml({**job, "strategy": strategy})
+def plan_files(plan: Mapping[str, Any], job: Mapping[str, Any], devices_per_node: int) -> Iterator[tuple[str | None, str, str]]:
+    """Framework, name and text of each file: the job with the plan's strategy, then what launches it."""
+    stem = f"plan-{plan['rank']}"
+    yield None, f"{stem}.job.yaml", _yaml({**job, "strategy": plan["strategy"]})
+    start = Start(f"Plan {plan['rank']} ({plan['plan_id']})", job["cluster"]["num_devices"], devices_per_node)
+    for framework, launch in plan["launch"].items():
+        if launch is not None and launch["arguments"] is not None:
+            suffix, text = launch_file(framework, launch, start)
+            yield framework, f"{stem}.{framework}.{suffix}", text
 
 
 def _devices_per_node(hardware: str) -> int:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from app.answers.provenance import priced_with
+from app.answers.provenance import about, priced_with
 from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
-from app.calibrations.constants import calibration_sentence, constants_for
-from app.jobs.job import SCHEMA_VERSION, Job
+from app.calibrations.constants import constants_for
+from app.jobs.job import Job
 from calibration.files import Calibration, calibration_for
 from calibration.intervals import Interval
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
@@ -21,7 +21,7 @@ from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
 from frameworks.legality import violations
-from search.plan import estimate_to_mapping, strategy_to_mapping
+from search.plan import estimates_to_mappings, strategy_to_mapping
 
 
 def fill_intervals(workload: Workload, document: Any, own: Sequence[Calibration] = ()) -> Any:
@@ -75,13 +75,10 @@ def estimate_document(
         check_cost(workload, [strategy], "strategy")
     numbers = priced(workload, batch, own, simulated=simulated)
     document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "job": job.document,
-        "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
-        "warnings": list(job.warnings),
+        **about(job, own),
         "priced_with": priced_with(workload, own),
         "strategy": strategy_to_mapping(workload, strategy),
-        "estimate": fill_intervals(workload, estimate_to_mapping(workload, numbers, 0), own),
+        "estimate": fill_intervals(workload, estimates_to_mappings(workload, numbers)[0], own),
     }
     if simulated and replayed:
         closed_form_s = float(priced(workload, batch, own).step_time_s[0])

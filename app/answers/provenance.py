@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from app.calibrations.constants import calibration_sentence
+from app.jobs.job import SCHEMA_VERSION, Job
 from calibration.files import Calibration, calibration_for
 from cost_models.shapes.workload import Workload
 from documents.hashing import fingerprint
 from meshplan import __version__
+
+
+def about(job: Job, own: Sequence[Calibration] = ()) -> dict[str, Any]:
+    """What every answer says of its job."""
+    assumptions = [*job.assumptions, *map(calibration_sentence, own)]
+    return {"schema_version": SCHEMA_VERSION, "job": job.document, "assumptions": assumptions, "warnings": list(job.warnings)}
 
 
 def priced_with(workload: Workload, own: Sequence[Calibration] = ()) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.answers.price import fill_intervals
-from app.answers.provenance import priced_with
+from app.answers.provenance import about, priced_with
 from app.answers.schemas import SearchDocument
-from app.calibrations.constants import calibration_sentence, constants_for
+from app.calibrations.constants import constants_for
 from app.jobs.fields import EXHAUSTIVE
-from app.jobs.job import SCHEMA_VERSION, Job
+from app.jobs.job import Job
 from calibration.files import Calibration
 from cost_models.constants import Constants
 from meshplan import __version__
@@ -63,11 +63,8 @@ def search_document(job: Job, on_progress: ProgressCallback | None = None, *, ow
     result = search.result(run_to_end(search, job.settings.time_limit_s, on_progress))
     return SearchDocument.model_validate(
         {
-            "schema_version": SCHEMA_VERSION,
+            **about(job, own),
             "version": __version__,
-            "job": job.document,
-            "assumptions": [*job.assumptions, *map(calibration_sentence, own)],
-            "warnings": list(job.warnings),
             "priced_with": priced_with(job.workload, own),
             **fill_intervals(job.workload, result.to_mapping(), own),
         }

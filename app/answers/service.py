@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from app.answers.price import estimate_document, fill_intervals, priced
+from app.answers.provenance import about
 from app.answers.schemas import (
     MAX_STRATEGIES,
     EstimateDocument,
@@ -17,10 +18,9 @@ from app.answers.schemas import (
     RefusedStrategy,
 )
 from app.answers.simulation import check_cost
-from app.calibrations.constants import calibration_sentence
 from app.calibrations.stored import stored_calibrations
 from app.jobs.fields import StrategySection
-from app.jobs.job import SCHEMA_VERSION, Job
+from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request
 from app.jobs.strategy import strategy_from_section
 from app.storage.session import Database
@@ -53,13 +53,7 @@ def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocume
         return estimate_document(job, job.strategy, own, simulated=bool(simulated))
     if job.strategy is not None:
         raise InputError("strategies: given beside strategy; give one of the two.")
-    return EstimatesDocument(
-        schema_version=SCHEMA_VERSION,
-        job=job.document,
-        assumptions=[*job.assumptions, *map(calibration_sentence, own)],
-        warnings=list(job.warnings),
-        estimates=_entries(job, own, _sections(given), simulated=bool(simulated)),
-    )
+    return EstimatesDocument(**about(job, own), estimates=_entries(job, own, _sections(given), simulated=bool(simulated)))
 
 
 def _sections(given: object) -> list[StrategySection]:

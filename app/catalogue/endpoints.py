@@ -20,7 +20,7 @@ from app.text.documents import DescribedBy, json_bytes
 from documents.errors import InputError, nearest, show
 from hardware_profiles import catalogue
 
-router = APIRouter(route_class=StrictRoute)
+router = APIRouter(tags=["catalogue"], route_class=StrictRoute)
 ModelName = Annotated[str, Query(max_length=200, description="what to call the model; default: its model_type")]
 
 
@@ -51,15 +51,13 @@ def _profile(name: str) -> bytes:
     return json_bytes(details(catalogue.named(name)))
 
 
-@router.get("/models", tags=["catalogue"], response_model=Listing[ModelSummary], responses={**described(), **NOT_MODIFIED})
+@router.get("/models", response_model=Listing[ModelSummary], responses={**described(), **NOT_MODIFIED})
 def list_models(if_none_match: IfNoneMatch = None) -> Response:
     """The model presets."""
     return etag.answer(_models(), if_none_match)
 
 
-@router.get(
-    "/models/{name}", tags=["catalogue"], response_model=ModelDetails, responses={**described("not-found"), **NOT_MODIFIED}
-)
+@router.get("/models/{name}", response_model=ModelDetails, responses={**described("not-found"), **NOT_MODIFIED})
 def get_model(name: str, if_none_match: IfNoneMatch = None) -> Response:
     """One preset: dimensions, published sizes, default training, each with its source."""
     if name not in presets.names():
@@ -67,11 +65,7 @@ def get_model(name: str, if_none_match: IfNoneMatch = None) -> Response:
     return etag.answer(_model(name), if_none_match)
 
 
-@router.post(
-    "/models:import",
-    tags=["catalogue"],
-    responses=described("invalid-input", "not-json", "too-large"),
-)
+@router.post("/models:import", responses=described("invalid-input", "not-json", "too-large"))
 def import_model(body: Annotated[dict[str, Any], DescribedBy(HuggingFaceConfig), Body()], name: ModelName = "") -> ImportedModel:
     """Reads a Hugging Face `config.json`: the `model` part of a job, and its parameter counts."""
     try:
@@ -81,15 +75,13 @@ def import_model(body: Annotated[dict[str, Any], DescribedBy(HuggingFaceConfig),
     return ImportedModel.model_validate(presets.model_details(model))
 
 
-@router.get("/hardware", tags=["catalogue"], response_model=Listing[HardwareSummary], responses={**described(), **NOT_MODIFIED})
+@router.get("/hardware", response_model=Listing[HardwareSummary], responses={**described(), **NOT_MODIFIED})
 def list_hardware(if_none_match: IfNoneMatch = None) -> Response:
     """The hardware profiles."""
     return etag.answer(_profiles(), if_none_match)
 
 
-@router.get(
-    "/hardware/{name}", tags=["catalogue"], response_model=HardwareDetails, responses={**described("not-found"), **NOT_MODIFIED}
-)
+@router.get("/hardware/{name}", response_model=HardwareDetails, responses={**described("not-found"), **NOT_MODIFIED})
 def get_hardware(name: str, if_none_match: IfNoneMatch = None) -> Response:
     """One profile, every number with its unit, basis and source."""
     if name not in catalogue.names():

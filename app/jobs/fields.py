@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, create_model
 
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
 from documents.bounds import (
     MAX_COUNT,
     MAX_DEVICES,
@@ -25,7 +25,8 @@ from documents.bounds import (
 )
 from documents.checking import OneOf, Section
 from search.finalists import MAX_SIMULATIONS
-from search.limits import SWITCH_LIMITS, SWITCHES, LimitFields
+from search.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
+from search.ranking import OBJECTIVES
 from search.recompute_modes import MODULE_NAMES
 
 MAX_COUNTED_LAYERS = 1024
@@ -34,12 +35,10 @@ TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
 Precision = Literal["bf16", "fp16", "fp8", "nvfp4", "fp32"]
 
 CP_ALGOS = {kind.label: kind for kind in CpAlgo}
-SCHEDULES = {kind.label: kind for kind in Schedule}
 DISPATCHERS = {kind.label: kind for kind in Dispatcher}
 GRANULARITIES = {kind.label: kind for kind in Recompute}
 RECOMPUTE_METHODS = {kind.label: kind for kind in RecomputeMethod}
 FEATURES = tuple(SWITCHES)
-OBJECTIVES = ("step_time", "memory_headroom", "device_hours")
 EXHAUSTIVE = "exhaustive"
 SAMPLERS = (EXHAUSTIVE, "tpe", "nsga2", "random")
 MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next ones

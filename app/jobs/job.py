@@ -124,10 +124,7 @@ def parse_job(
         training=training,
         cluster=Cluster(
             profile=profile,
-            num_devices=cluster_section.num_devices,
-            inter_node_bytes_per_s=cluster_section.inter_node_bytes_per_s,
-            oversubscription=cluster_section.oversubscription,
-            time_factor=cluster_section.time_factor,
+            **{name: value for name, value in cluster_section if name not in ("hardware", "devices_per_node")},
         ),
         software=_software(software_section, profile, assumptions),
     )

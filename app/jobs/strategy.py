@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 
-from app.jobs.fields import CP_ALGOS, DISPATCHERS, GRANULARITIES, RECOMPUTE_METHODS, SCHEDULES, RecomputeSection, StrategySection
+from app.jobs.fields import CP_ALGOS, DISPATCHERS, GRANULARITIES, RECOMPUTE_METHODS, RecomputeSection, StrategySection
 from cost_models.shapes.acting import scope_of
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.layout import default_layout, stage_table
@@ -18,7 +19,7 @@ from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
 from frameworks.rule import either
 from search.errors import SearchError
-from search.limits import DEGREES
+from search.limits import DEGREES, SCHEDULES, SWITCHES
 from search.recompute_modes import MODULE_NAMES, recompute_mode
 
 _default_layout = lru_cache(maxsize=512)(default_layout)  # the parts of a strategy recur when a list of them is read
@@ -217,10 +218,7 @@ def _recompute_modules(section: RecomputeSection) -> RecomputeModule:
 
 @lru_cache(maxsize=1024)
 def _modules(names: tuple[str, ...]) -> RecomputeModule:
-    modules = RecomputeModule(0)
-    for name in names:
-        modules |= RecomputeModule[name.upper()]
-    return modules
+    return reduce(or_, (MODULE_NAMES[name] for name in names), RecomputeModule(0))
 
 
 def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | None:
@@ -258,10 +256,7 @@ def _acting(workload: Workload, strategy: ParallelStrategy, features: Feature) -
 
 @lru_cache(maxsize=1024)
 def _features(names: tuple[str, ...]) -> Feature:
-    features = Feature(0)
-    for name in names:
-        features |= Feature[name.upper()]
-    return features
+    return reduce(or_, (SWITCHES[name] for name in names), Feature(0))
 
 
 def _switched(features: Feature, switches: Mapping[str, bool | None]) -> Feature:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.answers.files import USUAL_DEVICES_PER_NODE, plan_job_text
+from app.answers.files import USUAL_DEVICES_PER_NODE, plan_files
 from app.answers.simulation import PlayedStep, play
 from app.answers.trace import trace_text
 from app.jobs.fields import StrategySection
@@ -26,7 +26,6 @@ from cost_models.simulation.task_bars import Kind, Stream
 from cost_models.step.composition import estimate
 from documents.checking import check
 from documents.errors import InputError
-from frameworks.launch_files import Start, launch_file
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.schema import ProfileError
 from meshplan import __version__
@@ -75,12 +74,9 @@ def launch(database: Database, study_id: str, plan_id: str) -> PlanLaunch:
         per_node = parse_profile(study.hardware_profile, f"study {study_id}").devices_per_node
     except ProfileError:
         per_node = USUAL_DEVICES_PER_NODE
-    start = Start(f"Plan {plan['rank']} ({plan_id})", study.num_devices, per_node)
-    files = [{"framework": None, "name": f"plan-{plan['rank']}.job.yaml", "text": plan_job_text(plan["strategy"], study.job)}]
-    for framework, entry in plan["launch"].items():
-        if entry is not None and entry["arguments"] is not None:
-            suffix, text = launch_file(framework, entry, start)
-            files.append({"framework": framework, "name": f"plan-{plan['rank']}.{framework}.{suffix}", "text": text})
+    files = [
+        {"framework": framework, "name": name, "text": text} for framework, name, text in plan_files(plan, study.job, per_node)
+    ]
     return PlanLaunch.model_validate({**{name: plan[name] for name in ("plan_id", "launchable_on", "launch")}, "files": files})
 
 

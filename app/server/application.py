@@ -52,12 +52,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
 
 
 def _add_domain_errors(app: FastAPI) -> None:
-    kinds = {
-        StudyNotFound: "not-found",
-        PlanNotFound: "not-found",
-        StudyConflict: "conflict",
-        StudyChanged: "stale",
-    }
+    kinds = {StudyNotFound: "not-found", PlanNotFound: "not-found", StudyConflict: "conflict", StudyChanged: "stale"}
     for known, kind in kinds.items():
         app.add_exception_handler(known, partial(_refuse, kind=kind))
     for away in DATABASE_AWAY:

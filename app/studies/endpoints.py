@@ -171,8 +171,7 @@ def list_studies(
 ) -> Listing[ListedStudy]:
     """Studies, newest first."""
     with state_of(request).database.read() as session:
-        page = service.list_studies(session, after=after, limit=limit, state=state, model=model, hardware=hardware)
-    return _listing(page)
+        return _listing(service.list_studies(session, after=after, limit=limit, state=state, model=model, hardware=hardware))
 
 
 @router.get("/{study_id}", response_model=StudyDocument, responses={**Found, **etag.NOT_MODIFIED})
@@ -222,24 +221,21 @@ def list_ranking(
 ) -> Listing[RankedPlan]:
     """Ranked plans with what many of them are compared by, best first; `/plans` has all about each."""
     with state_of(request).database.read() as session:
-        page = service.list_ranking(session, study_id, after=after, limit=limit)
-    return _listing(page)
+        return _listing(service.list_ranking(session, study_id, after=after, limit=limit))
 
 
 @router.get("/{study_id}/trials", responses=described("not-found", "invalid-input"))
 def list_trials(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> Listing[Trial]:
     """What a sampler evaluated, in order. An exhaustive search stores none."""
     with state_of(request).database.read() as session:
-        page = service.list_trials(session, study_id, after=after, limit=limit)
-    return _listing(page)
+        return _listing(service.list_trials(session, study_id, after=after, limit=limit))
 
 
 @router.get("/{study_id}/rejections", responses=described("not-found", "invalid-input"))
 def list_rejections(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> Listing[Rejection]:
     """Why strategies were illegal: rule, count and an example."""
     with state_of(request).database.read() as session:
-        page = service.list_rejections(session, study_id, after=after, limit=limit)
-    return _listing(page)
+        return _listing(service.list_rejections(session, study_id, after=after, limit=limit))
 
 
 def _existing(request: Request, study_id: StudyId) -> str:

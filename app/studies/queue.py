@@ -143,11 +143,5 @@ def _held(session: Session, lease: Lease) -> Study:
 
 
 def _plan_row(plan: Mapping[str, Any]) -> dict[str, Any]:
-    estimate = plan["estimate"]
-    return {
-        "rank": plan["rank"],
-        "plan_id": plan["plan_id"],
-        "step_time_s": estimate["step_time_s"],
-        "peak_memory_bytes": estimate["peak_memory_bytes"],
-        "document": plan,
-    }
+    numbers = {name: plan["estimate"][name] for name in ("step_time_s", "peak_memory_bytes")}
+    return {"rank": plan["rank"], "plan_id": plan["plan_id"], **numbers, "document": plan}

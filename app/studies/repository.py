@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, delete, func, insert, select
+from sqlalchemy import ColumnElement, delete, func, insert, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, undefer
 
 from app.storage.clock import now_s
@@ -16,6 +16,7 @@ _INPUTS = (undefer(Study.space), undefer(Study.hardware_profile), undefer(Study.
 _SUMMARY = tuple(defer(column) for column in (Study.job, Study.assumptions, Study.warnings, Study.result))
 
 Row = dict[str, Any]
+Owned = TypeVar("Owned", Plan, Trial, Rejection, Event)
 
 
 def add_study(session: Session, study: Study) -> None:
@@ -119,19 +120,19 @@ def all_trials(session: Session, study_id: str) -> Sequence[Trial]:
 
 
 def list_plans(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Plan]:
-    return session.scalars(_after(select(Plan), Plan.study_id, Plan.rank, study_id, after, limit)).all()
+    return _page(session, Plan, Plan.rank, study_id, after, limit)
 
 
 def list_trials(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Trial]:
-    return session.scalars(_after(select(Trial), Trial.study_id, Trial.number, study_id, after, limit)).all()
+    return _page(session, Trial, Trial.number, study_id, after, limit)
 
 
 def list_rejections(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Rejection]:
-    return session.scalars(_after(select(Rejection), Rejection.study_id, Rejection.position, study_id, after, limit)).all()
+    return _page(session, Rejection, Rejection.position, study_id, after, limit)
 
 
 def list_events(session: Session, study_id: str, after: int, limit: int) -> Sequence[Event]:
-    return session.scalars(_after(select(Event), Event.study_id, Event.sequence, study_id, after, limit)).all()
+    return _page(session, Event, Event.sequence, study_id, after, limit)
 
 
 def find_plan(session: Session, study_id: str, plan_id: str) -> Plan | None:
@@ -151,16 +152,11 @@ def forget_idempotent(session: Session, older_than_s: float) -> None:
     session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.created_at_s < now_s(session) - older_than_s))
 
 
-def _after(
-    query: Select[Any],
-    owner: InstrumentedAttribute[str],
-    key: InstrumentedAttribute[int],
-    study_id: str,
-    after: int | None,
-    limit: int,
-) -> Select[Any]:
-    query = query.where(owner == study_id).order_by(key).limit(limit)
-    return query if after is None else query.where(key > after)
+def _page(
+    session: Session, table: type[Owned], key: InstrumentedAttribute[int], study_id: str, after: int | None, limit: int
+) -> Sequence[Owned]:
+    query = select(table).where(table.study_id == study_id).order_by(key).limit(limit)
+    return session.scalars(query if after is None else query.where(key > after)).all()
 
 
 def _replace(session: Session, table: type[Table], owner: InstrumentedAttribute[str], study_id: str, rows: Sequence[Row]) -> None:

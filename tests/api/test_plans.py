@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
-from app.answers.files import _save_plan
-from app.answers.schemas import LaunchDocument, Plan
+from app.answers.files import save_plan
+from app.answers.schemas import LaunchDocument
 from app.plans.schemas import PlanAnalysis, PlanLaunch
 from app.storage.session import Database
 from app.storage.tables import Study
@@ -63,7 +63,7 @@ def test_launch_files_are_those_that_a_search_saves(api: TestClient, study_id: s
     job = api.get(f"/v1/studies/{study_id}").json()["job"]
     folder = tmp_path / "saved"
     folder.mkdir()
-    _save_plan(folder, Plan.model_validate(plan), job)
+    save_plan(folder, plan, job)
     assert {file.name: file.text for file in launch.files} == {path.name: path.read_text() for path in folder.iterdir()}
     assert [file.framework for file in launch.files] == [None, "mindspeed-llm", "mindformers"]
 

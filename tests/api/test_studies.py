@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.answers.schemas import Plan, Rejection
-from app.http.paging import MAX_LIMIT
+from app.answers.schemas import Plan
+from app.http.paging import MAX_LIMIT, Listing
 from app.server.application import create_app
 from app.storage.session import Database
 from app.studies import idempotency
 from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, StudyDocument, StudyResult, Trial
 from app.text.documents import plain
+from search.result import Rejection
 from tests.api.conftest import LOCAL
 from tests.databases import KINDS
 
@@ -231,7 +232,8 @@ def test_a_finished_study_has_plans_rejections_and_a_result(api: TestClient, job
     result = StudyResult.model_validate(document.result)
     plans = [Plan.model_validate(item) for item in pages(api, f"/v1/studies/{study}/plans")]
     assert [plan.rank for plan in plans] == list(range(1, len(plans) + 1))
-    rejections = [Rejection.model_validate(item) for item in pages(api, f"/v1/studies/{study}/rejections")]
+    found = {"items": pages(api, f"/v1/studies/{study}/rejections"), "next_cursor": None}
+    rejections = Listing[Rejection].model_validate(found).items
     assert result.counts.enumerated == result.counts.legal + sum(rejection.count for rejection in rejections)
     assert api.get(f"/v1/studies/{study}/trials").json() == {"items": [], "next_cursor": None}
     launch = api.get(f"/v1/studies/{study}/plans/{plans[0].plan_id}/launch").json()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -233,7 +234,7 @@ def test_plans_trials_and_rejections_come_back_in_order_page_by_page(database: D
     with database.read() as session:
         assert pages(lambda after: service.list_plans(session, study_id, after=after, limit=2)) == plans
         found = pages(lambda after: service.list_rejections(session, study_id, after=after, limit=2))
-        assert [plain(row) for row in found] == rejections
+        assert [asdict(row) for row in found] == rejections
         found = pages(lambda after: service.list_trials(session, study_id, after=after, limit=2))
         assert [(row.number, row.outcome) for row in found] == [
             (0, "fits"), (1, "fits"), (2, "fits"), (3, "illegal"), (4, "illegal"),

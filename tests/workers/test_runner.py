@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 from unittest import mock
@@ -19,7 +20,7 @@ from app.studies import queue, repository, service
 from app.studies.queue import Lease, LeaseLostError
 from app.studies.runner import StudyRun
 from app.studies.schemas import StudyDocument
-from app.text.documents import json_text, plain
+from app.text.documents import json_text
 from search.lattice import LatticeSearch
 from search.sampling import BATCH_TRIALS
 from tests.study_jobs import small_job
@@ -59,7 +60,7 @@ def answer(database: Database, study_id: str) -> dict[str, Any]:
         return {
             **{name: result[name] for name in FOUND},
             "plans": list(service.list_plans(session, study_id, limit=100).items),
-            "rejections": [plain(row) for row in service.list_rejections(session, study_id, limit=100).items],
+            "rejections": [asdict(row) for row in service.list_rejections(session, study_id, limit=100).items],
         }
 
 

@@ -85,10 +85,7 @@ def page(rows: Sequence[MeasuredRun], limit: int, predict: Callable[[Mapping[str
     def stored(run: MeasuredRun) -> StoredRun:
         return StoredRun(
             id=run.record_id,
-            category=run.category,
-            record_sha256=run.record_sha256,
-            created_at_s=run.created_at_s,
-            record=run.record,
+            **{name: getattr(run, name) for name in ("category", "record_sha256", "created_at_s", "record")},
             prediction=predict(run.record),
         )
 

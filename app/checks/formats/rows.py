@@ -8,12 +8,7 @@ from app.answers.tables.estimate import strategy_text
 from app.checks.metrics import shown
 from app.checks.schemas import CheckDocument
 
-HEADLINES = {
-    "passed": "PASSED",
-    "broken": "BUDGET BROKEN",
-    "infeasible": "INFEASIBLE",
-    "cut": "SEARCH CUT",
-}
+HEADLINES = {"passed": "PASSED", "broken": "BUDGET BROKEN", "infeasible": "INFEASIBLE", "cut": "SEARCH CUT"}
 WORDS = {"passed": "passed", "failed": "FAILED", "undetermined": "not known", "not_evaluated": "not checked"}
 
 

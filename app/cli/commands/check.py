@@ -12,6 +12,7 @@ from documents.errors import InfeasibleStrategyError, InputError, show, unknown_
 
 if TYPE_CHECKING:
     from app.checks.check import Checked
+    from app.checks.formats.places import Places
 
 NAMES = ("table", "json", "junit", "sarif", "markdown")
 SUFFIXES = {".json": "json", ".xml": "junit", ".sarif": "sarif", ".md": "markdown", ".txt": "table"}
@@ -102,15 +103,13 @@ def _check_suffix(name: str, file: str, names: list[str]) -> None:
         )
 
 
-def _write(found: Checked, pairs: list[tuple[str, str]], places: object) -> None:
+def _write(found: Checked, pairs: list[tuple[str, str]], places: Places) -> None:
     import sys
 
     from app.checks.formats import FORMATS
-    from app.checks.formats.places import Places
     from app.checks.formats.table import show_table
     from app.text.files import save_text
 
-    assert isinstance(places, Places)
     for name, file in pairs:
         if file != STANDARD_OUTPUT:
             save_text(Path(file), FORMATS[name](found.document, places), "--output")

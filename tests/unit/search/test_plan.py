@@ -13,7 +13,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from hardware_profiles.schema import CollectiveCurve
-from search.plan import estimate_to_mapping, plan_id, strategy_to_mapping
+from search.plan import estimates_to_mappings, plan_id, strategy_to_mapping
 from tests.search_workloads import DENSE, MOE, workload
 
 STRATEGY = ParallelStrategy(
@@ -87,7 +87,7 @@ def test_an_estimate_holds_what_its_parts_add_up_to() -> None:
     job = workload(DENSE, num_devices=8, global_batch_size=64, seq_length=4096)
     batch = StrategyBatch.of([ParallelStrategy(dp=8)])
     priced = estimate(job, batch, prior_constants("ascend"), breakdown=True)
-    document = estimate_to_mapping(job, priced, 0)
+    document = estimates_to_mappings(job, priced)[0]
     step_time_s = document["step_time_s"]
     assert document["tokens_per_s"] == pytest.approx(64 * 4096 / step_time_s)
     assert document["tokens_per_s_per_device"] == pytest.approx(64 * 4096 / step_time_s / 8)
@@ -106,7 +106,7 @@ def test_an_estimate_without_a_breakdown_is_not_printed() -> None:
     job = workload(DENSE, num_devices=8)
     priced = estimate(job, StrategyBatch.of([ParallelStrategy(dp=8)]), prior_constants("ascend"))
     with pytest.raises(ValueError, match="breakdown=True"):
-        estimate_to_mapping(job, priced, 0)
+        estimates_to_mappings(job, priced)[0]
 
 
 def test_a_plan_id_names_strategy_and_workload() -> None:
