@@ -36,15 +36,15 @@ class ValidationRow:
 
     id: str
     category: str | None
-    predicted_step_time_s: float | None
-    low_s: float | None
-    high_s: float | None
-    measured_step_time_s: float | None
-    error_fraction: float | None
-    predicted_peak_memory_bytes: float | None
-    measured_peak_memory_bytes: float | None
-    memory_error_fraction: float | None
-    refused: str | None
+    predicted_step_time_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    measured_step_time_s: float | None = None
+    error_fraction: float | None = None
+    predicted_peak_memory_bytes: float | None = None
+    measured_peak_memory_bytes: float | None = None
+    memory_error_fraction: float | None = None
+    refused: str | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -158,7 +158,6 @@ def _predicted(record: RunRecord, constants_for: ConstantsFor, interval_for: Int
         predicted_peak_memory_bytes=peak_bytes,
         measured_peak_memory_bytes=record.measured.peak_memory_bytes,
         memory_error_fraction=_error_fraction(peak_bytes, record.measured.peak_memory_bytes),
-        refused=None,
         warnings=record.warnings + ((inferred,) if inferred else ()),
     )
 
@@ -167,14 +166,8 @@ def _refused(record: RunRecord | RefusedRecord, reason: str) -> ValidationRow:
     return ValidationRow(
         id=record.id,
         category=record.category,
-        predicted_step_time_s=None,
-        low_s=None,
-        high_s=None,
         measured_step_time_s=record.measured.step_time_s,
-        error_fraction=None,
-        predicted_peak_memory_bytes=None,
         measured_peak_memory_bytes=record.measured.peak_memory_bytes,
-        memory_error_fraction=None,
         refused=reason,
     )
 

@@ -12,7 +12,7 @@ from app.http.problems import ServiceError
 from calibration.calibrate import SiteOutcome, calibrate_site
 from calibration.files import family_of, shipped_calibration
 from calibration.fitting import Progress
-from calibration.run_records import RefusedRecord, RunRecord, RunRecordError, read_run_records
+from calibration.run_records import RefusedRecord, RunRecord, read_run_records
 from documents.errors import InputError, show, unknown_name
 from hardware_profiles import catalogue
 from hardware_profiles.schema import HardwareProfile, ProfileError
@@ -46,8 +46,8 @@ def fit_of_file(runs: Path, hardware: str, stack: str, on_progress: Progress | N
             command=f"meshplan calibrate {runs.name} --hardware {hardware} --stack {stack}",
             on_progress=on_progress,
         )
-    except RunRecordError as error:
-        raise InputError(str(error)) from None
+    except InputError:
+        raise
     except ValueError as error:
         raise InputError(f"{show(str(runs))}: {error}") from None
 

@@ -17,7 +17,6 @@ from app.studies.queue import Lease, LeaseLostError, Outcome
 from app.studies.resume import StoredStudy, StudySearch, checkpoint_of, continued
 from app.studies.schemas import StudyResult
 from app.text.documents import plain
-from calibration.files import CalibrationError
 from cost_models.shapes.workload import Workload, WorkloadError
 from documents.errors import InputError
 from hardware_profiles.schema import ProfileError
@@ -28,7 +27,7 @@ from search.result import Progress, SearchResult
 from search.stepwise import run_to_end
 from search.trials import Trial
 
-UNUSABLE_INPUT = (InputError, SearchError, ProfileError, WorkloadError, CalibrationError)
+UNUSABLE_INPUT = (InputError, SearchError, ProfileError, WorkloadError)
 
 log = structlog.get_logger()
 

@@ -22,14 +22,10 @@ def validate(
     from app.calibrations.tables import print_validation
     from app.calibrations.validation import validation_document
     from app.text import terminal
-    from calibration.run_records import RunRecordError, read_run_records
+    from calibration.run_records import read_run_records
     from calibration.validation import validate
-    from documents.errors import InputError
 
-    try:
-        records = read_run_records(runs)
-    except RunRecordError as error:
-        raise InputError(str(error)) from None
+    records = read_run_records(runs)
     own = read_own(calibration)
     report = validate(
         records,
