@@ -215,11 +215,7 @@ def _cluster(section: ClusterSection, profile_of: Callable[[str], HardwareProfil
         hardware = profile_of(section.hardware)
     except ValueError as error:
         raise InputError(f"cluster.hardware: {error}") from error
-    return Cluster(
-        profile=hardware,
-        num_devices=section.num_devices,
-        inter_node_bytes_per_s=section.inter_node_bytes_per_s_per_device,
-    )
+    return Cluster(hardware, section.num_devices, inter_node_bytes_per_s=section.inter_node_bytes_per_s_per_device)
 
 
 def _training(section: TrainingSection, notes: Notes) -> TrainingJob:

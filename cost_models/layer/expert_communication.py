@@ -20,7 +20,7 @@ all-gather         N - 1                                    N (m - 1), with m et
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,21 +49,6 @@ class ExpertTransfer:
     time_s: Floats
     intra_bytes: Floats
     inter_bytes: Floats
-
-    @classmethod
-    def none(cls, shape: tuple[int, ...]) -> ExpertTransfer:
-        """No communication.
-
-        Parameters
-        ----------
-        shape : tuple of int
-            Of the columns.
-
-        Returns
-        -------
-        ExpertTransfer
-        """
-        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
 
 def expected_domains_per_token(
@@ -236,7 +221,7 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
     of = (routed.tokens_per_rank, routed.token_bytes, routed.ep, routed.etp, routed.load_factor)
     codes, *inputs = np.broadcast_arrays(routed.dispatcher, *of)
     columns = [column.astype(np.float64) for column in inputs]
-    result = ExpertTransfer.none(codes.shape)
+    result = ExpertTransfer(*(np.zeros(codes.shape) for _ in fields(ExpertTransfer)))
     forms = {
         Dispatcher.ALLGATHER: _gathered,
         Dispatcher.ALLTOALL: _exchanged,

@@ -18,9 +18,9 @@ from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
-from cost_models.step.composition import StepTime, at_kind, estimate_group, scattered
+from cost_models.step.composition import StepTime, at_kind, composed
 from cost_models.step.data_parallel import exchange_beyond_compute_s
-from cost_models.step.priced_groups import Group, priced_groups
+from cost_models.step.priced_groups import Group
 from cost_models.step.result import Estimate
 
 LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
@@ -331,8 +331,4 @@ def simulate(workload: Workload, batch: StrategyBatch, constants: Constants, *, 
     -------
     Estimate, ``[n]``
     """
-    rows, parts = [], []
-    for index, group in priced_groups(workload, batch, constants, merge=False, tables=breakdown):
-        rows.append(index)
-        parts.append(estimate_group(workload, group, simulated(group, constants), constants, breakdown=breakdown))
-    return scattered(rows, parts, len(batch))
+    return composed(workload, batch, constants, simulated, merge=False, breakdown=breakdown)
