@@ -87,11 +87,8 @@ def expected_domains_per_token(
     hit = np.zeros_like(domains)
     for chosen in range(1, group_topk + 1):
         # P(the token picks `chosen` of the domain's groups) is hypergeometric
-        picks = (
-            _binomial(groups_held, chosen)
-            * _binomial(num_groups - groups_held, group_topk - chosen)
-            / math.comb(num_groups, group_topk)
-        )
+        ways = _binomial(groups_held, chosen) * _binomial(num_groups - groups_held, group_topk - chosen)
+        picks = ways / math.comb(num_groups, group_topk)
         hit += picks * (1.0 - share_missed(candidates, chosen * held_of_group, top_k))
     return domains * np.minimum(hit, 1.0)
 
