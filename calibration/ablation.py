@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.fitting import Fitted, Floats, left_out_log_errors
 
@@ -51,7 +50,9 @@ def thinned(fitted: Fitted, groups: Sequence[Hashable], every: int) -> tuple[Fit
     for i, group in enumerate(groups):
         keep[i] = seen.setdefault(group, 0) % every == 0
         seen[group] += 1
-    return _taken(fitted, keep), [group for group, kept in zip(groups, keep, strict=True) if kept]
+    observations = tuple(o for o, kept in zip(fitted.observations, keep, strict=True) if kept)
+    some = replace(fitted, observations=observations, log_errors=fitted.log_errors[keep], jacobian=fitted.jacobian[keep])
+    return some, [group for group, kept in zip(groups, keep, strict=True) if kept]
 
 
 def held_log_errors(fitted: Fitted, groups: Sequence[Hashable], name: str, value: float) -> Floats:
@@ -71,8 +72,3 @@ def held_log_errors(fitted: Fitted, groups: Sequence[Hashable], name: str, value
     )
     errors = np.array([o.log_error(held.constants) for o in held.observations])
     return left_out_log_errors(replace(held, log_errors=errors), groups, is_linear=True)
-
-
-def _taken(fitted: Fitted, keep: NDArray[np.bool_]) -> Fitted:
-    observations = tuple(o for o, kept in zip(fitted.observations, keep, strict=True) if kept)
-    return replace(fitted, observations=observations, log_errors=fitted.log_errors[keep], jacobian=fitted.jacobian[keep])

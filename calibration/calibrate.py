@@ -94,7 +94,7 @@ def free_constants(family: str, stacks: Sequence[str]) -> tuple[str, ...]:
 def family_observations(records: Sequence[RunRecord], family: str) -> tuple[Observation, ...]:
     """The runs that a family's shipped calibration learns from: in BF16, FP16 or FP32."""
     learning = [r for r in records if r.workload.training.precision in LEARNING_PRECISIONS]
-    return observations_of(learning, _priors(family))
+    return observations_of(learning, prior_constants(family))
 
 
 def calibrate(records: Sequence[RunRecord], family: str, command: str, *, on_progress: Progress | None = None) -> Outcome:
@@ -102,7 +102,7 @@ def calibrate(records: Sequence[RunRecord], family: str, command: str, *, on_pro
 
     ``command`` is what a reader repeats to get the same file. Raises ``ValueError`` if no record can teach anything.
     """
-    start = _priors(family)
+    start = prior_constants(family)
     observations = family_observations(records, family)
     if not observations:
         raise ValueError("no record has a step time that can teach anything")
@@ -165,10 +165,6 @@ def calibrate_site(
     base_errors = np.array([o.log_error(start) for o in used])
     factor = site_factor(used, base, base_errors)
     return SiteOutcome(calibration, fitted, base_errors, left_out, factor, by, len(set(groups)) >= QUANTILES_FROM, tuple(refused))
-
-
-def _priors(family: str) -> Constants:
-    return prior_constants("ascend" if family == "ascend" else "nvidia")
 
 
 def _site_observation(record: RunRecord | RefusedRecord, start: Constants, hardware: str, stack: str) -> Observation | str:

@@ -28,10 +28,6 @@ _MAX_VALUE, _MAX_LOG = 10**15, 10
 _LIMITS = Limits(CALIBRATION_BYTES)
 
 
-class CalibrationError(InputError):
-    """A calibration file that cannot be used; the message names the field."""
-
-
 @dataclass(frozen=True)
 class FittedConstant:
     """One constant's value with the spread (one standard deviation of its logarithm) before and after the fit."""
@@ -59,9 +55,7 @@ class Calibration:
     @property
     def constants(self) -> Constants:
         """The family's priors with the fitted values."""
-        return prior_constants("ascend" if self.family == "ascend" else "nvidia").with_values(
-            {f.name: f.value for f in self.fitted}
-        )
+        return prior_constants(self.family).with_values({f.name: f.value for f in self.fitted})
 
     def interval(self, workload: Workload, step_time_s: float) -> Interval:
         """80 % interval of a prediction with these constants, with its evidence. [s]"""
@@ -144,25 +138,17 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Read a calibration file. Raises ``CalibrationError`` with one sentence."""
-    try:
-        document = read_document(path, _LIMITS, is_json=True)
-    except InputError as error:
-        raise CalibrationError(str(error)) from None
-    return calibration_from_mapping(document, str(path))
+    """Read a calibration file. Raises ``InputError`` with one sentence."""
+    return calibration_from_mapping(read_document(path, _LIMITS, is_json=True), str(path))
 
 
 def parse_calibration(text: str, origin: str) -> Calibration:
-    """Parse the text of a calibration file. Raises ``CalibrationError`` with one sentence."""
-    try:
-        document = parse_document(text, origin, is_json=True, limits=_LIMITS)
-    except InputError as error:
-        raise CalibrationError(str(error)) from None
-    return calibration_from_mapping(document, origin)
+    """Parse the text of a calibration file. Raises ``InputError`` with one sentence."""
+    return calibration_from_mapping(parse_document(text, origin, is_json=True, limits=_LIMITS), origin)
 
 
 def calibration_from_mapping(document: object, origin: str) -> Calibration:
-    """The calibration in a parsed file. Raises ``CalibrationError`` with one sentence."""
+    """The calibration in a parsed file. Raises ``InputError`` with one sentence."""
     try:
         section = check(_CalibrationSection, document)
         for index, entry in enumerate(section.fitted):
@@ -170,7 +156,7 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
         if not any(band.kind == "all" for band in section.bands):
             raise InputError("bands: the entry of kind 'all' is missing.")
     except InputError as error:
-        raise CalibrationError(f"{origin}: {error}") from None
+        raise InputError(f"{origin}: {error}") from None
     return Calibration(
         family=section.family,
         fitted=tuple(FittedConstant(**dict(row)) for row in section.fitted),

@@ -155,15 +155,24 @@ def linearised(
 
 
 def next_step(fitted: Fitted, left_out: NDArray[np.bool_] | None = None) -> Floats:
-    """Change of the log constants that the observations, without those left out, ask for: zero after a fit to all. ``[name]``"""
+    """Change of the log constants that the observations, without those left out, ask for: zero after a fit to all. ``[name]``
+
+    A robust Gauss-Newton step of the linearised problem, reweighted to convergence, inside the bounds.
+    """
     weights = np.array([o.weight for o in fitted.observations])
     if left_out is not None:
         weights = np.where(left_out, 0.0, weights)
     low, high = _bounds(fitted.names)
-    values = fitted.log_values
-    return _step(
-        fitted.log_errors, fitted.jacobian, weights, values - fitted.prior, fitted.prior_spread, low - values, high - values
-    )
+    values, errors, jacobian, spread = fitted.log_values, fitted.log_errors, fitted.jacobian, fitted.prior_spread
+    step = np.zeros(jacobian.shape[1])
+    for _ in range(_REWEIGHTINGS):
+        residual = errors + jacobian @ step
+        robust = weights / np.sqrt(1.0 + (residual / ERROR_SCALE) ** 2) / ERROR_SCALE**2
+        normal = jacobian.T @ (robust[:, None] * jacobian) + np.diag(1.0 / spread**2)
+        gradient = jacobian.T @ (robust * errors) + (values - fitted.prior) / spread**2
+        step = np.clip(-np.linalg.solve(normal, gradient), low - values, high - values)
+        step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
+    return step
 
 
 def left_out_log_errors(fitted: Fitted, groups: Sequence[Hashable], *, is_linear: bool = False) -> Floats:
@@ -229,18 +238,3 @@ def _jacobian(
         moved[k] += _STEP
         columns.append((_log_errors(observations, _with(start, names, moved)) - errors) / _STEP)
     return np.stack(columns, axis=1) if columns else np.zeros((len(observations), 0))
-
-
-def _step(
-    errors: Floats, jacobian: Floats, weights: Floats, offset: Floats, spread: Floats, lowest: Floats, highest: Floats
-) -> Floats:
-    """Robust Gauss-Newton step of the linearised problem, reweighted to convergence, inside the bounds."""
-    step = np.zeros(jacobian.shape[1])
-    for _ in range(_REWEIGHTINGS):
-        residual = errors + jacobian @ step
-        robust = weights / np.sqrt(1.0 + (residual / ERROR_SCALE) ** 2) / ERROR_SCALE**2
-        normal = jacobian.T @ (robust[:, None] * jacobian) + np.diag(1.0 / spread**2)
-        gradient = jacobian.T @ (robust * errors) + offset / spread**2
-        step = np.clip(-np.linalg.solve(normal, gradient), lowest, highest)
-        step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
-    return step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,39 +132,27 @@ def left_out_inside(
 
 def coverage_of(records: Sequence[RunRecord]) -> tuple[Coverage, ...]:
     """What the records cover, by hardware, stack and kind."""
-    table: dict[tuple[str, str, str], list[RunRecord]] = {}
-    for record in records:
-        workload = record.workload
-        key = (workload.cluster.profile.name, workload.software.stack, model_kind(workload))
-        table.setdefault(key, []).append(record)
+    own = []
+    for workload in (record.workload for record in records):
+        cluster, stack, length = workload.cluster, workload.software.stack, workload.training.seq_length
+        own.append(Coverage(cluster.profile.name, stack, model_kind(workload), 1, cluster.num_devices, length))
+    return merged_coverage(own)
+
+
+def merged_coverage(*sets: Sequence[Coverage]) -> tuple[Coverage, ...]:
+    """What sets of runs cover together; a run in two of them counts twice."""
+    table: dict[tuple[str, str, str], list[Coverage]] = {}
+    for one in chain(*sets):
+        table.setdefault((one.hardware, one.stack, one.kind), []).append(one)
     return tuple(
         Coverage(
             *key,
-            num_runs=len(runs),
-            max_devices=max(r.workload.cluster.num_devices for r in runs),
-            max_seq_length=max(r.workload.training.seq_length for r in runs),
+            num_runs=sum(one.num_runs for one in same),
+            max_devices=max(one.max_devices for one in same),
+            max_seq_length=max(one.max_seq_length for one in same),
         )
-        for key, runs in sorted(table.items())
+        for key, same in sorted(table.items())
     )
-
-
-def merged_coverage(first: Sequence[Coverage], second: Sequence[Coverage]) -> tuple[Coverage, ...]:
-    """What two sets of runs cover together; a run in both counts twice."""
-    table = {(c.hardware, c.stack, c.kind): c for c in first}
-    for more in second:
-        key = (more.hardware, more.stack, more.kind)
-        known = table.get(key)
-        table[key] = (
-            more
-            if known is None
-            else Coverage(
-                *key,
-                num_runs=known.num_runs + more.num_runs,
-                max_devices=max(known.max_devices, more.max_devices),
-                max_seq_length=max(known.max_seq_length, more.max_seq_length),
-            )
-        )
-    return tuple(table[key] for key in sorted(table))
 
 
 def interval(workload: Workload, step_time_s: float, bands: Sequence[ErrorBand], coverage: Sequence[Coverage]) -> Interval:

@@ -7,30 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from documents.bounds import (
-    MAX_LAYERS,
-    MAX_MEASURED,
-    MAX_RANKS,
-    MAX_TEXT,
-    CapacityFactor,
-    Degree,
-    Devices,
-    Experts,
-    FfnWidth,
-    GlobalBatch,
-    InterNodeBytesPerS,
-    Layers,
-    MtpLayers,
-    NullableWidth,
-    NumLayers,
-    SeqLength,
-    SharedExperts,
-    SharedWidth,
-    Text,
-    Vocab,
-    Width,
-    ZeroStage,
-)
+from documents import bounds
 from documents.checking import LenientSection
 from documents.errors import InputError
 
@@ -41,13 +18,13 @@ _SHOWN_CHARACTERS = 60
 def _texts(value: object) -> tuple[str, ...]:
     """The strings of a list, others left out; a single string is a list of one."""
     listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return tuple(item[:MAX_TEXT] for item in listed[:MAX_TEXT] if isinstance(item, str))
+    return tuple(item[: bounds.MAX_TEXT] for item in listed[: bounds.MAX_TEXT] if isinstance(item, str))
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-Measurement = Annotated[float, Field(gt=MIN_MEASURED, le=MAX_MEASURED)]
-ByRank = Annotated[list[Annotated[float, Field(gt=0, le=MAX_MEASURED)] | None], Field(max_length=MAX_RANKS)]
-Unset = Annotated[int, Field(ge=-1, le=MAX_LAYERS)]  # -1 and null mean every layer
+Measurement = Annotated[float, Field(gt=MIN_MEASURED, le=bounds.MAX_MEASURED)]
+ByRank = Annotated[list[Annotated[float, Field(gt=0, le=bounds.MAX_MEASURED)] | None], Field(max_length=bounds.MAX_RANKS)]
+Unset = Annotated[int, Field(ge=-1, le=bounds.MAX_LAYERS)]  # -1 and null mean every layer
 
 
 class RecordSection(LenientSection):
@@ -68,43 +45,43 @@ class RecordSection(LenientSection):
 class MlaSection(RecordSection):
     """``model.mla``."""
 
-    q_lora_rank: NullableWidth = 0
-    kv_lora_rank: Width
-    qk_nope_head_dim: Width
-    qk_rope_head_dim: NullableWidth
-    v_head_dim: Width
+    q_lora_rank: bounds.NullableWidth = 0
+    kv_lora_rank: bounds.Width
+    qk_nope_head_dim: bounds.Width
+    qk_rope_head_dim: bounds.NullableWidth
+    v_head_dim: bounds.Width
 
 
 class MoeSection(RecordSection):
     """``model.moe``; the frequency may be Megatron's pattern of layers."""
 
-    num_experts: Experts
-    top_k: Experts
-    expert_ffn_hidden_size: FfnWidth
-    num_shared_experts: SharedExperts = 0
-    shared_expert_ffn_hidden_size: SharedWidth | None = None
+    num_experts: bounds.Experts
+    top_k: bounds.Experts
+    expert_ffn_hidden_size: bounds.FfnWidth
+    num_shared_experts: bounds.SharedExperts = 0
+    shared_expert_ffn_hidden_size: bounds.SharedWidth | None = None
     num_leading_dense_layers: Unset = 0
     moe_layer_freq: Unset | str | list[Any] = 1
-    num_groups: Experts = 1
-    group_topk: Experts = 1
-    capacity_factor: CapacityFactor | None = None
+    num_groups: bounds.Experts = 1
+    group_topk: bounds.Experts = 1
+    capacity_factor: bounds.CapacityFactor | None = None
 
 
 class ModelSection(RecordSection):
     """``model``, without what names it."""
 
-    num_layers: NumLayers
-    num_noop_layers: Layers = 0
-    hidden_size: Width
-    num_attention_heads: Width | None = None
-    num_query_groups: Width | None = None
-    kv_channels: Width | None = None
-    ffn_hidden_size: FfnWidth | None = None
-    vocab_size: Vocab | None = None
-    padded_vocab_size: Vocab | None = None
+    num_layers: bounds.NumLayers
+    num_noop_layers: bounds.Layers = 0
+    hidden_size: bounds.Width
+    num_attention_heads: bounds.Width | None = None
+    num_query_groups: bounds.Width | None = None
+    kv_channels: bounds.Width | None = None
+    ffn_hidden_size: bounds.FfnWidth | None = None
+    vocab_size: bounds.Vocab | None = None
+    padded_vocab_size: bounds.Vocab | None = None
     gated_linear_unit: bool = True
     tied_embeddings: bool = False
-    mtp_num_layers: MtpLayers = 0
+    mtp_num_layers: bounds.MtpLayers = 0
     mla: MlaSection | None = None
     moe: MoeSection | None = None
 
@@ -112,27 +89,27 @@ class ModelSection(RecordSection):
 class ClusterSection(RecordSection):
     """``cluster``; how sure the hardware is, is no part of a prediction."""
 
-    hardware: Annotated[Text, Field(min_length=1)]
-    num_devices: Devices
-    devices_per_node: Devices | None = None
-    inter_node_bytes_per_s_per_device: InterNodeBytesPerS | None = None
+    hardware: Annotated[bounds.Text, Field(min_length=1)]
+    num_devices: bounds.Devices
+    devices_per_node: bounds.Devices | None = None
+    inter_node_bytes_per_s_per_device: bounds.InterNodeBytesPerS | None = None
     hardware_basis: Any = None
 
 
 class TrainingSection(RecordSection):
     """``training``."""
 
-    seq_length: SeqLength
-    global_batch_size: GlobalBatch
-    precision: Text = ""
+    seq_length: bounds.SeqLength
+    global_batch_size: bounds.GlobalBatch
+    precision: bounds.Text = ""
 
 
 class SoftwareSection(RecordSection):
     """``software``; ``cuda_graph`` is a flag, or text as ``implementation/scope``."""
 
-    framework: Text = ""
-    version: Text = ""
-    backend: Text = ""
+    framework: bounds.Text = ""
+    version: bounds.Text = ""
+    backend: bounds.Text = ""
     raw_flags: Texts = ()
     cuda_graph: Any = None
 
@@ -140,9 +117,9 @@ class SoftwareSection(RecordSection):
 class RecomputeSection(RecordSection):
     """``strategy.recompute``; ``raw`` holds flags as a script has them."""
 
-    granularity: Text | None = None
-    method: Text | None = None
-    num_layers: Layers | None = None
+    granularity: bounds.Text | None = None
+    method: bounds.Text | None = None
+    num_layers: bounds.Layers | None = None
     modules: Texts = ()
     raw: Any = None
 
@@ -150,24 +127,24 @@ class RecomputeSection(RecordSection):
 class StrategySection(RecordSection):
     """``strategy``; layouts come in the notations of the frameworks."""
 
-    tp: Degree = 1
-    pp: Degree = 1
-    cp: Degree = 1
-    dp: Degree | None = None
-    vpp: Degree | None = None
-    ep: Degree = 1
-    etp: Degree = 1
-    micro_batch_size: GlobalBatch | None = None
-    num_microbatches: GlobalBatch | None = None
+    tp: bounds.Degree = 1
+    pp: bounds.Degree = 1
+    cp: bounds.Degree = 1
+    dp: bounds.Degree | None = None
+    vpp: bounds.Degree | None = None
+    ep: bounds.Degree = 1
+    etp: bounds.Degree = 1
+    micro_batch_size: bounds.GlobalBatch | None = None
+    num_microbatches: bounds.GlobalBatch | None = None
     sequence_parallel: bool = False
-    cp_algo: Text = ""
-    schedule: Text = ""
-    moe_dispatcher: Text = ""
-    offload: Text = ""
+    cp_algo: bounds.Text = ""
+    schedule: bounds.Text = ""
+    moe_dispatcher: bounds.Text = ""
+    offload: bounds.Text = ""
     features: Texts = ()
-    zero_stage: ZeroStage | None = None
+    zero_stage: bounds.ZeroStage | None = None
     distributed_optimizer: bool | None = None
-    fsdp_shard_size: Degree | None = None
+    fsdp_shard_size: bounds.Degree | None = None
     recompute: RecomputeSection = RecomputeSection()
     layer_layout: Any = None
     layer_offset: Any = None
@@ -180,9 +157,25 @@ class MeasuredSection(RecordSection):
     step_time_s: Measurement | None = None
     tokens_per_s_per_device: Measurement | None = None
     peak_memory_bytes: Measurement | None = None
-    peak_memory_basis: Text | None = None
+    peak_memory_basis: bounds.Text | None = None
     peak_memory_by_rank_bytes: ByRank | None = None
     allocated_after_step_by_rank_bytes: ByRank | None = None
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """Parallel degrees of a record; their product, but for ``vpp``, is its device count."""
+
+    tp: int
+    pp: int
+    cp: int
+    dp: int
+    vpp: int
+
+    @property
+    def virtual_stages(self) -> int:
+        """Chunks of all ranks."""
+        return self.pp * self.vpp
 
 
 @dataclass(frozen=True)

@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 import re
 
-from calibration.record_document import Notes, StrategySection
+from calibration.record_document import Degrees, Notes, StrategySection
 from cost_models.shapes.layout import lean_tail_layout
 from cost_models.shapes.strategy import LayerLayout
+from cost_models.shapes.workload import ModelShape
 
 _MAX_STAGES = 100_000
 _REPEATED = re.compile(r"\(([^()]{1,200})\)\*(\d{1,4})")
 
 
 def record_layout(
-    section: StrategySection,
-    notes: Notes,
-    *,
-    num_layers: int,
-    mtp_num_layers: int,
-    pp: int,
-    vpp: int,
-    pipeline_layout: str | None,
+    section: StrategySection, notes: Notes, degrees: Degrees, model: ModelShape, *, pipeline_layout: str | None
 ) -> LayerLayout | None:
     """Layers of each ``[chunk][stage]`` where the record states them, else ``None``: the default layout.
 
@@ -33,6 +27,7 @@ def record_layout(
     with embedding and loss were split so [megatron-main, account-for-embedding-in-pipeline-split]. Recipes of models with
     multi-token prediction give fewer layers to the stage that runs it and the loss [megatron-moe-modelzoo, MR2795].
     """
+    num_layers, pp, vpp = model.num_layers, degrees.pp, degrees.vpp
     offsets, noop = _integers(section.layer_offset), _integers(section.noop_layers)
     if pipeline_layout is not None:
         field, value, counts = "pipeline_layout", pipeline_layout, _counts_of_pipeline_layout(pipeline_layout)
@@ -44,14 +39,18 @@ def record_layout(
     elif noop:
         counts = _counts_without(noop, num_layers + len(noop), pp * vpp)
         field, value = "noop_layers", section.noop_layers
-    elif mtp_num_layers:
+    elif model.mtp_num_layers:
         return lean_tail_layout(num_layers, pp, vpp)
     else:
         return _counting_ends(num_layers, pp, vpp)
     if counts is None or len(counts) != pp * vpp or sum(counts) != num_layers or min(counts) < 0:
         notes.add(field, value, f"does not place {num_layers} layers on {pp} stages of {vpp} chunks, left out")
         return None
-    return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
+    return _in_chunks(counts, pp)
+
+
+def _in_chunks(counts: list[int], pp: int) -> LayerLayout:
+    return tuple(tuple(counts[first : first + pp]) for first in range(0, len(counts), pp))
 
 
 def _counting_ends(num_layers: int, pp: int, vpp: int) -> LayerLayout | None:
@@ -60,8 +59,7 @@ def _counting_ends(num_layers: int, pp: int, vpp: int) -> LayerLayout | None:
     if stages == 1 or num_layers % stages == 0 or (num_layers + 2) % stages:
         return None
     each = (num_layers + 2) // stages
-    counts = [each - 1, *[each] * (stages - 2), each - 1]
-    return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
+    return _in_chunks([each - 1, *[each] * (stages - 2), each - 1], pp)
 
 
 def num_noop_layers(section: StrategySection) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from calibration.record_document import ModelSection, MoeSection, Notes, quoted, refused
+from calibration.record_document import Degrees, ModelSection, MoeSection, Notes, quoted, refused
+from calibration.record_software import RecordSoftware
 from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
 from documents.errors import InputError
 
@@ -15,14 +16,7 @@ _VOCABULARY_MULTIPLE = {"megatron-lm": 128, "nemo": 128, "megatron-deepspeed": 1
 
 
 def record_model(
-    section: ModelSection,
-    notes: Notes,
-    *,
-    num_noop_layers: int,
-    tp: int,
-    num_virtual_stages: int,
-    stack: str,
-    flags: tuple[str, ...],
+    section: ModelSection, notes: Notes, degrees: Degrees, software: RecordSoftware, *, num_noop_layers: int
 ) -> ModelShape:
     """Shape of a record's ``model`` section, without its name; dimensions the source leaves out take usual values.
 
@@ -40,19 +34,19 @@ def record_model(
         notes.add("ffn_hidden_size", None, f"is not stated, read as {ffn}")
     return ModelShape(
         name="",
-        num_layers=_num_layers(section, notes, num_noop_layers, num_virtual_stages),
+        num_layers=_num_layers(section, notes, num_noop_layers, degrees.virtual_stages),
         hidden_size=hidden,
         num_attention_heads=heads,
         num_query_groups=min(section.num_query_groups or heads, heads),
         kv_channels=kv_channels or max(hidden // heads, 1),
         ffn_hidden_size=ffn,
-        vocab_size=_vocabulary(section, tp, stack),
+        vocab_size=_vocabulary(section, degrees.tp, software.software.stack),
         gated_linear_unit=section.gated_linear_unit,
         tied_embeddings=section.tied_embeddings,
         mtp_num_layers=section.mtp_num_layers,
-        sandwich_norm="post-norm" in flags,
-        attention_bias="add-qkv-bias" in flags,
-        alibi="square-alibi-mask" in flags or "position-embedding-type=alibi" in flags,
+        sandwich_norm="post-norm" in software.flags,
+        attention_bias="add-qkv-bias" in software.flags,
+        alibi="square-alibi-mask" in software.flags or "position-embedding-type=alibi" in software.flags,
         mla=None if section.mla is None else MlaShape(**dict(section.mla)),
         moe=moe,
     )

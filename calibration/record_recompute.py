@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from calibration.record_document import Notes, RecomputeSection, quoted
+from calibration.record_document import Degrees, Notes, RecomputeSection, quoted
 from calibration.record_software import RecordSoftware
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Recompute, RecomputeMethod
@@ -42,9 +42,7 @@ def record_recompute(
     notes: Notes,
     software: RecordSoftware,
     features: frozenset[str],
-    *,
-    pp: int,
-    vpp: int,
+    degrees: Degrees,
     num_layers: int,
 ) -> RecordRecompute:
     """Granularity, method and modules of a record's ``strategy.recompute`` section.
@@ -60,7 +58,11 @@ def record_recompute(
         covered = raw.get(f"{feature.replace('_', '-')}-num-layers")
         if feature not in features:
             continue
-        if isinstance(covered, (int, str)) and str(covered).isdecimal() and 2 * int(str(covered)[:6]) * pp * vpp < num_layers:
+        if (
+            isinstance(covered, (int, str))
+            and str(covered).isdecimal()
+            and 2 * int(str(covered)[:6]) * degrees.virtual_stages < num_layers
+        ):
             notes.add("raw", covered, f"layers a stage with {feature} are less than half of them, left out")
             continue
         modules |= module
@@ -69,29 +71,29 @@ def record_recompute(
     if name in ("none", "null", "false", "no"):
         return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules)
     if name == "selective":
-        return _selective(section, notes, modules, num_layers=num_layers, pp=pp, vpp=vpp)
+        return _selective(section, notes, modules, degrees.virtual_stages, num_layers)
     if name in ("full", "full_and_selective"):
         if name != "full":
             notes.add("granularity", text, "is read as full: the recomputed layers include the selected operators")
-        return _full(section, notes, raw, software, modules, pp=pp, vpp=vpp)
+        return _full(section, notes, raw, software, modules, degrees)
     if name != "unknown":
         notes.add("granularity", text, "is not a known granularity, read as not stated")
     return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules, stated=bool(modules))
 
 
 def _selective(
-    section: RecomputeSection, notes: Notes, modules: RecomputeModule, *, num_layers: int, pp: int, vpp: int
+    section: RecomputeSection, notes: Notes, modules: RecomputeModule, virtual_stages: int, num_layers: int
 ) -> RecordRecompute:
     names = section.modules
     if any("every second layer" in name.lower() for name in names):
         notes.add("modules", names, "is read as a full recompute of half of the layers")
-        half = max(num_layers // (2 * pp * vpp), 1)
+        half = max(num_layers // (2 * virtual_stages), 1)
         return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, half, modules)
     if any("every second matmul" in name.lower() for name in names):
         # Beside what cheap recompute drops, keys, attention's projection and one of gate and up go: a third of what it leaves
         # of Llama's layers, and of a forward that is computed again [torchtitan, parallelize_llama.py].
         notes.add("modules", names, "is read as full recompute of a third of the layers, norms and activation functions in all")
-        third = max(round(num_layers / (3 * pp * vpp)), 1)
+        third = max(round(num_layers / (3 * virtual_stages)), 1)
         return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, third, modules | _CHEAP)
     for name in names:
         if name.lower() in _MODULES:
@@ -108,9 +110,7 @@ def _full(
     raw: Mapping[str, object],
     software: RecordSoftware,
     modules: RecomputeModule,
-    *,
-    pp: int,
-    vpp: int,
+    degrees: Degrees,
 ) -> RecordRecompute:
     method, layers = section.method, section.num_layers
     if method is None and raw.get("checkpoint-policy") == "block":
@@ -123,7 +123,7 @@ def _full(
     layers = 1 if layers is None else layers
     if layers == 0:
         return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules)
-    per_stage = vpp > 1 and (
+    per_stage = degrees.vpp > 1 and (
         "enable-recompute-layers-per-pp-rank" in raw or software.flag_value("enable-recompute-layers-per-pp-rank") is not None
     )
     return RecordRecompute(
@@ -131,5 +131,5 @@ def _full(
         RecomputeMethod.BLOCK,
         layers,
         modules,
-        layers_per_stage=(layers,) * pp if per_stage else None,
+        layers_per_stage=(layers,) * degrees.pp if per_stage else None,
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from calibration.record_document import Notes, StrategySection, refused
+from calibration.record_document import Degrees, Notes, StrategySection, refused
 from calibration.record_layout import record_layout
 from calibration.record_recompute import record_recompute
 from calibration.record_software import RecordSoftware
@@ -41,17 +41,6 @@ _DISPATCHERS = {
     "two_level": Dispatcher.TWO_LEVEL,
     "hierarchical": Dispatcher.HIERARCHICAL,
 }
-
-
-@dataclass(frozen=True)
-class Degrees:
-    """Parallel degrees of a record; their product is its device count."""
-
-    tp: int
-    pp: int
-    cp: int
-    dp: int
-    vpp: int
 
 
 @dataclass(frozen=True)
@@ -103,10 +92,11 @@ def record_strategy(
 ) -> RecordStrategy:
     """Strategy of a record's ``strategy`` section; ``InputError`` where its numbers do not fit together."""
     schedule, vpp = _schedule(section, notes, degrees, model.num_layers)
-    pp, tp, cp, dp = degrees.pp, degrees.tp, degrees.cp, degrees.dp
+    degrees = replace(degrees, vpp=vpp)
+    tp, cp, dp = degrees.tp, degrees.cp, degrees.dp
     names = frozenset(name.lower() for name in section.features)
     recompute_notes = Notes("strategy.recompute", notes.sentences)
-    recompute = record_recompute(section.recompute, recompute_notes, software, names, pp=pp, vpp=vpp, num_layers=model.num_layers)
+    recompute = record_recompute(section.recompute, recompute_notes, software, names, degrees, model.num_layers)
     if section.offload:
         notes.add("offload", section.offload, "is not modelled")
     algo, ulysses = _context_parallel(section, notes, cp, model.num_attention_heads // tp, software)
@@ -117,7 +107,7 @@ def record_strategy(
     return RecordStrategy(
         ParallelStrategy(
             tp=tp,
-            pp=pp,
+            pp=degrees.pp,
             dp=dp,
             cp=cp,
             ep=ep,
@@ -139,15 +129,7 @@ def record_strategy(
                 notes, names, software, interleaved=schedule is Schedule.INTERLEAVED, is_moe=model.moe is not None
             ),
             recompute_layers_per_stage=recompute.layers_per_stage,
-            layer_layout=record_layout(
-                section,
-                notes,
-                num_layers=model.num_layers,
-                mtp_num_layers=model.mtp_num_layers,
-                pp=pp,
-                vpp=vpp,
-                pipeline_layout=software.flag_value("pp_layout"),
-            ),
+            layer_layout=record_layout(section, notes, degrees, model, pipeline_layout=software.flag_value("pp_layout")),
         ),
         # Offloaded activations explain a peak beyond the device's memory as well as recompute does.
         recompute_stated=recompute.stated or recompute.granularity is not Recompute.NONE or bool(section.offload),

@@ -49,10 +49,6 @@ _PRECISIONS = {
 _BASES = ("allocated_first_iteration", "allocated", "reserved", "device")
 
 
-class RunRecordError(InputError):
-    """A file of run records that cannot be read at all."""
-
-
 @dataclass(frozen=True)
 class Measured:
     """What a run measured. Ranks are in the source's order; ``peak_memory_basis`` says what kind of peak it is."""
@@ -101,12 +97,12 @@ def read_run_records(path: Path, profile_of: Callable[[str], HardwareProfile] = 
     """The records of a JSON-lines file, in file order; empty lines are skipped.
 
     ``profile_of`` finds a hardware profile by name and raises ``ValueError`` for an unknown one.
-    Raises ``RunRecordError`` if the file cannot be read, exceeds ``RUNS_BYTES``, or holds no readable record.
+    Raises ``InputError`` if the file cannot be read, exceeds ``RUNS_BYTES``, or holds no readable record.
     """
     records = [_read_line(number, line, profile_of) for number, line in _lines(path)]
     if not any(isinstance(record, RunRecord) for record in records):
         first = f" The first line says: {records[0].reason}" if records and isinstance(records[0], RefusedRecord) else ""
-        raise RunRecordError(f"{path} holds no readable run record.{first}")
+        raise InputError(f"{path} holds no readable run record.{first}")
     return records
 
 
@@ -158,10 +154,10 @@ def _section(kind: type[Checked], row: Mapping[str, object], name: str) -> Check
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         if path.stat().st_size > RUNS_BYTES:
-            raise RunRecordError(f"{path} holds {path.stat().st_size} bytes; at most {RUNS_BYTES} are read.")
+            raise InputError(f"{path} holds {path.stat().st_size} bytes; at most {RUNS_BYTES} are read.")
         content = path.read_bytes()
     except OSError as error:
-        raise RunRecordError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if line.strip():
             yield number, line
@@ -201,16 +197,9 @@ def _priced(
     software = record_software(software_section, software_notes, profile=cluster.profile, precision=training.precision)
     section = _section(StrategySection, row, "strategy")
     degrees = record_degrees(section, strategy_notes, cluster.num_devices)
-    stages = degrees.pp * degrees.vpp  # those of the embedding and of the loss may hold no layer of their own
-    model = record_model(
-        _section(ModelSection, row, "model"),
-        model_notes,
-        num_noop_layers=num_noop_layers(section),
-        tp=degrees.tp,
-        num_virtual_stages=stages,
-        stack=software.software.stack,
-        flags=software.flags,
-    )
+    stages = degrees.virtual_stages  # those of the embedding and of the loss may hold no layer of their own
+    described = _section(ModelSection, row, "model")
+    model = record_model(described, model_notes, degrees, software, num_noop_layers=num_noop_layers(section))
     if stages > model.num_layers + 2:
         raise InputError(
             f"strategy.pp: {degrees.pp} x vpp {degrees.vpp} = {stages} virtual stages are not allowed; "
@@ -226,11 +215,7 @@ def _cluster(section: ClusterSection, profile_of: Callable[[str], HardwareProfil
         hardware = profile_of(section.hardware)
     except ValueError as error:
         raise InputError(f"cluster.hardware: {error}") from error
-    return Cluster(
-        profile=hardware,
-        num_devices=section.num_devices,
-        inter_node_bytes_per_s=section.inter_node_bytes_per_s_per_device,
-    )
+    return Cluster(hardware, section.num_devices, inter_node_bytes_per_s=section.inter_node_bytes_per_s_per_device)
 
 
 def _training(section: TrainingSection, notes: Notes) -> TrainingJob:

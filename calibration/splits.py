@@ -44,7 +44,7 @@ class Splits:
 
 def splits_of(calibration: Calibration, observations: Sequence[Observation]) -> Splits:
     """The splits of a family's calibration over the observations that it was fitted to."""
-    start = prior_constants("ascend" if calibration.family == "ascend" else "nvidia")
+    start = prior_constants(calibration.family)
     names = free_constants(calibration.family, [o.record.workload.software.stack for o in observations])
     values = {entry.name: entry.value for entry in calibration.fitted}
     fitted = linearised(observations, start, names, np.log([values[name] for name in names]))

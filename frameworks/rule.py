@@ -74,7 +74,8 @@ def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Ma
 
     Whatever the dispatcher: a framework refuses an overlap beside the wrong one, so that rules must see it there.
     """
-    return acting.acts(workload.model, batch, feature, given=ANY_DISPATCHER)
+    mask: Mask = acting.acting(workload.model, batch, feature, given=ANY_DISPATCHER) != 0
+    return mask
 
 
 def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:

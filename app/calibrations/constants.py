@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.jobs.job import Job
-from calibration.files import Calibration, CalibrationError, calibration_for, read_calibration
+from calibration.files import Calibration, calibration_for, read_calibration
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants
 from cost_models.shapes.workload import Workload
@@ -29,7 +29,7 @@ def interval_of(record: RunRecord, step_time_s: float, own: Sequence[Calibration
 def read_own(path: Path | None) -> tuple[Calibration, ...]:
     try:
         return () if path is None else (read_calibration(path),)
-    except CalibrationError as error:
+    except InputError as error:
         raise InputError(f"--calibration: {error}") from None
 
 
@@ -44,7 +44,7 @@ def own_calibrations(job: Job) -> tuple[Calibration, ...]:
         )
     try:
         calibration = read_calibration(Path(job.calibration))
-    except CalibrationError as error:
+    except InputError as error:
         raise InputError(f"{FIELD}: {error}") from None
     check_applies(calibration, job, job.calibration, FIELD)
     return (calibration,)

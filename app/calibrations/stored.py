@@ -10,7 +10,7 @@ from app.calibrations import repository
 from app.calibrations.constants import check_applies
 from app.jobs.job import Job
 from app.storage.session import Database
-from calibration.files import Calibration, CalibrationError, parse_calibration
+from calibration.files import Calibration, parse_calibration
 from documents.errors import InputError, show
 
 FIELD = "software.calibration"
@@ -23,7 +23,7 @@ def stored_constants(session: Session, name: str, field: str) -> Calibration:
         raise InputError(f"{field}: {show(name)} is no stored calibration; GET /v1/calibrations lists those that are.")
     try:
         return parse_calibration(json.dumps(found.constants), name)
-    except CalibrationError as error:
+    except InputError as error:
         raise InputError(
             f"{field}: {str(error).rstrip('.')} (it is of version {found.version}); POST /v1/calibrations fits it anew."
         ) from None

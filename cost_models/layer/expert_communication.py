@@ -20,7 +20,7 @@ all-gather         N - 1                                    N (m - 1), with m et
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,21 +49,6 @@ class ExpertTransfer:
     time_s: Floats
     intra_bytes: Floats
     inter_bytes: Floats
-
-    @classmethod
-    def none(cls, shape: tuple[int, ...]) -> ExpertTransfer:
-        """No communication.
-
-        Parameters
-        ----------
-        shape : tuple of int
-            Of the columns.
-
-        Returns
-        -------
-        ExpertTransfer
-        """
-        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
 
 def expected_domains_per_token(
@@ -102,11 +87,8 @@ def expected_domains_per_token(
     hit = np.zeros_like(domains)
     for chosen in range(1, group_topk + 1):
         # P(the token picks `chosen` of the domain's groups) is hypergeometric
-        picks = (
-            _binomial(groups_held, chosen)
-            * _binomial(num_groups - groups_held, group_topk - chosen)
-            / math.comb(num_groups, group_topk)
-        )
+        ways = _binomial(groups_held, chosen) * _binomial(num_groups - groups_held, group_topk - chosen)
+        picks = ways / math.comb(num_groups, group_topk)
         hit += picks * (1.0 - share_missed(candidates, chosen * held_of_group, top_k))
     return domains * np.minimum(hit, 1.0)
 
@@ -236,7 +218,7 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
     of = (routed.tokens_per_rank, routed.token_bytes, routed.ep, routed.etp, routed.load_factor)
     codes, *inputs = np.broadcast_arrays(routed.dispatcher, *of)
     columns = [column.astype(np.float64) for column in inputs]
-    result = ExpertTransfer.none(codes.shape)
+    result = ExpertTransfer(*(np.zeros(codes.shape) for _ in fields(ExpertTransfer)))
     forms = {
         Dispatcher.ALLGATHER: _gathered,
         Dispatcher.ALLTOALL: _exchanged,

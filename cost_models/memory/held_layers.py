@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,7 @@ from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch
 
 
-@dataclass(frozen=True)
-class KeptLayers:
+class KeptLayers(NamedTuple):
     """What micro batches leave on a rank, ``[stage, n]`` or ``[stage, 1]``.
 
     For their backward: layers kept whole, checkpoints of the others, losses. For weight gradients that run apart: layers,
@@ -42,7 +41,7 @@ class KeptLayers:
         -------
         KeptLayers
         """
-        return KeptLayers(*(column if column.shape[1] == 1 else column.take(index, axis=1) for column in _columns(self)))
+        return KeptLayers(*(column if column.shape[1] == 1 else column.take(index, axis=1) for column in self))
 
     def where(self, chosen: NDArray[np.bool_], other: KeptLayers) -> KeptLayers:
         """These where ``chosen``, ``[stage, n]``, the others elsewhere.
@@ -58,14 +57,10 @@ class KeptLayers:
         -------
         KeptLayers
         """
-        return KeptLayers(*(np.where(chosen, mine, theirs) for mine, theirs in zip(_columns(self), _columns(other), strict=True)))
+        return KeptLayers(*(np.where(chosen, mine, theirs) for mine, theirs in zip(self, other, strict=True)))
 
 
-_LOSSES = [f.name for f in fields(KeptLayers)].index("losses")
-
-
-def _columns(kept: KeptLayers) -> list[Floats]:
-    return [getattr(kept, f.name) for f in fields(KeptLayers)]
+_LOSSES = KeptLayers._fields.index("losses")
 
 
 def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
@@ -139,8 +134,8 @@ def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Flo
     list of KeptLayers
         One a moment; the caller weighs them in bytes.
     """
-    before = [replace(one, losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch)]
-    tables, waiting = ([np.stack(_columns(one)) for one in part] for part in (before, waiting_layers(stages, batch)))
+    before = [one._replace(losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch)]
+    tables, waiting = ([np.stack(one) for one in part] for part in (before, waiting_layers(stages, batch)))
     differ = any((table != tables[0]).any() for table in tables)
     moments: list[Floats] = []
     for composition in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):

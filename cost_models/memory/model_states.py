@@ -136,9 +136,8 @@ def stage_parameters(
         dense = dense + moe_layers * moe_dense
         experts = moe_layers * moe_experts
         layer = np.where(moe_layers > 0, np.maximum(layer, moe_dense + moe_experts), layer)
-        grouped = np.where(
-            batch.has(Feature.MOE_GROUPED_GEMM), moe_experts * 2.0 / GATED_MATRICES, 0.0
-        )  # gate and up are one tensor
+        # Gate and up are one tensor.
+        grouped = np.where(batch.has(Feature.MOE_GROUPED_GEMM), moe_experts * 2.0 / GATED_MATRICES, 0.0)
         tensor = np.where(moe_layers > 0, np.maximum(tensor, grouped), tensor)
     first, last, last_experts = edge_parameters(workload, batch)
     table = np.where((is_first + is_last) > 0, model.vocab_size * h / batch.tp, 0.0)

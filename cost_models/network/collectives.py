@@ -27,6 +27,7 @@ from cost_models.network.tiers import ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, Ne
 from hardware_profiles.schema import Wiring
 
 Floats = NDArray[np.float64]
+Phases = tuple[Floats, NDArray[np.bool_]]  # seconds, and whether a measurement covers them
 
 
 def all_gather_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
@@ -163,7 +164,7 @@ def send_recv_s(bytes_sent: ArrayLike, size: ArrayLike, stride: ArrayLike, netwo
     return np.where((size > 1) & (bytes_sent > 0), bytes_sent * s_per_byte[tier] + latency_s[tier], 0.0)
 
 
-def _alone_s(parts: tuple[Floats, NDArray[np.bool_]], message_bytes: ArrayLike, size: ArrayLike, network: Network) -> Floats:
+def _alone_s(parts: Phases, message_bytes: ArrayLike, size: ArrayLike, network: Network) -> Floats:
     """One call of its own: the fixed cost is part of what was measured, else added.
 
     Parameters
@@ -182,9 +183,7 @@ def _alone_s(parts: tuple[Floats, NDArray[np.bool_]], message_bytes: ArrayLike, 
     return np.where((np.asarray(size) > 1) & (np.asarray(message_bytes) > 0), steps_s + call_s, 0.0)
 
 
-def _gather(
-    op: str, bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network
-) -> tuple[Floats, NDArray[np.bool_]]:
+def _gather(op: str, bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Phases:
     """Seconds of the phases of an all-gather or reduce-scatter, and whether a measurement covers the innermost.
 
     Parameters
@@ -220,9 +219,7 @@ def _gather(
     return elapsed.steps_s, elapsed.measured
 
 
-def _exchange(
-    bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network
-) -> tuple[Floats, NDArray[np.bool_]]:
+def _exchange(bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Phases:
     """Seconds of the phases of an all-to-all, and whether a measurement covers the innermost.
 
     Parameters

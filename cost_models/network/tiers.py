@@ -87,12 +87,11 @@ class Network:
         intra_fraction: float = 1.0,
         inter_fraction: float = 1.0,
         call_latency_s: float = 0.0,
-        latency_factor: float = 1.0,
     ) -> Network:
         """The cluster's network with calibrated efficiencies.
 
         ``inter_fraction`` belongs to the outermost tier (the only tier too, where that is a fabric), ``intra_fraction``
-        to all inside it; ``latency_factor`` scales every step, the cluster's ``time_factor`` all times. Raises
+        to all inside it; the cluster's ``time_factor`` scales all times. Raises
         ``WorkloadError`` for a profile without tiers and for rates, factors or oversubscriptions that are not positive.
 
         Parameters
@@ -105,8 +104,6 @@ class Network:
             The same in the outermost tier.
         call_latency_s : float, seconds
             Fixed cost of a collective call beside its steps.
-        latency_factor : float
-            Scales the latency of every step.
 
         Returns
         -------
@@ -129,7 +126,7 @@ class Network:
                 site = cluster.inter_node_bytes_per_s or tier.bandwidth_bytes_per_s
                 fraction *= site / tier.bandwidth_bytes_per_s / cluster.oversubscription
             domain = None if outermost else tier.domain_devices
-            tiers.append(_tier(tier, domain, fraction, latency_factor, cluster.time_factor))
+            tiers.append(_tier(tier, domain, fraction, cluster.time_factor))
         return cls(
             tiers=tuple(tiers),
             sequential=profile.sequential_tiers,
@@ -235,7 +232,7 @@ def ceil_log2(blocks: Floats) -> Floats:
     return np.frexp(blocks * (1.0 - 1e-12))[1].astype(np.float64)
 
 
-def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, latency_factor: float, time_factor: float) -> Tier:
+def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, time_factor: float) -> Tier:
     """One tier of the profile with this site's rates, and its measured curves by operation.
 
     Parameters
@@ -246,8 +243,6 @@ def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, l
         Devices of a domain; ``None``: all of the cluster.
     rate_fraction : float
         Share of the profile's rate that training reaches here.
-    latency_factor : float
-        Scales the latency of a step.
     time_factor : float
         Multiplies every time of the cluster.
 
@@ -294,7 +289,7 @@ def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, l
         domain_devices=domain_devices,
         bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s / tier.oversubscription / time_factor,
         link_bytes_per_s=link / tier.oversubscription / time_factor,
-        latency_s=tier.latency_s * latency_factor * time_factor,
+        latency_s=tier.latency_s * time_factor,
         rate_fraction=rate_fraction,
         curves=curves,
     )

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import SWITCHES, Feature, Scope
@@ -95,28 +94,6 @@ def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given:
                     column = column * holds(model, batch)
             found |= column
     return found
-
-
-def acts(model: ModelShape, batch: StrategyBatch, features: Feature, *, given: Scope = NOTHING) -> NDArray[np.bool_]:
-    """Whether any of ``features`` acts in each row. ``[n]``
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    features : Feature
-        Switches to look at.
-    given : Scope
-        What is there in every row, whatever its columns say.
-
-    Returns
-    -------
-    bool, ``[n]``
-    """
-    mask: NDArray[np.bool_] = acting(model, batch, features, given=given) != 0
-    return mask
 
 
 _NEEDS = [(int(feature), int(switch.acts_on)) for feature, switch in SWITCHES.items()]

@@ -115,11 +115,6 @@ class StageTable:
     dense_prefix: NDArray[np.int64]
     moe_prefix: NDArray[np.int64]
 
-    @property
-    def layers(self) -> NDArray[np.int64]:
-        """Layers of every (stage, chunk)."""
-        return self.dense + self.moe
-
 
 @lru_cache(maxsize=4096)
 def _stage_table(moe_layers: tuple[bool, ...], pp: int, vpp: int, layout: LayerLayout) -> StageTable:
@@ -136,22 +131,15 @@ def _stage_table(moe_layers: tuple[bool, ...], pp: int, vpp: int, layout: LayerL
     -------
     StageTable
     """
-    longest = max(max(row) for row in layout)
-    dense = np.zeros((pp, vpp), dtype=np.int64)
-    dense_prefix = np.zeros((pp, vpp, longest + 1), dtype=np.int64)
-    moe_prefix = np.zeros((pp, vpp, longest + 1), dtype=np.int64)
+    # Of each kind among the first j layers; the chunk's own layers begin at 1.
+    dense, moe = (np.zeros((pp, vpp, max(map(max, layout)) + 1), dtype=np.int64) for _ in range(2))
     first = 0
     for chunk in range(vpp):
-        for stage in range(pp):
-            kinds = np.array(moe_layers[first : first + layout[chunk][stage]], dtype=np.int64)
-            first += layout[chunk][stage]
-            counts = np.concatenate([[0], np.cumsum(kinds)])
-            moe_prefix[stage, chunk, : len(counts)] = counts
-            moe_prefix[stage, chunk, len(counts) :] = counts[-1]
-            dense_prefix[stage, chunk, : len(counts)] = np.arange(len(counts)) - counts
-            dense_prefix[stage, chunk, len(counts) :] = len(kinds) - counts[-1]
-            dense[stage, chunk] = len(kinds) - counts[-1]
-    return StageTable(dense=dense, moe=moe_prefix[:, :, -1].copy(), dense_prefix=dense_prefix, moe_prefix=moe_prefix)
+        for stage, count in enumerate(layout[chunk]):
+            kinds = np.array(moe_layers[first : first + count], dtype=np.int64)
+            dense[stage, chunk, 1 : count + 1], moe[stage, chunk, 1 : count + 1] = 1 - kinds, kinds
+            first += count
+    return StageTable(dense.sum(axis=2), moe.sum(axis=2), dense.cumsum(axis=2), moe.cumsum(axis=2))
 
 
 def stage_table(

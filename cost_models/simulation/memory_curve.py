@@ -6,16 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cost_models.memory import peak
 from cost_models.memory.held_layers import KeptLayers, kept_layers, waiting_layers
-from cost_models.memory.peak import (
-    gathered_bytes,
-    held_activations,
-    logits_bytes,
-    loss_bytes,
-    module_buffers,
-    optimizer_transient_bytes,
-    saved_bytes,
-)
 from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
@@ -105,12 +97,14 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     group, shape = played.group, played.program.shape
     stages, batch, sharded, priced = group.stages, group.batch, group.sharded, group.priced
     dense, moe = priced.dense_activations, priced.moe_activations
-    held = held_activations(workload, stages, batch, group.num_microbatches, dense, moe)
+    held = peak.held_activations(workload, stages, batch, group.num_microbatches, dense, moe)
 
     def per_chunk(layers: list[KeptLayers], *, losses: bool) -> list[list[float]]:
         """What layers, or losses and heads, keep: ``[rank][chunk]``."""
         parts = [
-            loss_bytes(workload, batch, each) if losses else saved_bytes(each, dense, moe) + each.inputs * dense.input_bytes
+            peak.loss_bytes(workload, batch, each)
+            if losses
+            else peak.saved_bytes(each, dense, moe) + each.inputs * dense.input_bytes
             for each in layers
         ]
         table = np.concatenate([np.broadcast_to(part, (shape.pp, 1)) for part in parts], axis=1)
@@ -120,10 +114,10 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     kept, losses = (per_chunk(forwards, losses=each) for each in (False, True))
     heads = per_chunk(waiting, losses=True)
     needed = [[a + b for a, b in zip(*rank, strict=True)] for rank in zip(per_chunk(waiting, losses=False), heads, strict=True)]
-    gathered = gathered_bytes(workload, batch, sharded.parameters)
-    columns = {"transient": held.transient + gathered, "expanded": held.expanded, "logits": logits_bytes(workload, batch)}
+    gathered = peak.gathered_bytes(workload, batch, sharded.parameters)
+    columns = {"transient": held.transient + gathered, "expanded": held.expanded, "logits": peak.logits_bytes(workload, batch)}
     parts = {name: np.broadcast_to(column, (shape.pp, 1))[:, 0].tolist() for name, column in columns.items()}
-    states = (sharded.states.total + module_buffers(workload, batch, stages, dense))[:, 0].tolist()
+    states = (sharded.states.total + peak.module_buffers(workload, batch, stages, dense))[:, 0].tolist()
     ranks = [
         _RankMemory(
             {"kept": kept[rank], "losses": losses[rank], "waiting": needed[rank]},
@@ -138,7 +132,7 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
         ranks[step.rank].run(step.task.kind, step.task.chunk, step.task.backward[0], start_s, end_s)
         ends_s[step.rank] = end_s
     reduced_s = [end_s + reduce_s for end_s, reduce_s in zip(ends_s, played.reduce_s.tolist(), strict=True)]
-    transient = optimizer_transient_bytes(sharded.parameters, sharded.states)[:, 0].tolist()
+    transient = peak.optimizer_transient_bytes(sharded.parameters, sharded.states)[:, 0].tolist()
     copies = sharded.states.gradient_copies[:, 0].tolist()
     for rank, memory in enumerate(ranks):
         begin_s = reduced_s[rank] if shape.schedule.overlaps_steps else max(reduced_s)

@@ -18,9 +18,9 @@ from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
-from cost_models.step.composition import StepTime, at_kind, estimate_group, scattered
+from cost_models.step.composition import StepTime, at_kind, composed
 from cost_models.step.data_parallel import exchange_beyond_compute_s
-from cost_models.step.priced_groups import Group, priced_groups
+from cost_models.step.priced_groups import Group
 from cost_models.step.result import Estimate
 
 LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
@@ -75,22 +75,8 @@ class GroupTasks:
         tuple of Floats, ``[class, n]``, seconds, and IntColumn, ``[class]``
         """
         sends = _num_sends(program.shape)
-        durations = [self._duration_s(c, count) for c, count in zip(program.classes, sends.tolist(), strict=True)]
+        durations = [self.duration_s(c, count) for c, count in zip(program.classes, sends.tolist(), strict=True)]
         return np.stack(durations), sends
-
-    def first_forward_s(self, rank: int) -> Floats:
-        """A forward of a rank's first chunk, ``[n]``, its send included.
-
-        Parameters
-        ----------
-        rank : int
-            Pipeline rank, 0 for the first.
-
-        Returns
-        -------
-        Floats, ``[n]``, seconds
-        """
-        return self._duration_s(TaskClass(Pass.FORWARD, rank, 0), 1)
 
     @staticmethod
     def num_sends(shape: PipelineShape, following: dict[Place, Place], task_class: TaskClass) -> int:
@@ -138,7 +124,20 @@ class GroupTasks:
         saving: Floats = self._savings[chunk, backward_chunk][rank]
         return saving
 
-    def _duration_s(self, task_class: TaskClass, num_sends: int) -> Floats:
+    def duration_s(self, task_class: TaskClass, num_sends: int) -> Floats:
+        """How long a task takes, ``[n]``, its sends included.
+
+        Parameters
+        ----------
+        task_class : TaskClass
+            Kind of pass, rank and chunk.
+        num_sends : int
+            Messages to other ranks that it ends with.
+
+        Returns
+        -------
+        Floats, ``[n]``, seconds
+        """
         kind, rank, chunk, backward_chunk = task_class
         forward, backward = self._chunks[chunk], self._chunks[backward_chunk if kind is Pass.PAIR else chunk]
         seconds: Floats = num_sends * self.send_s
@@ -256,7 +255,8 @@ def _first_starts_s(group: Group, tasks: GroupTasks, gather_s: Floats) -> Floats
     """When each rank begins its first forward, ``[rank, n]``: the first chunk must have passed the ranks before it."""
     begins = [gather_s[0]]
     for rank in range(1, group.stages.pp):
-        begins.append(np.maximum(gather_s[rank], begins[-1] + tasks.first_forward_s(rank - 1) + tasks.hop_s))
+        before_s = tasks.duration_s(TaskClass(Pass.FORWARD, rank - 1, 0), 1)
+        begins.append(np.maximum(gather_s[rank], begins[-1] + before_s + tasks.hop_s))
     return np.stack(begins)
 
 
@@ -331,8 +331,4 @@ def simulate(workload: Workload, batch: StrategyBatch, constants: Constants, *, 
     -------
     Estimate, ``[n]``
     """
-    rows, parts = [], []
-    for index, group in priced_groups(workload, batch, constants, merge=False, tables=breakdown):
-        rows.append(index)
-        parts.append(estimate_group(workload, group, simulated(group, constants), constants, breakdown=breakdown))
-    return scattered(rows, parts, len(batch))
+    return composed(workload, batch, constants, simulated, merge=False, breakdown=breakdown)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -138,26 +139,8 @@ def lower_bound_s(group: Group, time: StepTime, constants: Constants) -> Floats:
     return bound
 
 
-def estimate_group(workload: Workload, group: Group, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
-    """The columns of a group whose step has been composed.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    group : Group
-        Strategies of one pipeline with their priced parts.
-    time : StepTime, ``[n]``, seconds
-        The composed step, of either fidelity.
-    constants : Constants
-        Calibrated values for the hardware family.
-    breakdown : bool
-        Whether to add parts and per-stage columns.
-
-    Returns
-    -------
-    Estimate, ``[n]``
-    """
+def _estimate_group(workload: Workload, group: Group, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
+    """The columns of a group whose step has been composed."""
     batch, stages, m, priced, sharded = group.batch, group.stages, group.num_microbatches, group.priced, group.sharded
     held = held_activations(workload, stages, batch, m, priced.dense_activations, priced.moe_activations)
     memory = memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)
@@ -225,36 +208,18 @@ def _critical_parts(group: Group, time: StepTime) -> tuple[dict[str, Floats], di
     return steady, masked
 
 
-def scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
-    """Scatters the groups' columns back to the rows of the batch.
-
-    Parameters
-    ----------
-    rows : list of IntColumn
-        Rows of the batch that each group holds.
-    parts : list of Estimate
-        The groups' columns.
-    n : int
-        Rows of the batch.
-
-    Returns
-    -------
-    Estimate, ``[n]``
-    """
+def _scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
+    """Scatters the groups' columns back to the rows of the batch."""
 
     def column(pieces: list[Floats]) -> Floats:
-        out = np.empty(n)
+        """``[n]``, or ``[stage, n]`` with as many stages as the longest pipeline."""
+        stages = [max(map(len, pieces))] if pieces[0].ndim == 2 else []
+        out = np.zeros((*stages, n))
         for index, piece in zip(rows, pieces, strict=True):
-            out[index] = piece
-        return out
-
-    def stage_column(name: str) -> Floats | None:
-        pieces = [getattr(part, name) for part in parts]
-        if pieces[0] is None:
-            return None
-        out = np.zeros((max(len(piece) for piece in pieces), n))
-        for index, piece in zip(rows, pieces, strict=True):
-            out[: len(piece), index] = piece
+            if stages:
+                out[: len(piece), index] = piece
+            else:
+                out[index] = piece
         return out
 
     def table(name: str) -> dict[str, Floats]:
@@ -263,16 +228,10 @@ def scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
 
     has_detail = parts[0].breakdown is not None
     detail = Breakdown(table("time_s"), table("masked_s"), table("memory_bytes")) if has_detail else None
-    columns = [f.name for f in fields(Estimate) if f.name not in ("memory_limit_bytes", "fidelity", "breakdown")]
-    stage_names = [name for name in columns if name.startswith("stage_")]
-    names = [name for name in columns if name not in stage_names]
-    return Estimate(
-        **{name: column([getattr(part, name) for part in parts]) for name in names},
-        **{name: stage_column(name) for name in stage_names},  # type: ignore[arg-type]
-        memory_limit_bytes=parts[0].memory_limit_bytes,
-        fidelity=parts[0].fidelity,
-        breakdown=detail,
-    )
+    names = [f.name for f in fields(Estimate) if f.name not in ("memory_limit_bytes", "fidelity", "breakdown")]
+    given = [name for name in names if getattr(parts[0], name) is not None]
+    columns: dict[str, Any] = {name: column([getattr(part, name) for part in parts]) for name in given}
+    return replace(parts[0], **columns, breakdown=detail)
 
 
 def estimate(workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False) -> Estimate:
@@ -297,8 +256,41 @@ def estimate(workload: Workload, batch: StrategyBatch, constants: Constants, *, 
     -------
     Estimate, ``[n]``
     """
+    return composed(workload, batch, constants, closed_form, merge=not breakdown, breakdown=breakdown)
+
+
+def composed(
+    workload: Workload,
+    batch: StrategyBatch,
+    constants: Constants,
+    compose: Callable[[Group, Constants], StepTime],
+    *,
+    merge: bool,
+    breakdown: bool,
+) -> Estimate:
+    """As ``estimate``, with the steps of each group composed by ``compose``.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    constants : Constants
+        Calibrated values for the hardware family.
+    compose : callable
+        ``closed_form``, or another fidelity.
+    merge : bool
+        Whether equal ranks become one kind.
+    breakdown : bool
+        Whether to add parts and per-stage columns.
+
+    Returns
+    -------
+    Estimate, ``[n]``
+    """
     rows, parts = [], []
-    for index, group in priced_groups(workload, batch, constants, merge=not breakdown, tables=breakdown):
+    for index, group in priced_groups(workload, batch, constants, merge=merge, tables=breakdown):
         rows.append(index)
-        parts.append(estimate_group(workload, group, closed_form(group, constants), constants, breakdown=breakdown))
-    return scattered(rows, parts, len(batch))
+        parts.append(_estimate_group(workload, group, compose(group, constants), constants, breakdown=breakdown))
+    return _scattered(rows, parts, len(batch))

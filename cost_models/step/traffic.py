@@ -6,7 +6,6 @@ collective takes as many seconds as bytes cross that tier.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +14,7 @@ from cost_models.constants import Constants
 from cost_models.layer.communication import context_parallel_comm, expert_comm, network_of, tensor_parallel_comm, weight_comm
 from cost_models.layer.compute import Device
 from cost_models.layer.edges import edge_costs
-from cost_models.memory.model_states import StageParameters, stage_parameters
+from cost_models.memory.model_states import stage_parameters
 from cost_models.network.rank_placement import Group as Ranks
 from cost_models.network.rank_placement import members_per_domain, rank_groups
 from cost_models.network.tiers import Network, Tier
@@ -168,12 +167,9 @@ def _gradient_exchange(workload: Workload, group: Group, network: Network) -> di
     layers, stages = group.layers, group.stages
     none = np.zeros_like(layers.dense)
     edges = stage_parameters(workload, group.batch, none, none, stages.is_first, stages.is_last)
-    without: tuple[tuple[str, Callable[[StageParameters], StageParameters]], ...] = (
-        ("dp", lambda held: replace(held, experts=np.zeros_like(held.experts))),
-        ("expert_dp", lambda held: replace(held, dense=np.zeros_like(held.dense))),
-    )
-    found = {}
-    for name, kept in without:
-        exchange = gradient_exchange(workload, group.batch, kept(group.sharded.parameters), kept(edges), network)
+    found, held = {}, group.sharded.parameters
+    for name, others in (("dp", "experts"), ("expert_dp", "dense")):
+        left_out = {others: np.zeros_like(held.dense)}
+        exchange = gradient_exchange(workload, group.batch, replace(held, **left_out), replace(edges, **left_out), network)
         found[name] = exchange.reduce_s + exchange.gather_s
     return found

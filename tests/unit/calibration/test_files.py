@@ -11,7 +11,6 @@ from calibration.files import (
     FAMILIES,
     FORMAT,
     Calibration,
-    CalibrationError,
     calibration_for,
     calibration_text,
     parse_calibration,
@@ -23,6 +22,7 @@ from calibration.files import (
 from calibration.run_records import RunRecord
 from cost_models.constants import CONSTANTS, prior_constants
 from documents.bounds import CALIBRATION_BYTES
+from documents.errors import InputError
 
 Read = Callable[..., RunRecord]
 Change = Callable[[dict[str, Any]], object]
@@ -122,7 +122,7 @@ def document(change: Change) -> str:
     ],
 )
 def test_a_broken_file_is_refused_with_one_sentence(change: Change, part: str) -> None:
-    with pytest.raises(CalibrationError) as refusal:
+    with pytest.raises(InputError) as refusal:
         parse_calibration(document(change), "mine.json")
     assert str(refusal.value).startswith("mine.json")
     assert part in str(refusal.value)
@@ -131,7 +131,7 @@ def test_a_broken_file_is_refused_with_one_sentence(change: Change, part: str) -
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", "[" * 100_000])
 def test_what_is_no_calibration_is_refused(text: str) -> None:
-    with pytest.raises(CalibrationError, match=r"^mine\.json: "):
+    with pytest.raises(InputError, match=r"^mine\.json: "):
         parse_calibration(text, "mine.json")
 
 
@@ -140,7 +140,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     large.write_bytes(b" " * (CALIBRATION_BYTES + 1))
     binary.write_bytes(b"\xff\xfe")
     for path, part in ((large, "larger than"), (binary, "UTF-8"), (tmp_path / "none.json", "no such file")):
-        with pytest.raises(CalibrationError, match=part):
+        with pytest.raises(InputError, match=part):
             read_calibration(path)
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from calibration.run_records import RefusedRecord, RunRecord, RunRecordError, parse_run_record, read_run_records
+from calibration.run_records import RefusedRecord, RunRecord, parse_run_record, read_run_records
 from documents.bounds import RUN_BYTES
+from documents.errors import InputError
 
 Read = Callable[..., RunRecord]
 Refuse = Callable[..., str]
@@ -150,19 +151,19 @@ def test_an_oversized_line_is_refused_and_the_rest_is_read(tmp_path: Path, row: 
 @pytest.mark.parametrize(("content", "message"), [(b"", "holds no readable run record."), (b"{}", "The first line says: ")])
 def test_a_file_without_a_readable_record_is_an_error(tmp_path: Path, content: bytes, message: str) -> None:
     path = write(tmp_path / "runs.jsonl", content)
-    with pytest.raises(RunRecordError, match=message):
+    with pytest.raises(InputError, match=message):
         read_run_records(path)
 
 
 def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(RunRecordError, match=r"cannot be read: No such file or directory\."):
+    with pytest.raises(InputError, match=r"cannot be read: No such file or directory\."):
         read_run_records(tmp_path / "none.jsonl")
-    with pytest.raises(RunRecordError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot be read"):
         read_run_records(tmp_path)
 
 
 def test_an_oversized_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
     path = write(tmp_path / "runs.jsonl", json.dumps(row()))
     monkeypatch.setattr("calibration.run_records.RUNS_BYTES", 10)
-    with pytest.raises(RunRecordError, match="at most 10 are read"):
+    with pytest.raises(InputError, match="at most 10 are read"):
         read_run_records(path)

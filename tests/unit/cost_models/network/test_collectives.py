@@ -89,7 +89,7 @@ def test_latency_counts_steps() -> None:
     assert float(all_to_all_s(tiny, 40, 1, mesh)) == pytest.approx(15e-6)
     assert float(send_recv_s(tiny, 2, 8, mesh)) == pytest.approx(11e-6)
     # a switch: ceil(log2 8) = 3
-    assert float(all_gather_s(tiny, 8, 1, Network.of(gpu(latency_s=1e-6), latency_factor=2.0))) == pytest.approx(6e-6)
+    assert float(all_gather_s(tiny, 8, 1, Network.of(gpu(latency_s=2e-6)))) == pytest.approx(6e-6)
 
 
 def test_fractions_belong_to_their_tiers() -> None:
