@@ -93,10 +93,11 @@ class Draft:
             self.set("sequence_parallel", "off", "on", f"{framework} needs it for experts next to tp", sequence_parallel=True)
 
     def offered(self, table: Table, framework: str) -> None:
-        """No switches that the framework lacks; 1F1B, or interleaved where a rank has more chunks, in place of a schedule."""
+        """No switches or modules that the framework lacks; 1F1B, or interleaved on more chunks, in place of a schedule."""
         if self.strategy.schedule not in (Schedule.NONE, *table.schedules):
             self.usual_schedule(f"{framework} has no such schedule")
         self.drop(self.features & ~table.offered, f"{framework} has no such switch")
+        self.drop_modules(table.unnamed_modules, f"{framework} has no name for it")
 
     def usual_schedule(self, why: str) -> None:
         """Interleaved chunks where the micro batches fill them, else 1F1B with one chunk a rank."""

@@ -61,6 +61,7 @@ TABLE = Table(
         Schedule.GPIPE: "gpipe",
         Schedule.ZBV: "zero_bubble_v",
     },
+    modules_by_rule=True,  # ``select_recompute`` goes by names of cells, which depend on the model
     # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
     implied=Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.OVERLAP_P2P,
 )
