@@ -101,10 +101,6 @@ class Release:
         """Title of the group that lists the argument first."""
         return self._titles.get(name)
 
-    def nearest(self, name: str) -> str | None:
-        """The known name that looks most like ``name``."""
-        return nearest(name, self.arguments)
-
     @cached_property
     def facts(self) -> tuple[Fact, ...]:
         """What needs and what excludes what."""
@@ -255,7 +251,7 @@ def problems(release: Release, given: Given) -> list[str]:
     for name, values in given.items():
         argument = release.arguments.get(name)
         if argument is None:
-            near = release.nearest(name)
+            near = nearest(name, release.arguments)
             hint = f"; the nearest is {near}" if near else ""
             sentences.append(f"{name} is no argument of {release.name} {release.version}{hint}.")
         else:
@@ -292,9 +288,6 @@ def parts_of(condition: str) -> tuple[str, str, str]:
 
 def values_of(release: Release, given: Given, name: str) -> list[Value]:
     """Values of an argument as its type reads them: those given, else its default. Raises ``KeyError`` for an unknown name."""
-    argument = release.arguments.get(name)
-    if argument is None:
-        raise KeyError(name)
     argument = release.arguments[name]
     if name not in given:
         return [argument.default]

@@ -82,12 +82,6 @@ def effective_features(workload: Workload, strategy: ParallelStrategy) -> Featur
     return strategy.features & acting_in(acting.scope_of(workload.model, strategy) | ANY_DISPATCHER)
 
 
-def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
-    """Rows in which some parameters, dense or expert, sit on several ranks."""
-    mask: Mask = acting.has_replicas(workload.model, batch)
-    return mask
-
-
 def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
     """Layers of each virtual stage, ``[chunk][stage]``, given or default."""
     return strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)

@@ -26,7 +26,8 @@ from cost_models.simulation.task_bars import Kind, Stream
 from cost_models.step.composition import estimate
 from documents.checking import check
 from documents.errors import InputError
-from frameworks.launch_files import Start, launch_file
+from frameworks.framework import Start
+from frameworks.launch_files import launch_file
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.schema import ProfileError
 from meshplan import __version__

@@ -19,17 +19,14 @@ ZERO_STAGE = Rule(
 )
 
 
-def _optimizer_shard(workload: Workload, batch: StrategyBatch) -> Mask:
-    size = batch.optimizer_shard_size
-    mask: Mask = (size < 0) | ((size > 0) & ((batch.dp * batch.cp) % np.maximum(size, 1) != 0))
-    return mask
-
-
 OPTIMIZER_SHARD = Rule(
     "optimizer_shard",
     "[megatron-0.12, parallel_state.py]",
     "optimizer_shard_size divides dp x cp (0: all of them)",
-    _optimizer_shard,
+    lambda w, b: (
+        (b.optimizer_shard_size < 0)
+        | ((b.optimizer_shard_size > 0) & ((b.dp * b.cp) % np.maximum(b.optimizer_shard_size, 1) != 0))
+    ),
     lambda w, s: (
         f"optimizer_shard_size {s.optimizer_shard_size} does not divide dp {s.dp} x cp {s.cp} = {s.dp * s.cp}, "
         "the ranks that hold the same weights"
