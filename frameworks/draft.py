@@ -164,7 +164,7 @@ class Draft:
 
     def replicated(self, features: Feature) -> None:
         """Switches that the framework sets by itself where parameters have replicas."""
-        if acting.has_replicas(self.workload.model, StrategyBatch.of([self.strategy])).any():
+        if acting.has_replicas(self.workload.model, self.strategy):
             self.strategy = replace(self.strategy, features=self.features | features)
 
     def quietly(self, on: Feature = Feature(0), off: Feature = Feature(0)) -> None:

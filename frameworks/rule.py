@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +35,11 @@ class Rule:
     sentence: Callable[[Workload, ParallelStrategy], str]
     layout_only: bool = False
     targets: frozenset[str] = frozenset()
+
+
+def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
+    """The rules that a module defines, in its order, which is that in which strategies are charged to them."""
+    return tuple(value for value in module.values() if isinstance(value, Rule))
 
 
 def every_row(batch: StrategyBatch, illegal: bool) -> Mask:

@@ -8,7 +8,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule, present_module
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from frameworks.rule import Mask, Rule
+from frameworks.rule import Mask, Rule, rules_in
 
 ZERO_STAGE = Rule(
     "zero_stage",
@@ -143,13 +143,4 @@ REUSE_NEEDS_BF16 = Rule(
     lambda w, s: f"reuse_fp32_param splits FP32 weights into bf16 and a rest, and precision is {w.training.precision}",
 )
 
-RULES = (
-    ZERO_STAGE,
-    OPTIMIZER_SHARD,
-    RECOMPUTE_METHOD,
-    RECOMPUTE_MODULES,
-    RECOMPUTE_ABSENT,
-    RECOMPUTE_PLAN,
-    SWAP_OR_REUSE,
-    REUSE_NEEDS_BF16,
-)
+RULES = rules_in(globals())
