@@ -185,7 +185,10 @@ class _ReleaseSection(Section):
 
 @cache
 def read_release(path: Path) -> Release:
-    """The release in a file, read once. Raises ``InputError``, which names file and field."""
+    """The release in a file, read once. Raises ``InputError``, which names file and field.
+
+    JSON, since rules are made of it at the start: the three files take 3 ms to parse and check, as YAML 25 ms.
+    """
     try:
         section = check(_ReleaseSection, read_document(path))
     except InputError as error:
