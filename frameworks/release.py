@@ -119,7 +119,7 @@ class _ArgumentsSection(Section, defer_build=True):
     integer: list[str] | dict[str, int] | None = None
     number: list[str] | dict[str, float] | None = None
     text: list[str] | dict[str, str] | None = None
-    choices: list[str] = Field(default_factory=list)
+    choices: list[str] | None = None
     many: bool = False
 
     def by_kind(self) -> dict[Kind, list[str] | dict[str, Any]]:
@@ -138,7 +138,7 @@ class _ArgumentsSection(Section, defer_build=True):
         for kind, given in self.by_kind().items():
             defaults = given if isinstance(given, dict) else dict.fromkeys(given, False if kind is Kind.SWITCH else None)
             for name, default in defaults.items():
-                yield Argument(lead + name, kind, default, tuple(self.choices), self.many)
+                yield Argument(lead + name, kind, default, tuple(self.choices or ()), self.many)
 
 
 class _GroupSection(Section, defer_build=True):
@@ -176,8 +176,8 @@ class _ReleaseSection(Section):
     version: str
     commits: dict[str, str]
     base: str | None = None
-    bypassed: list[Conditions] = Field(default_factory=list)
-    former: dict[str, str] = Field(default_factory=dict)
+    bypassed: list[Conditions] | None = None
+    former: dict[str, str] | None = None
     groups: list[_GroupSection]
     exclusions: list[_ExclusionSection]
     requirements: list[_RequirementSection]
@@ -194,7 +194,7 @@ def read_release(path: Path) -> Release:
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
     base = read_release((path.parent / section.base).resolve()) if section.base else None
-    bypassed = {tuple(conditions) for conditions in section.bypassed}
+    bypassed = {tuple(conditions) for conditions in section.bypassed or ()}
 
     inherited = base.groups if base else {}
 
@@ -216,7 +216,7 @@ def read_release(path: Path) -> Release:
             *(fact for fact in (base.requirements if base else ()) if fact.when not in bypassed),
             *(Requirement(tuple(fact.when), tuple(fact.needs), fact.source, fact.rule) for fact in section.requirements),
         ),
-        section.former,
+        section.former or {},
     )
 
 
