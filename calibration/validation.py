@@ -158,6 +158,7 @@ def _predicted(record: RunRecord, constants_for: ConstantsFor, interval_for: Int
         predicted_peak_memory_bytes=peak_bytes,
         measured_peak_memory_bytes=record.measured.peak_memory_bytes,
         memory_error_fraction=_error_fraction(peak_bytes, record.measured.peak_memory_bytes),
+        refused=None,
         warnings=record.warnings + ((inferred,) if inferred else ()),
     )
 

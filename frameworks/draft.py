@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from cost_models.shapes import acting
 from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
@@ -14,18 +15,12 @@ from cost_models.shapes.workload import Workload
 from frameworks.facts import FactRule
 from frameworks.physics import pipeline as rules_pipeline
 from frameworks.rule import Rule, effective_features
-from frameworks.rule import has_replicas as batch_has_replicas
 from frameworks.table import Table
 
 
 def breaks(workload: Workload, strategy: ParallelStrategy, rule: Rule) -> bool:
     """Whether one strategy breaks a rule."""
     return bool(rule.violates(workload, StrategyBatch.of([strategy]))[0])
-
-
-def has_replicas(workload: Workload, strategy: ParallelStrategy) -> bool:
-    """Whether any parameters sit on several ranks, so that gradients are reduced at all."""
-    return bool(batch_has_replicas(workload, StrategyBatch.of([strategy]))[0])
 
 
 class Draft:
@@ -93,10 +88,11 @@ class Draft:
             self.set("sequence_parallel", "off", "on", f"{framework} needs it for experts next to tp", sequence_parallel=True)
 
     def offered(self, table: Table, framework: str) -> None:
-        """No switches that the framework lacks; 1F1B, or interleaved where a rank has more chunks, in place of a schedule."""
+        """No switches or modules that the framework lacks; 1F1B, or interleaved on more chunks, in place of a schedule."""
         if self.strategy.schedule not in (Schedule.NONE, *table.schedules):
             self.usual_schedule(f"{framework} has no such schedule")
         self.drop(self.features & ~table.offered, f"{framework} has no such switch")
+        self.drop_modules(table.unnamed_modules, f"{framework} has no name for it")
 
     def usual_schedule(self, why: str) -> None:
         """Interleaved chunks where the micro batches fill them, else 1F1B with one chunk a rank."""
@@ -168,7 +164,7 @@ class Draft:
 
     def replicated(self, features: Feature) -> None:
         """Switches that the framework sets by itself where parameters have replicas."""
-        if has_replicas(self.workload, self.strategy):
+        if acting.has_replicas(self.workload.model, self.strategy):
             self.strategy = replace(self.strategy, features=self.features | features)
 
     def quietly(self, on: Feature = Feature(0), off: Feature = Feature(0)) -> None:

@@ -1,4 +1,4 @@
-"""Environment variables of a launch that several frameworks set, and what each is for."""
+"""What several frameworks want of the shell that launches them: environment variables with their purposes, processes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ HCCL = {
     "HCCL_BUFFSIZE": "MB of each of the two buffers that every communicator owns; the plan's memory counts them",
     "HCCL_CONNECT_TIMEOUT": "seconds to wait for all ranks to connect",
 }
+
+
+def start_note(workload: Workload, launcher: str) -> str:
+    """How many processes the launcher starts, and what else is left to the user."""
+    per_node, devices = workload.cluster.profile.devices_per_node, workload.cluster.num_devices
+    return (
+        f"Start {min(per_node, devices)} processes on each of {-(-devices // per_node)} nodes ({launcher}); "
+        "data, tokenizer, learning rate, checkpoints and the router's loss are left to you."
+    )
 
 
 def hccl(workload: Workload) -> dict[str, str]:

@@ -96,6 +96,14 @@ def switch(feature: Feature, *, off: bool = False, codes: Mapping[str, int] | No
     )
 
 
+SEQUENCE_PARALLEL = Term(
+    lambda w, b: b.sequence_parallel != 0,
+    "sequence_parallel",
+    lambda w, s: f"sequence_parallel {str(s.sequence_parallel).lower()}",
+    lambda w, s: f"it is {str(s.sequence_parallel).lower()}",
+)
+
+
 @dataclass(frozen=True)
 class _Condition:
     """A condition on an argument that plans decide."""

@@ -6,11 +6,8 @@ from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
-from frameworks.framework import LaunchArguments
 from frameworks.legality import violations
 from frameworks.registry import FRAMEWORKS
-
-__all__ = ["LaunchArguments", "launch_block"]
 
 
 def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, dict[str, Any]]:
@@ -26,21 +23,17 @@ def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, di
         target = framework.target
         if profile.family not in target.families:
             note = f"{target.name} runs on {' and '.join(target.families)} devices, not on {profile.device}."
-            block[target.name] = {
-                "target": target.label,
-                "launchable": False,
-                "arguments": None,
-                "environment": {},
-                "notes": [note],
-            }
-            continue
-        broken = violations(workload, strategy, target)
-        launch = framework.write(workload, strategy)
+            launchable, arguments, environment, notes = False, None, {}, [note]
+        else:
+            broken = violations(workload, strategy, target)
+            launch = framework.write(workload, strategy)
+            launchable, arguments, environment = not broken, list(launch.arguments), dict(launch.environment)
+            notes = [f"Not as planned ({v.rule}): {v.sentence}." for v in broken] + list(launch.notes)
         block[target.name] = {
             "target": target.label,
-            "launchable": not broken,
-            "arguments": list(launch.arguments),
-            "environment": dict(launch.environment),
-            "notes": [f"Not as planned ({v.rule}): {v.sentence}." for v in broken] + list(launch.notes),
+            "launchable": launchable,
+            "arguments": arguments,
+            "environment": environment,
+            "notes": notes,
         }
     return block

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frameworks.framework import Start
-from frameworks.launch_text import PLACEHOLDER
 from frameworks.registry import BY_NAME
-
-__all__ = ["PLACEHOLDER", "Start", "launch_file"]
 
 
 def launch_file(framework: str, launch: Mapping[str, Any], start: Start) -> tuple[str, str]:

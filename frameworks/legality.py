@@ -12,24 +12,9 @@ import numpy as np
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from frameworks.physics import degrees, memory, pipeline, switches
-from frameworks.registry import FRAMEWORKS, TARGETS, parse_target
+from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.rule import Mask, Rule
-from frameworks.target import ANY, Target, TargetError
-
-__all__ = [
-    "RULES",
-    "TARGETS",
-    "Rule",
-    "Target",
-    "TargetError",
-    "Violation",
-    "first_violation",
-    "launchable_on",
-    "legal_mask",
-    "parse_target",
-    "rules_for",
-    "violations",
-]
+from frameworks.target import ANY, Target
 
 PHYSICS: tuple[Rule, ...] = (
     *degrees.LAYOUT_RULES,

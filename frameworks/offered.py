@@ -7,9 +7,10 @@ from operator import or_
 
 import numpy as np
 
-from cost_models.shapes.strategy import Dispatcher, LayerLayout, Schedule
+from cost_models.shapes.strategy import Dispatcher, LayerLayout, ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import ModelShape
+from cost_models.shapes.workload import ModelShape, Workload
+from frameworks.physics.memory import module_names
 from frameworks.rule import Rule, effective_features, either, every_row, has_effect, layout_of, layout_violates, none_of
 from frameworks.table import Table
 
@@ -20,14 +21,19 @@ def feature_names(features: Feature) -> str:
 
 
 def offered_rule(name: str, source: str, framework: str, table: Table) -> Rule:
-    """A framework has only the switches of its table."""
-    missing = ~table.offered
+    """A framework has only the switches and the modules of recompute of its table."""
+    missing, unnamed = ~table.offered, table.unnamed_modules
+
+    def lacking(workload: Workload, s: ParallelStrategy) -> str:
+        modules = f"recompute of {module_names(s.recompute_modules & unnamed)}" if s.recompute_modules & unnamed else ""
+        return ", ".join(filter(None, (feature_names(effective_features(workload, s) & missing), modules)))
+
     return Rule(
         name,
         source,
         f"only features that {framework} has: {feature_names(table.offered)}",
-        lambda w, b: has_effect(w, b, missing),
-        lambda w, s: f"{framework} has no {feature_names(effective_features(w, s) & missing)}",
+        lambda w, b: has_effect(w, b, missing) | ((b.recompute_modules & int(unnamed)) != 0 if unnamed else False),
+        lambda w, s: f"{framework} has no {lacking(w, s)}",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +35,11 @@ class Rule:
     sentence: Callable[[Workload, ParallelStrategy], str]
     layout_only: bool = False
     targets: frozenset[str] = frozenset()
+
+
+def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
+    """The rules that a module defines, in its order, which is that in which strategies are charged to them."""
+    return tuple(value for value in module.values() if isinstance(value, Rule))
 
 
 def every_row(batch: StrategyBatch, illegal: bool) -> Mask:
@@ -81,12 +86,6 @@ def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Ma
 def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
     """The features of one strategy that have something to act on, whatever the dispatcher."""
     return strategy.features & acting_in(acting.scope_of(workload.model, strategy) | ANY_DISPATCHER)
-
-
-def has_replicas(workload: Workload, batch: StrategyBatch) -> Mask:
-    """Rows in which some parameters, dense or expert, sit on several ranks."""
-    mask: Mask = acting.has_replicas(workload.model, batch)
-    return mask
 
 
 def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:

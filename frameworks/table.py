@@ -56,7 +56,8 @@ class Switch:
 class Table:
     """``columns``: field of a strategy -> argument. ``implied``: switches without an argument: the framework sets them by itself.
 
-    ``modules``: modules of recompute by the value that names them, ``module_switches`` those with an argument of their own.
+    ``modules``: modules of recompute by the value that names them, ``module_switches`` those with an argument of their own;
+    no other is offered, unless a rule of the framework says which (``modules_by_rule``).
     ``schedules`` without a value of their own have an empty one.
     """
 
@@ -67,6 +68,7 @@ class Table:
     schedules: Mapping[Schedule, str]
     modules: Mapping[RecomputeModule, str] = field(default_factory=dict)
     module_switches: Mapping[RecomputeModule, str] = field(default_factory=dict)
+    modules_by_rule: bool = False
     implied: Feature = Feature(0)
 
     @cached_property
@@ -76,6 +78,13 @@ class Table:
         for switch in self.switches:
             offered |= switch.feature
         return offered
+
+    @cached_property
+    def unnamed_modules(self) -> RecomputeModule:
+        """Modules of recompute that plans for the framework may not have."""
+        if self.modules_by_rule:
+            return RecomputeModule(0)
+        return RecomputeModule(sum(set(RecomputeModule).difference(self.modules, self.module_switches)))
 
     def arguments_of(self, features: Feature) -> dict[str, Any]:
         """The switches among ``features`` by argument, to be settled when the other arguments are known."""

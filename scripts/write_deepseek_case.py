@@ -14,7 +14,8 @@ from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from frameworks.legality import TARGETS, violations
+from frameworks.legality import violations
+from frameworks.registry import TARGETS
 from scripts.case_prices import exposed_fraction, layer_exchange, simulated
 from scripts.case_text import (
     change,

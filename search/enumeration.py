@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from frameworks.legality import Rule, rules_for
+from frameworks.legality import rules_for
+from frameworks.rule import Rule
 from search.options import Layouts, OptionTable, OptionTables, option_classes
 from search.space import Pipeline, SearchSpace
 

@@ -13,7 +13,8 @@ from app.answers.tables.search import print_search
 from app.text.documents import json_text, plain
 from app.text.terminal import plain_text
 from documents.errors import InputError
-from frameworks.launch_files import Start, launch_file
+from frameworks.framework import Start
+from frameworks.launch_files import launch_file
 from hardware_profiles import catalogue
 from hardware_profiles.schema import ProfileError
 

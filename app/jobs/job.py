@@ -32,7 +32,7 @@ from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJ
 from documents.checking import Section, check
 from documents.errors import InputError
 from documents.reading import read_document
-from frameworks.legality import TARGETS, parse_target
+from frameworks.registry import TARGETS, parse_target
 from hardware_profiles import catalogue as hardware
 from hardware_profiles.schema import HardwareProfile, Status
 from search.limits import SearchLimits, limits_from_section

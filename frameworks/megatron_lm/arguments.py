@@ -131,13 +131,3 @@ def selective_recompute(table: Table, modules: RecomputeModule) -> Arguments:
     """Selective recompute of those modules that have a name in the table."""
     wanted = tuple(name for module, name in table.modules.items() if module in modules)
     return {"recompute-granularity": "selective", "recompute-modules": wanted} if wanted else {}
-
-
-def start_note(workload: Workload) -> str:
-    """How many processes the launcher starts."""
-    per_node = workload.cluster.profile.devices_per_node
-    nodes = -(-workload.cluster.num_devices // per_node)
-    return (
-        f"Start {min(per_node, workload.cluster.num_devices)} processes on each of {nodes} nodes (torchrun --nnodes and "
-        "--nproc-per-node); data, tokenizer, learning rate, checkpoints and the router's loss are left to you."
-    )

@@ -11,14 +11,17 @@ from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.table import RELEASE, TABLE, TERMS
 from frameworks.offered import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
-from frameworks.rule import Rule, layout_of, layout_violates, none_of
+from frameworks.rule import Rule, layout_of, layout_violates, none_of, rules_in
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "Megatron-LM 0.12"
 
 PRECISION = precision_rule("megatron_precision", "[megatron-0.12, arguments.py]", NAME, "bf16", "fp16", "fp8", "fp32")
+
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.12, gpt_layer_specs.py]", f"of {NAME}")
+
 FEATURES = offered_rule("megatron_features", "[megatron-0.12, arguments.py]", NAME, TABLE)
+
 SCHEDULE = schedule_rule("megatron_schedule", "[megatron-0.12, schedules.py]", NAME, TABLE)
 
 QUERY_GROUPS = Rule(
@@ -47,74 +50,6 @@ CP_SEQUENCE = Rule(
 
 CP_MTP = FACTS("megatron_cp_mtp", "multi-token prediction excludes context parallelism")
 
-P2P_OVERLAP = FACTS("megatron_p2p_overlap", "virtual stages over pp 2 overlap their sends and receives (overlap_p2p)")
-
-PARAM_GATHER = FACTS("megatron_param_gather", "overlap_param_gather needs overlap_grad_reduce")
-
-ZERO_PIPELINE = FACTS("megatron_zero_pipeline", "zero_stage 2 and 3 (fully sharded data parallelism) run without a pipeline")
-
-ZERO_SHARD = Rule(
-    "megatron_zero_shard",
-    "[megatron-0.12, distributed_data_parallel_config.py]",
-    "optimizer_shard_size belongs to zero_stage 1",
-    lambda w, b: (b.optimizer_shard_size > 0) & (b.zero_stage != 1),
-    lambda w, s: f"optimizer_shard_size {s.optimizer_shard_size} belongs to zero_stage 1, and zero_stage is {s.zero_stage}",
-)
-
-TP_COMM_OVERLAP = FACTS("megatron_tp_comm_overlap", "tp_comm_overlap needs sequence parallelism")
-
-CUDA_GRAPH = FACTS("megatron_cuda_graph", "cuda_graph excludes recompute")
-
-SHARED_EXPERT_OVERLAP = FACTS(
-    "megatron_shared_expert_overlap",
-    "moe_shared_expert_overlap needs shared experts and the all-to-all dispatcher",
-    extra=Extra(lambda w, b: w.model.moe is None or w.model.moe.num_shared_experts == 0, lambda w, s: "needs shared experts"),
-    sentence=lambda w, s: (
-        f"moe_shared_expert_overlap needs shared experts ({w.model.name} has "
-        f"{w.model.moe.num_shared_experts if w.model.moe else 0}) and moe_dispatcher alltoall (it is {s.dispatcher.label})"
-    ),
-)
-
-DISPATCHER = dispatcher_rule(
-    "megatron_dispatcher",
-    "[megatron-0.12, token_dispatcher.py]",
-    NAME,
-    TABLE,
-    "experts are reached by allgather, alltoall or two_level (DeepEP)",
-)
-
-DEEPEP_CAPACITY = FACTS("megatron_deepep_capacity", "two_level dispatch (DeepEP) excludes moe_pad_to_capacity")
-
-DEEPEP_DOMAIN = 8  # devices that DeepEP's kernels reach over NVLink
-
-
-def has_deepep(cluster: Cluster) -> bool:
-    """Whether DeepEP runs on the devices."""
-    return cluster.profile.family == "nvidia" and expert_domain_devices(cluster) <= DEEPEP_DOMAIN
-
-
-DEEPEP_DEVICES = Rule(
-    "megatron_deepep_devices",
-    "[deepep, README; megatron-0.12, fused_a2a.py]",
-    "two_level dispatch (DeepEP) runs on NVIDIA devices with NVLink inside nodes of up to 8",
-    lambda w, b: none_of(b) if has_deepep(w.cluster) else (b.dispatcher == Dispatcher.TWO_LEVEL) & (b.ep * b.etp > 1),
-    lambda w, s: (
-        f"moe_dispatcher {s.dispatcher.label} over ep {s.ep} is DeepEP, which runs on NVIDIA devices in NVLink domains of up to "
-        f"{DEEPEP_DOMAIN}; {w.cluster.profile.name} is of family {w.cluster.profile.family}, in domains of "
-        f"{expert_domain_devices(w.cluster)}"
-    ),
-)
-
-
-ACTIVATION_RECOMPUTE = FACTS(
-    "megatron_activation_recompute",
-    "mlp_act is recomputed in experts with moe_grouped_gemm only",
-    sentence=lambda w, s: (
-        f"mlp_act recompute works in experts with moe_grouped_gemm only; {w.model.name} has "
-        f"{w.model.moe.num_experts if w.model.moe else 0} experts"
-    ),
-)
-
 
 def uneven_inside(layout: LayerLayout, _model: ModelShape) -> bool:
     """Whether ranks between the first and the last differ, or chunks of one rank do: what Megatron 0.12 cannot build."""
@@ -141,6 +76,73 @@ STAGES = Rule(
     "all pipeline ranks but the first and the last hold equally many layers, and a rank's chunks are equal",
     lambda w, b: layout_violates(w, b, uneven_inside),
     _stages_sentence,
+)
+
+P2P_OVERLAP = FACTS("megatron_p2p_overlap", "virtual stages over pp 2 overlap their sends and receives (overlap_p2p)")
+
+PARAM_GATHER = FACTS("megatron_param_gather", "overlap_param_gather needs overlap_grad_reduce")
+
+ZERO_PIPELINE = FACTS("megatron_zero_pipeline", "zero_stage 2 and 3 (fully sharded data parallelism) run without a pipeline")
+
+ZERO_SHARD = Rule(
+    "megatron_zero_shard",
+    "[megatron-0.12, distributed_data_parallel_config.py]",
+    "optimizer_shard_size belongs to zero_stage 1",
+    lambda w, b: (b.optimizer_shard_size > 0) & (b.zero_stage != 1),
+    lambda w, s: f"optimizer_shard_size {s.optimizer_shard_size} belongs to zero_stage 1, and zero_stage is {s.zero_stage}",
+)
+
+TP_COMM_OVERLAP = FACTS("megatron_tp_comm_overlap", "tp_comm_overlap needs sequence parallelism")
+
+CUDA_GRAPH = FACTS("megatron_cuda_graph", "cuda_graph excludes recompute")
+
+DISPATCHER = dispatcher_rule(
+    "megatron_dispatcher",
+    "[megatron-0.12, token_dispatcher.py]",
+    NAME,
+    TABLE,
+    "experts are reached by allgather, alltoall or two_level (DeepEP)",
+)
+
+DEEPEP_DOMAIN = 8  # devices that DeepEP's kernels reach over NVLink
+
+
+def has_deepep(cluster: Cluster) -> bool:
+    """Whether DeepEP runs on the devices."""
+    return cluster.profile.family == "nvidia" and expert_domain_devices(cluster) <= DEEPEP_DOMAIN
+
+
+DEEPEP_DEVICES = Rule(
+    "megatron_deepep_devices",
+    "[deepep, README; megatron-0.12, fused_a2a.py]",
+    "two_level dispatch (DeepEP) runs on NVIDIA devices with NVLink inside nodes of up to 8",
+    lambda w, b: none_of(b) if has_deepep(w.cluster) else (b.dispatcher == Dispatcher.TWO_LEVEL) & (b.ep * b.etp > 1),
+    lambda w, s: (
+        f"moe_dispatcher {s.dispatcher.label} over ep {s.ep} is DeepEP, which runs on NVIDIA devices in NVLink domains of up to "
+        f"{DEEPEP_DOMAIN}; {w.cluster.profile.name} is of family {w.cluster.profile.family}, in domains of "
+        f"{expert_domain_devices(w.cluster)}"
+    ),
+)
+
+DEEPEP_CAPACITY = FACTS("megatron_deepep_capacity", "two_level dispatch (DeepEP) excludes moe_pad_to_capacity")
+
+SHARED_EXPERT_OVERLAP = FACTS(
+    "megatron_shared_expert_overlap",
+    "moe_shared_expert_overlap needs shared experts and the all-to-all dispatcher",
+    extra=Extra(lambda w, b: w.model.moe is None or w.model.moe.num_shared_experts == 0, lambda w, s: "needs shared experts"),
+    sentence=lambda w, s: (
+        f"moe_shared_expert_overlap needs shared experts ({w.model.name} has "
+        f"{w.model.moe.num_shared_experts if w.model.moe else 0}) and moe_dispatcher alltoall (it is {s.dispatcher.label})"
+    ),
+)
+
+ACTIVATION_RECOMPUTE = FACTS(
+    "megatron_activation_recompute",
+    "mlp_act is recomputed in experts with moe_grouped_gemm only",
+    sentence=lambda w, s: (
+        f"mlp_act recompute works in experts with moe_grouped_gemm only; {w.model.name} has "
+        f"{w.model.moe.num_experts if w.model.moe else 0} experts"
+    ),
 )
 
 RECOMPUTE_MIX = Rule(
@@ -171,29 +173,4 @@ FAMILY_RULES = (
     PARAM_GATHER,
     SHARED_EXPERT_OVERLAP,
 )
-RULES = (
-    PRECISION,
-    SANDWICH_NORM,
-    FEATURES,
-    SCHEDULE,
-    QUERY_GROUPS,
-    SEQUENCE_PARALLEL_FOR_EXPERTS,
-    EXPERTS_IN_FP16,
-    GROUPED_GEMM_PRECISION,
-    CP_SEQUENCE,
-    CP_MTP,
-    STAGES,
-    P2P_OVERLAP,
-    PARAM_GATHER,
-    ZERO_PIPELINE,
-    ZERO_SHARD,
-    TP_COMM_OVERLAP,
-    CUDA_GRAPH,
-    DISPATCHER,
-    DEEPEP_DEVICES,
-    DEEPEP_CAPACITY,
-    SHARED_EXPERT_OVERLAP,
-    ACTIVATION_RECOMPUTE,
-    RECOMPUTE_MIX,
-    RECOMPUTE_PLAN,
-)
+RULES = rules_in(globals())

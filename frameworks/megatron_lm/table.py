@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from cost_models.shapes.acting import has_replicas
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, Schedule
 from cost_models.shapes.switches import Feature
-from frameworks.facts import Term, Terms, choice, number, switch
+from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, choice, number, switch
 from frameworks.physics.memory import module_names
 from frameworks.release import read_release
-from frameworks.rule import has_replicas
 from frameworks.table import Switch, Table
 
 COLUMNS = {
@@ -108,12 +108,7 @@ VIRTUAL_STAGES = Term(lambda w, b: (b.vpp > 1) & (b.pp > 1), "vpp above 1", lamb
 # What plans say of arguments of both frameworks, beside switches.
 SHARED_TERMS: Terms = {
     **{COLUMNS[field]: number(field) for field in ("tp", "pp", "cp", "ep", "etp")},
-    "sequence-parallel": Term(
-        lambda w, b: b.sequence_parallel != 0,
-        "sequence_parallel",
-        lambda w, s: f"sequence_parallel {str(s.sequence_parallel).lower()}",
-        lambda w, s: f"it is {str(s.sequence_parallel).lower()}",
-    ),
+    "sequence-parallel": SEQUENCE_PARALLEL,
     **dict.fromkeys(CHUNKED, VIRTUAL_STAGES),
     "num-experts": Term(
         lambda w, b: w.model.moe.num_experts if w.model.moe else 0,
@@ -150,13 +145,13 @@ SHARED_TERMS: Terms = {
     "recompute-method": Term(lambda w, b: b.recompute == Recompute.FULL, "full recompute", lambda w, s: "full recompute"),
     # A plan has these switches only where something is there to gather or reduce.
     "overlap-grad-reduce": Term(
-        lambda w, b: b.has(Feature.OVERLAP_GRAD_REDUCE) & has_replicas(w, b),
+        lambda w, b: b.has(Feature.OVERLAP_GRAD_REDUCE) & has_replicas(w.model, b),
         "overlap_grad_reduce",
         lambda w, s: "overlap_grad_reduce",
         feature=Feature.OVERLAP_GRAD_REDUCE,
     ),
     "overlap-param-gather": Term(
-        lambda w, b: b.has(Feature.OVERLAP_PARAM_GATHER) & (b.zero_stage > 0) & has_replicas(w, b),
+        lambda w, b: b.has(Feature.OVERLAP_PARAM_GATHER) & (b.zero_stage > 0) & has_replicas(w.model, b),
         "overlap_param_gather",
         lambda w, s: f"overlap_param_gather with zero_stage {s.zero_stage}",
         feature=Feature.OVERLAP_PARAM_GATHER,

@@ -6,6 +6,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from frameworks.environment import start_note
 from frameworks.framework import LaunchArguments
 from frameworks.megatron_lm.arguments import (
     BARE,
@@ -16,7 +17,6 @@ from frameworks.megatron_lm.arguments import (
     full_recompute,
     model_arguments,
     selective_recompute,
-    start_note,
     tokens,
     where,
 )
@@ -138,7 +138,7 @@ def _sharding(s: ParallelStrategy) -> Arguments:
 
 
 def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
-    notes = [start_note(workload)]
+    notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node")]
     model = workload.model
     if RecomputeModule.MLP_ACT in s.recompute_modules and model.moe is not None:
         dense = sum(not is_moe for is_moe in model.moe_layers())

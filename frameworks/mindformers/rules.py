@@ -8,14 +8,14 @@ from __future__ import annotations
 from functools import partial
 
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.strategy import Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.shapes.workload import ModelShape
 from frameworks.facts import fact_rule
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
 from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
-from frameworks.rule import Mask, Rule, none_of, num_microbatches
+from frameworks.rule import Rule, none_of, num_microbatches, rules_in
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindFormers"
@@ -26,14 +26,14 @@ SANDWICH_NORM = two_norms_rule(
     "[mindformers-1.8, training_graph/transformer/transformer_layer.py]",
     "that MindFormers trains",
 )
-FEATURES = offered_rule("mindformers_features", "[mindformers-1.8, config_args.py]", NAME, TABLE)
-SCHEDULE = schedule_rule("mindformers_schedule", "[mindformers-1.8, Parallel configuration]", NAME, TABLE)
-
 MTP = FACTS(
     "mindformers_mtp",
     "there is at most one multi-token-prediction layer",
     sentence=lambda w, s: f"mtp_num_layers is {w.model.mtp_num_layers}, and MindFormers takes 0 or 1",
 )
+
+FEATURES = offered_rule("mindformers_features", "[mindformers-1.8, config_args.py]", NAME, TABLE)
+SCHEDULE = schedule_rule("mindformers_schedule", "[mindformers-1.8, Parallel configuration]", NAME, TABLE)
 
 ZBV = Rule(
     "mindformers_zbv",
@@ -137,43 +137,17 @@ SELECT_RECOMPUTE = Rule(
 )
 
 
-def _grouped_layers(_workload: Workload, batch: StrategyBatch) -> Mask:
-    mask: Mask = (
-        (batch.recompute == Recompute.FULL)
-        & (batch.recompute_plan_index < 0)
-        & (batch.recompute_method == RecomputeMethod.UNIFORM)
-        & (batch.recompute_num_layers > 1)
-    )
-    return mask
-
-
-def _grouped_layers_sentence(_workload: Workload, s: ParallelStrategy) -> str:
-    return f"full recompute in groups of {s.recompute_num_layers} layers: MindFormers recomputes layer by layer"
-
-
 RECOMPUTE_GROUPS = Rule(
     "mindformers_recompute_groups",
     "[mindformers-1.8, training_graph/transformer/utils.py]",
     "full recompute by method uniform has a checkpoint for each layer: num_layers is 1",
-    _grouped_layers,
-    _grouped_layers_sentence,
+    lambda w, b: (
+        (b.recompute == Recompute.FULL)
+        & (b.recompute_plan_index < 0)
+        & (b.recompute_method == RecomputeMethod.UNIFORM)
+        & (b.recompute_num_layers > 1)
+    ),
+    lambda w, s: f"full recompute in groups of {s.recompute_num_layers} layers: MindFormers recomputes layer by layer",
 )
 
-RULES = (
-    PRECISION,
-    SANDWICH_NORM,
-    MTP,
-    FEATURES,
-    SCHEDULE,
-    ZBV,
-    GROUP_SIZE,
-    SWAP_OPTIMIZER,
-    ZERO_STAGE,
-    CHUNKS,
-    SEQUENCE_PARALLEL_FOR_EXPERTS,
-    EXPERT_TENSOR_PARALLEL,
-    EXPERT_WORLD,
-    DISPATCHER,
-    SELECT_RECOMPUTE,
-    RECOMPUTE_GROUPS,
-)
+RULES = rules_in(globals())

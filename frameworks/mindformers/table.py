@@ -7,7 +7,7 @@ from pathlib import Path
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
-from frameworks.facts import Term, Terms, number
+from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, number
 from frameworks.mindformers import cells
 from frameworks.release import read_release
 from frameworks.table import Switch, Table
@@ -61,6 +61,7 @@ TABLE = Table(
         Schedule.GPIPE: "gpipe",
         Schedule.ZBV: "zero_bubble_v",
     },
+    modules_by_rule=True,  # ``select_recompute`` goes by names of cells, which depend on the model
     # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
     implied=Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.OVERLAP_P2P,
 )
@@ -68,12 +69,7 @@ BY_NAME = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.
 
 TERMS: Terms = {
     TABLE.columns["tp"]: number("tp"),
-    TABLE.columns["sequence_parallel"]: Term(
-        lambda w, b: b.sequence_parallel != 0,
-        "sequence_parallel",
-        lambda w, s: f"sequence_parallel {str(s.sequence_parallel).lower()}",
-        lambda w, s: f"it is {str(s.sequence_parallel).lower()}",
-    ),
+    TABLE.columns["sequence_parallel"]: SEQUENCE_PARALLEL,
     f"{MODEL}.num_experts": Term(
         lambda w, b: w.model.moe.num_experts if w.model.moe else 0,
         "experts",

@@ -11,7 +11,7 @@ import json
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature, Scope, acting_on
 from cost_models.shapes.workload import Workload
-from frameworks.environment import hccl
+from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
 from frameworks.mindformers import cells
 from frameworks.mindformers.nearest import nearest
@@ -217,12 +217,7 @@ def _pool_gib(workload: Workload) -> int:
 
 
 def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
-    per_node = workload.cluster.profile.devices_per_node
-    devices = workload.cluster.num_devices
-    notes = [
-        f"Start {min(per_node, devices)} processes on each of {-(-devices // per_node)} nodes (scripts/msrun_launcher.sh); "
-        "data, tokenizer, learning rate, checkpoints and the router's loss are left to you."
-    ]
+    notes = [start_note(workload, "scripts/msrun_launcher.sh")]
     if s.cp > 1 and s.cp_algo is not CpAlgo.ULYSSES:
         notes.append("MindFormers' colossalai_cp gathers keys and values over cp, where the plan passes them round a ring.")
     if Feature.SWAP_ATTENTION in s.features and workload.model.moe is not None:

@@ -23,7 +23,7 @@ from frameworks.megatron_lm.rules import FAMILY_RULES
 from frameworks.mindspeed_llm.table import BY_LAYER, RELEASE, TABLE, TERMS
 from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
-from frameworks.rule import Mask, Rule, every_row, has_effect, layout_of, layout_violates, none_of
+from frameworks.rule import Mask, Rule, every_row, has_effect, layout_of, layout_violates, none_of, rules_in
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
@@ -226,28 +226,4 @@ RECOMPUTE_PLAN = Rule(
 
 SWAP_OPTIMIZER = FACTS("mindspeed_swap_optimizer", "swap_optimizer swaps the distributed optimizer: zero_stage 1")
 
-RULES = (
-    *FAMILY_RULES,
-    PRECISION,
-    FEATURES,
-    SCHEDULE,
-    MOE_FREQUENCY,
-    ZERO_STAGE,
-    CHUNKS,
-    DENSE_STAGE,
-    MC2,
-    COC,
-    TP_2D,
-    DISPATCHER,
-    CAPACITY,
-    TP_EXTEND_EP,
-    ALLGATHER_OVERLAP,
-    ALLTOALL_OVERLAP,
-    FB_OVERLAP,
-    DUALPIPEV,
-    FB_NOOP,
-    ZERO_MEMORY,
-    RECOMPUTE_MIX,
-    RECOMPUTE_PLAN,
-    SWAP_OPTIMIZER,
-)
+RULES = (*FAMILY_RULES, *rules_in(globals()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from frameworks.environment import hccl
+from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
 from frameworks.megatron_lm.arguments import (
     BARE,
@@ -19,7 +19,6 @@ from frameworks.megatron_lm.arguments import (
     full_recompute,
     model_arguments,
     selective_recompute,
-    start_note,
     tokens,
     where,
 )
@@ -136,7 +135,7 @@ def _recompute(s: ParallelStrategy) -> Arguments:
 
 
 def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
-    notes = [start_note(workload)]
+    notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node")]
     layout = layout_of(workload, s)
     noops = noop_positions(layout)
     if noops:

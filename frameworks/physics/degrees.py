@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
+
 import numpy as np
 
 from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, IntColumn, ParallelStrategy, StrategyBatch
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.rule import Mask, Rule, has_dense_mlp, nearest_divisors, none_of
-
-
-def _world_size(workload: Workload, batch: StrategyBatch) -> Mask:
-    mask: Mask = batch.tp * batch.cp * batch.pp * batch.dp != workload.cluster.num_devices
-    return mask
 
 
 def _world_size_sentence(workload: Workload, s: ParallelStrategy) -> str:
@@ -27,7 +26,7 @@ WORLD_SIZE = Rule(
     "world_size",
     "[megatron-0.12, arguments.py]",
     "tp x cp x pp x dp is the number of devices",
-    _world_size,
+    lambda w, b: b.tp * b.cp * b.pp * b.dp != w.cluster.num_devices,
     _world_size_sentence,
     layout_only=True,
 )
@@ -67,57 +66,55 @@ EXPERT_WORLD = Rule(
 )
 
 
-def _experts_per_rank(workload: Workload, batch: StrategyBatch) -> Mask:
-    moe = workload.model.moe
-    return none_of(batch) if moe is None else moe.num_experts % batch.ep != 0
+def _divides(name: str, source: str, requirement: str, degree: str, widths: Callable[[ModelShape], Mapping[str, int]]) -> Rule:
+    """The degree divides widths of the model, each by what a sentence calls it; a model has none of width 0."""
+
+    def sentence(workload: Workload, s: ParallelStrategy) -> str:
+        split = getattr(s, degree)
+        what, width = next((what, width) for what, width in widths(workload.model).items() if width % split)
+        return f"{degree} {split} does not divide {what.format(width)}; {nearest_divisors(width, split)}"
+
+    def violates(workload: Workload, batch: StrategyBatch) -> Mask:
+        broken = (width % getattr(batch, degree) != 0 for width in widths(workload.model).values() if width)
+        return reduce(or_, broken, none_of(batch))
+
+    return Rule(name, source, requirement, violates, sentence, layout_only=True)
 
 
-def _experts_per_rank_sentence(workload: Workload, s: ParallelStrategy) -> str:
-    experts = workload.model.moe.num_experts if workload.model.moe else 0
-    return f"ep {s.ep} does not divide the {experts} experts; {nearest_divisors(experts, s.ep)}"
-
-
-EXPERTS_PER_RANK = Rule(
+EXPERTS_PER_RANK = _divides(
     "experts_per_rank",
     "[megatron-0.12, arguments.py]",
     "ep divides the number of experts",
-    _experts_per_rank,
-    _experts_per_rank_sentence,
-    layout_only=True,
+    "ep",
+    lambda model: {"the {} experts": model.moe.num_experts if model.moe else 0},
 )
 
-
-def _expert_width(workload: Workload, batch: StrategyBatch) -> Mask:
-    moe = workload.model.moe
-    return none_of(batch) if moe is None else moe.expert_ffn_hidden_size % batch.etp != 0
-
-
-def _expert_width_sentence(workload: Workload, s: ParallelStrategy) -> str:
-    width = workload.model.moe.expert_ffn_hidden_size if workload.model.moe else 0
-    return f"etp {s.etp} does not divide expert_ffn_hidden_size {width}; {nearest_divisors(width, s.etp)}"
-
-
-EXPERT_WIDTH = Rule(
+EXPERT_WIDTH = _divides(
     "expert_width",
     "[megatron-0.12, experts.py]",
     "etp divides the width of an expert",
-    _expert_width,
-    _expert_width_sentence,
-    layout_only=True,
+    "etp",
+    lambda model: {"expert_ffn_hidden_size {}": model.moe.expert_ffn_hidden_size if model.moe else 0},
 )
 
-HEADS_PER_TP = Rule(
+HEADS_PER_TP = _divides(
     "heads_per_tp",
     "[megatron-0.12, transformer_config.py]",
     "tp divides the attention heads",
-    lambda w, b: w.model.num_attention_heads % b.tp != 0,
-    lambda w, s: (
-        f"tp {s.tp} does not divide num_attention_heads {w.model.num_attention_heads}; "
-        f"{nearest_divisors(w.model.num_attention_heads, s.tp)}"
-    ),
-    layout_only=True,
+    "tp",
+    lambda model: {"num_attention_heads {}": model.num_attention_heads},
 )
 
+MLP_WIDTH = _divides(
+    "mlp_width",
+    "[megatron-0.12, layers.py]",
+    "tp divides the width of the dense MLP and of the shared experts",
+    "tp",
+    lambda model: {
+        "ffn_hidden_size {}": model.ffn_hidden_size if has_dense_mlp(model) else 0,
+        "shared_expert_ffn_hidden_size {}": model.moe.shared_expert_ffn_hidden_size if model.moe else 0,
+    },
+)
 
 QUERY_GROUPS = Rule(
     "query_groups",
@@ -133,36 +130,8 @@ def _misfit(workload: Workload, split: IntColumn) -> Mask:
     if workload.model.mla is not None:
         return np.zeros(len(split), dtype=np.bool_)
     groups = workload.model.num_query_groups
-    mask: Mask = (groups % split != 0) & (split % groups != 0)
-    return mask
+    return np.asarray((groups % split != 0) & (split % groups != 0), dtype=np.bool_)
 
-
-def _mlp_width(workload: Workload, batch: StrategyBatch) -> Mask:
-    model = workload.model
-    mask = (model.ffn_hidden_size % batch.tp != 0) if has_dense_mlp(model) else none_of(batch)
-    if model.moe is not None and model.moe.shared_expert_ffn_hidden_size:
-        mask = mask | (model.moe.shared_expert_ffn_hidden_size % batch.tp != 0)
-    return mask
-
-
-def _mlp_width_sentence(workload: Workload, s: ParallelStrategy) -> str:
-    model = workload.model
-    if has_dense_mlp(model) and model.ffn_hidden_size % s.tp:
-        return (
-            f"tp {s.tp} does not divide ffn_hidden_size {model.ffn_hidden_size}; {nearest_divisors(model.ffn_hidden_size, s.tp)}"
-        )
-    width = model.moe.shared_expert_ffn_hidden_size if model.moe else 0
-    return f"tp {s.tp} does not divide shared_expert_ffn_hidden_size {width}; {nearest_divisors(width, s.tp)}"
-
-
-MLP_WIDTH = Rule(
-    "mlp_width",
-    "[megatron-0.12, layers.py]",
-    "tp divides the width of the dense MLP and of the shared experts",
-    _mlp_width,
-    _mlp_width_sentence,
-    layout_only=True,
-)
 
 SEQUENCE_PARALLEL_NEEDS_TP = Rule(
     "sequence_parallel_needs_tp",
@@ -225,16 +194,11 @@ ULYSSES_QUERY_GROUPS = Rule(
 )
 
 
-def _sequence_chunks(batch: StrategyBatch) -> IntColumn:
-    ring = batch.cp > batch.ulysses_degree
-    return batch.cp * np.where(ring, 2, 1)
-
-
 SEQUENCE_PER_CP = Rule(
     "sequence_per_cp",
     "[mindspeed, context_parallel_feature.py]",
     "2 cp divides the sequence under ring and hybrid (each rank holds an early and a late piece), cp under ulysses",
-    lambda w, b: w.training.seq_length % _sequence_chunks(b) != 0,
+    lambda w, b: w.training.seq_length % (b.cp * np.where(b.cp > b.ulysses_degree, 2, 1)) != 0,
     lambda w, s: (
         f"seq_length {w.training.seq_length} is not a multiple of "
         + (f"2 x cp = {2 * s.cp}" if s.cp > s.ulysses_degree else f"cp = {s.cp}")
@@ -253,18 +217,11 @@ SEQUENCE_PER_TP = Rule(
 )
 
 
-def _dispatcher_needed(workload: Workload, batch: StrategyBatch) -> Mask:
-    if workload.model.moe is None:
-        return none_of(batch)
-    mask: Mask = (batch.ep * batch.etp > 1) & (batch.dispatcher == Dispatcher.NONE)
-    return mask
-
-
 DISPATCHER_NEEDED = Rule(
     "dispatcher_needed",
     "[megatron-0.12, token_dispatcher.py]",
     "experts on more than one rank have a dispatcher",
-    _dispatcher_needed,
+    lambda w, b: none_of(b) if w.model.moe is None else (b.ep * b.etp > 1) & (b.dispatcher == Dispatcher.NONE),
     lambda w, s: f"experts spread over ep {s.ep} x etp {s.etp} ranks need a moe_dispatcher, and it is {s.dispatcher.label}",
 )
 

@@ -8,7 +8,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule, present_module
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from frameworks.rule import Mask, Rule
+from frameworks.rule import Mask, Rule, rules_in
 
 ZERO_STAGE = Rule(
     "zero_stage",
@@ -19,17 +19,14 @@ ZERO_STAGE = Rule(
 )
 
 
-def _optimizer_shard(workload: Workload, batch: StrategyBatch) -> Mask:
-    size = batch.optimizer_shard_size
-    mask: Mask = (size < 0) | ((size > 0) & ((batch.dp * batch.cp) % np.maximum(size, 1) != 0))
-    return mask
-
-
 OPTIMIZER_SHARD = Rule(
     "optimizer_shard",
     "[megatron-0.12, parallel_state.py]",
     "optimizer_shard_size divides dp x cp (0: all of them)",
-    _optimizer_shard,
+    lambda w, b: (
+        (b.optimizer_shard_size < 0)
+        | ((b.optimizer_shard_size > 0) & ((b.dp * b.cp) % np.maximum(b.optimizer_shard_size, 1) != 0))
+    ),
     lambda w, s: (
         f"optimizer_shard_size {s.optimizer_shard_size} does not divide dp {s.dp} x cp {s.cp} = {s.dp * s.cp}, "
         "the ranks that hold the same weights"
@@ -146,13 +143,4 @@ REUSE_NEEDS_BF16 = Rule(
     lambda w, s: f"reuse_fp32_param splits FP32 weights into bf16 and a rest, and precision is {w.training.precision}",
 )
 
-RULES = (
-    ZERO_STAGE,
-    OPTIMIZER_SHARD,
-    RECOMPUTE_METHOD,
-    RECOMPUTE_MODULES,
-    RECOMPUTE_ABSENT,
-    RECOMPUTE_PLAN,
-    SWAP_OR_REUSE,
-    REUSE_NEEDS_BF16,
-)
+RULES = rules_in(globals())

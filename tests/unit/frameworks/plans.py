@@ -10,8 +10,8 @@ import numpy as np
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Software, Workload
-from frameworks.legality import legal_mask, parse_target
-from frameworks.registry import BY_NAME
+from frameworks.legality import legal_mask
+from frameworks.registry import BY_NAME, parse_target
 from search.enumeration import Rejections, chunks
 from search.recompute_modes import recompute_mode
 from search.space import SearchSpace

@@ -16,8 +16,10 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
+from frameworks.framework import Start
 from frameworks.launch import launch_block
-from frameworks.launch_files import PLACEHOLDER, Start, launch_file
+from frameworks.launch_files import launch_file
+from frameworks.launch_text import PLACEHOLDER
 from frameworks.megatron_lm.nearest import even_inside
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
 from tests.unit.frameworks.plans import MODELS, legal_plans, workload

@@ -15,7 +15,8 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
-from frameworks.launch import LaunchArguments, launch_block
+from frameworks.framework import LaunchArguments
+from frameworks.launch import launch_block
 from frameworks.legality import violations
 from frameworks.megatron_lm import writer as megatron
 from frameworks.mindspeed_llm import writer as mindspeed

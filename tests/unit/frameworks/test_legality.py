@@ -18,17 +18,9 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, MoeShape, Workload
-from frameworks.legality import (
-    RULES,
-    TargetError,
-    first_violation,
-    launchable_on,
-    legal_mask,
-    parse_target,
-    rules_for,
-    violations,
-)
-from frameworks.registry import TARGETS
+from frameworks.legality import RULES, first_violation, launchable_on, legal_mask, rules_for, violations
+from frameworks.registry import TARGETS, parse_target
+from frameworks.target import TargetError
 from search.fillable import can_fill, fillable_device_counts
 from tests.unit.frameworks.legality_cases import (
     AMD,

@@ -12,8 +12,9 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape
+from frameworks.framework import Start
 from frameworks.launch import launch_block
-from frameworks.launch_files import Start, launch_file
+from frameworks.launch_files import launch_file
 from frameworks.mindformers import writer as mindformers
 from frameworks.mindformers.cells import block_size, counts_of, modules_of, numbers_of_layers, spread
 from frameworks.mindformers.nearest import nearest

@@ -72,8 +72,10 @@ from dataclasses import replace
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.switches import Feature
 from frameworks.launch import launch_block
-from frameworks.launch_files import Start, launch_file
-from frameworks.legality import RULES, first_violation, launchable_on, parse_target, violations
+from frameworks.launch_files import launch_file
+from frameworks.framework import Start
+from frameworks.legality import RULES, first_violation, launchable_on, violations
+from frameworks.registry import parse_target
 from frameworks.registry import BY_NAME, TARGETS, offers
 from tests.unit.frameworks.legality_workloads import DENSE_PLAN, job
 from cost_models.shapes.strategy import Schedule

@@ -14,8 +14,9 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from frameworks.framework import Start
 from frameworks.launch import launch_block
-from frameworks.launch_files import Start, launch_file
+from frameworks.launch_files import launch_file
 from frameworks.legality import violations
 from frameworks.registry import BY_NAME
 from tests.oracle.launch_files.parsing import parse_arguments, parse_launch
