@@ -75,6 +75,22 @@ class PipelineShape:
         """Micro batches after which the steady state of every rank's order repeats."""
         return (self.group_size or self.pp) * (2 if self.schedule is Schedule.DUALPIPE else 1)
 
+    def micro_batch_of_step(self, task: Task) -> int:
+        """Which of the step's micro batches a task (of a pair, its forward) works on; tasks count them by chunk.
+
+        DualPipe's second direction takes the second half.
+
+        Parameters
+        ----------
+        task : Task
+            One entry of a rank's order.
+
+        Returns
+        -------
+        int
+        """
+        return task.micro_batch + task.chunk * self.num_passes if self.schedule is Schedule.DUALPIPE else task.micro_batch
+
 
 def previous_place(shape: PipelineShape, rank: int, chunk: int) -> Place | None:
     """Where the forward that feeds a chunk runs, ``None`` for the first of all.

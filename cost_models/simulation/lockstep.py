@@ -21,12 +21,15 @@ class Durations:
     """Seconds, for ``n`` candidates of one program.
 
     ``tasks`` ``[class, n]`` in the order of ``Program.classes``; ``hop_s`` ``[n]`` is the time between the end of a task
-    and its output's arrival on another rank; ``start_s`` ``[rank, n]`` is when a rank can begin.
+    and its output's arrival on another rank; ``start_s`` ``[rank, n]`` is when a rank can begin. ``micro_batch_factor``
+    ``[micro batch, n]`` stretches every pass of a micro batch (packed sequences, imbalance); ``None``: all alike.
+    A merged pair goes by its forward's micro batch.
     """
 
     tasks: Floats
     hop_s: Floats
     start_s: Floats
+    micro_batch_factor: Floats | None = None
 
     def take(self, columns: slice) -> Durations:
         """The chosen candidates.
@@ -40,7 +43,8 @@ class Durations:
         -------
         Durations
         """
-        return Durations(self.tasks[:, columns], self.hop_s[columns], self.start_s[:, columns])
+        factor = self.micro_batch_factor if self.micro_batch_factor is None else self.micro_batch_factor[:, columns]
+        return Durations(self.tasks[:, columns], self.hop_s[columns], self.start_s[:, columns], factor)
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,8 @@ def _block(program: Program, durations: Durations) -> Ends:
                 waited += np.take(hops, crosses, axis=0, out=added, mode="clip")
             np.maximum(begin, waited, out=begin)
         np.take(tasks, front.task_class, axis=0, out=waited, mode="clip")
+        if durations.micro_batch_factor is not None:
+            waited *= durations.micro_batch_factor[front.micro_batch]
         np.add(begin, waited, out=ends[front.out])
         if steady is not None and number == steady.first.front:
             first = ends[steady.first.rows]
@@ -141,14 +147,16 @@ def task_times_s(program: Program, durations: Durations, column: int) -> tuple[l
     """
     tasks, hop_s = durations.tasks[:, column].tolist(), float(durations.hop_s[column])
     ranks = durations.start_s[:, column].tolist()
+    factor = None if durations.micro_batch_factor is None else durations.micro_batch_factor[:, column].tolist()
     starts: list[float] = []
     ends: list[float] = []
-    for rank, _, task_class, previous, inputs in program.steps:
+    for rank, task, task_class, previous, inputs in program.steps:
         start = ends[previous] if previous >= 0 else ranks[rank]
         for source, crosses in inputs:
             arrival = ends[source] + hop_s if crosses else ends[source]
             if arrival > start:
                 start = arrival
+        stretch = 1.0 if factor is None else factor[program.shape.micro_batch_of_step(task)]
         starts.append(start)
-        ends.append(start + tasks[task_class])
+        ends.append(start + tasks[task_class] * stretch)
     return starts, ends

@@ -47,6 +47,7 @@ class Wavefront(NamedTuple):
     """
 
     task_class: Rows
+    micro_batch: Rows
     previous: Rows
     inputs: tuple[tuple[Rows, Rows], ...]
     out: slice
@@ -175,12 +176,12 @@ def _wavefronts(shape: PipelineShape, steps: tuple[Step, ...], depth: list[int])
             at = 0
         for offset, position in enumerate(front):
             rows[position] = fixed + at + offset
-        compiled.append(_wavefront(steps, front, rows, fixed + at))
+        compiled.append(_wavefront(shape, steps, front, rows, fixed + at))
         at += len(front)
     return tuple(compiled), fixed + size, rows
 
 
-def _wavefront(steps: tuple[Step, ...], front: list[int], rows: list[int], first_row: int) -> Wavefront:
+def _wavefront(shape: PipelineShape, steps: tuple[Step, ...], front: list[int], rows: list[int], first_row: int) -> Wavefront:
     chosen = [steps[position] for position in front]
 
     def column(values: list[int]) -> Rows:
@@ -192,6 +193,7 @@ def _wavefront(steps: tuple[Step, ...], front: list[int], rows: list[int], first
 
     return Wavefront(
         task_class=column([step.task_class for step in chosen]),
+        micro_batch=column([shape.micro_batch_of_step(step.task) for step in chosen]),
         previous=column([rows[step.previous] if step.previous >= 0 else 1 + step.rank for step in chosen]),
         inputs=tuple(inputs(index) for index in range(max(1, *(len(step.inputs) for step in chosen)))),
         out=slice(first_row, first_row + len(chosen)),

@@ -32,10 +32,11 @@ class Pipeline:
         """The same, by the oracle."""
         of, given = self.program.shape, self.durations
         table = {each: float(given.tasks[index, column]) for index, each in enumerate(self.program.classes)}
+        factor = None if given.micro_batch_factor is None else given.micro_batch_factor[:, column]
 
         def duration(kind: Pass) -> Any:
             def value(rank: int, chunk: int, micro_batch: int, behind: int = -1, _: int = -1) -> float:
-                return table[kind, rank, chunk, behind]  # type: ignore[index]
+                return table[kind, rank, chunk, behind] * (1.0 if factor is None else float(factor[micro_batch]))  # type: ignore[index]
 
             return value
 
@@ -46,12 +47,16 @@ class Pipeline:
 @st.composite
 def pipelines(draw: st.DrawFn, values: st.SearchStrategy[float], width: int = 1) -> Pipeline:
     program = compiled(draw(shapes()))
+    factor = st.sampled_from([0.5, 1.0, 1.0, 2.0])
 
     def table(rows: int, of: st.SearchStrategy[float]) -> Any:
         return np.array(draw(st.lists(of, min_size=rows * width, max_size=rows * width))).reshape(rows, width)
 
-    starts = np.zeros((program.shape.pp, width))
-    return Pipeline(program, Durations(table(len(program.classes), values), table(1, values)[0], starts))
+    m, pp = program.shape.num_microbatches, program.shape.pp
+    stretched = table(m, factor) if draw(st.booleans()) else None
+    return Pipeline(
+        program, Durations(table(len(program.classes), values), table(1, values)[0], np.zeros((pp, width)), stretched)
+    )
 
 
 def assert_same_times(pipeline: Pipeline, tolerance: float) -> None:
@@ -83,7 +88,7 @@ def test_the_same_for_any_durations_but_for_rounding(pipeline: Pipeline) -> None
 def test_columns_and_plain_floats_agree_to_the_last_bit(pipeline: Pipeline, ring_bytes: int) -> None:
     program, durations = pipeline.program, pipeline.durations
     starts = np.linspace(0.0, 2.0, durations.start_s.size).reshape(durations.start_s.shape)
-    durations = Durations(durations.tasks, durations.hop_s, starts)
+    durations = Durations(durations.tasks, durations.hop_s, starts, durations.micro_batch_factor)
     together = ends_s(program, durations).rank_s
     for column in range(3):
         ends = task_times_s(program, durations, column)[1]
@@ -96,7 +101,7 @@ def test_blocks_of_candidates_are_evaluated_alike(monkeypatch: pytest.MonkeyPatc
     program = compiled(shape(Schedule.INTERLEAVED, 4, 8, vpp=2))
     random = np.random.default_rng(0)
     n = 200  # four blocks of 64 at least
-    given = Durations(random.random((len(program.classes), n)), random.random(n), random.random((4, n)))
+    given = Durations(random.random((len(program.classes), n)), random.random(n), random.random((4, n)), random.random((8, n)))
     whole = ends_s(program, given).rank_s
     monkeypatch.setattr(lockstep, "RING_BYTES", 1)
     np.testing.assert_array_equal(ends_s(program, given).rank_s, whole)
@@ -115,6 +120,25 @@ def test_a_rank_begins_when_it_can() -> None:
     tasks = np.array([[1.0 if each.kind is Pass.FORWARD else 2.0] * 2 for each in program.classes])
     ends = ends_s(program, Durations(tasks, np.zeros(2), np.array([[1.0, 1.0], [0.0, 5.0]]))).rank_s
     assert ends.tolist() == [[2 + 1 + 2 + 2, 5 + 1 + 2 + 2], [2 + 1 + 2, 5 + 1 + 2]]
+
+
+def test_a_micro_batch_that_takes_twice_as_long_does_on_every_rank() -> None:
+    program = compiled(shape(Schedule.ONE_F_ONE_B, 2, 2))
+    tasks = np.array([[1.0 if each.kind is Pass.FORWARD else 2.0] for each in program.classes])
+    given = Durations(tasks, np.zeros(1), np.zeros((2, 1)), np.array([[2.0], [1.0]]))
+    # Rank 0: F0 0..2, F1 2..3, B0 8..12, B1 12..14; rank 1: F0 2..4, B0 4..8, F1 8..9, B1 9..11.
+    assert ends_s(program, given).rank_s.tolist() == [[14.0], [11.0]]
+
+
+def test_the_second_direction_of_dualpipe_takes_the_second_half_of_the_micro_batches() -> None:
+    program = compiled(shape(Schedule.DUALPIPE, 2, 4))
+    factor = np.array([[1.0], [1.0], [1.0], [3.0]])
+    given = Durations(np.ones((len(program.classes), 1)), np.zeros(1), np.zeros((2, 1)), factor)
+    starts, ends = task_times_s(program, given, 0)
+    long = {
+        (step.task.chunk, step.task.micro_batch) for step, s, e in zip(program.steps, starts, ends, strict=True) if e - s == 3
+    }
+    assert long == {(1, 1)}
 
 
 def test_dyadic_sums_are_exact() -> None:
