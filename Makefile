@@ -43,7 +43,7 @@ check-python: ## run the unit and golden tests under another interpreter: make c
 golden: setup ## rewrite tests/golden from the current model; review the diff
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
 
-mutants: setup ## break chosen modules line by line and list what no test notices (twenty minutes; MUTANTS names some)
+mutants: setup ## break chosen modules line by line and list what no test notices (ten minutes; MUTANTS names some)
 	$(BIN)/python $(PIP) -c constraints.txt -e '.[dev,mutants]'
 	$(BIN)/python -m mutmut run $(MUTANTS)
 	$(BIN)/python -m mutmut results

@@ -7,18 +7,10 @@ from dataclasses import dataclass
 
 from calibration.record_document import Degrees, Notes, RecomputeSection, quoted
 from calibration.record_software import RecordSoftware
-from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import Recompute, RecomputeMethod
 
-_MODULES = {
-    "core_attn": RecomputeModule.CORE_ATTN,
-    "layernorm": RecomputeModule.LAYERNORM,
-    "mlp_act": RecomputeModule.MLP_ACT,
-    "moe_act": RecomputeModule.MLP_ACT,
-    "mla_up_proj": RecomputeModule.MLA_UP_PROJ,
-    "mlp": RecomputeModule.MLP,
-    "moe": RecomputeModule.MOE,
-}
+_MODULES = MODULE_NAMES | {"moe_act": RecomputeModule.MLP_ACT}  # as Megatron calls it
 _CHEAP = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT  # what operator-level policies drop first
 _SWITCHES = {"recompute_activation_function": RecomputeModule.MLP_ACT, "recompute_norm": RecomputeModule.LAYERNORM}
 _NO_MODULES = RecomputeModule(0)

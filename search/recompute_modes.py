@@ -11,13 +11,12 @@ import math
 import re
 from dataclasses import dataclass
 
-from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import Recompute, RecomputeMethod
 from documents.bounds import MAX_LAYERS
 from documents.errors import did_you_mean, show
 from search.errors import SearchError
 
-MODULE_NAMES = {module.name.lower(): module for module in RecomputeModule if module.name}
 ALLOWED = f"none, full, full:K, block:K, block:P%, or modules joined by '+' ({', '.join(MODULE_NAMES)})"
 
 

@@ -77,6 +77,7 @@ class RecomputeModule(IntFlag):
 
 
 MODULES = {RecomputeModule(entry.bit): entry for entry in _ENTRIES}
+MODULE_NAMES = {str(module.name).lower(): module for module in RecomputeModule}
 if list(MODULES) != list(RecomputeModule):
     raise TypeError("every member of RecomputeModule is one entry: give it bit, in_layer, drops, source and meaning")
 

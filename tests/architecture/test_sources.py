@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tokenize
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
@@ -18,7 +19,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.step.result import Estimate
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("app", "calibration", "cost_models", "hardware_profiles", "search")
+PACKAGES = tuple(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]["packages"])
 MAX_LINES = 500
 MAX_FUNCTION_LINES = 60
 VAGUE_NAMES = {"common", "helper", "helpers", "misc", "util", "utils"}
@@ -176,6 +177,8 @@ def test_every_cited_key_is_a_reference() -> None:
             cited = python_citations(path.read_text(encoding="utf-8"))
         elif name == "hardware_profiles" and path.suffix == ".yaml":
             cited = profile_citations(path.read_text(encoding="utf-8"))
+        elif name == "frameworks" and path.suffix == ".json":
+            cited = cited_keys(path.read_text(encoding="utf-8"))
         else:
             continue
         unknown |= {("/".join(parts), key) for key in cited if key not in reference_keys()}

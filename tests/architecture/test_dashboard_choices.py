@@ -1,0 +1,52 @@
+"""What the dashboard's form offers is what a job may name: TypeScript cannot import the tables, so they are compared."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from app.jobs.fields import SearchSettings, SoftwareSection, TrainingSection
+from frameworks.registry import FRAMEWORKS
+from hardware_profiles.fields import FAMILIES
+
+ROOT = Path(__file__).resolve().parents[2]
+FORM = (ROOT / "dashboard/src/pages/newStudy/JobSections.tsx").read_text(encoding="utf-8")
+
+
+def offered(constant: str) -> list[str]:
+    listed = re.search(rf"^const {constant} = \[([^\]]*)\]", FORM, re.MULTILINE)
+    assert listed is not None, constant
+    return re.findall(r'"([^"]+)"', listed[1])
+
+
+def allowed(section: type[BaseModel], name: str) -> list[str]:
+    """Names that a field of a job takes, by its schema."""
+
+    def names(node: Any) -> list[str]:
+        children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        return node["enum"] if isinstance(node, dict) and "enum" in node else [n for child in children for n in names(child)]
+
+    return names(section.model_json_schema()["properties"][name])
+
+
+@pytest.mark.parametrize(
+    ("constant", "section", "name"),
+    [
+        ("STACKS", SoftwareSection, "stack"),
+        ("PRECISIONS", TrainingSection, "precision"),
+        ("OBJECTIVES", SearchSettings, "objective"),
+        ("SAMPLERS", SearchSettings, "sampler"),
+    ],
+)
+def test_the_form_offers_every_name_that_a_job_may_have(constant: str, section: type[BaseModel], name: str) -> None:
+    assert sorted(offered(constant)) == sorted(allowed(section, name))
+
+
+def test_the_form_offers_every_framework_on_the_devices_that_it_runs_on() -> None:
+    listed = re.search(r"^const TARGETS[^=]*= \{(.*)\};", FORM, re.MULTILINE)
+    assert listed is not None
+    found = {family: re.findall(r'"([^"]+)"', names) for family, names in re.findall(r"(\w+): \[([^\]]*)\]", listed[1])}
+    wanted = {f: sorted(framework.name for framework in FRAMEWORKS if f in framework.target.families) for f in FAMILIES}
+    assert {family: sorted(names) for family, names in found.items()} == wanted
