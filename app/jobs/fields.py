@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, create_model
 
+from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
 from documents.bounds import (
     MAX_COUNT,
@@ -27,7 +28,6 @@ from documents.checking import OneOf, Section
 from search.finalists import MAX_SIMULATIONS
 from search.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
 from search.ranking import OBJECTIVES
-from search.recompute_modes import MODULE_NAMES
 
 MAX_COUNTED_LAYERS = 1024
 

@@ -11,7 +11,7 @@ from app.jobs.fields import CP_ALGOS, DISPATCHERS, GRANULARITIES, RECOMPUTE_METH
 from cost_models.shapes.acting import scope_of
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.layout import default_layout, stage_table
-from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, UNPRICED_FEATURES, Feature, acting_in
 from cost_models.shapes.workload import ModelShape, Workload
@@ -20,7 +20,7 @@ from documents.errors import InfeasibleStrategyError, InputError, show
 from frameworks.rule import either
 from search.errors import SearchError
 from search.limits import DEGREES, SCHEDULES, SWITCHES
-from search.recompute_modes import MODULE_NAMES, recompute_mode
+from search.recompute_modes import recompute_mode
 
 _default_layout = lru_cache(maxsize=512)(default_layout)  # the parts of a strategy recur when a list of them is read
 

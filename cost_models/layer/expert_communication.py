@@ -219,13 +219,7 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
     codes, *inputs = np.broadcast_arrays(routed.dispatcher, *of)
     columns = [column.astype(np.float64) for column in inputs]
     result = ExpertTransfer(*(np.zeros(codes.shape) for _ in fields(ExpertTransfer)))
-    forms = {
-        Dispatcher.ALLGATHER: _gathered,
-        Dispatcher.ALLTOALL: _exchanged,
-        Dispatcher.TWO_LEVEL: _two_level,
-        Dispatcher.HIERARCHICAL: _hierarchical,
-    }
-    for code, form in forms.items():
+    for code, form in _FORMS.items():
         chosen = codes == code
         if chosen.any():
             tokens, each_bytes, ep, etp, load = (column[chosen] for column in columns)
@@ -373,3 +367,13 @@ def _binomial(n: Floats, r: int) -> Floats:
     for i in range(r):
         result = result * np.maximum(n - i, 0.0) / (i + 1)
     return result
+
+
+_FORMS = {
+    Dispatcher.ALLGATHER: _gathered,
+    Dispatcher.ALLTOALL: _exchanged,
+    Dispatcher.TWO_LEVEL: _two_level,
+    Dispatcher.HIERARCHICAL: _hierarchical,
+}
+if {*_FORMS, Dispatcher.NONE} != set(Dispatcher):
+    raise TypeError("every dispatcher has a form: without one it would cost nothing")

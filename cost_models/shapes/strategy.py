@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ class Named(IntEnum):
         return self.name.lower()
 
 
+@unique
 class Schedule(IntEnum):
     """Order of forwards and backwards over the pipeline: one entry each, with what the formulas ask of it.
 
@@ -65,6 +66,7 @@ class Schedule(IntEnum):
         return {"none": False, "one": vpp == 1, "two": vpp == 2, "several": vpp > 1}[self.chunks]
 
 
+@unique
 class CpAlgo(Named):
     """Context-parallel attention."""
 
@@ -74,6 +76,7 @@ class CpAlgo(Named):
     HYBRID = 3
 
 
+@unique
 class Dispatcher(Named):
     """How tokens reach their experts."""
 
@@ -84,6 +87,7 @@ class Dispatcher(Named):
     HIERARCHICAL = 4  # all-gather between nodes, all-to-all inside
 
 
+@unique
 class Recompute(Named):
     """Megatron's recompute granularity; ``SELECTIVE`` goes by module."""
 
@@ -92,6 +96,7 @@ class Recompute(Named):
     FULL = 2
 
 
+@unique
 class RecomputeMethod(Named):
     """Which layers a full recompute covers."""
 

@@ -18,6 +18,7 @@ from cost_models.shapes.workload import ModelShape, Software, TrainingJob, Workl
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
 from hardware_profiles.schema import HardwareProfile
+from tests.choices import any_features
 from tests.networks import ascend_a2, gpu
 
 MODELS = ("llama-2-7b", "llama-3.1-70b", "mixtral-8x7b", "deepseek-v2", "pangu-ultra-moe-718b", "qwen3-30b-a3b")
@@ -95,7 +96,7 @@ def any_strategies(draw: st.DrawFn) -> ParallelStrategy:
         optimizer_shard_size=draw(st.sampled_from((0, 1, 2))),
         dispatcher=draw(st.sampled_from([d for d in Dispatcher if d])),
         recompute_modules=RecomputeModule(modules) if row.recompute is Recompute.SELECTIVE else RecomputeModule(0),
-        features=Feature(draw(st.integers(0, int(~Feature(0))))),
+        features=draw(any_features),
     )
 
 

@@ -22,6 +22,7 @@ from frameworks.legality import RULES, first_violation, launchable_on, legal_mas
 from frameworks.registry import TARGETS, parse_target
 from frameworks.target import TargetError
 from search.fillable import can_fill, fillable_device_counts
+from tests.choices import any_features, any_modules
 from tests.unit.frameworks.legality_cases import (
     AMD,
     DENSE_JOB,
@@ -155,7 +156,7 @@ STRATEGIES = st.builds(
     ulysses_degree=st.sampled_from([1, 2, 3, 4]), schedule=st.sampled_from(Schedule), zero_stage=st.integers(0, 4),
     optimizer_shard_size=st.sampled_from([0, 2, 3]), dispatcher=st.sampled_from(Dispatcher), recompute=st.sampled_from(Recompute),
     recompute_method=st.sampled_from(RecomputeMethod), recompute_num_layers=st.integers(0, 3),
-    recompute_modules=st.integers(0, 63).map(RecomputeModule), features=st.integers(0, 2**30 - 1).map(Feature),
+    recompute_modules=any_modules, features=any_features,
     microbatch_group_size_per_vp_stage=st.sampled_from([0, 1, 4, 6, 10**6]),
     recompute_layers_per_stage=st.sampled_from([None, (1, 0), (99,)]), layer_layout=st.sampled_from([None, ((12, 12),),
      ((6, 6), (6, 6))]),

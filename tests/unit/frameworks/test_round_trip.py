@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical, canonical_schedule
-from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
@@ -19,6 +18,7 @@ from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
 from frameworks.legality import violations
 from frameworks.registry import BY_NAME
+from tests.choices import any_features, any_modules
 from tests.oracle.launch_files.parsing import parse_arguments, parse_launch
 from tests.unit.frameworks.plans import MODELS, legal_plans, workload
 
@@ -47,8 +47,8 @@ ANY_PLAN = st.builds(
     micro_batch_size=st.sampled_from([1, 2]), dispatcher=st.sampled_from(Dispatcher), cp=st.sampled_from([1, 2]),
     cp_algo=st.sampled_from([CpAlgo.RING, CpAlgo.ULYSSES]), zero_stage=st.integers(0, 3),
     recompute=st.sampled_from(Recompute), recompute_method=st.sampled_from(RecomputeMethod),
-    recompute_num_layers=st.integers(0, 3), recompute_modules=st.integers(0, 63).map(RecomputeModule),
-    features=st.integers(0, 2**30 - 1).map(Feature), schedule=st.sampled_from(Schedule),
+    recompute_num_layers=st.integers(0, 3), recompute_modules=any_modules,
+    features=any_features, schedule=st.sampled_from(Schedule),
     microbatch_group_size_per_vp_stage=st.sampled_from([0, 2, 8]),
 )  # fmt: skip
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cost_models
 from cost_models.constants import prior_constants
 from cost_models.shapes import acting as acting_module
 from cost_models.shapes import switches
@@ -36,8 +37,10 @@ from cost_models.shapes.switches import (
     acting_on,
 )
 from cost_models.shapes.workload import Cluster, ModelShape, Workload
+from cost_models.simulation.step_times import simulate
 from cost_models.step import priced_groups
 from cost_models.step.composition import estimate
+from tests.choices import any_features
 from tests.networks import ascend_a2, gpu
 from tests.workloads import DENSE, LATENT, SPARSE, workload
 
@@ -52,6 +55,7 @@ STRATEGIES = (
     ParallelStrategy(tp=2, dp=8, sequence_parallel=True),
     ParallelStrategy(tp=2, dp=8, zero_stage=0),
     ParallelStrategy(tp=2, dp=4, cp=2, cp_algo=CpAlgo.RING, zero_stage=3),
+    ParallelStrategy(cp=16, cp_algo=CpAlgo.RING, zero_stage=0),
     ParallelStrategy(tp=2, pp=2, dp=4, vpp=2, schedule=Schedule.INTERLEAVED, micro_batch_size=2),
     ParallelStrategy(pp=2, dp=8, vpp=2, schedule=Schedule.INTERLEAVED, zero_stage=0),
     ParallelStrategy(pp=2, dp=8, vpp=2, schedule=Schedule.DUALPIPE_V, zero_stage=0),
@@ -71,6 +75,7 @@ ROUTED = (
     ),
     *(ParallelStrategy(dp=16, ep=8, zero_stage=0, dispatcher=dispatcher) for dispatcher in EXCHANGES),
     *(ParallelStrategy(**ALONE, ep=4, micro_batch_size=4, dispatcher=dispatcher) for dispatcher in EXCHANGES),
+    ParallelStrategy(cp=16, ep=4, cp_algo=CpAlgo.RING, zero_stage=0, dispatcher=Dispatcher.ALLGATHER),
 )
 
 
@@ -119,7 +124,25 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[Place, Feature]:
 def test_formulas_ask_for_a_switch_where_its_entry_prices_it_and_nowhere_else(asked: dict[Place, Feature]) -> None:
     for job, rows in jobs():
         price(job, list(rows))
+        simulate(job, StrategyBatch.of(rows), prior_constants(job.cluster.profile.family))
     assert {place: Feature(PRICED[place]) for place in Place} == asked
+
+
+@pytest.mark.parametrize(("model", "cluster"), [(CAPPED, ascend_a2()), (DENSE, gpu())], ids=["experts", "dense"])
+def test_neighbours_in_a_batch_that_differ_in_one_switch_keep_their_prices(model: ModelShape, cluster: Cluster) -> None:
+    job = on(model, cluster)
+    for row in STRATEGIES[1::3] + (ROUTED[1::3] if model.moe else ()):
+        for feature in Feature:
+            pair = [row, replace(row, features=row.features ^ feature)]
+            assert np.array_equal(price(job, pair), price(job, pair[::-1])[:, ::-1]), (feature, row)
+
+
+def test_formulas_read_switches_by_the_functions_that_know_where_they_are_priced() -> None:
+    root = Path(cost_models.__file__).parent
+    rooms = [path for path in root.rglob("*.py") if path.parent.name != "shapes"]
+    assert len(rooms) > 30
+    masked = {path.name: re.findall(r"\.features\b.*", path.read_text(encoding="utf-8")) for path in rooms}
+    assert {name: lines for name, lines in masked.items() if lines and name != "priced_groups.py"} == {}
 
 
 def moving() -> Iterator[tuple[Scope, Feature]]:
@@ -141,7 +164,12 @@ def test_a_switch_moves_prices_exactly_where_its_entry_says_that_it_acts() -> No
     acts_on = {feature: switch.acts_on for feature, switch in SWITCHES.items() if switch.priced}
     # Formulas take any activation function for one that could be fused, and rotary kernels off the host's count alike.
     acts_on |= {Feature.FUSED_SWIGLU: Scope(0), Feature.FUSED_ROPE: Scope(0)}
-    assert {feature: needed[feature] for feature in acts_on} == acts_on
+    assert {feature: implied(needed[feature]) for feature in acts_on} == {f: implied(scope) for f, scope in acts_on.items()}
+
+
+def implied(scope: Scope) -> Scope:
+    """With what is there wherever the scope is: ranks of context parallelism hold the same parameters."""
+    return scope | Scope.REPLICAS if scope & Scope.CONTEXT_PARALLEL else scope
 
 
 @pytest.mark.parametrize("feature", [f for f in Feature if not f & PRICED[Place.SHARDING]], ids=lambda f: f.name)
@@ -173,7 +201,7 @@ rows_of_any_kind = st.builds(
     zero_stage=st.sampled_from((0, 1)),
     schedule=st.sampled_from(Schedule),
     dispatcher=st.sampled_from(Dispatcher),
-    features=st.integers(0, int(~Feature(0))).map(Feature),
+    features=any_features,
 )
 
 
