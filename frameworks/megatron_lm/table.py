@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from cost_models.shapes.acting import has_replicas
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, Schedule
 from cost_models.shapes.switches import Feature
 from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, choice, number, switch
 from frameworks.physics.memory import module_names
 from frameworks.release import read_release
+from frameworks.rule import has_effect
 from frameworks.table import Switch, Table
 
 COLUMNS = {
@@ -143,15 +143,8 @@ SHARED_TERMS: Terms = {
         lambda w, s: s.recompute.label,
     ),
     "recompute-method": Term(lambda w, b: b.recompute == Recompute.FULL, "full recompute", lambda w, s: "full recompute"),
-    # A plan has these switches only where something is there to gather or reduce.
-    "overlap-grad-reduce": Term(
-        lambda w, b: b.has(Feature.OVERLAP_GRAD_REDUCE) & has_replicas(w.model, b),
-        "overlap_grad_reduce",
-        lambda w, s: "overlap_grad_reduce",
-        feature=Feature.OVERLAP_GRAD_REDUCE,
-    ),
     "overlap-param-gather": Term(
-        lambda w, b: b.has(Feature.OVERLAP_PARAM_GATHER) & (b.zero_stage > 0) & has_replicas(w.model, b),
+        lambda w, b: has_effect(w, b, Feature.OVERLAP_PARAM_GATHER),
         "overlap_param_gather",
         lambda w, s: f"overlap_param_gather with zero_stage {s.zero_stage}",
         feature=Feature.OVERLAP_PARAM_GATHER,
