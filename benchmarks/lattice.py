@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
     constants = prior_constants(workload.cluster.profile.family)
     sampler = Sampler()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    result = search(workload, search_space(workload), constants, clock=time.perf_counter, estimate=sampler)
+    result = search(workload, search_space(workload), constants, clock=time.perf_counter, estimator=sampler)
     wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
     difference = largest_difference(workload, constants, sampler)
     print(f"{model} on {devices} x {hardware}")

@@ -12,9 +12,8 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import FUSIONS, Feature
 from cost_models.shapes.workload import Workload
-from frameworks.facts import FactRule
 from frameworks.physics import pipeline as rules_pipeline
-from frameworks.rule import Rule, effective_features
+from frameworks.rule import Rule, SwitchRule, effective_features
 from frameworks.table import Table
 
 
@@ -74,7 +73,7 @@ class Draft:
                 f"Not as planned: recompute of {_names(gone)} is left out, which takes more memory than planned: {why}."
             )
 
-    def drop_broken(self, *rules: FactRule) -> None:
+    def drop_broken(self, *rules: SwitchRule) -> None:
         """Switches off whose rule is broken, one after the other, for the rule's own reason."""
         for rule in rules:
             if self.breaks(rule):

@@ -18,7 +18,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import SWITCHES, Feature, Scope
 from cost_models.shapes.workload import Workload
 from frameworks.release import Exclusion, Fact, Release, parts_of
-from frameworks.rule import Mask, Rule, has_effect, none_of
+from frameworks.rule import Mask, Rule, SwitchRule, has_effect, none_of
 
 Column = Callable[[Workload, StrategyBatch], Any]
 Words = Callable[[Workload, ParallelStrategy], str]
@@ -157,14 +157,9 @@ class Extra:
 
 
 @dataclass(frozen=True)
-class FactRule(Rule):
-    """A rule derived from facts. ``subject`` is the switch that they are about, if any; ``reason`` says what is wrong with it.
+class FactRule(SwitchRule):
+    """A rule derived from facts about ``subject``. ``excludes`` and ``needs``: switches that it never and always goes with."""
 
-    ``excludes`` and ``needs`` are the switches that it never and always goes with.
-    """
-
-    subject: Feature = Feature(0)
-    reason: Words = lambda _workload, _strategy: ""
     excludes: Feature = Feature(0)
     needs: Feature = Feature(0)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cost_models.shapes import acting
 from cost_models.shapes.layout import default_layout, layer_layout, lean_tail_layout
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
-from cost_models.shapes.switches import ANY_DISPATCHER, Feature, acting_in
+from cost_models.shapes.switches import ANY_DISPATCHER, Exclusive, Feature, acting_in, alternatives
 from cost_models.shapes.workload import ModelShape, Workload
 
 Mask = NDArray[np.bool_]
@@ -37,6 +37,14 @@ class Rule:
     targets: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class SwitchRule(Rule):
+    """A rule about the switch ``subject``, if any, which a draft leaves out for the ``reason`` where the rule is broken."""
+
+    subject: Feature = Feature(0)
+    reason: Callable[[Workload, ParallelStrategy], str] = lambda _workload, _strategy: ""
+
+
 def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
     """The rules that a module defines, in its order, which is that in which strategies are charged to them."""
     return tuple(value for value in module.values() if isinstance(value, Rule))
@@ -57,9 +65,14 @@ def num_microbatches(workload: Workload, strategy: ParallelStrategy) -> int:
     return workload.training.global_batch_size // (strategy.micro_batch_size * strategy.dp)
 
 
-def either(names: Sequence[str]) -> str:
+def either(names: Sequence[str], *, last: str = "or") -> str:
     """The names as a choice, for a sentence."""
-    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
+    return f"{', '.join(names[:-1])} {last} {names[-1]}" if len(names) > 1 else names[0]
+
+
+def all_of(names: Sequence[str]) -> str:
+    """The names as a list, for a sentence."""
+    return either(names, last="and")
 
 
 def nearest_divisors(total: int, degree: int) -> str:
@@ -86,6 +99,36 @@ def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Ma
 def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
     """The features of one strategy that have something to act on, whatever the dispatcher."""
     return strategy.features & acting_in(acting.scope_of(workload.model, strategy) | ANY_DISPATCHER)
+
+
+def one_of(
+    kind: Exclusive,
+    name: str,
+    source: str,
+    requirement: str,
+    sentence: Callable[[str, ParallelStrategy], str],
+    gives_way: Feature = Feature(0),
+) -> SwitchRule:
+    """The rule of switches that replace the same: ``sentence`` gets the names of those on, ``gives_way`` is the subject."""
+    features = alternatives(kind)
+
+    def violates(workload: Workload, batch: StrategyBatch) -> Mask:
+        acts = acting.acting(workload.model, batch, Feature(sum(features)), given=ANY_DISPATCHER)
+        mask: Mask = (acts & (acts - 1)) != 0  # more than one bit
+        return mask
+
+    def names(on: Feature) -> str:
+        return " and ".join(str(feature.name).lower() for feature in features if feature in on)
+
+    return SwitchRule(
+        name,
+        source,
+        requirement,
+        violates,
+        lambda w, s: sentence(names(s.features), s),
+        subject=gives_way,
+        reason=lambda w, s: f"it excludes {names(s.features & ~gives_way)}",
+    )
 
 
 def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:

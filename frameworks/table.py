@@ -19,7 +19,7 @@ K = TypeVar("K")
 
 
 @dataclass(frozen=True)
-class Switch:
+class SwitchArgument:
     """One switch of plans as an argument.
 
     ``on``: values that switch it on, the first of which is written (none: the bare argument); ``off``: the value written where
@@ -62,7 +62,7 @@ class Table:
     """
 
     columns: Mapping[str, str]
-    switches: tuple[Switch, ...]
+    switches: tuple[SwitchArgument, ...]
     dispatchers: Mapping[Dispatcher, str]
     cp_algos: Mapping[CpAlgo, str]
     schedules: Mapping[Schedule, str]
@@ -103,10 +103,10 @@ def settled(
 
     ``given`` puts a value as the release's conditions ask for it.
     """
-    known = {name: given(value) for name, value in written.items() if not isinstance(value, Switch)}
+    known = {name: given(value) for name, value in written.items() if not isinstance(value, SwitchArgument)}
     arguments: dict[str, Any] = {}
     for name, value in written.items():
-        if not isinstance(value, Switch):
+        if not isinstance(value, SwitchArgument):
             arguments[name] = value
         elif value.means(release, known) and (chosen := value.written(features)) is not None:
             arguments |= {name: chosen, **(value.beside if value.feature in features else {})}

@@ -10,7 +10,7 @@ sys.path.insert(0, str(ROOT))
 
 from cost_models.shapes.recompute_modules import MODULES
 from cost_models.shapes.strategy import Schedule
-from cost_models.shapes.switches import SWITCHES, Exclusive, Feature, Place, Scope, Switch
+from cost_models.shapes.switches import SWITCHES, Exclusive, Feature, Place, Scope, Switch, alternatives
 from frameworks.registry import FRAMEWORKS
 
 HEAD = """# Switches and recompute modules
@@ -79,10 +79,7 @@ def document() -> str:
         having = ", ".join(framework for framework, features in by_framework.items() if feature in features) or "none"
         cells = (name(feature), switch.meaning, acts_on(switch), default, places, having, switch.source[1:-1])
         rows.append(f"| {' | '.join(cells)} |\n")
-    exclusive = [
-        f"- {kind.value}: {', '.join(name(feature) for feature, switch in SWITCHES.items() if switch.one_of is kind)}\n"
-        for kind in Exclusive
-    ]
+    exclusive = [f"- {kind.value}: {', '.join(name(feature) for feature in alternatives(kind))}\n" for kind in Exclusive]
     modules = [
         f"| `{str(module.name).lower()}` | {entry.meaning} | {', '.join(sorted(entry.drops))} | {entry.source[1:-1]} |\n"
         for module, entry in MODULES.items()

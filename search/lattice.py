@@ -14,8 +14,8 @@ import numpy as np
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.simulation.step_times import simulate as simulation
-from cost_models.step.composition import estimate as closed_form
+from cost_models.simulation.step_times import simulate
+from cost_models.step.composition import estimate
 from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, option_rules
 from search.explanation import Estimator
@@ -33,7 +33,7 @@ class LatticeSearch:
 
     ``state`` continues a search of the same arguments where it was saved: the result is that of one run, but for timings.
     ``baseline`` is the strategy to beat (default: ``search.baseline``). ``clock`` returns seconds; without it timings are
-    zero. ``estimate`` prices a batch (as ``cost_models.step.composition.estimate``), ``simulate`` one of finalists (as
+    zero. ``estimator`` prices a batch (as ``cost_models.step.composition.estimate``), ``simulator`` one of finalists (as
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
@@ -50,8 +50,8 @@ class LatticeSearch:
         top: int = 20,
         baseline: ParallelStrategy | None = None,
         clock: Clock | None = None,
-        estimate: Estimator = closed_form,
-        simulate: Estimator = simulation,
+        estimator: Estimator = estimate,
+        simulator: Estimator = simulate,
         max_simulations: int = MAX_SIMULATIONS,
         state: LatticeState | None = None,
     ) -> None:
@@ -60,9 +60,9 @@ class LatticeSearch:
         self.constants = constants
         self.baseline = baseline
         self.state = state or LatticeState(Leaderboard(objective, top))
-        self._answers = Answers(workload, space, constants, simulate)
-        self._estimate = estimate
-        self._simulate = simulate
+        self._answers = Answers(workload, space, constants, simulator)
+        self._estimate = estimator
+        self._simulate = simulator
         self._max_simulations = max_simulations
         self._now: Clock = clock or (lambda: 0.0)
         self._started_s = self._now() - self.state.elapsed_s

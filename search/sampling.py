@@ -20,7 +20,7 @@ from optuna.trial import TrialState
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.step.composition import estimate as closed_form
+from cost_models.step.composition import estimate
 from frameworks.legality import rules_for
 from search.answers import Answers
 from search.baseline import default_baseline
@@ -59,7 +59,7 @@ class SamplerSearch:
         top: int = 20,
         baseline: ParallelStrategy | None = None,
         clock: Clock | None = None,
-        estimate: Estimator = closed_form,
+        estimator: Estimator = estimate,
         trials: Sequence[Trial] = (),
         checkpoint: Mapping[str, Any] | None = None,
     ) -> None:
@@ -74,8 +74,8 @@ class SamplerSearch:
         self.trials: list[Trial] = list(trials)
         self._objective, self._top, self._baseline = objective, top, baseline
         self._sampler, self._seed = sampler, seed
-        self._answers = Answers(workload, space, constants, estimate)
-        self._estimate = estimate
+        self._answers = Answers(workload, space, constants, estimator)
+        self._estimate = estimator
         self._now: Clock = clock or (lambda: 0.0)
         self._ask_s, self._price_s, self._elapsed_s = _times(checkpoint)
         self._started_s = self._now() - self._elapsed_s

@@ -1,7 +1,8 @@
 """The parts of a layer that a selective recompute drops and computes again: one entry each.
 
-An entry says which layers have the part and what recomputing it changes; the formulas are those of ``layer.activations`` (bytes)
-and ``layer.costs`` (time), and tests hold them to the entry. Adding one is an entry and its formula (CONTRIBUTING.md).
+An entry says which layers have the part and what recomputing it changes; the formulas are those of ``layer.activations`` (bytes),
+``layer.modules`` (time) and ``layer.costs`` (communication), and tests hold them to the entry. Adding one is an entry and its
+formula (CONTRIBUTING.md).
 """
 
 from __future__ import annotations

@@ -190,7 +190,14 @@ def _those(features: list[Feature]) -> Feature:
 DEFAULT_FEATURES = _those([f for f, switch in SWITCHES.items() if switch.by_default])
 SEARCHED_FEATURES = tuple(f for f, switch in SWITCHES.items() if switch.searched)
 UNPRICED_FEATURES = _those([f for f, switch in SWITCHES.items() if not switch.priced])
-FUSIONS = tuple(f for f, switch in SWITCHES.items() if switch.one_of is Exclusive.TENSOR_PARALLEL_MATMULS)
+
+
+def alternatives(kind: Exclusive) -> tuple[Feature, ...]:
+    """The switches that replace the same, each in its own way."""
+    return tuple(f for f, switch in SWITCHES.items() if switch.one_of is kind)
+
+
+FUSIONS = alternatives(Exclusive.TENSOR_PARALLEL_MATMULS)
 
 
 def acting_on(scope: Scope) -> Feature:

@@ -11,7 +11,7 @@ from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, task_times_s
 from cost_models.simulation.program import Program, compiled
 from cost_models.simulation.step_times import GroupTasks, exchange_left_s, pipeline_shapes
-from cost_models.step.priced_groups import Group, priced_groups
+from cost_models.step.priced_groups import PricedGroup, priced_groups
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Replay:
     program: Program
     starts_s: list[float]
     ends_s: list[float]
-    group: Group
+    group: PricedGroup
     tasks: GroupTasks
     reduce_s: Floats
     gather_s: Floats

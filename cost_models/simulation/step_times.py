@@ -20,18 +20,18 @@ from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
 from cost_models.step.composition import StepTime, at_kind, composed
 from cost_models.step.data_parallel import exchange_beyond_compute_s
-from cost_models.step.priced_groups import Group
+from cost_models.step.priced_groups import PricedGroup
 from cost_models.step.result import Estimate
 
 LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
 
 
-def pipeline_shapes(group: Group) -> Iterator[tuple[IntColumn, PipelineShape]]:
+def pipeline_shapes(group: PricedGroup) -> Iterator[tuple[IntColumn, PipelineShape]]:
     """The distinct pipelines of a group, with the columns of each.
 
     Parameters
     ----------
-    group : Group
+    group : PricedGroup
         Strategies of one pipeline with their priced parts.
 
     Yields
@@ -52,7 +52,7 @@ class GroupTasks:
     with the weight gradients. A merged pair saves what the layers that meet in it hide of each other's communication.
     """
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: PricedGroup) -> None:
         stages = group.stages
         self._chunks = [group.chunk(index) for index in range(stages.num_chunks)]
         self._merged = group.merged
@@ -160,12 +160,12 @@ def _num_sends(shape: PipelineShape) -> IntColumn:
     return sends
 
 
-def exchange_left_s(group: Group, constants: Constants) -> tuple[Floats, Floats]:
+def exchange_left_s(group: PricedGroup, constants: Constants) -> tuple[Floats, Floats]:
     """What passes do not hide of each rank's reduction of gradients and gathering of weights, ``[rank, n]`` each.
 
     Parameters
     ----------
-    group : Group
+    group : PricedGroup
         Strategies of one pipeline with their priced parts.
     constants : Constants
         Calibrated values for the hardware family.
@@ -251,7 +251,7 @@ def played_to_the_end(shape: PipelineShape, tasks: GroupTasks, start_s: Floats, 
     return Played(*whole)
 
 
-def _first_starts_s(group: Group, tasks: GroupTasks, gather_s: Floats) -> Floats:
+def _first_starts_s(group: PricedGroup, tasks: GroupTasks, gather_s: Floats) -> Floats:
     """When each rank begins its first forward, ``[rank, n]``: the first chunk must have passed the ranks before it."""
     begins = [gather_s[0]]
     for rank in range(1, group.stages.pp):
@@ -260,7 +260,7 @@ def _first_starts_s(group: Group, tasks: GroupTasks, gather_s: Floats) -> Floats
     return np.stack(begins)
 
 
-def simulated(group: Group, constants: Constants) -> StepTime:
+def simulated(group: PricedGroup, constants: Constants) -> StepTime:
     """Composes a step from the ends of all tasks; the group must keep every rank as a kind of its own.
 
     A rank begins once it has gathered its weights and ends once its gradients are reduced, as far as passes do not hide
@@ -268,7 +268,7 @@ def simulated(group: Group, constants: Constants) -> StepTime:
 
     Parameters
     ----------
-    group : Group
+    group : PricedGroup
         Strategies of one pipeline with their priced parts.
     constants : Constants
         Calibrated values for the hardware family.

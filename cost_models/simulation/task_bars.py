@@ -18,7 +18,7 @@ from cost_models.shapes.strategy import Named
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
-from cost_models.step.priced_groups import Group
+from cost_models.step.priced_groups import PricedGroup
 
 EVEN_SHARE = 0.5  # of an exchange that takes no time, for dispatch as for combine
 
@@ -136,7 +136,7 @@ class _LayerParts:
     recomputes_experts: bool
 
     @classmethod
-    def of(cls, workload: Workload, group: Group, constants: Constants, *, moe: bool) -> _LayerParts:
+    def of(cls, workload: Workload, group: PricedGroup, constants: Constants, *, moe: bool) -> _LayerParts:
         """Of a group of one strategy, whose costs have kept their tables."""
         if not moe:
             return cls(group.priced.dense, 0.0, EVEN_SHARE, False)
@@ -315,7 +315,7 @@ class TaskBars:
     host. What a chunk does beside its layers comes before them, in the chunk with the output head after them.
     """
 
-    def __init__(self, workload: Workload, group: Group, tasks: GroupTasks, constants: Constants) -> None:
+    def __init__(self, workload: Workload, group: PricedGroup, tasks: GroupTasks, constants: Constants) -> None:
         self._stages = group.stages
         self._batch = group.batch
         self._tasks = tasks

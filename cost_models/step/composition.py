@@ -16,7 +16,7 @@ from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
-from cost_models.step.priced_groups import Group, priced_groups
+from cost_models.step.priced_groups import PricedGroup, priced_groups
 from cost_models.step.result import Breakdown, Estimate
 
 MTP_PROJECTIONS = 3.0  # of a module in a step: one forward, two backward
@@ -46,12 +46,12 @@ class StepTime:
     fidelity: str = "closed_form"
 
 
-def closed_form(group: Group, constants: Constants) -> StepTime:
+def closed_form(group: PricedGroup, constants: Constants) -> StepTime:
     """Composes a step from the pace of the slowest rank and a bubble.
 
     Parameters
     ----------
-    group : Group
+    group : PricedGroup
         Strategies of one pipeline with their priced parts.
     constants : Constants
         Calibrated values for the hardware family.
@@ -109,12 +109,12 @@ def at_kind(values: Floats, kind: IntColumn) -> Floats:
     return chosen
 
 
-def lower_bound_s(group: Group, time: StepTime, constants: Constants) -> Floats:
+def lower_bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> Floats:
     """What no order of the group's tasks can beat, ``[n]``; of ``time``, only what the exchange leaves beside passes counts.
 
     Parameters
     ----------
-    group : Group
+    group : PricedGroup
         Strategies of one pipeline with their priced parts.
     time : StepTime, ``[n]``
         A composed step, for what its exchange leaves beside the passes.
@@ -139,7 +139,7 @@ def lower_bound_s(group: Group, time: StepTime, constants: Constants) -> Floats:
     return bound
 
 
-def _estimate_group(workload: Workload, group: Group, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
+def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
     """The columns of a group whose step has been composed."""
     batch, stages, m, priced, sharded = group.batch, group.stages, group.num_microbatches, group.priced, group.sharded
     held = held_activations(workload, stages, batch, m, priced.dense_activations, priced.moe_activations)
@@ -172,7 +172,7 @@ def _estimate_group(workload: Workload, group: Group, time: StepTime, constants:
     )
 
 
-def _critical_parts(group: Group, time: StepTime) -> tuple[dict[str, Floats], dict[str, Floats]]:
+def _critical_parts(group: PricedGroup, time: StepTime) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Exposed and masked time by part on the critical rank, ``[n]`` each, but for what every rank does once."""
     stages, layers, priced, edges = group.stages, group.layers, group.priced, group.priced.edges
     passes = group.num_microbatches * stages.passes_fraction
@@ -263,7 +263,7 @@ def composed(
     workload: Workload,
     batch: StrategyBatch,
     constants: Constants,
-    compose: Callable[[Group, Constants], StepTime],
+    compose: Callable[[PricedGroup, Constants], StepTime],
     *,
     merge: bool,
     breakdown: bool,

@@ -151,7 +151,7 @@ def _sharded_model(
 
 
 @dataclass(frozen=True)
-class Group:
+class PricedGroup:
     """Strategies that share a pipeline, with all that composing a step in either fidelity needs; ``[kind, n]`` or ``[n]``."""
 
     batch: StrategyBatch
@@ -206,7 +206,7 @@ def _price_group(
     constants: Constants,
     *,
     merge: bool,
-) -> Group:
+) -> PricedGroup:
     """Prices the parts of strategies that share a pipeline; ``merge`` puts equal ranks together.
 
     ``shared``: the switches that are part of what they share.
@@ -227,7 +227,7 @@ def _price_group(
     layers = rank_counts(counts)
     p2p, p2p_masked = _send_recv_s(workload, batch, network, constants)
     dispatched = workload.software_traits.eager & ~batch.has(Feature.CUDA_GRAPH)  # kernel by kernel, from the host
-    return Group(
+    return PricedGroup(
         batch=batch,
         stages=stages,
         num_microbatches=batch.num_microbatches(workload.training.global_batch_size).astype(np.float64),
@@ -243,7 +243,7 @@ def _price_group(
 
 def priced_groups(
     workload: Workload, batch: StrategyBatch, constants: Constants, *, merge: bool, tables: bool
-) -> Iterator[tuple[IntColumn, Group]]:
+) -> Iterator[tuple[IntColumn, PricedGroup]]:
     """Groups of the batch with the rows of each; ``tables`` keeps the parts of layer costs for a breakdown.
 
     Raises ``ValueError`` for an empty batch, a layout that does not hold the model, or a precision without a peak.
@@ -263,7 +263,7 @@ def priced_groups(
 
     Yields
     ------
-    tuple of IntColumn and Group
+    tuple of IntColumn and PricedGroup
         Rows of the batch, and their group.
     """
     if len(batch) == 0:

@@ -15,15 +15,14 @@ from cost_models.layer.communication import context_parallel_comm, expert_comm, 
 from cost_models.layer.compute import Device
 from cost_models.layer.edges import edge_costs
 from cost_models.memory.model_states import stage_parameters
-from cost_models.network.rank_placement import Group as Ranks
-from cost_models.network.rank_placement import members_per_domain, rank_groups
+from cost_models.network.rank_placement import Group, members_per_domain, rank_groups
 from cost_models.network.tiers import Network, Tier
 from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Cluster, Workload
 from cost_models.step.data_parallel import gradient_exchange
-from cost_models.step.priced_groups import Group, pipeline_sends_s, priced_groups
+from cost_models.step.priced_groups import PricedGroup, pipeline_sends_s, priced_groups
 from hardware_profiles.schema import Wiring
 
 
@@ -91,7 +90,7 @@ def step_traffic(workload: Workload, strategy: ParallelStrategy, constants: Cons
     )
 
 
-def _group_traffic(name: str, ranks: Ranks, cluster: Cluster, time_s: Floats, crossed: list[Floats]) -> GroupTraffic:
+def _group_traffic(name: str, ranks: Group, cluster: Cluster, time_s: Floats, crossed: list[Floats]) -> GroupTraffic:
     stage = int(time_s.argmax())
     tiers = []
     for described, tier, moved in zip(cluster.profile.tiers, Network.of(cluster).tiers, crossed, strict=True):
@@ -113,7 +112,7 @@ def _counting(network: Network, counted: int) -> Network:
     return replace(network, tiers=tuple(tier(i, t) for i, t in enumerate(network.tiers)), call_latency_s=0.0)
 
 
-def _per_step(workload: Workload, group: Group, constants: Constants, network: Network) -> dict[str, Floats]:
+def _per_step(workload: Workload, group: PricedGroup, constants: Constants, network: Network) -> dict[str, Floats]:
     """Seconds of each kind of group over a step, ``[stage]``."""
     keys, _ = layer_keys(group.batch)
     passes = group.num_microbatches * group.stages.passes_fraction
@@ -162,7 +161,7 @@ def _layer(
     return parts
 
 
-def _gradient_exchange(workload: Workload, group: Group, network: Network) -> dict[str, Floats]:
+def _gradient_exchange(workload: Workload, group: PricedGroup, network: Network) -> dict[str, Floats]:
     """Seconds of reducing gradients and gathering weights once a step, ``[stage, 1]``."""
     layers, stages = group.layers, group.stages
     none = np.zeros_like(layers.dense)

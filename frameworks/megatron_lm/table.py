@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from cost_models.shapes.acting import has_replicas
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, Schedule
 from cost_models.shapes.switches import Feature
 from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, choice, number, switch
 from frameworks.physics.memory import module_names
 from frameworks.release import read_release
-from frameworks.table import Switch, Table
+from frameworks.rule import has_effect
+from frameworks.table import SwitchArgument, Table
 
 COLUMNS = {
     "tp": "tensor-model-parallel-size",
@@ -30,15 +30,15 @@ COLUMNS = {
 CHUNKED = ("num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank")
 # Switches that MindSpeed-LLM has as well.
 SHARED = (
-    Switch(Feature.OVERLAP_P2P, "no-overlap-p2p-communication", negated=True, only=CHUNKED),
-    Switch(Feature.OVERLAP_GRAD_REDUCE, "overlap-grad-reduce"),
-    Switch(Feature.OVERLAP_PARAM_GATHER, "overlap-param-gather"),
-    Switch(Feature.GRAD_REDUCE_IN_BF16, "grad-reduce-in-bf16"),
-    Switch(Feature.MOE_GROUPED_GEMM, "moe-grouped-gemm"),
+    SwitchArgument(Feature.OVERLAP_P2P, "no-overlap-p2p-communication", negated=True, only=CHUNKED),
+    SwitchArgument(Feature.OVERLAP_GRAD_REDUCE, "overlap-grad-reduce"),
+    SwitchArgument(Feature.OVERLAP_PARAM_GATHER, "overlap-param-gather"),
+    SwitchArgument(Feature.GRAD_REDUCE_IN_BF16, "grad-reduce-in-bf16"),
+    SwitchArgument(Feature.MOE_GROUPED_GEMM, "moe-grouped-gemm"),
 )
 SHARED_BY_EXPERTS = (
-    Switch(Feature.MOE_SHARED_EXPERT_OVERLAP, "moe-shared-expert-overlap"),
-    Switch(Feature.MOE_PAD_TO_CAPACITY, "moe-pad-expert-input-to-capacity"),
+    SwitchArgument(Feature.MOE_SHARED_EXPERT_OVERLAP, "moe-shared-expert-overlap"),
+    SwitchArgument(Feature.MOE_PAD_TO_CAPACITY, "moe-pad-expert-input-to-capacity"),
 )
 
 RELEASE = read_release(Path(__file__).with_name("0.12.json"))
@@ -46,19 +46,19 @@ TABLE = Table(
     columns=COLUMNS,
     switches=(
         *SHARED,
-        Switch(Feature.MOE_PERMUTE_FUSION, "moe-permute-fusion"),
+        SwitchArgument(Feature.MOE_PERMUTE_FUSION, "moe-permute-fusion"),
         *SHARED_BY_EXPERTS,
-        Switch(Feature.FUSED_NORM, "transformer-impl", on=("transformer_engine",), off="local"),
-        Switch(Feature.FLASH_ATTENTION, "attention-backend", on=("auto", "flash", "fused"), off="unfused"),
-        Switch(Feature.FUSED_SWIGLU, "no-bias-swiglu-fusion", negated=True, only=("swiglu",)),
-        Switch(
+        SwitchArgument(Feature.FUSED_NORM, "transformer-impl", on=("transformer_engine",), off="local"),
+        SwitchArgument(Feature.FLASH_ATTENTION, "attention-backend", on=("auto", "flash", "fused"), off="unfused"),
+        SwitchArgument(Feature.FUSED_SWIGLU, "no-bias-swiglu-fusion", negated=True, only=("swiglu",)),
+        SwitchArgument(
             Feature.FUSED_ROPE,
             "no-rope-fusion",
             negated=True,
             only=("position-embedding-type=rope", "multi-latent-attention"),  # core 0.12 refuses the fused kernel with MLA
         ),
-        Switch(Feature.CUDA_GRAPH, "enable-cuda-graph", beside={"te-rng-tracker": ()}),
-        Switch(Feature.TP_COMM_OVERLAP, "tp-comm-overlap"),
+        SwitchArgument(Feature.CUDA_GRAPH, "enable-cuda-graph", beside={"te-rng-tracker": ()}),
+        SwitchArgument(Feature.TP_COMM_OVERLAP, "tp-comm-overlap"),
     ),
     dispatchers={
         Dispatcher.ALLGATHER: "allgather",
@@ -143,15 +143,8 @@ SHARED_TERMS: Terms = {
         lambda w, s: s.recompute.label,
     ),
     "recompute-method": Term(lambda w, b: b.recompute == Recompute.FULL, "full recompute", lambda w, s: "full recompute"),
-    # A plan has these switches only where something is there to gather or reduce.
-    "overlap-grad-reduce": Term(
-        lambda w, b: b.has(Feature.OVERLAP_GRAD_REDUCE) & has_replicas(w.model, b),
-        "overlap_grad_reduce",
-        lambda w, s: "overlap_grad_reduce",
-        feature=Feature.OVERLAP_GRAD_REDUCE,
-    ),
     "overlap-param-gather": Term(
-        lambda w, b: b.has(Feature.OVERLAP_PARAM_GATHER) & (b.zero_stage > 0) & has_replicas(w.model, b),
+        lambda w, b: has_effect(w, b, Feature.OVERLAP_PARAM_GATHER),
         "overlap_param_gather",
         lambda w, s: f"overlap_param_gather with zero_stage {s.zero_stage}",
         feature=Feature.OVERLAP_PARAM_GATHER,

@@ -10,13 +10,13 @@ from cost_models.shapes.switches import Feature
 from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, number
 from frameworks.mindformers import cells
 from frameworks.release import read_release
-from frameworks.table import Switch, Table
+from frameworks.table import SwitchArgument, Table
 
 MODEL = "model.model_config"
 
 
-def _switch(feature: Feature, key: str, *only: str) -> Switch:
-    return Switch(feature, key, on=(True,), off=False, only=only)
+def _switch(feature: Feature, key: str, *only: str) -> SwitchArgument:
+    return SwitchArgument(feature, key, on=(True,), off=False, only=only)
 
 
 EXPERTS = (f"{MODEL}.num_experts>0",)
@@ -41,7 +41,7 @@ TABLE = Table(
     },
     switches=(
         _switch(Feature.REPLICATED_EMBEDDING, "parallel_config.vocab_emb_dp"),
-        Switch(Feature.FINE_GRAIN_INTERLEAVE, "micro_batch_interleave_num", on=(2, 3, 4, 6, 8), off=1),
+        SwitchArgument(Feature.FINE_GRAIN_INTERLEAVE, "micro_batch_interleave_num", on=(2, 3, 4, 6, 8), off=1),
         _switch(Feature.MOE_GROUPED_GEMM, f"{MODEL}.moe_grouped_gemm", *EXPERTS),
         _switch(Feature.MOE_PERMUTE_FUSION, f"{MODEL}.moe_permute_fusion", *EXPERTS),
         _switch(Feature.MOE_SHARED_EXPERT_OVERLAP, f"{MODEL}.moe_shared_expert_overlap", *EXPERTS),
@@ -50,8 +50,8 @@ TABLE = Table(
         _switch(Feature.FUSED_NORM, f"{MODEL}.fused_norm"),
         _switch(Feature.FUSED_SWIGLU, f"{MODEL}.use_fused_swiglu", f"{MODEL}.gated_linear_unit"),
         _switch(Feature.FUSED_ROPE, f"{MODEL}.use_fused_rope", f"{MODEL}.position_embedding_type=rope"),
-        Switch(Feature.SWAP_OPTIMIZER, "optimizer.swap", on=(True,)),
-        Switch(Feature.SWAP_ATTENTION, "swap_config.swap", on=(True,), beside={"swap_config.op_swap": [cells.SWAPPED]}),
+        SwitchArgument(Feature.SWAP_OPTIMIZER, "optimizer.swap", on=(True,)),
+        SwitchArgument(Feature.SWAP_ATTENTION, "swap_config.swap", on=(True,), beside={"swap_config.op_swap": [cells.SWAPPED]}),
     ),
     dispatchers={Dispatcher.ALLTOALL: "alltoall", Dispatcher.HIERARCHICAL: "alltoall_deredundency"},
     cp_algos={CpAlgo.RING: "colossalai_cp", CpAlgo.ULYSSES: "ulysses_cp", CpAlgo.HYBRID: "hybrid_cp"},

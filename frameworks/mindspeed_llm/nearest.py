@@ -26,9 +26,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     size = draft.strategy.optimizer_shard_size
     if size:
         draft.set("optimizer_shard_size", size, "all data-parallel ranks", "there is no such option", optimizer_shard_size=0)
-    draft.drop_broken(megatron.GROUPED_GEMM_PRECISION)
-    if draft.breaks(memory.REUSE_NEEDS_BF16):
-        draft.drop(Feature.REUSE_FP32_PARAM, "it needs bf16")
+    draft.drop_broken(megatron.GROUPED_GEMM_PRECISION, memory.REUSE_NEEDS_BF16)
     draft.one_fusion()
     draft.drop_broken(rules.MC2, rules.COC, rules.TP_2D)
     if not workload.model.gated_linear_unit:  # the fused kernel is that of RMSNorm
@@ -37,9 +35,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
         draft.quietly(on=Feature.FLASH_ATTENTION)
         if strategy.cp_algo is CpAlgo.ULYSSES:
             draft.quietly(off=Feature.CP_SEND_RECV_OVERLAP)
-    draft.drop_broken(rules.SWAP_OPTIMIZER)
-    if draft.breaks(memory.SWAP_OR_REUSE):
-        draft.drop(Feature.REUSE_FP32_PARAM, "it excludes swap_optimizer")
+    draft.drop_broken(rules.SWAP_OPTIMIZER, memory.SWAP_OR_REUSE)
     _dualpipev(draft)
     draft.drop_broken(megatron.PARAM_GATHER)
     _experts(draft)
@@ -66,14 +62,12 @@ def _experts(draft: Draft) -> None:
     if moe is None:
         return
     if draft.breaks(rules.CAPACITY):
-        why = "a capacity factor excludes allgather"
+        why = rules.CAPACITY.sentence(draft.workload, draft.strategy)
         draft.set("moe_dispatcher", "allgather", "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
     draft.drop_broken(rules.TP_EXTEND_EP)
     if draft.strategy.tp == 1:
         draft.drop(Feature.MOE_TP_EXTEND_EP, "it needs tp above 1")
-    draft.drop_broken(rules.ALLGATHER_OVERLAP, rules.ALLTOALL_OVERLAP, rules.FB_OVERLAP)
-    if draft.breaks(rules.FB_NOOP):
-        draft.drop(Feature.MOE_COMM_OVERLAP, "it takes no-op layers in the last chunk only")
+    draft.drop_broken(rules.ALLGATHER_OVERLAP, rules.ALLTOALL_OVERLAP, rules.FB_OVERLAP, rules.FB_NOOP)
     draft.drop_broken(megatron.SHARED_EXPERT_OVERLAP, rules.ZERO_MEMORY)
     if not draft.routed:
         draft.drop(Feature.MOE_ZERO_MEMORY, "tokens do not travel")

@@ -23,7 +23,7 @@ from frameworks.megatron_lm.rules import FAMILY_RULES
 from frameworks.mindspeed_llm.table import BY_LAYER, RELEASE, TABLE, TERMS
 from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
-from frameworks.rule import Mask, Rule, every_row, has_effect, layout_of, layout_violates, none_of, rules_in
+from frameworks.rule import Mask, Rule, SwitchRule, every_row, has_effect, layout_of, layout_violates, none_of, rules_in
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
@@ -162,7 +162,7 @@ def _noop_before_last_chunk(layout: LayerLayout, _model: ModelShape) -> bool:
     return any(layers < slots for row in layout[:-1] for layers in row)
 
 
-FB_NOOP = Rule(
+FB_NOOP = SwitchRule(
     "mindspeed_fb_noop",
     "[mindspeed, noop_layers; fb_overlap.py]",
     "with moe_comm_overlap and interleaved virtual stages, no-op layers sit in the last chunk only",
@@ -177,6 +177,8 @@ FB_NOOP = Rule(
         f"moe_comm_overlap with vpp {s.vpp} takes no-op layers in the last chunk only, and {w.model.num_layers} layers over "
         f"pp {s.pp} leave them at positions {', '.join(map(str, noop_positions(layout_of(w, s))))}"
     ),
+    subject=Feature.MOE_COMM_OVERLAP,
+    reason=lambda w, s: "it takes no-op layers in the last chunk only",
 )
 
 ZERO_MEMORY = FACTS(

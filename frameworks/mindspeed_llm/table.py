@@ -11,7 +11,7 @@ from frameworks.facts import Term, Terms
 from frameworks.megatron_lm.table import COLUMNS, SHARED, SHARED_BY_EXPERTS, SHARED_TERMS, dispatcher_term, switch_terms
 from frameworks.physics.memory import module_names
 from frameworks.release import read_release
-from frameworks.table import Switch, Table
+from frameworks.table import SwitchArgument, Table
 
 COC_PARALLEL_NUM = 2
 
@@ -20,26 +20,26 @@ TABLE = Table(
     columns=COLUMNS,
     switches=(
         *SHARED,
-        Switch(Feature.MOE_PERMUTE_FUSION, "moe-permute-fusion", former="use-fused-moe-token-permute-and-unpermute"),
-        Switch(Feature.MOE_PERMUTATION_ASYNC_COMM, "moe-permutation-async-comm"),
+        SwitchArgument(Feature.MOE_PERMUTE_FUSION, "moe-permute-fusion", former="use-fused-moe-token-permute-and-unpermute"),
+        SwitchArgument(Feature.MOE_PERMUTATION_ASYNC_COMM, "moe-permutation-async-comm"),
         *SHARED_BY_EXPERTS,
-        Switch(Feature.DUALPIPEV_DW_DETACH, "dualpipev-dw-detach"),
-        Switch(Feature.CP_SEND_RECV_OVERLAP, "use-cp-send-recv-overlap"),
-        Switch(Feature.MOE_TP_EXTEND_EP, "moe-tp-extend-ep"),
-        Switch(Feature.MOE_ALLTOALL_OVERLAP_COMM, "moe-alltoall-overlap-comm"),
-        Switch(Feature.MOE_ALLGATHER_OVERLAP_COMM, "moe-allgather-overlap-comm"),
-        Switch(Feature.MOE_COMM_OVERLAP, "moe-fb-overlap"),
-        Switch(Feature.MOE_ZERO_MEMORY, "moe-zero-memory", on=("level0", "level1")),
-        Switch(Feature.REUSE_FP32_PARAM, "reuse-fp32-param"),
-        Switch(Feature.SWAP_OPTIMIZER, "swap-optimizer"),
-        Switch(Feature.SWAP_ATTENTION, "swap-attention"),
-        Switch(Feature.FLASH_ATTENTION, "use-flash-attn"),
-        Switch(Feature.FUSED_NORM, "use-fused-rmsnorm"),
-        Switch(Feature.FUSED_SWIGLU, "use-fused-swiglu"),
-        Switch(Feature.FUSED_ROPE, "use-fused-rotary-pos-emb"),
-        Switch(Feature.MC2, "use-ascend-mc2"),
-        Switch(Feature.COC, "use-ascend-coc", beside={"coc-parallel-num": COC_PARALLEL_NUM}),
-        Switch(Feature.TP_2D, "tp-2d"),
+        SwitchArgument(Feature.DUALPIPEV_DW_DETACH, "dualpipev-dw-detach"),
+        SwitchArgument(Feature.CP_SEND_RECV_OVERLAP, "use-cp-send-recv-overlap"),
+        SwitchArgument(Feature.MOE_TP_EXTEND_EP, "moe-tp-extend-ep"),
+        SwitchArgument(Feature.MOE_ALLTOALL_OVERLAP_COMM, "moe-alltoall-overlap-comm"),
+        SwitchArgument(Feature.MOE_ALLGATHER_OVERLAP_COMM, "moe-allgather-overlap-comm"),
+        SwitchArgument(Feature.MOE_COMM_OVERLAP, "moe-fb-overlap"),
+        SwitchArgument(Feature.MOE_ZERO_MEMORY, "moe-zero-memory", on=("level0", "level1")),
+        SwitchArgument(Feature.REUSE_FP32_PARAM, "reuse-fp32-param"),
+        SwitchArgument(Feature.SWAP_OPTIMIZER, "swap-optimizer"),
+        SwitchArgument(Feature.SWAP_ATTENTION, "swap-attention"),
+        SwitchArgument(Feature.FLASH_ATTENTION, "use-flash-attn"),
+        SwitchArgument(Feature.FUSED_NORM, "use-fused-rmsnorm"),
+        SwitchArgument(Feature.FUSED_SWIGLU, "use-fused-swiglu"),
+        SwitchArgument(Feature.FUSED_ROPE, "use-fused-rotary-pos-emb"),
+        SwitchArgument(Feature.MC2, "use-ascend-mc2"),
+        SwitchArgument(Feature.COC, "use-ascend-coc", beside={"coc-parallel-num": COC_PARALLEL_NUM}),
+        SwitchArgument(Feature.TP_2D, "tp-2d"),
     ),
     dispatchers={Dispatcher.ALLGATHER: "allgather", Dispatcher.ALLTOALL: "alltoall"},
     cp_algos={CpAlgo.RING: "megatron_cp_algo", CpAlgo.ULYSSES: "ulysses_cp_algo", CpAlgo.HYBRID: "hybrid_cp_algo"},

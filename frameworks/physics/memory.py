@@ -6,9 +6,9 @@ import numpy as np
 
 from cost_models.shapes.recompute_modules import RecomputeModule, present_modules
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.switches import Exclusive, Feature
 from cost_models.shapes.workload import Workload
-from frameworks.rule import Mask, Rule, rules_in
+from frameworks.rule import Mask, Rule, SwitchRule, one_of, rules_in
 
 ZERO_STAGE = Rule(
     "zero_stage",
@@ -125,22 +125,25 @@ RECOMPUTE_PLAN = Rule(
 )
 
 
-SWAP_OR_REUSE = Rule(
+SWAP_OR_REUSE = one_of(
+    Exclusive.MASTER_WEIGHTS,
     "swap_or_reuse",
     "[mindspeed, swap_optimizer_feature.py]",
     "swap_optimizer moves the master weights to the host, reuse_fp32_param keeps them in the weights: one of the two",
-    lambda w, b: b.has(Feature.SWAP_OPTIMIZER) & b.has(Feature.REUSE_FP32_PARAM),
-    lambda w, s: (
+    lambda on, s: (
         "swap_optimizer moves the master weights to the host and reuse_fp32_param keeps them in the weights: choose 1 of the 2"
     ),
+    gives_way=Feature.REUSE_FP32_PARAM,
 )
 
-REUSE_NEEDS_BF16 = Rule(
+REUSE_NEEDS_BF16 = SwitchRule(
     "reuse_needs_bf16",
     "[mindspeed, reuse_fp32_param.py]",
     "reuse_fp32_param splits FP32 into BF16 and a rest, so training is in bf16",
     lambda w, b: b.has(Feature.REUSE_FP32_PARAM) & (w.training.precision != "bf16"),
     lambda w, s: f"reuse_fp32_param splits FP32 weights into bf16 and a rest, and precision is {w.training.precision}",
+    subject=Feature.REUSE_FP32_PARAM,
+    reason=lambda w, s: "it needs bf16",
 )
 
 RULES = rules_in(globals())

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+from cost_models.shapes.switches import FUSIONS, Exclusive, Feature
+from frameworks.rule import Rule, all_of, has_effect, one_of
 
-from cost_models.shapes.strategy import StrategyBatch
-from cost_models.shapes.switches import FUSIONS, Feature
-from cost_models.shapes.workload import Workload
-from frameworks.rule import Mask, Rule, has_effect
-
-
-def _fusions(workload: Workload, batch: StrategyBatch) -> Mask:
-    count = np.zeros(len(batch), dtype=np.int64)
-    for feature in FUSIONS:
-        count += has_effect(workload, batch, feature)
-    return count > 1
-
-
-ONE_MATMUL_FUSION = Rule(
+ONE_MATMUL_FUSION = one_of(
+    Exclusive.TENSOR_PARALLEL_MATMULS,
     "one_matmul_fusion",
     "[mindspeed, mc2.py; locl_coc.py; tp_2d.py]",
-    "mc2, coc, tp_comm_overlap and tp_2d each replace the same matmuls and collectives: one of them",
-    _fusions,
-    lambda w, s: (
-        f"{' and '.join(str(f.name).lower() for f in FUSIONS if f in s.features)} "
-        f"all replace the collectives of tp {s.tp}: choose 1"
-    ),
+    f"{all_of([str(f.name).lower() for f in FUSIONS])} each replace the same matmuls and collectives: one of them",
+    lambda on, s: f"{on} all replace the collectives of tp {s.tp}: choose 1",
 )
 
 FINE_GRAIN_INTERLEAVE = Rule(

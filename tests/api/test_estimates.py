@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.answers import service
-from app.answers import simulation as simulating
+from app.answers import service, simulation
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.jobs.job import parse_job
@@ -156,18 +155,18 @@ def test_a_simulated_step_is_told_beside_the_closed_form(api: TestClient, job: d
     EstimateDocument.model_validate(simulated)
     assert "simulation" not in closed
     assert (closed["estimate"]["fidelity"], simulated["estimate"]["fidelity"]) == ("closed_form", "simulated")
-    estimate, simulation = simulated["estimate"], simulated["simulation"]
+    estimate, told = simulated["estimate"], simulated["simulation"]
     assert set(estimate) == set(closed["estimate"])
-    assert simulation["closed_form_step_time_s"] == closed["estimate"]["step_time_s"] != estimate["step_time_s"]
+    assert told["closed_form_step_time_s"] == closed["estimate"]["step_time_s"] != estimate["step_time_s"]
     assert estimate["step_time_lower_bound_s"] <= estimate["step_time_s"] * (1 + 1e-12)
     assert sum(estimate["time_breakdown_s"].values()) == pytest.approx(estimate["step_time_s"], rel=1e-9)
     assert estimate["step_time_low_s"] < estimate["step_time_s"] < estimate["step_time_high_s"]
-    ranks = simulation["ranks"]
+    ranks = told["ranks"]
     assert [rank["rank"] for rank in ranks] == [0, 1, 2, 3]
     assert max(rank["peak_memory_bytes"] for rank in ranks) == estimate["peak_memory_bytes"]
     assert min(rank["bubble_s"] for rank in ranks) == pytest.approx(estimate["time_breakdown_s"]["pipeline_bubble"])
     assert all(0 < rank["peak_at_s"] < estimate["step_time_s"] for rank in ranks)
-    sends = simulation["communication"]["pipeline_p2p"]
+    sends = told["communication"]["pipeline_p2p"]
     assert sends == {"exposed_s": estimate["time_breakdown_s"]["pipeline_p2p"], "masked_s": estimate["masked_s"]["pipeline_p2p"]}
 
 
@@ -184,7 +183,7 @@ def test_a_list_is_simulated_as_one_by_one(api: TestClient, job: dict[str, Any])
 def test_what_simulating_may_cost_is_bounded(
     api: TestClient, refused: Refused, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simulating, "MAX_SIMULATED_TASKS", 300)
+    monkeypatch.setattr(simulation, "MAX_SIMULATED_TASKS", 300)
     # 4 ranks x 1 chunk x 32 micro batches of dp 2, a forward and a backward each: 256 tasks; 2 ranks x 16 of dp 4: 64.
     assert api.post("/v1/estimates", json={**job, "strategies": [{"pp": 4}] * 5, "simulate": True}).status_code == 200
     body = {**job, "strategies": [{"pp": 4}, {"pp": 2}], "simulate": True}
@@ -201,7 +200,7 @@ def test_what_simulating_may_cost_is_bounded(
 def test_of_a_step_too_long_to_replay_only_the_moments_are_missing(
     api: TestClient, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simulating, "MAX_TASKS", 255)
+    monkeypatch.setattr(simulation, "MAX_TASKS", 255)
     ranks = api.post("/v1/estimates", json={**job, "strategy": {"pp": 4}, "simulate": True}).json()["simulation"]["ranks"]
     assert [rank["peak_at_s"] for rank in ranks] == [None] * 4
     assert all(rank["peak_memory_bytes"] > 0 for rank in ranks)

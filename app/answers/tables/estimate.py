@@ -15,9 +15,11 @@ from app.answers.tables.simulation import print_simulation
 from app.text.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from app.text.terminal import plain_table
 from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.switches import Exclusive, alternatives
 
 SECONDS_PER_DAY = 86_400
 _USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp says which
+_MASTER_WEIGHTS = [str(feature.name).lower() for feature in alternatives(Exclusive.MASTER_WEIGHTS)]
 
 
 def strategy_text(strategy: StrategyDocument) -> str:
@@ -39,7 +41,7 @@ def strategy_text(strategy: StrategyDocument) -> str:
         parts.append(str(strategy.moe_dispatcher))
     if strategy.recompute.granularity != "none":
         parts.append(recompute_text(strategy.recompute))
-    return " ".join([*parts, *(name for name in ("swap_optimizer", "reuse_fp32_param") if name in strategy.features)])
+    return " ".join([*parts, *(name for name in _MASTER_WEIGHTS if name in strategy.features)])
 
 
 def recompute_text(recompute: RecomputeDocument) -> str:

@@ -12,7 +12,7 @@ import cost_models
 PHYSICS = Path(cost_models.__file__).parent
 # Types whose values are columns, or hold them.
 COLUMNS = re.compile(
-    r"\b(Floats|IntColumn|ArrayLike|NDArray|LayerKeys|StrategyBatch|LayerCosts|LayerActivations|KeptLayers|PassTimes|Group)\b"
+    r"\b(Floats|IntColumn|ArrayLike|NDArray|LayerKeys|StrategyBatch|LayerCosts|LayerActivations|KeptLayers|PassTimes|Group|PricedGroup)\b"
 )
 
 

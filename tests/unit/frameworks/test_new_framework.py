@@ -24,7 +24,7 @@ from frameworks.facts import fact_rule, number, switch
 from frameworks.framework import Framework, LaunchArguments, Start
 from frameworks.offered import offered_rule, schedule_rule
 from frameworks.release import Argument, Exclusion, Kind, Release, read_tokens
-from frameworks.table import Switch, Table
+from frameworks.table import SwitchArgument, Table
 from frameworks.target import Target
 
 RELEASE = Release(
@@ -34,7 +34,7 @@ RELEASE = Release(
     {"All": (Argument("split", Kind.INTEGER), Argument("mc2", Kind.SWITCH, False))},
     exclusions=(Exclusion(("mc2", "split>4"), "[toy, README]", "toy_mc2"),),
 )
-TABLE = Table({"tp": "split"}, (Switch(Feature.MC2, "mc2"),), {Dispatcher.ALLTOALL: ""}, {}, {Schedule.ONE_F_ONE_B: ""})
+TABLE = Table({"tp": "split"}, (SwitchArgument(Feature.MC2, "mc2"),), {Dispatcher.ALLTOALL: ""}, {}, {Schedule.ONE_F_ONE_B: ""})
 RULES = (
     offered_rule("toy_features", "[toy, README]", "toy", TABLE),
     schedule_rule("toy_schedule", "[toy, README]", "toy", TABLE),

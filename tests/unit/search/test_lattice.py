@@ -186,7 +186,7 @@ def test_an_interrupt_keeps_what_was_found() -> None:
             raise KeyboardInterrupt
         return estimate(job, batch, constants, breakdown=breakdown)
 
-    result = run(workload(DENSE, num_devices=8), estimate=interrupted)
+    result = run(workload(DENSE, num_devices=8), estimator=interrupted)
     assert result.proof.stopped_by == "interrupt"
     assert result.plans
     assert result.counts.enumerated == result.counts.legal + sum(r.count for r in result.rejections)

@@ -110,7 +110,7 @@ def test_a_strategy_that_returns_is_answered_without_being_priced_again() -> Non
     job = workload(DENSE, num_devices=8)
     space = search_space(job, SearchLimits(tp=(1, 2), pp=(1,), micro_batch_size=(1,), recompute=(recompute_mode("full"),)))
     given = ParallelStrategy(tp=1)
-    trials = run(job=job, space=space, estimate=counted, baseline=given).trials
+    trials = run(job=job, space=space, estimator=counted, baseline=given).trials
     distinct = {trial.strategy for trial in trials}
     assert len(priced) == len(set(priced)) <= len(distinct) < len(trials)
     for trial in trials:

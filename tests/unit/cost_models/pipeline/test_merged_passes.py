@@ -15,7 +15,7 @@ from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule, 
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
-from cost_models.step.priced_groups import Group, priced_groups
+from cost_models.step.priced_groups import PricedGroup, priced_groups
 from tests.unit.cost_models.layer.test_layer_costs import cost
 from tests.workloads import SPARSE, constants, workload
 
@@ -35,7 +35,7 @@ def stages(pp: int, vpp: int, schedule: Schedule, dense: int = 2, layers: int = 
     return stages_of(model, pp, vpp, schedule=schedule, merge_pairs=True, merge=False)
 
 
-def group(pp: int = 2, values: dict[str, float] | None = None, **strategy: Any) -> Group:
+def group(pp: int = 2, values: dict[str, float] | None = None, **strategy: Any) -> PricedGroup:
     given = {"pp": pp, "schedule": Schedule.INTERLEAVED, "vpp": 2, **MERGED, **strategy}
     rows = StrategyBatch.of([ParallelStrategy(**given)])
     ((_, found),) = priced_groups(workload(SPARSE), rows, constants(**(values or {})), merge=False, tables=False)
