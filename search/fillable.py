@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.shapes.strategy import IntColumn
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.bounds import MAX_DEVICES
 from frameworks.rule import has_dense_mlp
 
 
@@ -36,9 +37,6 @@ def _counts(model: ModelShape, seq_length: int, global_batch_size: int) -> IntCo
         counts = np.unique(np.multiply.outer(counts, factors))
         counts = counts[counts <= MAX_DEVICES]
     return counts
-
-
-MAX_DEVICES = 1_000_000
 
 
 def can_fill(workload: Workload, num_devices: int) -> bool:

@@ -17,7 +17,7 @@ from app.calibrations.constants import constants_for, interval_of
 from app.calibrations.runs import repository
 from app.calibrations.runs.schemas import MAX_RUNS, RunItem, RunsRequest, StoredRun
 from app.http.paging import Listing, listing
-from app.jobs.requests import MAX_LAYERS, check_keys
+from app.jobs.requests import MAX_SERVED_LAYERS, check_keys
 from app.storage.clock import now_s
 from app.storage.tables import MeasuredRun
 from calibration.files import Calibration
@@ -56,8 +56,8 @@ def given_runs(body: Mapping[str, Any]) -> list[GivenRun]:
 def readable_record(document: Mapping[str, Any], number: int) -> RunRecord | RefusedRecord:
     """A stranger's record; one whose price would need the memory of many is refused."""
     record = parse_run_record(document, number)
-    if isinstance(record, RunRecord) and record.workload.model.num_layers > MAX_LAYERS:
-        reason = f"model.num_layers is {record.workload.model.num_layers}; the server takes at most {MAX_LAYERS}."
+    if isinstance(record, RunRecord) and record.workload.model.num_layers > MAX_SERVED_LAYERS:
+        reason = f"model.num_layers is {record.workload.model.num_layers}; the server takes at most {MAX_SERVED_LAYERS}."
         return RefusedRecord(record.id, number, reason, record.category, record.measured)
     return record
 
