@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from calibration.files import Calibration
 from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
 from calibration.validation import ValidationRow, validate
 from documents.errors import InputError, show
+from documents.hashing import canonical_json, sha256_of
 from documents.reading import LIMITS
 
 MAX_RECORD_BYTES = 64 * 1024
@@ -67,7 +67,7 @@ def store_runs(session: Session, runs: list[GivenRun]) -> int:
     at_s = now_s(session)
     rows = [
         {
-            "record_sha256": hashlib.sha256(run.text.encode()).hexdigest(),
+            "record_sha256": sha256_of(run.text),
             "record_id": run.record.id if isinstance(run.document.get("id"), str) else None,
             "category": run.record.category,
             "record": run.document,
@@ -94,16 +94,12 @@ def page(rows: Sequence[MeasuredRun], limit: int, predict: Callable[[Mapping[str
 
 def prediction_of(record: Mapping[str, Any], own: tuple[Calibration, ...] = ()) -> RunItem:
     """A stored record as this version predicts it: with the first of a user's calibrations that applies, else the shipped one."""
-    return _prediction_of(_canonical(record), own)
+    return _prediction_of(canonical_json(record, ascii_only=False), own)
 
 
 @lru_cache(maxsize=4 * MAX_RUNS)
 def _prediction_of(text: str, own: tuple[Calibration, ...]) -> RunItem:
     return _given(1, json.loads(text), own).item
-
-
-def _canonical(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _given(number: int, run: object, own: tuple[Calibration, ...] = ()) -> GivenRun:
@@ -116,7 +112,7 @@ def _given(number: int, run: object, own: tuple[Calibration, ...] = ()) -> Given
             RefusedRecord(record.id, number, f"The record is nested deeper than {LIMITS.depth} levels.", record.category), run
         )
     try:
-        text = _canonical(run)
+        text = canonical_json(run, ascii_only=False)
     except ValueError:
         reason = "The record holds a number beyond 1e308."
         return _refused(RefusedRecord(record.id, number, reason, record.category), run)
