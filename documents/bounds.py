@@ -23,6 +23,7 @@ MAX_PARAMETERS = 10**16
 MAX_TOKENS = 1e18
 MAX_VALUES = 256  # of one dimension of a search
 MAX_RANKS = 100_000  # of a table by rank
+MAX_NUMBER = 10**12  # in launch arguments
 MAX_COUNT = 2**63  # of tokens that an expert was routed
 MAX_MEASURED = 1e18
 

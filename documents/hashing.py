@@ -17,12 +17,22 @@ _LONG = 1024  # entries of a tuple that is worth remembering
 
 def fingerprint(document: object) -> str:
     """Twelve hexadecimal digits that name the content: dataclasses, mappings, sequences, arrays, enums and plain values."""
-    return text_fingerprint(json.dumps(_plain(document), sort_keys=True, separators=(",", ":"), allow_nan=False))
+    return text_fingerprint(canonical_json(_plain(document)))
+
+
+def canonical_json(document: object, *, ascii_only: bool = True, allow_nan: bool = False) -> str:
+    """JSON that equal documents have in common: keys sorted, no spaces. ``ValueError`` for NaN and infinity, unless allowed."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=ascii_only, allow_nan=allow_nan)
+
+
+def sha256_of(text: str) -> str:
+    """The hash of a text, in 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def text_fingerprint(text: str) -> str:
     """Twelve hexadecimal digits that name a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return sha256_of(text)[:12]
 
 
 def _plain(value: Any) -> Any:
@@ -41,4 +51,4 @@ def _plain(value: Any) -> Any:
 
 @lru_cache(maxsize=4)  # tables of counted experts: long, and the same in all plans of a search
 def _of_rows(rows: tuple[tuple[Any, ...], ...]) -> str:
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    return sha256_of(json.dumps(rows))

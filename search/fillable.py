@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.shapes.strategy import IntColumn
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.bounds import MAX_DEVICES
 from frameworks.rule import has_dense_mlp
 
 
@@ -38,16 +39,11 @@ def _counts(model: ModelShape, seq_length: int, global_batch_size: int) -> IntCo
     return counts
 
 
-MAX_DEVICES = 1_000_000
-
-
-def can_fill(workload: Workload, num_devices: int) -> bool:
-    """Whether some tp x cp x pp x dp makes ``num_devices`` and divides heads, sequence, layers and batch as physics asks."""
-    return num_devices in fillable_device_counts(workload, num_devices, how_many=1)
-
-
 def fillable_device_counts(workload: Workload, near: int, *, how_many: int = 2) -> tuple[int, ...]:
-    """The device counts nearest to ``near`` that can be filled (at most a million), nearest first, the smaller of a tie first."""
+    """The device counts nearest to ``near`` that can be filled (at most a million), nearest first, the smaller of a tie first.
+
+    Filled is a count that some tp x cp x pp x dp makes which divides heads, sequence, layers and batch as physics asks.
+    """
     counts = _counts(workload.model, workload.training.seq_length, workload.training.global_batch_size)
     order = np.argsort(np.abs(counts - near), kind="stable")
     return tuple(int(count) for count in counts[order[:how_many]])

@@ -54,7 +54,7 @@ class SamplerSearch:
         *,
         sampler: str,
         seed: int = 0,
-        max_trials: int = 1000,
+        max_trials: int,
         objective: str = "step_time",
         top: int = 20,
         baseline: ParallelStrategy | None = None,

@@ -35,8 +35,9 @@ from search.plan import estimates_to_mappings
 # What one request may cost: distinct pipelines are composed one by one, each in the square of its virtual stages, and
 # every strategy keeps numbers for every stage. All fit 512 pipelines and 10,000 strategies of 128 virtual stages.
 MAX_PIPELINES = 512
-MAX_SQUARED_STAGES = MAX_PIPELINES * 128**2
-MAX_STAGES = MAX_STRATEGIES * 128
+VIRTUAL_STAGES = 128
+MAX_SQUARED_STAGES = MAX_PIPELINES * VIRTUAL_STAGES**2
+MAX_STAGES = MAX_STRATEGIES * VIRTUAL_STAGES
 
 
 def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocument | EstimatesDocument:

@@ -10,12 +10,12 @@ import yaml
 
 from calibration.collective_logs import MAX_LOG_BYTES, CollectiveLog, CollectiveLogError, parse_collective_log
 from calibration.op_summaries import MAX_FILE_BYTES, OperatorRate, OpSummaryError, best_matmuls, parse_op_summary
+from documents.bounds import MAX_RANKS
 from documents.errors import InputError, show
 from hardware_profiles.loader import parse_profile_text
 from hardware_profiles.schema import HardwareProfile, ProfileError
 from hardware_profiles.writer import profile_document
 
-MAX_RANKS = 100_000
 LARGE_MATMUL_FLOPS = 1e11  # 4,096 x 4,096 x 3,072: below, launch and ragged tiles hide what the cores can do
 
 

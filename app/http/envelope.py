@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.http.metrics import Metrics
 from app.http.problems import ServiceError, problem
+from documents.bounds import DOCUMENT_BYTES
 
 API = "/v1"
-MAX_BODY_BYTES = 256 * 1024
 MAX_BODY_BYTES_OF: Mapping[str, int] = {
     f"{API}/estimates": 16 * 1024 * 1024,  # 10,000 strategies with every field
     f"{API}/checks": 4 * 1024 * 1024,  # a baseline may be a search's answer with all its plans
@@ -63,7 +63,7 @@ class Envelope:
             await send(message)
 
         try:
-            limit = MAX_BODY_BYTES_OF.get(scope["path"], MAX_BODY_BYTES)
+            limit = MAX_BODY_BYTES_OF.get(scope["path"], DOCUMENT_BYTES)
             if _announced_bytes(scope) > limit:
                 await problem(Request(scope), _too_large(limit))(scope, receive, send_with_headers)
             else:

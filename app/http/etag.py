@@ -9,7 +9,8 @@ from fastapi import Header, Response
 
 from app.http.problems import ServiceError
 
-IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
+IfMatch = Annotated[str | None, Header(max_length=1000)]
+IfNoneMatch = IfMatch
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
 
 

@@ -42,6 +42,7 @@ FEATURES = tuple(SWITCHES)
 EXHAUSTIVE = "exhaustive"
 SAMPLERS = (EXHAUSTIVE, "tpe", "nsga2", "random")
 MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next ones
+MAX_RANKED = 1000  # plans that a search reports, and a study stores
 DEFAULT_TRIALS = 1000
 
 
@@ -205,7 +206,7 @@ class HowToSearch(Section):
     """How to search."""
 
     objective: Annotated[str, OneOf(*OBJECTIVES)] = "step_time"
-    top: int = Field(default=20, ge=1, le=1000, description="plans to report")
+    top: int = Field(default=20, ge=1, le=MAX_RANKED, description="plans to report")
     time_limit_s: float | None = Field(default=None, gt=0, le=1e7)
     sampler: Annotated[str, OneOf(*SAMPLERS)] = Field(
         default=EXHAUSTIVE, description="exhaustive prices every strategy and proves the best; the others try some of them"

@@ -9,7 +9,7 @@ from app.jobs.job import Job, parse_job
 from documents.errors import InputError, unknown_name
 from hardware_profiles import catalogue
 
-MAX_LAYERS = 2048  # the memory of an estimate grows with the square of its pipeline's stages, of which there are no more
+MAX_SERVED_LAYERS = 2048  # the memory of an estimate grows with the square of its pipeline's stages, of which there are no more
 
 
 def check_keys(body: Mapping[str, Any], allowed: Collection[str]) -> None:
@@ -28,9 +28,9 @@ def parse_request(document: Mapping[str, Any]) -> Job:
     if isinstance(document.get("model"), str) and not document["model"].strip():
         raise InputError("model: empty; give a preset's name or a mapping.")
     job = parse_job(document)
-    if job.workload.model.num_layers > MAX_LAYERS:
+    if job.workload.model.num_layers > MAX_SERVED_LAYERS:
         raise InputError(
-            f"model.num_layers: {job.workload.model.num_layers:,} is more than the {MAX_LAYERS:,} that the server takes; "
+            f"model.num_layers: {job.workload.model.num_layers:,} is more than the {MAX_SERVED_LAYERS:,} that the server takes; "
             "price such a model with the command line."
         )
     return job

@@ -16,11 +16,11 @@ from sqlalchemy.exc import IntegrityError
 from app.calibrations.stored import calibrations_of
 from app.http import etag
 from app.http.bodies import StrictRoute, sent
-from app.http.paging import Limit, Listing, Position, encoded
+from app.http.paging import MAX_POSITION, Limit, Listing, Position, encoded
 from app.http.problems import ServiceError, described
 from app.http.security import Caller
 from app.http.state import ServerState, state_of
-from app.jobs.fields import JobDocument
+from app.jobs.fields import MAX_RANKED, JobDocument
 from app.jobs.requests import parse_request
 from app.studies import idempotency, service
 from app.studies.errors import StudyNotFound
@@ -41,13 +41,11 @@ from documents.errors import show
 from search.result import Rejection
 
 MAX_WAIT_S = 60
-MAX_RANKED = 1000  # as many as a study stores
 POLL_S = 0.5
 KEPT = ("Location", "ETag", "Idempotency-Replayed")  # of the answer that created a study, in that with its plans
 FINISHED = ("completed", "failed", "cancelled")
 IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])")
-_MAX_SEQUENCE = 2**53
 
 Name = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00-\x1f]*$")]
 Found = described("not-found")
@@ -182,7 +180,7 @@ def get_study(request: Request, study_id: StudyId, if_none_match: etag.IfNoneMat
 
 
 @router.delete("/{study_id}", status_code=204, responses={**described("not-found", "conflict", "stale")})
-def delete_study(request: Request, study_id: StudyId, if_match: Annotated[str | None, Header(max_length=1000)] = None) -> None:
+def delete_study(request: Request, study_id: StudyId, if_match: etag.IfMatch = None) -> None:
     """Deletes a study and everything it found. A running one is cancelled first."""
     with state_of(request).database.write() as session:
         service.delete_study(session, study_id, etag_version=etag.required_version(if_match))
@@ -248,7 +246,7 @@ def _existing(request: Request, study_id: StudyId) -> str:
 async def stream_events(
     request: Request,
     study_id: Annotated[str, Depends(_existing)],
-    last_event_id: Annotated[int, Header(ge=0, le=_MAX_SEQUENCE, description="resumes after this event")] = 0,
+    last_event_id: Annotated[int, Header(ge=0, le=MAX_POSITION, description="resumes after this event")] = 0,
 ) -> AsyncIterator[ServerSentEvent]:
     """`state` and `progress` events as they happen, until the study has finished (server-sent events)."""
     state, sequence = state_of(request), last_event_id

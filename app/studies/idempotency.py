@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from app.http.problems import ServiceError
 from app.http.state import ServerState
 from app.storage.tables import IdempotencyRecord
 from app.studies import repository
+from documents.hashing import canonical_json, sha256_of
 
 IdempotencyKey = Annotated[
     str | None,
@@ -30,7 +29,7 @@ IdempotencyKey = Annotated[
 
 
 def body_digest(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return sha256_of(canonical_json(body, allow_nan=True))  # of any body: it is not checked yet
 
 
 @contextmanager

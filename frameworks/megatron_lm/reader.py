@@ -10,15 +10,13 @@ from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_group
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
+from documents.bounds import MAX_LAYERS, MAX_NUMBER
 from frameworks.framework import ReadingError
 from frameworks.megatron_lm.table import RELEASE, TABLE
 from frameworks.megatron_lm.writer import SHARDING
 from frameworks.release import Release, accepted, read_tokens, values_of
 from frameworks.rule import unless_default
 from frameworks.table import Table, features_read, key_of
-
-MAX_NUMBER = 10**12
-MAX_LAYERS = 100_000
 
 
 def read(arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:

@@ -9,14 +9,13 @@ from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
+from documents.bounds import MAX_NUMBER
 from frameworks.framework import ReadingError
 from frameworks.mindformers import cells
 from frameworks.mindformers.options import Options, as_given, options_of
 from frameworks.mindformers.table import MODEL, RELEASE, TABLE
 from frameworks.rule import unless_default
 from frameworks.table import features_read, key_of
-
-MAX_NUMBER = 10**12
 
 
 def read(arguments: Sequence[str], _num_devices: int | None = None) -> ParallelStrategy:

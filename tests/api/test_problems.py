@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.answers import endpoints
-from app.http.envelope import MAX_BODY_BYTES
+from documents.bounds import DOCUMENT_BYTES
 
 Refused = Callable[..., dict[str, Any]]
 ON = '{"model": "llama-2-7b", "cluster": {"hardware": '
@@ -82,12 +82,12 @@ def test_a_body_that_is_not_sent_as_json_is_415(api: TestClient, refused: Refuse
 
 def test_a_large_body_is_413_whether_announced_or_streamed(api: TestClient, refused: Refused) -> None:
     def stream() -> Iterator[bytes]:
-        for _ in range(MAX_BODY_BYTES // 8192 + 1):
+        for _ in range(DOCUMENT_BYTES // 8192 + 1):
             yield b"x" * 8192
 
-    refused(api.post("/v1/studies", content=b"x" * (MAX_BODY_BYTES + 1), headers=JSON), 413, "too-large")
+    refused(api.post("/v1/studies", content=b"x" * (DOCUMENT_BYTES + 1), headers=JSON), 413, "too-large")
     refused(api.post("/v1/studies", content=stream(), headers=JSON), 413, "too-large")
-    refused(api.post("/v1/studies", content=b"x" * MAX_BODY_BYTES, headers=JSON), 422, "invalid-input")  # just within
+    refused(api.post("/v1/studies", content=b"x" * DOCUMENT_BYTES, headers=JSON), 422, "invalid-input")  # just within
 
 
 def test_a_fault_of_ours_is_a_problem_document_without_the_cause(

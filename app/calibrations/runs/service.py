@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +16,14 @@ from app.calibrations.constants import constants_for, interval_of
 from app.calibrations.runs import repository
 from app.calibrations.runs.schemas import MAX_RUNS, RunItem, RunsRequest, StoredRun
 from app.http.paging import Listing, listing
-from app.jobs.requests import MAX_LAYERS, check_keys
+from app.jobs.requests import MAX_SERVED_LAYERS, check_keys
 from app.storage.clock import now_s
 from app.storage.tables import MeasuredRun
 from calibration.files import Calibration
 from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
 from calibration.validation import ValidationRow, validate
 from documents.errors import InputError, show
+from documents.hashing import canonical_json, sha256_of
 from documents.reading import LIMITS
 
 MAX_RECORD_BYTES = 64 * 1024
@@ -56,8 +56,8 @@ def given_runs(body: Mapping[str, Any]) -> list[GivenRun]:
 def readable_record(document: Mapping[str, Any], number: int) -> RunRecord | RefusedRecord:
     """A stranger's record; one whose price would need the memory of many is refused."""
     record = parse_run_record(document, number)
-    if isinstance(record, RunRecord) and record.workload.model.num_layers > MAX_LAYERS:
-        reason = f"model.num_layers is {record.workload.model.num_layers}; the server takes at most {MAX_LAYERS}."
+    if isinstance(record, RunRecord) and record.workload.model.num_layers > MAX_SERVED_LAYERS:
+        reason = f"model.num_layers is {record.workload.model.num_layers}; the server takes at most {MAX_SERVED_LAYERS}."
         return RefusedRecord(record.id, number, reason, record.category, record.measured)
     return record
 
@@ -67,7 +67,7 @@ def store_runs(session: Session, runs: list[GivenRun]) -> int:
     at_s = now_s(session)
     rows = [
         {
-            "record_sha256": hashlib.sha256(run.text.encode()).hexdigest(),
+            "record_sha256": sha256_of(run.text),
             "record_id": run.record.id if isinstance(run.document.get("id"), str) else None,
             "category": run.record.category,
             "record": run.document,
@@ -94,16 +94,12 @@ def page(rows: Sequence[MeasuredRun], limit: int, predict: Callable[[Mapping[str
 
 def prediction_of(record: Mapping[str, Any], own: tuple[Calibration, ...] = ()) -> RunItem:
     """A stored record as this version predicts it: with the first of a user's calibrations that applies, else the shipped one."""
-    return _prediction_of(_canonical(record), own)
+    return _prediction_of(canonical_json(record, ascii_only=False), own)
 
 
 @lru_cache(maxsize=4 * MAX_RUNS)
 def _prediction_of(text: str, own: tuple[Calibration, ...]) -> RunItem:
     return _given(1, json.loads(text), own).item
-
-
-def _canonical(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _given(number: int, run: object, own: tuple[Calibration, ...] = ()) -> GivenRun:
@@ -116,7 +112,7 @@ def _given(number: int, run: object, own: tuple[Calibration, ...] = ()) -> Given
             RefusedRecord(record.id, number, f"The record is nested deeper than {LIMITS.depth} levels.", record.category), run
         )
     try:
-        text = _canonical(run)
+        text = canonical_json(run, ascii_only=False)
     except ValueError:
         reason = "The record holds a number beyond 1e308."
         return _refused(RefusedRecord(record.id, number, reason, record.category), run)

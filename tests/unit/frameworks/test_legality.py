@@ -21,7 +21,7 @@ from cost_models.shapes.workload import ModelShape, MoeShape, Workload
 from frameworks.legality import RULES, first_violation, launchable_on, legal_mask, rules_for, violations
 from frameworks.registry import TARGETS, parse_target
 from frameworks.target import TargetError
-from search.fillable import can_fill, fillable_device_counts
+from search.fillable import fillable_device_counts
 from tests.choices import any_features, any_modules
 from tests.unit.frameworks.legality_cases import (
     AMD,
@@ -206,9 +206,8 @@ def test_fillable_device_counts_are_products_of_what_divides() -> None:
     workload = job(TINY, seq_length=3, global_batch_size=5)
     assert sorted(fillable_device_counts(workload, 1, how_many=99)) == [1, 2, 3, 5, 6, 10, 15, 30]
     assert fillable_device_counts(workload, 8) == (6, 10)
-    assert can_fill(workload, 10)
-    assert not can_fill(workload, 8)
-    assert can_fill(PANGU_JOB, 6144)
+    assert fillable_device_counts(workload, 10, how_many=1) == (10,)
+    assert fillable_device_counts(PANGU_JOB, 6144, how_many=1) == (6144,)
 
 
 def test_every_filled_count_has_a_legal_strategy() -> None:

@@ -9,7 +9,7 @@ import pytest
 import typer.main
 
 from app.cli.main import application
-from app.jobs.fields import ClusterSection, SearchSettings, SoftwareSection, StrategySection, TrainingSection
+from app.jobs.fields import DEFAULT_TRIALS, ClusterSection, SearchSettings, SoftwareSection, StrategySection, TrainingSection
 from cost_models.shapes.strategy import Schedule
 
 PAGE = (Path(__file__).parents[4] / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -48,3 +48,9 @@ def test_the_help_of_an_estimate_names_every_schedule() -> None:
     parameters = typer.main.get_command(application).commands["estimate"].params
     text = next(parameter.help for parameter in parameters if parameter.name == "schedule")
     assert text.split(", ") == [kind.label for kind in Schedule if kind is not Schedule.NONE]
+
+
+def test_the_help_of_a_search_names_the_default_of_trials() -> None:
+    parameters = typer.main.get_command(application).commands["search"].params
+    text = next(parameter.help for parameter in parameters if parameter.name == "max_trials")
+    assert text.endswith(f"(default {DEFAULT_TRIALS})")
