@@ -16,6 +16,7 @@ import numpy as np
 from app.catalogue.models.presets import model_preset
 from cost_models.constants import Constants, prior_constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
@@ -51,9 +52,8 @@ class Sampler:
 def job(model: str, hardware: str, num_devices: int) -> Workload:
     """Sequence length 8,192 and one sample a device, on the framework of the hardware's vendor."""
     cluster = Cluster(profile(hardware), num_devices)
-    stack = "mindspeed-llm" if cluster.profile.family == "ascend" else "megatron-lm"
     training = TrainingJob(seq_length=8192, global_batch_size=num_devices)
-    return Workload(model_preset(model).model, training, cluster, Software(stack))
+    return Workload(model_preset(model).model, training, cluster, Software(default_stack(cluster.profile.family)))
 
 
 def largest_difference(workload: Workload, constants: Constants, sampler: Sampler) -> float:

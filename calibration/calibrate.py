@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from calibration.intervals import LEARNING_PRECISIONS, QUANTILES_FROM, ErrorBand
 from calibration.run_records import RefusedRecord, RunRecord
 from calibration.time_factor import SiteFactor, site_factor
 from cost_models.constants import Constants, prior_constants
+from cost_models.shapes.traits import family_traits
 
 # What runs of each family may move: about a dozen mechanisms, and up to three deviations for each further stack.
 ASCEND_CONSTANTS = (
@@ -45,6 +46,10 @@ GPU_CONSTANTS = (
 GPU_STACK_CONSTANTS = {
     "fsdp": ("triton_attention_fraction", "triton_attention_half_length", "hidden_stretch_fraction"),
     "megatron-lm": ("stock_blackwell_factor",),
+}
+FREE_CONSTANTS: dict[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
+    "ascend": (ASCEND_CONSTANTS, ASCEND_STACK_CONSTANTS),
+    "gpu": (GPU_CONSTANTS, GPU_STACK_CONSTANTS),
 }
 
 
@@ -85,9 +90,7 @@ class SiteOutcome:
 
 def free_constants(family: str, stacks: Sequence[str]) -> tuple[str, ...]:
     """Constants that runs of these stacks may move."""
-    common, deviations = (
-        (ASCEND_CONSTANTS, ASCEND_STACK_CONSTANTS) if family == "ascend" else (GPU_CONSTANTS, GPU_STACK_CONSTANTS)
-    )
+    common, deviations = FREE_CONSTANTS[family_traits(family).priors]
     return common + tuple(name for stack in sorted(set(stacks)) for name in deviations.get(stack, ()))
 
 

@@ -14,6 +14,8 @@ from pydantic import Field
 
 from calibration.intervals import Coverage, ErrorBand, Interval, interval
 from cost_models.constants import CONSTANTS, Constants, prior_constants
+from cost_models.shapes.traits import FAMILIES as DEVICES
+from cost_models.shapes.traits import family_traits
 from cost_models.shapes.workload import Workload
 from documents.bounds import CALIBRATION_BYTES, Text
 from documents.checking import LenientSection, OneOf, Section, check
@@ -22,7 +24,7 @@ from documents.hashing import text_fingerprint
 from documents.reading import Limits, parse_document, read_document
 
 FORMAT = "meshplan-calibration/1"
-FAMILIES = ("ascend", "gpu")
+FAMILIES = tuple(dict.fromkeys(traits.priors for traits in DEVICES.values()))
 _DIGITS = 4
 _MAX_VALUE, _MAX_LOG = 10**15, 10
 _LIMITS = Limits(CALIBRATION_BYTES)
@@ -119,7 +121,7 @@ class _CalibrationSection(LenientSection):
 
 def family_of(profile_family: str) -> str:
     """The calibration family of a hardware profile's family."""
-    return "ascend" if profile_family == "ascend" else "gpu"
+    return family_traits(profile_family).priors
 
 
 def rounded(value: float) -> float:

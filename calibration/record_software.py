@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from calibration.record_document import Notes, SoftwareSection
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Software
 from hardware_profiles.schema import HardwareProfile
 
@@ -94,7 +95,7 @@ def software_stack(framework: str, family: str, notes: Notes) -> str:
     for stack, words in _STACKS:
         if any(word in name for word in words):
             return stack
-    usual = "mindspeed-llm" if family == "ascend" else "megatron-lm"
+    usual = default_stack(family)
     notes.add("framework", framework, f"is not a known framework, priced as {usual}")
     return usual
 

@@ -13,19 +13,18 @@ from calibration.calibrate import SiteOutcome, calibrate_site
 from calibration.files import family_of, shipped_calibration
 from calibration.fitting import Progress
 from calibration.run_records import RefusedRecord, RunRecord, read_run_records
+from cost_models.shapes.traits import stacks_of
 from documents.errors import InputError, show, unknown_name
 from hardware_profiles import catalogue
 from hardware_profiles.schema import HardwareProfile, ProfileError
 
-ASCEND_STACKS = ("mindformers", "mindspeed-llm")
-GPU_STACKS = ("fsdp", "maxtext", "megatron-deepspeed", "megatron-lm", "nemo")
 MAX_FIT_S = 120.0  # 200 runs converge in about a minute
 _fitting = threading.Lock()  # a fit keeps a core busy: one at a time leaves the others to the rest of the server
 
 
 def check_stack(stack: str, family: str, field: str) -> None:
     """``InputError`` for a framework that does not run on devices of the family."""
-    stacks = ASCEND_STACKS if family == "ascend" else GPU_STACKS
+    stacks = stacks_of(family)
     if stack not in stacks:
         raise unknown_name(field, stack, stacks, what=f"software stack of {family} devices")
 

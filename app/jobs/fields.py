@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, create_model
 
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
+from cost_models.shapes.traits import STACKS
 from documents.bounds import (
     MAX_COUNT,
     MAX_DEVICES,
@@ -30,6 +31,7 @@ from search.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
 from search.ranking import OBJECTIVES
 
 MAX_COUNTED_LAYERS = 1024
+GRAPH_STACKS = tuple(name for name, stack in STACKS.items() if stack.graph_by_default)
 
 TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
 Precision = Literal["bf16", "fp16", "fp8", "nvfp4", "fp32"]
@@ -110,12 +112,12 @@ class ExpertCountsFile(Section):
 class SoftwareSection(Section):
     """Whose efficiency, and whose legality rules."""
 
-    stack: Literal["mindspeed-llm", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"] | None = None
+    stack: Annotated[str, OneOf(*STACKS)] | None = None
     target: Name = Field(
         default="any", description="framework the plan must run on, name or name@release; any: the physics alone"
     )
     execution: Literal["eager", "graph"] | None = Field(
-        default=None, description="default: graph for mindformers and maxtext, else eager"
+        default=None, description=f"default: graph for {' and '.join(GRAPH_STACKS)}, else eager"
     )
     year: float | None = Field(
         default=None, ge=2018, le=2100, description="when the stack was released, where known (2024.5: July)"

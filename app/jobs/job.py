@@ -16,6 +16,7 @@ from app.jobs.expert_counts import counts_reference, counts_to_lists, expert_cou
 from app.jobs.fields import (
     DEFAULT_TRIALS,
     EXHAUSTIVE,
+    GRAPH_STACKS,
     SETTINGS,
     ClusterSection,
     JobDocument,
@@ -28,6 +29,7 @@ from app.jobs.fields import (
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
 from documents.checking import Section, check
 from documents.errors import InputError
@@ -41,7 +43,6 @@ from search.plan import strategy_to_mapping
 SCHEMA_VERSION: Final = 1
 MAX_TOKENS_PER_STEP = 10**13
 ASSUMED_DROPLESS_LOAD = 1.1
-GRAPH_STACKS = ("mindformers", "maxtext")
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,7 @@ def _expert_counts(
 def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: list[str]) -> Software:
     stack: str | None = section.stack
     if stack is None:
-        stack = "mindspeed-llm" if profile.family == "ascend" else "megatron-lm"
+        stack = default_stack(profile.family)
         assumptions.append(f"software.stack = {stack} (default on {profile.family} devices)")
     target = parse_target(section.target)
     if target.families and profile.family not in target.families:

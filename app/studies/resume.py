@@ -74,5 +74,5 @@ def calibration_to_mapping(calibration: Calibration) -> dict[str, Any]:
 
 def constants_from(calibration: Mapping[str, Any]) -> Constants:
     """The stored values; a constant that a later version has added takes its prior."""
-    prior = prior_constants("ascend" if calibration["family"] == "ascend" else "nvidia")
+    prior = prior_constants(calibration["family"])
     return prior.with_values({name: value for name, value in calibration["constants"].items() if hasattr(prior, name)})

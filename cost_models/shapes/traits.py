@@ -145,15 +145,62 @@ class SoftwareTraits:
     bf16_gradient_bytes: float = 0.0
 
 
-STACKS = {
-    "megatron-lm": SoftwareTraits(stock_matmuls=True),
-    "megatron-deepspeed": SoftwareTraits(bf16_gradient_bytes=2.0),
-    "mindspeed-llm": SoftwareTraits(),
-    "mindformers": SoftwareTraits(graph_vector_operators=True),
-    "nemo": SoftwareTraits(),
-    "maxtext": SoftwareTraits(),
-    "fsdp": SoftwareTraits(fp32_shards=True, uses_transformer_engine=False),
+@dataclass(frozen=True)
+class Stack:
+    """A training stack that a job or a run record may name.
+
+    Attributes
+    ----------
+    devices : that it runs on, as ``DeviceTraits.priors`` calls them.
+    traits : what formulas ask of it.
+    graph_by_default : a job that does not say how it is executed compiles a graph.
+    """
+
+    devices: str
+    traits: SoftwareTraits = SoftwareTraits()
+    graph_by_default: bool = False
+
+
+STACKS = {  # the first one of a kind of devices is what runs there where nothing is said
+    "mindspeed-llm": Stack("ascend"),
+    "mindformers": Stack("ascend", SoftwareTraits(graph_vector_operators=True), graph_by_default=True),
+    "megatron-lm": Stack("gpu", SoftwareTraits(stock_matmuls=True)),
+    "nemo": Stack("gpu"),
+    "megatron-deepspeed": Stack("gpu", SoftwareTraits(bf16_gradient_bytes=2.0)),
+    "fsdp": Stack("gpu", SoftwareTraits(fp32_shards=True, uses_transformer_engine=False)),
+    "maxtext": Stack("gpu", graph_by_default=True),
 }
+
+
+def stacks_of(family: str) -> tuple[str, ...]:
+    """Names of the stacks that run on a hardware family, its usual one first.
+
+    Parameters
+    ----------
+    family : str
+        ``HardwareProfile.family``.
+
+    Returns
+    -------
+    tuple[str, ...]
+    """
+    devices = family_traits(family).priors
+    return tuple(name for name, stack in STACKS.items() if stack.devices == devices)
+
+
+def default_stack(family: str) -> str:
+    """The stack of a hardware family where a job or a run record does not tell it.
+
+    Parameters
+    ----------
+    family : str
+        ``HardwareProfile.family``.
+
+    Returns
+    -------
+    str
+    """
+    return stacks_of(family)[0]
 
 
 def software_traits(stack: str, execution: str) -> SoftwareTraits:
@@ -170,4 +217,5 @@ def software_traits(stack: str, execution: str) -> SoftwareTraits:
     -------
     SoftwareTraits
     """
-    return replace(STACKS.get(stack, SoftwareTraits()), eager=execution == "eager")
+    traits = STACKS[stack].traits if stack in STACKS else SoftwareTraits()
+    return replace(traits, eager=execution == "eager")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from app.calibrations.schemas import ConstantDocument
 from app.text.documents import Document
+from calibration.files import FAMILIES
+from documents.checking import OneOf
 
-Family = Literal["ascend", "gpu"]
+Family = Annotated[str, OneOf(*FAMILIES)]
 
 
 class RunSource(Document):
