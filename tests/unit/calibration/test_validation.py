@@ -35,6 +35,7 @@ def error_row(error: float | None, memory_error: float | None = None, **changes:
         measured_peak_memory_bytes=None,
         memory_error_fraction=memory_error,
         refused=None,
+        warnings=(),
     )
     return replace(row, **changes)
 

@@ -10,7 +10,7 @@ import pytest
 from app.answers.schemas import SearchDocument
 from app.answers.search import search_document
 from app.jobs.job import load_job, parse_job
-from app.text.documents import json_text, plain
+from app.text.documents import json_text
 from documents.errors import InputError
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
@@ -28,7 +28,7 @@ JOB: dict[str, Any] = {
 def test_every_sampler_answers_in_the_same_form(sampler: str) -> None:
     search = {"sampler": sampler, "top": 3, "tp": [1, 2], "cp": 1, **({} if sampler == "exhaustive" else {"max_trials": 40})}
     document = search_document(parse_job({**JOB, "search": search}))
-    SearchDocument.model_validate(plain(document), strict=True)
+    SearchDocument.model_validate_json(json_bytes(document), strict=True)
     assert document.plans
     assert document.proof.proved_best == (sampler == "exhaustive")
     assert document.counts.sampled == (None if sampler == "exhaustive" else 40)
