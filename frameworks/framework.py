@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.release import Release
 from frameworks.rule import Rule
 from frameworks.table import Table
@@ -47,6 +47,21 @@ class ReadingError(ValueError):
 
 
 @dataclass(frozen=True)
+class ReadJob:
+    """What the arguments of a script say of a whole job. None: they do not say it.
+
+    ``not_understood``: one sentence for each argument that was passed over and may matter.
+    """
+
+    model: ModelShape
+    strategy: ParallelStrategy
+    seq_length: int | None
+    global_batch_size: int | None
+    precision: str
+    not_understood: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Framework:
     """``target``: name, release, devices it runs on. ``release``: its arguments; ``table``: which of them says what of a plan.
 
@@ -66,6 +81,7 @@ class Framework:
     suffix: str
     purposes: Mapping[str, str]
     file: Callable[[Release, Mapping[str, str], Mapping[str, Any], Start], str]
+    read_job: Callable[[Sequence[str], int | None], ReadJob] | None = None
 
     @property
     def name(self) -> str:

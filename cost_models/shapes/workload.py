@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.traits import DeviceTraits, SoftwareTraits, device_traits, software_traits
 from hardware_profiles.schema import HardwareProfile
 
@@ -47,6 +48,23 @@ class MoeShape:
 
 
 @dataclass(frozen=True)
+class LocalAttention:
+    """Layers whose attention does not look at the whole sequence: a window, or a linear recurrence.
+
+    ``full_attention_every``: each n-th layer still looks at everything; 0: none does. The widths are those of linear attention.
+    """
+
+    kind: str  # window | linear
+    full_attention_every: int = 0
+    window: int = 0  # tokens
+    num_key_heads: int = 0
+    num_value_heads: int = 0
+    key_head_dim: int = 0
+    value_head_dim: int = 0
+    conv_kernel: int = 0
+
+
+@dataclass(frozen=True)
 class ModelShape:
     """One transformer. Names are Megatron's."""
 
@@ -66,8 +84,11 @@ class ModelShape:
     attention_bias: bool = False
     learned_positions: bool = False
     alibi: bool = False  # a bias on attention scores instead of positions
+    attention_output_gate: bool = False  # queries are projected twice; the second gates the output
     mla: MlaShape | None = None
     moe: MoeShape | None = None
+    local_attention: LocalAttention | None = None
+    constants: ModelConstants = field(default_factory=ModelConstants)
 
     def moe_layers(self) -> tuple[bool, ...]:
         """Whether each of the ``num_layers`` layers is MoE, in order."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from cost_models.shapes.parameters import num_parameters
-from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
+from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape
 from documents.bounds import (
     MAX_LAYERS,
+    MAX_NAME,
     MAX_PARAMETERS,
+    MAX_TOKENS,
     CapacityFactor,
     Experts,
     FfnWidth,
+    Layers,
     Line,
     MtpLayers,
     NullableWidth,
     NumLayers,
+    SeqLength,
     SharedExperts,
     SharedWidth,
     Vocab,
@@ -60,6 +66,70 @@ class MoeSection(Section):
     capacity_factor: CapacityFactor | None = None
 
 
+Positive = Annotated[float, Field(gt=0, le=1e12)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+
+
+class LocalAttentionSection(Section):
+    """Layers whose attention does not look at the whole sequence."""
+
+    kind: Literal["window", "linear"]
+    full_attention_every: Layers = 0
+    window: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = 0
+    num_key_heads: NullableWidth = 0
+    num_value_heads: NullableWidth = 0
+    key_head_dim: NullableWidth = 0
+    value_head_dim: NullableWidth = 0
+    conv_kernel: Annotated[int, Field(ge=0, le=64)] = 0
+
+
+class RopeScalingSection(Section):
+    """Rotary positions stretched beyond the length that they were trained on."""
+
+    kind: Literal["llama3", "yarn", "linear"]
+    factor: Positive
+    original_max_position_embeddings: SeqLength | None = None
+    low_freq_factor: Positive | None = None
+    high_freq_factor: Positive | None = None
+    beta_fast: Positive | None = None
+    beta_slow: Positive | None = None
+    mscale: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    mscale_all_dim: Annotated[float, Field(ge=0, le=1e6)] | None = None
+
+
+class RouterSection(Section):
+    """How scores of experts become weights."""
+
+    score_function: Literal["softmax", "sigmoid"] | None = None
+    normalize_topk: bool | None = None
+    topk_scale: Positive | None = None
+    expert_bias: bool | None = None
+    shared_expert_gate: bool = False
+
+
+class ConstantsSection(Section):
+    """What no price depends on, and a launch file must say."""
+
+    model_type: Annotated[str, Field(max_length=MAX_NAME)] = ""
+    activation: Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"] | None = None
+    normalization: Literal["rmsnorm", "layernorm"] | None = None
+    norm_epsilon: Fraction | None = None
+    norm_zero_centered: bool = False
+    rotary_base: Positive | None = None
+    rotary_fraction: Fraction = 1.0
+    rotary_interleaved: bool = False
+    local_rotary_base: Positive | None = None
+    rope_scaling: RopeScalingSection | None = None
+    max_position_embeddings: SeqLength | None = None
+    attention_output_bias: bool = False
+    attention_scale: Positive | None = None
+    attention_softcap: Positive | None = None
+    logit_softcap: Positive | None = None
+    embedding_scale: Positive | None = None
+    attention_sinks: bool = False
+    router: RouterSection = RouterSection()
+
+
 class ModelSection(Section):
     """A model in a job."""
 
@@ -81,8 +151,11 @@ class ModelSection(Section):
     qk_layernorm: bool = False
     attention_bias: bool = False
     learned_positions: bool = False
+    attention_output_gate: bool = False
     mla: MlaSection | None = None
     moe: MoeSection | None = None
+    local_attention: LocalAttentionSection | None = None
+    constants: ConstantsSection = ConstantsSection()
 
 
 NOT_IN_A_SHAPE = ("family", "num_noop_layers", "padded_vocab_size")
@@ -104,6 +177,8 @@ def model_from_mapping(mapping: object, where: str = "model") -> ModelShape:
         "vocab_size": padded or vocab_size,
         "mla": mla,
         "moe": moe,
+        "local_attention": None if section.local_attention is None else LocalAttention(**dict(section.local_attention)),
+        "constants": constants_from(section.constants),
     }
     model = ModelShape(**{**{name: value for name, value in section if name not in NOT_IN_A_SHAPE}, **resolved})
     check_shape(model, f"{where}.")
@@ -112,12 +187,21 @@ def model_from_mapping(mapping: object, where: str = "model") -> ModelShape:
 
 def model_to_mapping(model: ModelShape) -> dict[str, object]:
     """The inverse of ``model_from_mapping``: JSON-ready, every field explicit."""
-    mapping: dict[str, object] = {
-        name: getattr(model, name) for name in MODEL_FIELDS if name not in (*NOT_IN_A_SHAPE, "mla", "moe")
-    }
-    mapping["mla"] = None if model.mla is None else {name: getattr(model.mla, name) for name in MLA_FIELDS}
-    mapping["moe"] = None if model.moe is None else {name: getattr(model.moe, name) for name in MOE_FIELDS}
+    whole = asdict(model)
+    mapping: dict[str, object] = {name: whole[name] for name in MODEL_FIELDS if name not in NOT_IN_A_SHAPE}
+    for name, fields in (("mla", MLA_FIELDS), ("moe", MOE_FIELDS)):
+        part = whole[name]
+        mapping[name] = part and {field: part[field] for field in fields}
     return mapping
+
+
+def constants_from(section: ConstantsSection) -> ModelConstants:
+    """The constants that a checked section states."""
+    values: dict[str, Any] = dict(section)
+    scaling = section.rope_scaling
+    values["rope_scaling"] = None if scaling is None else RopeScaling(**dict(scaling))
+    values["router"] = RouterConstants(**dict(section.router))
+    return ModelConstants(**values)
 
 
 def check_shape(model: ModelShape, where: str) -> None:
