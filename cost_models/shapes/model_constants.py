@@ -1,0 +1,58 @@
+"""What a framework must be told of a model and no price depends on: bases, epsilons, the router's arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """Rotary positions stretched beyond the length that they were trained on.
+
+    ``kind``: ``llama3`` (frequencies between two cut-offs), ``yarn``, ``linear``. None: not stated, or of another kind.
+    """
+
+    kind: str
+    factor: float
+    original_max_position_embeddings: int | None = None
+    low_freq_factor: float | None = None
+    high_freq_factor: float | None = None
+    beta_fast: float | None = None
+    beta_slow: float | None = None
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+
+
+@dataclass(frozen=True)
+class RouterConstants:
+    """How scores of experts become weights. None: not stated."""
+
+    score_function: str | None = None  # softmax | sigmoid
+    normalize_topk: bool | None = None  # the chosen experts' weights are divided by their sum
+    topk_scale: float | None = None  # and multiplied by this
+    expert_bias: bool | None = None  # balance by a bias on the choice, without auxiliary loss
+    shared_expert_gate: bool = False
+
+
+@dataclass(frozen=True)
+class ModelConstants:
+    """Names are Megatron's where it has one. None: not stated; a launch file names what it then leaves to the framework."""
+
+    model_type: str = ""  # Hugging Face's; "": unknown
+    activation: str | None = None  # of the MLP: silu | gelu | gelu_tanh | relu | relu2; gated or not is the shape's
+    normalization: str | None = None  # rmsnorm | layernorm
+    norm_epsilon: float | None = None
+    norm_zero_centered: bool = False  # the norm's weight is 1 + what is stored
+    rotary_base: float | None = None
+    rotary_fraction: float = 1.0  # part of a head's channels that is rotated
+    rotary_interleaved: bool = False  # pairs of neighbours are rotated, not halves
+    local_rotary_base: float | None = None  # of layers with a window, where it is another
+    rope_scaling: RopeScaling | None = None
+    max_position_embeddings: int | None = None
+    attention_output_bias: bool = False
+    attention_scale: float | None = None  # of the scores; None: one over the root of the head's channels
+    attention_softcap: float | None = None
+    logit_softcap: float | None = None
+    embedding_scale: float | None = None
+    attention_sinks: bool = False
+    router: RouterConstants = field(default_factory=RouterConstants)
