@@ -45,6 +45,7 @@ class MoeShape:
     num_groups: int = 1
     group_topk: int = 1
     capacity_factor: float | None = None  # None: dropless
+    expert_biases: bool = False  # of the experts' matmuls and of the router's
 
 
 @dataclass(frozen=True)
