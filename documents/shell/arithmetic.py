@@ -45,7 +45,7 @@ _LEVELS: tuple[Mapping[str, Callable[[int, int], int | bool]], ...] = (
 
 
 def calculated(text: str, value_of: Callable[[str], str]) -> int:
-    """The value of an expression; ``value_of`` gives a variable's text or raises ``Undecided``, ``ValueError`` where it has none."""
+    """The value; ``value_of`` gives a variable's text or raises ``Undecided``. ``ValueError`` where the expression has none."""
     return _Expression(text, value_of, 0).whole()
 
 

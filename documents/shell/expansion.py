@@ -8,7 +8,7 @@ from documents.shell.arithmetic import Undecided, calculated
 from documents.shell.syntax import Arithmetic, Literal, Opaque, Parameter, Part, Place, ShellError, Source, WordNode
 from documents.shell.text import Fragment, Link, Text, joined, split, text_of, unknown_in
 
-MAX_EXPANDED = 4_000_000  # characters in all; a launch script needs some ten thousand
+MAX_EXPANDED = 1_000_000  # characters in all, and eight for each piece; a launch script needs some ten thousand
 _BETWEEN: None = None  # between two elements of an array
 
 
@@ -45,7 +45,7 @@ class Expander:
         """Counts work, and refuses a script that asks for too much."""
         self._spent += amount
         if self._spent > MAX_EXPANDED:
-            raise self.error(place, f"its variables expand to more than {MAX_EXPANDED:,} characters")
+            raise self.error(place, "its variables expand to more than a launch script ever does")
 
     def error(self, place: Place, sentence: str) -> ShellError:
         """The error for something at a place."""
@@ -80,7 +80,7 @@ class Expander:
     def _pieces(self, parts: Sequence[Part]) -> Iterator[Fragment | None]:
         for part in parts:
             if isinstance(part, Literal):
-                self.spend(part.place, len(part.text) + 1)
+                self.spend(part.place, len(part.text) + 8)
                 yield Fragment(part.text, (Link(part.place, part.text),), part.quoted)
             elif isinstance(part, Parameter):
                 yield from self._parameter(part)
@@ -98,6 +98,8 @@ class Expander:
             number = self.calculate(part.parts)
         except Undecided as undecided:
             return self._unknown(part, str(undecided))
+        except ShellError:
+            raise
         except ValueError as error:
             raise self.error(part.place, f"{self.written(part.place)[:60]} {error}") from None
         return Fragment(str(number), (Link(part.place, str(number)),), part.quoted)
@@ -180,7 +182,7 @@ class Expander:
     def _wrapped(self, part: Parameter, texts: Sequence[Text]) -> Iterator[Fragment | None]:
         """The texts, come through the place of the reference."""
         whole = " ".join(map(text_of, texts))
-        self.spend(part.place, len(whole) + sum(map(len, texts)) + 1)
+        self.spend(part.place, len(whole) + 8 * sum(map(len, texts)) + 8)
         link = Link(part.place, whole)
         fill = Fragment(" ", (), part.quoted)
         if part.index == "*" and part.quoted:

@@ -1,4 +1,4 @@
-"""From text to commands: the grammar of Bash, as far as launch scripts use it. Whatever is not balanced is refused with its line."""
+"""From text to commands: the grammar of Bash, as far as launch scripts use it. What is not balanced is refused with its line."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from documents.shell.syntax import (
     Loop,
     Node,
     Not,
-    Part,
-    Place,
+    Opaque,
     Simple,
     Source,
     Test,
@@ -31,6 +30,7 @@ _RESERVED = re.compile(r"[A-Za-z{}!]+(?=[\s;&|()<>]|$)|\[\[(?=\s)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]\s]*)\])?(\+?)=")
 _FUNCTION = re.compile(r"([^\s()<>|&;$'\"`=]+)[ \t]*\(\s*\)")
 _REDIRECTION = re.compile(r"(?:\d+|\{\w+\})?(?:<<<|<<-|<<|<>|<&|<|>>|>&|>\||>)|&>>|&>")
+_PLACEHOLDER = re.compile(r"<[A-Za-z_][^<>\n|&;]*>(?=[ \t\r]*(?:#[^\n]*)?(?:\n|$))")
 _CLOSING = ("then", "elif", "else", "fi", "do", "done", "esac", "}")
 MAX_DEPTH = 40
 
@@ -114,16 +114,16 @@ class Parser(WordParser):
 
     def _list(self) -> Node:
         """Pipelines joined by && and ||, which bind alike, to the left."""
-        node = self._pipeline()
+        first = self._pipeline()
+        others: list[tuple[str, Node]] = []
         while True:
             self.blanks()
             operator = self.text[self.position : self.position + 2]
             if operator not in ("&&", "||"):
-                return node
+                return AndOr(self.place(first.place.start), first, tuple(others)) if others else first
             self.position += 2
             self._lines()
-            second = self._pipeline()
-            node = AndOr(self.place(node.place.start), node, operator, second)
+            others.append((operator, self._pipeline()))
 
     def _pipeline(self) -> Node:
         begin = self.position
@@ -227,7 +227,7 @@ class Parser(WordParser):
         self.blanks()
         subject = self.word()
         self._take("in", begin)
-        branches = []
+        branches: list[tuple[tuple[WordNode, ...], tuple[Node, ...]]] = []
         while True:
             self._lines()
             if self._reserved() == "esac":
@@ -285,7 +285,7 @@ class Parser(WordParser):
             words.append(self.sign(match[0]) if match else self.word())
 
     def _words(self) -> tuple[WordNode, ...]:
-        words = []
+        words: list[WordNode] = []
         while True:
             self.blanks()
             if self.position >= len(self.text) or self.text[self.position] in "\n;&|()<>":
@@ -304,7 +304,7 @@ class Parser(WordParser):
             self.position = match.end()
             self.blanks()
             target = self.word()
-            if match[0].endswith(("<<", "<<-")):
+            if match[0].endswith(("<<", "<<-")) and not match[0].endswith("<<<"):
                 end = "".join(getattr(part, "text", "") for part in target.parts)
                 self._heredocs.append((end, match[0].endswith("-")))
 
@@ -347,6 +347,9 @@ class Parser(WordParser):
                     raise self.error(f"{self.text[self.position]!r} is not expected in an array")
                 found.append(self.word())
             elements = tuple(found)
+        elif placeholder := _PLACEHOLDER.match(self.text, self.position):
+            start, self.position = self.position, placeholder.end()
+            value = WordNode(self.place(start), (Opaque(self.place(start), "a placeholder", quoted=True),))
         elif self.position < len(self.text) and self.text[self.position] not in " \t\r\n;&|)<>":
             value = self.word()
         return Assignment(self.place(begin), match[1], bool(match[3]), value, elements, match[2] or "")
@@ -355,6 +358,3 @@ class Parser(WordParser):
 def parse(source: Source, number: int) -> tuple[Node, ...]:
     """The commands of a file. Raises ``ShellError``."""
     return Parser(source, number).script()
-
-
-__all__ = ["DECLARATIONS", "Part", "Place", "parse"]

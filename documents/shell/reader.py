@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from documents.shell.arithmetic import Undecided
-from documents.shell.conditions import both, decided, negated
+from documents.shell.conditions import decided, negated
 from documents.shell.expansion import Expander, Value
 from documents.shell.parser import parse
 from documents.shell.syntax import (
@@ -25,6 +25,7 @@ from documents.shell.syntax import (
     Node,
     Not,
     Place,
+    ShellError,
     Simple,
     Source,
     Test,
@@ -111,8 +112,9 @@ class _Reader:
                 return Followed(outcome=self._calculated(node))
             case Not():
                 followed = self._node(node.negated)
-                outcome = ASSUMED if followed.outcome == ASSUMED else negated(_known(followed.outcome))
-                return Followed(followed.ended, outcome)
+                if followed.outcome == ASSUMED:
+                    return followed
+                return Followed(followed.ended, negated(_known(followed.outcome)))
             case AndOr():
                 return self._and_or(node)
             case If():
@@ -135,21 +137,24 @@ class _Reader:
             return self.expander.calculate(node.parts) != 0
         except Undecided:
             return None
+        except ShellError:
+            raise
         except ValueError as error:
             raise self.expander.error(node.place, f"{self.expander.written(node.place)[:60]} {error}") from None
 
     def _and_or(self, node: AndOr) -> Followed:
-        first = self._node(node.first)
-        if first.ended:
-            return first
-        outcome = True if first.outcome == ASSUMED else _known(first.outcome)
-        if outcome is None:
-            ended = self._branches(node.place, [(node.second,), ()])
-            return Followed(ended, None)
-        if outcome == (node.operator == "&&"):
-            second = self._node(node.second)
-            return second._replace(ended="") if second.ended == "check" else second
-        return Followed(outcome=outcome)
+        followed = self._node(node.first)
+        for operator, other in node.others:
+            if followed.ended:
+                return followed
+            outcome = True if followed.outcome == ASSUMED else _known(followed.outcome)
+            if outcome is None:
+                self._branches(node.place, [(other,), ()])
+            elif outcome == (operator == "&&"):
+                followed = self._node(other)
+                if followed.ended == "check":
+                    followed = Followed()
+        return followed
 
     def _if(self, node: If) -> Followed:
         undecided: list[Sequence[Node]] = []
@@ -179,7 +184,7 @@ class _Reader:
 
     def _copy(self, body: Sequence[Node]) -> dict[str, Value]:
         if body:
-            self.expander.spend(body[0].place, len(self.expander.variables))
+            self.expander.spend(body[0].place, 8 * len(self.expander.variables))
         return dict(self.expander.variables)
 
     def _branches(self, place: Place, bodies: Sequence[Sequence[Node]]) -> Ended:
@@ -191,7 +196,7 @@ class _Reader:
         left: list[dict[str, Value]] = []
         for body in bodies:
             self.expander.variables = dict(before)
-            self.expander.spend(place, len(before))
+            self.expander.spend(place, 8 * len(before))
             if not self._all(body).ended:
                 left.append(self.expander.variables)
         self._condition = outer
@@ -296,6 +301,8 @@ class _Reader:
 
     def _named(self, node: Simple, name: str, words: list[Text]) -> Followed:
         arguments = [text_of(word) for word in words[1:]]
+        if name in self._functions:
+            return self._call(node.place, self._functions[name], words[1:])
         if name == "eval":
             raise self.expander.error(node.place, "eval makes commands of text, and nothing here is run; write them out")
         if name in ("true", ":", "false"):
@@ -307,8 +314,6 @@ class _Reader:
             failed = name == "exit" and bool(arguments) and arguments[0] != "0"
             ended: Ended = "check" if failed else {"exit": "exit", "return": "return"}.get(name, "break")  # type: ignore[assignment]
             return Followed("" if name == "continue" else ended)
-        if name in self._functions:
-            return self._call(node.place, self._functions[name], words[1:])
         if name in ("source", "."):
             return self._source(node.place, words[1:])
         if name == "set" and "--" in arguments:
@@ -354,6 +359,7 @@ class _Reader:
                 variables[name] = Value([self._unread(assignment, "elements with an index are not followed")])
                 return
             old = before.texts if before is not None and assignment.appends else ()
+            self.expander.spend(assignment.place, len(old))
             variables[name] = Value([*old, *elements], is_array=True)
             return
         text = self.expander.text(assignment.value)
@@ -364,7 +370,7 @@ class _Reader:
                 variables[name] = Value([(*before.first, *text), *before.texts[1:]], is_array=True)
                 return
             text = (*before.first, *text)
-        self.expander.spend(assignment.place, len(text))
+        self.expander.spend(assignment.place, len(text_of(text)) + 8 * len(text))
         variables[name] = Value([text])
 
     def _unread(self, assignment: Assignment, reason: str) -> Text:
@@ -426,6 +432,3 @@ def _shared(first: Text, texts: Sequence[str], rest: Fragment) -> Text:
             kept.append(fragment.part(0, taken) if taken < len(fragment.text) else fragment)
         length -= taken
     return (*kept, Fragment(" "), rest) if kept else (rest,)
-
-
-__all__ = ["ShellScript", "both", "read_script"]

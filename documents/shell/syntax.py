@@ -184,12 +184,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class AndOr:
-    """``first && second``, ``first || second``."""
+    """``first && second || third``, from left to right; ``others`` with the operator before each."""
 
     place: Place
     first: Node
-    operator: str
-    second: Node
+    others: tuple[tuple[str, Node], ...]
 
 
 @dataclass(frozen=True, slots=True)
