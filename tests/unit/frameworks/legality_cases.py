@@ -308,6 +308,13 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
 JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ("megatron_precision", "megatron-lm", DENSE_JOB, job(precision="nvfp4"), "nvfp4"),
     ("megatron_sandwich_norm", "megatron-lm", DENSE_JOB, job(replace(DENSE, sandwich_norm=True)), "4 norms"),
+    (
+        "megatron_model",
+        "megatron-lm",
+        DENSE_JOB,
+        job(replace(DENSE, local_attention=LocalAttention("window", window=4096))),
+        "limited by a window",
+    ),
     ("mindspeed_precision", "mindspeed-llm", DENSE_JOB, job(precision="fp8"), "fp8"),
     ("mindspeed_moe_frequency", "mindspeed-llm", MIXTURE_JOB, FREQUENT, "moe_layer_freq 2"),
     ("mindformers_precision", "mindformers", DENSE_JOB, job(precision="fp8"), "fp8"),
