@@ -18,8 +18,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import yaml
-
 from app.jobs.job import parse_job
 from cost_models.shapes.workload import ModelShape
 from documents.reading import read_document
@@ -143,5 +141,4 @@ def _names(arguments: Sequence[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    assert yaml  # the frameworks' own start reads with it: better to miss it here
     sys.exit(main())

@@ -102,7 +102,15 @@ def _probe(
         asked, answered = (scratch / f"{name}-{os.getpid()}-{target}-{number}.json" for name in ("asked", "answered"))
         asked.write_text(json.dumps(share))
         answered.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "scripts.conformance.probe", target, asked, answered, *(tree.path for tree in trees)]
+        command: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "scripts.conformance.probe",
+            target,
+            asked,
+            answered,
+            *(tree.path for tree in trees),
+        ]
         environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(scratch), "PYTHONPYCACHEPREFIX": str(scratch / "compiled")}
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
