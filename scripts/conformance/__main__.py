@@ -48,7 +48,7 @@ def main() -> int:
         files = [each for each in made if each.file is not None][: options.limit]
         print(f"{len(matrix)} cases, {len(files)} files ({timed(started)})", flush=True)
         if options.self_test:
-            return self_test.run(files, checkouts, options.processes)
+            return self_test.run(_questions(files), checkouts, options.processes)
         rows = _rows(files, checkouts, options.processes)
         without = [f"{each.case.folder}: {each.why}" for each in made if each.file is None]
     writable = {f"{each.name} {each.release.version}": frozenset(_set_by_plans(each)) for each in FRAMEWORKS}
@@ -96,14 +96,17 @@ def _checkout(text: str) -> tuple[str, Path]:
 
 
 def _rows(files: Sequence[Exported], checkouts: Checkouts, processes: int) -> list[Row]:
-    models = [_model(each) for each in files]
-    questions = [
-        Question(each.file, model.vocab_size, config_json(each.case.model, model))
-        for each, model in zip(files, models, strict=True)
-        if each.file is not None
-    ]
-    answers = ask(questions, checkouts, processes)
-    return [_row(each, model, answer) for each, model, answer in zip(files, models, answers, strict=True)]
+    answers = ask(_questions(files), checkouts, processes)
+    return [_row(each, _model(each), answer) for each, answer in zip(files, answers, strict=True)]
+
+
+def _questions(files: Sequence[Exported]) -> list[Question]:
+    asked = []
+    for each in files:
+        assert each.file is not None
+        model = _model(each)
+        asked.append(Question(each.file, model.vocab_size, config_json(each.case.model, model)))
+    return asked
 
 
 def _model(export: Exported) -> ModelShape:

@@ -18,7 +18,7 @@ SHARED = (
     *("accelerate", "jsonlines", "pybind11", "setuptools_scm", "six"),
 )
 OF_GPUS = (*SHARED, "transformer_engine", "transformer_engine_torch", "fused_weight_gradient_mlp_cuda", "deep_ep")
-OF_NPUS = (*SHARED, "torch_npu", "torchair", "acl", "bitsandbytes", "sqlalchemy", "highspy", "nevergrad")
+OF_NPUS = (*SHARED, "torch_npu", "torchair", "acl", "bitsandbytes", "sqlalchemy", "highspy", "nevergrad", "networkx")
 OF_MINDSPORE = (
     *("mindspore", "mindspore_gs", "torch", "transformers", "safetensors", "datasets", "tokenizers", "sentencepiece", "tiktoken"),
     *("ftfy", "regex", "tqdm", "psutil", "nltk", "jieba", "rouge_chinese", "pyarrow", "cv2", "PIL", "mindpet", "setproctitle"),

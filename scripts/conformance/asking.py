@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.conformance.checkouts import Checkouts, Tree, UncheckedError
-from scripts.conformance.launch_files import REPOSITORIES, Header, header, run_script, yaml_processes
+from scripts.conformance.launch_files import REPOSITORIES, Header, header, run_script, smallest_start, yaml_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -87,7 +87,7 @@ def _as_json(question: Question, target: str, folder: Path) -> dict[str, Any]:
         **common,
         "arguments": started.arguments,
         "environment": started.environment,
-        "num_processes": started.num_processes,
+        "num_processes": started.num_processes if question.like is None else smallest_start(started),
         "folder": str(folder / "here"),
     }
 
