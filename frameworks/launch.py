@@ -13,9 +13,9 @@ from frameworks.registry import FRAMEWORKS
 def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, dict[str, Any]]:
     """For each framework: ``target``, ``launchable``, ``arguments``, ``environment``, ``notes`` and ``rules``, JSON-ready.
 
-    ``launchable`` says whether the framework runs exactly this plan. Where it breaks a rule of the framework, the arguments
-    are the closest it takes, ``rules`` those that it breaks, and notes state each rule and each setting that was replaced.
-    ``arguments`` is null where the framework does not run on the devices.
+    ``launchable`` says whether the framework runs exactly this plan, of this model. Where it breaks a rule of the framework,
+    the arguments are the closest it takes, ``rules`` those that it breaks, and notes state each rule and each setting that was
+    replaced. ``arguments`` is null where the framework does not run on the devices.
     """
     profile = workload.cluster.profile
     block: dict[str, dict[str, Any]] = {}
@@ -28,8 +28,10 @@ def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, di
         else:
             broken = violations(workload, strategy, target)
             launch = framework.write(workload, strategy)
-            launchable, arguments, environment = not broken, list(launch.arguments), dict(launch.environment)
-            notes = [f"Not as planned ({v.rule}): {v.sentence}." for v in broken] + list(launch.notes)
+            untold = framework.untold(workload)
+            launchable, arguments = not broken and not untold, list(launch.arguments)
+            environment = dict(launch.environment)
+            notes = [*(f"Not as planned ({v.rule}): {v.sentence}." for v in broken), *untold, *launch.notes]
         block[target.name] = {
             "target": target.label,
             "launchable": launchable,

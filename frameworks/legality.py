@@ -104,11 +104,16 @@ def violations(workload: Workload, strategy: ParallelStrategy, target: str | Tar
 
 
 def launchable_on(workload: Workload, strategy: ParallelStrategy) -> tuple[str, ...]:
-    """``name@release`` of each framework that runs on these devices and takes this strategy."""
+    """``name@release`` of each framework that runs on these devices, takes this strategy and builds this model."""
     family = workload.cluster.profile.family
     batch = StrategyBatch.of([strategy])
-    targets = [framework.target for framework in FRAMEWORKS if family in framework.target.families]
-    return tuple(target.label for target in targets if legal_mask(workload, batch, target)[0])
+    return tuple(
+        framework.target.label
+        for framework in FRAMEWORKS
+        if family in framework.target.families
+        and legal_mask(workload, batch, framework.target)[0]
+        and not framework.untold(workload)
+    )
 
 
 _INDEX = {rule.name: index for index, rule in enumerate(RULES)}

@@ -78,9 +78,23 @@ def test_every_preset_is_complete(name: str) -> None:
     assert preset.source.text
     assert set(preset.default_training.sources) >= {"seq_length", "global_batch_size", "precision"}
     assert all(source.text for source in preset.default_training.sources.values())
-    known = {field.name for field in dataclasses.fields(preset.model)} | {"expert_ffn_hidden_size"}
+    fields = (*dataclasses.fields(preset.model), *dataclasses.fields(preset.model.constants))
+    known = {field.name for field in fields} | {"expert_ffn_hidden_size"}
     assert set(preset.unconfirmed) <= known
     assert len(preset.model.moe_layers()) == preset.model.num_layers
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_every_preset_states_its_constants_or_names_what_is_not_published(name: str) -> None:
+    preset = model_preset(name)
+    constants = preset.model.constants
+    assert constants.activation is not None
+    assert constants.normalization is not None
+    for field in ("norm_epsilon", "rotary_base", "max_position_embeddings"):
+        needed = field != "rotary_base" or not preset.model.learned_positions
+        assert not needed or (getattr(constants, field) is None) == (field in preset.unconfirmed), field
+    router = dataclasses.asdict(constants.router)
+    assert (None in router.values()) == (preset.model.moe is None)
 
 
 def test_published_batches() -> None:
@@ -143,7 +157,7 @@ def test_a_job_names_a_preset_a_file_or_gives_a_mapping(tmp_path: Path) -> None:
     config = ROOT / "tests" / "fixtures" / "huggingface" / "llama-2-7b.json"
     imported, preset = resolve_model(config.name, folder=config.parent)
     assert preset is None
-    assert imported == dataclasses.replace(model, name="llama-2-7b")
+    assert dataclasses.replace(imported, constants=model.constants) == dataclasses.replace(model, name="llama-2-7b")
 
 
 def test_files_are_only_read_where_a_folder_is_given(tmp_path: Path) -> None:

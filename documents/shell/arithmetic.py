@@ -1,0 +1,107 @@
+"""Whole numbers as ``$((...))`` works them out, within 64 bits."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>!]))")
+_LIMIT = 2**63
+_MAX_DEPTH = 32
+_MAX_DIGITS = 18
+
+
+class Undecided(Exception):  # noqa: N818 - an outcome, not an error
+    """An expression that holds what is not known; the message says what."""
+
+
+def _quotient(left: int, right: int) -> int:
+    if right == 0:
+        raise ValueError("is a division by zero")
+    whole = abs(left) // abs(right)
+    return whole if (left < 0) == (right < 0) else -whole
+
+
+def _remainder(left: int, right: int) -> int:
+    return left - right * _quotient(left, right)
+
+
+def _power(left: int, right: int) -> int:
+    if not 0 <= right <= 64:
+        raise ValueError("has an exponent that is not from 0 to 64")
+    return int(left**right)
+
+
+_LEVELS: tuple[Mapping[str, Callable[[int, int], int | bool]], ...] = (
+    {"||": lambda a, b: bool(a or b)},
+    {"&&": lambda a, b: bool(a and b)},
+    {"==": operator.eq, "!=": operator.ne},
+    {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge},
+    {"+": operator.add, "-": operator.sub},
+    {"*": operator.mul, "/": _quotient, "%": _remainder},
+    {"**": _power},
+)
+
+
+def calculated(text: str, value_of: Callable[[str], str]) -> int:
+    """The value; ``value_of`` gives a variable's text or raises ``Undecided``. ``ValueError`` where the expression has none."""
+    return _Expression(text, value_of, 0).whole()
+
+
+class _Expression:
+    def __init__(self, text: str, value_of: Callable[[str], str], depth: int) -> None:
+        self._text, self._value_of, self._depth = text, value_of, depth
+        self._position = 0
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"is nested deeper than {_MAX_DEPTH} levels")
+
+    def whole(self) -> int:
+        if not self._text.strip():
+            return 0
+        value = self._level(0)
+        if self._text[self._position :].strip():
+            raise Undecided(f"{self._text.strip()[:60]!r} is more than whole numbers and + - * / %")
+        return value
+
+    def _next(self) -> re.Match[str] | None:
+        return _TOKEN.match(self._text, self._position)
+
+    def _level(self, level: int) -> int:
+        if level == len(_LEVELS):
+            return self._unary()
+        value = self._level(level + 1)
+        while (match := self._next()) and match[3] in _LEVELS[level]:
+            self._position = match.end()
+            value = int(_LEVELS[level][match[3]](value, self._level(level + 1)))
+            if not -_LIMIT <= value < _LIMIT:
+                raise ValueError("leaves 64 bits")
+        return value
+
+    def _unary(self) -> int:
+        match = self._next()
+        if match is None:
+            raise Undecided(f"{self._text.strip()[:60]!r} is more than whole numbers and + - * / %")
+        self._position = match.end()
+        if match[1]:
+            if len(match[1]) > _MAX_DIGITS:
+                raise ValueError("leaves 64 bits")
+            return int(match[1])
+        if match[2]:
+            return _Expression(self._value_of(match[2]), self._value_of, self._depth + 1).whole()
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise ValueError(f"is nested deeper than {_MAX_DEPTH} levels")
+        if match[3] in "+-!":
+            value = self._unary()
+            value = {"+": value, "-": -value, "!": int(not value)}[match[3]]
+        elif match[3] == "(":
+            value = self._level(0)
+            closing = self._next()
+            if closing is None or closing[3] != ")":
+                raise Undecided(f"{self._text.strip()[:60]!r} is more than whole numbers and + - * / %")
+            self._position = closing.end()
+        else:
+            raise Undecided(f"{self._text.strip()[:60]!r} is more than whole numbers and + - * / %")
+        self._depth -= 1
+        return value

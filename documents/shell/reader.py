@@ -1,0 +1,434 @@
+"""What a script would start: its commands followed one after the other, none of them run.
+
+A condition that the script does not decide makes unknown what its branches set differently; a command is taken to succeed; a
+branch that ends the script with an error is a check, and passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+from documents.shell.arithmetic import Undecided
+from documents.shell.conditions import decided, negated
+from documents.shell.expansion import Expander, Value
+from documents.shell.parser import parse
+from documents.shell.syntax import (
+    AndOr,
+    Assignment,
+    Calculation,
+    Case,
+    Function,
+    Group,
+    If,
+    Loop,
+    Node,
+    Not,
+    Place,
+    ShellError,
+    Simple,
+    Source,
+    Test,
+)
+from documents.shell.text import Command, Fragment, Remark, ShellScript, Text, Word, text_of, unknown_in
+
+MAX_STEPS = 20_000  # commands followed, those of loops and functions each time
+MAX_CALLS = 16
+_EXPORTING = ("export", "declare", "typeset")
+_SETTING = {"read": 1, "mapfile": 1, "readarray": 1, "getopts": 2, "let": 1}
+
+Ended = Literal["exit", "check", "return", "break", ""]  # what a command ends; "check": the script, with an error
+ASSUMED: Final = "assumed"  # the outcome of a command that would be run
+Outcome = bool | None | Literal["assumed"]
+
+
+class Followed(NamedTuple):
+    """What a command ended, and how it went."""
+
+    ended: Ended = ""
+    outcome: Outcome = True
+
+
+def read_script(text: str, *, name: str, given: Mapping[str, str], files: Mapping[str, str]) -> ShellScript:
+    """What the script would start. Raises ``ShellError``, with the line.
+
+    ``given``: values that the environment or the command line would give; arguments of the script are named 1, 2, ...
+    ``files``: texts of files that it may read in with ``source``, by name.
+    """
+    reader = _Reader(given, files)
+    reader.file(Source(name, text), Place(0, 0, 0))
+    environment = {
+        name: Word(reader.expander.variables[name].first, 0) for name in reader.exported if name in reader.expander.variables
+    }
+    return ShellScript(tuple(reader.sources), tuple(reader.commands), tuple(reader.remarks), environment)
+
+
+class _Reader:
+    def __init__(self, given: Mapping[str, str], files: Mapping[str, str]) -> None:
+        self.sources: list[Source] = []
+        self.expander = Expander(self.sources, given)
+        self.commands: list[Command] = []
+        self.remarks: list[Remark] = []
+        self.exported: dict[str, None] = {}
+        self._files = files
+        self._functions: dict[str, tuple[Node, ...]] = {}
+        self._calls = self._steps = 0
+        self._condition = ""
+        name = Fragment("script", ())
+        self.expander.variables |= {"0": Value([(name,)]), "BASH_SOURCE": Value([(name,)], is_array=True)}
+
+    def file(self, source: Source, place: Place) -> Followed:
+        """Follows a file, which stands for a command at ``place``."""
+        self.sources.append(source)
+        nodes = parse(source, len(self.sources) - 1)
+        return self._inside(place, nodes)
+
+    def _inside(self, place: Place, nodes: Sequence[Node]) -> Followed:
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise self.expander.error(place, f"functions or files call each other more than {MAX_CALLS} deep")
+        followed = self._all(nodes)
+        self._calls -= 1
+        return followed
+
+    def _all(self, nodes: Sequence[Node]) -> Followed:
+        followed = Followed()
+        for node in nodes:
+            followed = self._node(node)
+            if followed.ended:
+                return followed
+        return followed
+
+    def _node(self, node: Node) -> Followed:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise self.expander.error(node.place, f"more than {MAX_STEPS:,} commands are followed up to here")
+        match node:
+            case Simple():
+                return self._simple(node)
+            case Test():
+                return Followed(outcome=decided(self._test_words(node), self.expander.is_set))
+            case Calculation():
+                return Followed(outcome=self._calculated(node))
+            case Not():
+                followed = self._node(node.negated)
+                if followed.outcome == ASSUMED:
+                    return followed
+                return Followed(followed.ended, negated(_known(followed.outcome)))
+            case AndOr():
+                return self._and_or(node)
+            case If():
+                return self._if(node)
+            case Case():
+                return self._case(node)
+            case Loop():
+                return self._loop(node)
+            case Function():
+                self._functions[node.name] = node.body
+                return Followed()
+            case Group():
+                return self._group(node)
+
+    def _test_words(self, node: Test) -> list[Text]:
+        return [self.expander.text(word) for word in node.words]
+
+    def _calculated(self, node: Calculation) -> bool | None:
+        try:
+            return self.expander.calculate(node.parts) != 0
+        except Undecided:
+            return None
+        except ShellError:
+            raise
+        except ValueError as error:
+            raise self.expander.error(node.place, f"{self.expander.written(node.place)[:60]} {error}") from None
+
+    def _and_or(self, node: AndOr) -> Followed:
+        followed = self._node(node.first)
+        for operator, other in node.others:
+            if followed.ended:
+                return followed
+            outcome = True if followed.outcome == ASSUMED else _known(followed.outcome)
+            if outcome is None:
+                self._branches(node.place, [(other,), ()])
+            elif outcome == (operator == "&&"):
+                followed = self._node(other)
+                if followed.ended == "check":
+                    followed = Followed()
+        return followed
+
+    def _if(self, node: If) -> Followed:
+        undecided: list[Sequence[Node]] = []
+        for condition, body in node.branches:
+            followed = self._all(condition)
+            if followed.ended:
+                return followed
+            outcome = None if followed.outcome == ASSUMED else _known(followed.outcome)
+            if outcome is None:
+                undecided.append(body)
+            elif outcome and not undecided:
+                return self._taken(body)
+            elif outcome:
+                return Followed(self._branches(node.place, [*undecided, body]))
+        if not undecided:
+            return self._taken(node.otherwise)
+        return Followed(self._branches(node.place, [*undecided, node.otherwise]))
+
+    def _taken(self, body: Sequence[Node]) -> Followed:
+        """A branch that is known to be taken."""
+        before = self._copy(body)
+        followed = self._all(body)
+        if followed.ended == "check":
+            self.expander.variables = before
+            return Followed()
+        return followed
+
+    def _copy(self, body: Sequence[Node]) -> dict[str, Value]:
+        if body:
+            self.expander.spend(body[0].place, 8 * len(self.expander.variables))
+        return dict(self.expander.variables)
+
+    def _branches(self, place: Place, bodies: Sequence[Sequence[Node]]) -> Ended:
+        """Follows each of the branches, one of which is taken; a variable that they set differently is unknown."""
+        before, outer = self.expander.variables, self._condition
+        source = self.sources[place.source]
+        line = source.line_of(place.start)
+        self._condition = outer or f"line {line}: the script does not decide this condition"
+        left: list[dict[str, Value]] = []
+        for body in bodies:
+            self.expander.variables = dict(before)
+            self.expander.spend(place, 8 * len(before))
+            if not self._all(body).ended:
+                left.append(self.expander.variables)
+        self._condition = outer
+        self.expander.variables = left[0] if left else before
+        names = [name for name in {name: None for one in left for name in one} if self._differs(name, left)]
+        for name in names:
+            self.expander.variables[name] = self._merged(name, [one.get(name) for one in left], line)
+        if names:
+            text = source.text[place.start :].partition("\n")[0]
+            reason = f"a condition that the script does not decide; it sets {', '.join(names[:6])}"
+            self.remarks.append(Remark(line, text[:120], reason))
+        return ""
+
+    def _differs(self, name: str, left: Sequence[dict[str, Value]]) -> bool:
+        first = left[0].get(name)
+        return any(one.get(name) is not first and (first is None or not first.same_as(one.get(name))) for one in left[1:])
+
+    def _merged(self, name: str, values: Sequence[Value | None], line: int) -> Value:
+        """What all values begin with, then the unknown; or what the user gives."""
+        if name in self.expander.given:
+            return Value([(Fragment(self.expander.given[name]),)])
+        reason = f"a condition in line {line} sets {name}, which the script does not decide; --set {name}=VALUE does"
+        rest = Fragment(f"${{{name}}}", (), is_quoted=False, unknown=reason)
+        present = [value for value in values if value is not None]
+        first = present[0]
+        if len(present) < len(values) or any(value.is_array != first.is_array for value in present):
+            return Value([(rest,)])
+        if first.is_array:
+            shared = 0
+            while all(len(v.texts) > shared and text_of(v.texts[shared]) == text_of(first.texts[shared]) for v in present):
+                shared += 1
+            return Value([*first.texts[:shared], (rest,)], is_array=True)
+        return Value([_shared(first.first, [text_of(value.first) for value in present], rest)])
+
+    def _case(self, node: Case) -> Followed:
+        subject = self.expander.text(node.subject)
+        bodies: list[Sequence[Node]] = []
+        falls_through = True
+        for patterns, body in node.branches:
+            matches = [self._matches(subject, pattern) for pattern in map(self.expander.text, patterns)]
+            if True in matches:
+                if not bodies:
+                    return self._taken(body)
+                bodies.append(body)
+                falls_through = False
+                break
+            if None in matches:
+                bodies.append(body)
+        if falls_through:
+            bodies.append(())
+        return Followed(self._branches(node.place, bodies) if len(bodies) > 1 else "")
+
+    @staticmethod
+    def _matches(subject: Text, pattern: Text) -> bool | None:
+        text = text_of(pattern)
+        if text == "*":
+            return True
+        if unknown_in(subject) or unknown_in(pattern):
+            return None
+        if any(not fragment.is_quoted and set("*?[") & set(fragment.text) for fragment in pattern):
+            return None
+        return text_of(subject) == text
+
+    def _loop(self, node: Loop) -> Followed:
+        words = None if node.words is None else self.expander.words(node.words)
+        if words is None or any(unknown_in(word) for word in words):
+            return Followed(self._branches(node.place, [node.body, ()]))
+        for word in words:
+            self.expander.variables[node.name] = Value([word])
+            followed = self._taken(node.body)
+            if followed.ended == "break":
+                return Followed()
+            if followed.ended:
+                return followed
+        return Followed()
+
+    def _group(self, node: Group) -> Followed:
+        if not node.apart:
+            return self._all(node.body)
+        before = self._copy(node.body)
+        self._all(node.body)
+        self.expander.variables = before
+        return Followed(outcome=ASSUMED)
+
+    def _simple(self, node: Simple) -> Followed:
+        words = self.expander.words(node.words)
+        name = text_of(words[0]) if words else ""
+        while name in ("exec", "command", "builtin") and len(words) > 1:
+            words = words[1:]
+            name = text_of(words[0])
+        lasting = not words or node.words[0].bare in ("local", "readonly", *_EXPORTING)
+        for assignment in node.assignments:
+            if assignment.name == "IFS" and name != "read":
+                raise self.expander.error(assignment.place, "IFS is set, and how words are split then is not followed")
+            if lasting:
+                self._assign(assignment)
+        if name in ("export", "declare", "typeset") and (name == "export" or any(text_of(w) == "-x" for w in words)):
+            self.exported |= dict.fromkeys([*(a.name for a in node.assignments), *map(text_of, words[1:])])
+        if not words:
+            return Followed()
+        return self._named(node, name, words)
+
+    def _named(self, node: Simple, name: str, words: list[Text]) -> Followed:
+        arguments = [text_of(word) for word in words[1:]]
+        if name in self._functions:
+            return self._call(node.place, self._functions[name], words[1:])
+        if name == "eval":
+            raise self.expander.error(node.place, "eval makes commands of text, and nothing here is run; write them out")
+        if name in ("true", ":", "false"):
+            return Followed(outcome=name != "false")
+        if name in ("[", "test"):
+            operands = words[1:-1] if name == "[" else words[1:]
+            return Followed(outcome=decided(operands, self.expander.is_set))
+        if name in ("exit", "return", "break", "continue"):
+            failed = name == "exit" and bool(arguments) and arguments[0] != "0"
+            ended: Ended = "check" if failed else {"exit": "exit", "return": "return"}.get(name, "break")  # type: ignore[assignment]
+            return Followed("" if name == "continue" else ended)
+        if name in ("source", "."):
+            return self._source(node.place, words[1:])
+        if name == "set" and "--" in arguments:
+            self._positional(words[2 + arguments.index("--") :])
+        elif name == "shift":
+            self._shift(arguments)
+        elif name == "unset":
+            self.expander.variables |= {name: Value([()]) for name in arguments if not name.startswith("-")}
+        elif name in _SETTING or (name == "printf" and "-v" in arguments):
+            self._set_by_command(node.place, name, arguments)
+        else:
+            self._collect(node.place, words)
+            return Followed(outcome=ASSUMED)
+        return Followed()
+
+    def _collect(self, place: Place, words: Sequence[Text]) -> None:
+        source = self.sources[place.source]
+        line = source.line_of(place.start)
+
+        def line_of(word: Text) -> int:
+            links = [link for fragment in word for link in fragment.links[-1:] if link.place.source == 0]
+            return self.sources[0].line_of(links[0].place.start) if links else line
+
+        found = tuple(Word(word, line_of(word)) for word in words)
+        self.commands.append(Command(found, place, line, self._condition))
+
+    def _set_by_command(self, place: Place, command: str, arguments: Sequence[str]) -> None:
+        """Variables whose values a command gives."""
+        line = self.sources[place.source].line_of(place.start)
+        for name in (argument.partition("=")[0] for argument in arguments if not argument.startswith("-")):
+            if name.isidentifier():
+                reason = f"{command} in line {line} sets {name}, and is not run; --set {name}=VALUE does"
+                unknown = Fragment(f"${{{name}}}", (), is_quoted=False, unknown=reason)
+                stated = self.expander.given.get(name)
+                self.expander.variables[name] = Value([(unknown if stated is None else Fragment(stated),)])
+
+    def _assign(self, assignment: Assignment) -> None:
+        variables, name = self.expander.variables, assignment.name
+        before = variables.get(name)
+        if assignment.elements is not None:
+            elements = self.expander.words(assignment.elements)
+            if any(text_of(element).startswith("[") and "]=" in text_of(element) for element in elements):
+                variables[name] = Value([self._unread(assignment, "elements with an index are not followed")])
+                return
+            old = before.texts if before is not None and assignment.appends else ()
+            self.expander.spend(assignment.place, len(old))
+            variables[name] = Value([*old, *elements], is_array=True)
+            return
+        text = self.expander.text(assignment.value)
+        if assignment.index:
+            text = self._unread(assignment, "elements with an index are not followed")
+        elif assignment.appends and before is not None:
+            if before.is_array:
+                variables[name] = Value([(*before.first, *text), *before.texts[1:]], is_array=True)
+                return
+            text = (*before.first, *text)
+        self.expander.spend(assignment.place, len(text_of(text)) + 8 * len(text))
+        variables[name] = Value([text])
+
+    def _unread(self, assignment: Assignment, reason: str) -> Text:
+        return (Fragment(self.expander.written(assignment.place), (), is_quoted=True, unknown=reason),)
+
+    def _positional(self, words: Sequence[Text]) -> None:
+        """The arguments of a function, or of the script as it sets them itself."""
+        variables = self.expander.variables
+        for name in [name for name in variables if name.isdecimal() and name != "0"]:
+            variables[name] = Value([()])
+        variables |= {str(index): Value([word]) for index, word in enumerate(words, 1)}
+        variables["@"] = variables["*"] = Value(words, is_array=True)
+        variables["#"] = Value([(Fragment(str(len(words))),)])
+
+    def _shift(self, arguments: Sequence[str]) -> None:
+        present = self.expander.variables.get("@")
+        count = int(arguments[0]) if arguments and arguments[0].isdecimal() and len(arguments[0]) < 6 else 1
+        if present is not None:
+            self._positional(present.texts[count:])
+
+    def _call(self, place: Place, body: Sequence[Node], words: Sequence[Text]) -> Followed:
+        variables = self.expander.variables
+        mine = {name: value for name, value in variables.items() if name.isdecimal() or name in "@*#"}
+        self._positional(words)
+        followed = self._inside(place, body)
+        for name in [name for name in self.expander.variables if (name.isdecimal() and name != "0") or name in "@*#"]:
+            del self.expander.variables[name]
+        self.expander.variables |= mine
+        return Followed("" if followed.ended == "return" else followed.ended, ASSUMED)
+
+    def _source(self, place: Place, words: Sequence[Text]) -> Followed:
+        path = text_of(words[0]) if words else ""
+        name = path.rpartition("/")[2]
+        for given, text in self._files.items():
+            if given.rpartition("/")[2] == name:
+                followed = self.file(Source(given, text), place)
+                return Followed("" if followed.ended == "return" else followed.ended, ASSUMED)
+        source = self.sources[place.source]
+        reason = f"the file is not given; --with {name or 'FILE'} reads it"
+        self.remarks.append(Remark(source.line_of(place.start), self.expander.written(place)[:120], reason))
+        return Followed(outcome=ASSUMED)
+
+
+def _known(outcome: Outcome) -> bool | None:
+    return None if outcome is None else bool(outcome)
+
+
+def _shared(first: Text, texts: Sequence[str], rest: Fragment) -> Text:
+    """The words that all texts begin with, then the rest."""
+    shortest = min(texts, key=len)
+    length = next((i for i, letter in enumerate(shortest) if any(text[i] != letter for text in texts)), len(shortest))
+    if any(len(text) > length and not text[length].isspace() for text in texts):
+        while length and not shortest[length - 1].isspace():
+            length -= 1
+    kept: list[Fragment] = []
+    for fragment in first:
+        taken = min(len(fragment.text), length)
+        if taken:
+            kept.append(fragment.part(0, taken) if taken < len(fragment.text) else fragment)
+        length -= taken
+    return (*kept, Fragment(" "), rest) if kept else (rest,)

@@ -1,0 +1,202 @@
+"""What a script is made of: words of parts, and commands of words; each knows its place."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from documents.errors import InputError
+
+
+class ShellError(InputError):
+    """A script that cannot be read; the message names file and line."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(index + 1 for index, letter in enumerate(self.text) if letter == "\n")]
+
+    def line_of(self, position: int) -> int:
+        """From 1 on."""
+        return bisect_right(self._starts, position)
+
+    def error(self, position: int, sentence: str) -> ShellError:
+        """The error for something at a position."""
+        return ShellError(f"{self.name}: line {self.line_of(position)}: {sentence}.")
+
+
+class Place(NamedTuple):
+    """Where something stands: number of the file (0: the script itself), first character, and the one behind the last."""
+
+    source: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Text as it is, without its quotes."""
+
+    place: Place
+    text: str
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """``$NAME``, ``${NAME[index]operator operand}``; ``operator`` is "" or one of :- - := = :+ + :? ? #."""
+
+    place: Place
+    name: str
+    quoted: bool
+    index: str = ""
+    operator: str = ""
+    operand: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``$((...))``; its parts are expanded before it is worked out."""
+
+    place: Place
+    parts: tuple[Part, ...]
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """What only a shell could tell: a command substitution, an expansion that edits text."""
+
+    place: Place
+    what: str
+    quoted: bool
+
+
+Part = Literal | Parameter | Arithmetic | Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class WordNode:
+    """Parts without a space between them."""
+
+    place: Place
+    parts: tuple[Part, ...]
+
+    @property
+    def bare(self) -> str | None:
+        """The text of an unquoted word without expansions."""
+        if all(isinstance(part, Literal) and not part.quoted for part in self.parts):
+            return "".join(part.text for part in self.parts if isinstance(part, Literal))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """``NAME=value``, ``NAME+=value``; an array has ``elements``."""
+
+    place: Place
+    name: str
+    appends: bool
+    value: WordNode
+    elements: tuple[WordNode, ...] | None = None
+    index: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """Assignments and words; without words the assignments last."""
+
+    place: Place
+    assignments: tuple[Assignment, ...]
+    words: tuple[WordNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """``[[ ... ]]``: words and operators as words."""
+
+    place: Place
+    words: tuple[WordNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """``(( ... ))``."""
+
+    place: Place
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Conditions with what follows each; ``otherwise`` may be empty."""
+
+    place: Place
+    branches: tuple[tuple[tuple[Node, ...], tuple[Node, ...]], ...]
+    otherwise: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Patterns with what follows each."""
+
+    place: Place
+    subject: WordNode
+    branches: tuple[tuple[tuple[WordNode, ...], tuple[Node, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``for`` over ``words``; ``while`` and ``until`` have none, nor has ``for ((...))``."""
+
+    place: Place
+    name: str
+    words: tuple[WordNode, ...] | None
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A definition."""
+
+    place: Place
+    name: str
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``{ ...; }``, or in a shell of its own ``( ... )`` and what stands in a pipe."""
+
+    place: Place
+    body: tuple[Node, ...]
+    apart: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AndOr:
+    """``first && second || third``, from left to right; ``others`` with the operator before each."""
+
+    place: Place
+    first: Node
+    others: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """``! command``."""
+
+    place: Place
+    negated: Node
+
+
+Node = Simple | Test | Calculation | If | Case | Loop | Function | Group | AndOr | Not

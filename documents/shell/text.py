@@ -1,0 +1,155 @@
+"""Expanded text, each piece of which knows the places that it came through, the innermost last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from documents.shell.syntax import Place, Source
+
+MAX_LINKS = 16
+
+
+class Link(NamedTuple):
+    """A place in a file, and all that what stands there gave."""
+
+    place: Place
+    text: str
+
+    @property
+    def is_verbatim(self) -> bool:
+        """Whether the text stands there as it is, character by character."""
+        return self.place.end - self.place.start == len(self.text)
+
+
+class Fragment(NamedTuple):
+    """Text from one place. ``unknown`` says why a shell alone could tell it; ``text`` is then as it is written."""
+
+    text: str
+    links: tuple[Link, ...] = ()
+    is_quoted: bool = False
+    unknown: str = ""
+
+    def through(self, link: Link) -> Fragment:
+        """The same, come through one more place."""
+        return self._replace(links=(link, *self.links)[-MAX_LINKS:])
+
+    def part(self, start: int, end: int) -> Fragment:
+        """Some of its characters."""
+        links = self.links
+        if links and links[-1].is_verbatim:
+            place = links[-1].place
+            inner = Link(Place(place.source, place.start + start, place.start + end), self.text[start:end])
+            links = (*links[:-1], inner)
+        return self._replace(text=self.text[start:end], links=links)
+
+
+Text = tuple[Fragment, ...]
+
+
+def text_of(fragments: Iterable[Fragment]) -> str:
+    """All of it as one string."""
+    return "".join(fragment.text for fragment in fragments)
+
+
+def unknown_in(fragments: Iterable[Fragment]) -> str:
+    """Why some of it is unknown; empty where all is known."""
+    return next((fragment.unknown for fragment in fragments if fragment.unknown), "")
+
+
+def split(fragments: Iterable[Fragment]) -> list[Text]:
+    """Words: what is not quoted is cut where there are blanks."""
+    words: list[Text] = []
+    word: list[Fragment] = []
+    started = False
+    for fragment in fragments:
+        if fragment.is_quoted or fragment.unknown:
+            word.append(fragment)
+            started = True
+            continue
+        end = 0
+        for match in re.finditer(r"\s+|\S+", fragment.text):
+            if not match[0][0].isspace():
+                word.append(fragment.part(match.start(), match.end()))
+                started = True
+            elif started:
+                words.append(tuple(word))
+                word, started = [], False
+            end = match.end()
+        assert end == len(fragment.text)
+    return [*words, tuple(word)] if started else words
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a command, as the program would get it."""
+
+    fragments: Text
+    line: int
+
+    @property
+    def text(self) -> str:
+        """What the program gets, where ``unknown`` is empty."""
+        return text_of(self.fragments)
+
+    @property
+    def unknown(self) -> str:
+        """Why some of it is unknown."""
+        return unknown_in(self.fragments)
+
+    def places(self) -> list[Place]:
+        """Where the whole word could be written anew, the innermost place first."""
+        fragments = [fragment for fragment in self.fragments if fragment.text]
+        if not fragments:
+            return []
+        text = self.text
+        found: dict[Place, None] = {}
+        if all(f.links and f.links[-1].is_verbatim for f in fragments):
+            first, last = fragments[0].links[-1].place, fragments[-1].links[-1].place
+            length = sum(f.links[-1].place.end - f.links[-1].place.start for f in fragments)
+            if first.source == last.source and last.end - first.start == length:
+                found[Place(first.source, first.start, last.end)] = None
+        for link in reversed(fragments[0].links):
+            if link.text.strip() == text and all(link in fragment.links for fragment in fragments):
+                found[link.place] = None
+        return list(found)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that the script would start. ``condition``: why it may not be, empty where it is certain."""
+
+    words: tuple[Word, ...]
+    place: Place
+    line: int
+    condition: str
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something that was passed over: where it stands, what it says, and why it was."""
+
+    line: int
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ShellScript:
+    """What a script would start, in order; ``environment`` are the variables that it exports."""
+
+    sources: tuple[Source, ...]
+    commands: tuple[Command, ...]
+    remarks: tuple[Remark, ...]
+    environment: dict[str, Word]
+
+
+def joined(texts: Sequence[Text], fill: Fragment) -> Text:
+    """Elements of an array as one text."""
+    found: list[Fragment] = []
+    for index, text in enumerate(texts):
+        found += [fill] if index else []
+        found += text
+    return tuple(found)

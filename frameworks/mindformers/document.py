@@ -1,0 +1,51 @@
+"""A YAML document of MindFormers as options: ``path=value`` with the value in JSON, as ``run_mindformer.py --options`` takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from frameworks.framework import ReadingError
+from frameworks.mindformers.table import RELEASE
+
+MAX_DEPTH = 10  # what the framework reads [mindformers-1.8, check_rules.py]
+MAX_OPTIONS = 5_000
+MAX_VALUE = 20_000  # characters
+
+
+def options_from_document(document: Mapping[Any, Any]) -> list[str]:
+    """The options that a document gives, in its order; raises ``ReadingError``.
+
+    A mapping is a section, unless its path is an argument: patterns of recompute are one value.
+    """
+    options: list[str] = []
+    for path, value in _values(document, ()):
+        if len(options) == MAX_OPTIONS:
+            raise ReadingError(f"the document has more than {MAX_OPTIONS} values; give the file of one training")
+        options.append(f"{path}={_json(path, value)}")
+    return options
+
+
+def _values(section: Mapping[Any, Any], path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for key, value in section.items():
+        if not isinstance(key, str) or not key or "=" in key or not key.isprintable():
+            raise ReadingError(f"{'.'.join((*path, str(key)[:80]))!r} is no key of a MindFormers file; give a name")
+        here = (*path, key)
+        name = ".".join(here)
+        if not isinstance(value, Mapping) or name in RELEASE.arguments:
+            yield name, value
+        elif len(here) == MAX_DEPTH:
+            raise ReadingError(f"{name[:80]} is nested deeper than the {MAX_DEPTH} levels that MindFormers reads")
+        else:
+            yield from _values(value, here)
+
+
+def _json(path: str, value: Any) -> str:
+    try:
+        text = json.dumps(value, default=str)
+    except (ValueError, TypeError, RecursionError):
+        raise ReadingError(f"{path[:80]} has a value that no option can hold; give a number, a text or a list") from None
+    if len(text) > MAX_VALUE:
+        raise ReadingError(f"{path[:80]} is {len(text)} characters long; at most {MAX_VALUE} are allowed")
+    return text

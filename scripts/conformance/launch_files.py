@@ -1,0 +1,152 @@
+"""What a launch file says of itself, and what it would start: arguments, environment and number of processes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.conformance.checkouts import UncheckedError
+
+HEADER = re.compile(r"(?:Plan|\S.*?) .*?\bfor (?P<target>[a-z][a-z-]*) (?P<release>\S+) \((?P<commits>[^)]*)\)")
+# Repositories from which a target's start imports, the first one first.
+REPOSITORIES = {
+    "megatron-lm": ("NVIDIA/Megatron-LM",),
+    "mindspeed-llm": ("Ascend/MindSpeed-LLM", "Ascend/MindSpeed", "NVIDIA/Megatron-LM"),
+    "mindformers": ("mindspore-lab/mindformers",),
+}
+AS_IT_IS = "The framework runs this plan as it is."
+LAUNCHERS = ("torchrun", "python", "python3", "msrun")
+CALLED_BESIDE = ("tee", "mkdir")  # by the scripts that frameworks ship
+SECONDS = 10
+RECORDER = """#!{bash}
+printf '%s\\0' "${{0##*/}}" "$@" > "$STARTED.arguments"
+"{env}" -0 > "$STARTED.environment"
+"""
+OF_THE_SHELL = ("PATH", "STARTED", "_", "SHLVL", "PWD", "OLDPWD")
+
+
+@dataclass(frozen=True)
+class Header:
+    """Target, release and commits that the first lines name, and whether they say that the plan runs as it is."""
+
+    target: str
+    release: str
+    commits: dict[str, str]
+    as_it_is: bool
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Started:
+    """What the launcher was called with: the training script's arguments, its environment, and all processes."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    num_processes: int
+
+
+def header(path: Path) -> Header:
+    """The header of an exported file."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#!"):
+            continue
+        if not line.startswith("# "):
+            break
+        lines.append(line[2:].rstrip())
+    text = " ".join(line.strip() for line in lines)
+    match = HEADER.match(text)
+    if match is None or match["target"] not in REPOSITORIES:
+        raise UncheckedError("The first lines name no target and commits.")
+    commits = dict(part.strip().split(" ", 1) for part in match["commits"].split(",") if " " in part.strip())
+    missing = [name for name in REPOSITORIES[match["target"]] if name not in commits]
+    if missing:
+        raise UncheckedError(f"The first lines name no commit of {' and '.join(missing)}.")
+    return Header(match["target"], match["release"], commits, AS_IT_IS in text, _notes(lines))
+
+
+def _notes(lines: list[str]) -> tuple[str, ...]:
+    notes: list[str] = []
+    for line in lines:
+        if line.startswith("- "):
+            notes.append(line[2:])
+        elif line.startswith("  ") and notes:
+            notes[-1] += f" {line.strip()}"
+    return tuple(notes)
+
+
+def run_script(path: Path, folder: Path) -> Started:
+    """Runs a copy of the script with nothing on its path but recorders in place of launchers."""
+    programs, here = folder / "programs", folder / "here"
+    shutil.rmtree(folder, ignore_errors=True)
+    programs.mkdir(parents=True)
+    here.mkdir()
+    bash, env, nothing = (shutil.which(name) or name for name in ("bash", "env", "true"))
+    for name in LAUNCHERS:
+        recorder = programs / name
+        recorder.write_text(RECORDER.format(bash=bash, env=env))
+        recorder.chmod(0o755)
+    for name in CALLED_BESIDE:
+        (programs / name).symlink_to(nothing)
+    shutil.copyfile(path, here / path.name)
+    given = _filled_in(path, folder)
+    started = folder / "started"
+    environment = {"PATH": str(programs), "STARTED": str(started), **given}
+    try:
+        done = subprocess.run(
+            [bash, path.name], cwd=here, env=environment, timeout=SECONDS, capture_output=True, text=True, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise UncheckedError(f"The script ran for more than {SECONDS} s.") from None
+    arguments = started.with_suffix(".arguments")
+    if done.returncode or not arguments.exists():
+        raise UncheckedError(f"The script ends with {done.returncode} and starts nothing: {done.stderr.strip()[-300:]}")
+    pairs = (pair.partition("=") for pair in started.with_suffix(".environment").read_text().split("\0") if pair)
+    return _started(arguments.read_text().split("\0")[:-1], {name: value for name, _, value in pairs if name not in OF_THE_SHELL})
+
+
+def _filled_in(path: Path, folder: Path) -> dict[str, str]:
+    """A folder for each variable that the script leaves to its user."""
+    given = {}
+    for name in re.findall(r'^([A-Z_]+)="\$\{\1:-SET-ME\}"', path.read_text(encoding="utf-8"), re.MULTILINE):
+        place = folder / "given" / name.lower()
+        place.mkdir(parents=True)
+        given[name] = str(place)
+    if "DATA_PATH" in given:
+        given["DATA_PATH"] += "/corpus"
+        for suffix in ("bin", "idx"):
+            Path(f"{given['DATA_PATH']}.{suffix}").touch()
+    return given
+
+
+def _started(called: list[str], environment: dict[str, str]) -> Started:
+    """The launcher's own options are taken off; they say how many processes there are."""
+    place = 3 if called[1:2] == ["-m"] else 1
+    options = {}
+    while place < len(called) and called[place].startswith("--"):
+        name, equals, value = called[place].partition("=")
+        if not equals:
+            place += 1
+            value = called[place]
+        options[name.strip("-").replace("_", "-")] = value
+        place += 1
+    if place >= len(called):
+        raise UncheckedError("The script starts its launcher without a training script.")
+    processes = int(options.get("nproc-per-node", 1)) * int(options.get("nnodes", 1))
+    return Started(called[place:], environment, processes)
+
+
+def yaml_processes(path: Path) -> int:
+    """Processes that the command in a YAML file's first lines starts; a shipped template's degrees multiply to them."""
+    text = path.read_text(encoding="utf-8")
+    command = re.search(r'msrun_launcher\.sh "[^"]*" (\d+) (\d+)', text)
+    if command:
+        return int(command[1])
+    processes = 1
+    for name in ("data_parallel", "model_parallel", "pipeline_stage", "context_parallel"):
+        degree = re.search(rf"^  {name}:\s*(?:&\w+\s*)?(\d+)", text, re.MULTILINE)
+        processes *= int(degree[1]) if degree else 1
+    return processes

@@ -1,0 +1,89 @@
+"""The start of ``run_mindformer.py``: the file against template and rules, then the configuration of its training model.
+
+yaml, context, parallel, rules: the file's keys and the validators of each, in the trainer's order. model: the class that the
+model type has. transformer: file and config.json become the configuration of the layers, with its checks; the start ends there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from scripts.conformance.stages import Stages
+
+
+class Converted(BaseException):
+    """The configuration is made: what follows needs a device."""
+
+
+def run(question: dict[str, Any], stages: Stages) -> None:
+    """All stages of one file."""
+    stages.enter("yaml")
+    config = importlib.import_module("mindformers.tools.register").MindFormerConfig(question["yaml"])
+    stages.enter("context")
+    importlib.import_module("mindformers.core.context.validators").execute_validator(config)
+    stages.enter("parallel")
+    importlib.import_module("mindformers.core.parallel_config").build_parallel_config(config)
+    stages.enter("rules")
+    rules = importlib.import_module("mindformers.tools.check_rules")
+    for name in ("get_device_num", "get_real_group_size"):
+        if hasattr(rules, name):
+            setattr(rules, name, lambda: question["num_processes"])
+    rules.check_rules(config, mode="train", dataset=object())  # a start has made its data set by then
+    if question.get("config_json") is not None:
+        _model(question, stages, config)
+
+
+def _model(question: dict[str, Any], stages: Stages, config: Any) -> None:
+    stages.enter("model")
+    folder = Path(question["folder"]) / "model"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(question["config_json"]))
+    build = importlib.import_module("mindformers.models.build_model").build_network
+    for module in _framework_modules("is_legacy_model"):
+        module.is_legacy_model = lambda: bool(config.use_legacy)
+    _stop_at_conversion(stages)
+    os.environ["RUN_MODE"] = "train"
+    config.model.pretrained_model_dir = str(folder)
+    beside = {
+        "parallel_config": config.parallel_config,
+        "moe_config": config.moe_config,
+        "dataset_config": config.train_dataset,
+        "calculate_per_token_loss": config.get("calculate_per_token_loss", False),
+        "batch_size": config.runner_config.batch_size,
+    }
+    try:
+        network = build(config.model, default_args=beside)
+    except Converted:
+        return
+    raise RuntimeError(f"{type(network).__name__} has no configuration for training: the framework trains no model of this name")
+
+
+def _framework_modules(name: str) -> list[Any]:
+    """Modules of the framework that have, or have imported, the name."""
+    return [
+        module
+        for at, module in list(sys.modules.items())
+        if at.startswith("mindformers.") and hasattr(module, "__dict__") and name in vars(module)
+    ]
+
+
+def _stop_at_conversion(stages: Stages) -> None:
+    name = "convert_to_transformer_config"
+    real = importlib.import_module("mindformers.parallel_core.transformer_config_utils").convert_to_transformer_config
+    importlib.import_module("mindformers.parallel_core.utils.model_mixin")
+
+    def converted(model_config: Any, *values: Any, **keywords: Any) -> Any:
+        stages.enter("transformer")
+        made = real(model_config, *values, **keywords)
+        stages.keep("config", vars(made))
+        stages.keep("model", vars(model_config) if hasattr(model_config, "to_dict") else dict(model_config))
+        raise Converted
+
+    for module in _framework_modules(name):
+        if getattr(module, name) is real:
+            setattr(module, name, converted)
