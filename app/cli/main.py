@@ -24,6 +24,7 @@ application = typer.Typer(
 )
 application.command()(search.search)
 application.command()(estimate.estimate)
+application.command()(tune.tune)
 application.command()(check.check)
 application.command()(validate.validate)
 application.command()(calibrate.calibrate)
