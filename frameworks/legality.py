@@ -72,6 +72,19 @@ def first_violation(workload: Workload, batch: StrategyBatch, target: str | Targ
     return first
 
 
+def own_rules(target: str | Target) -> tuple[Rule, ...]:
+    """The rules that a target has beside physics; none for ``any``."""
+    return tuple(rule for rule in rules_for(target) if ANY.name not in rule.targets)
+
+
+def refused_mask(workload: Workload, batch: StrategyBatch, target: str | Target) -> Mask:
+    """Whether the target refuses a row that physics allows. ``[n]``"""
+    mask = np.zeros(len(batch), dtype=np.bool_)
+    for rule in own_rules(target):
+        mask |= rule.violates(workload, batch)
+    return mask
+
+
 def legal_mask(workload: Workload, batch: StrategyBatch, target: str | Target | None = None) -> Mask:
     """Whether each row breaks no rule. ``[n]``"""
     mask = np.ones(len(batch), dtype=np.bool_)
@@ -91,11 +104,16 @@ def violations(workload: Workload, strategy: ParallelStrategy, target: str | Tar
 
 
 def launchable_on(workload: Workload, strategy: ParallelStrategy) -> tuple[str, ...]:
-    """``name@release`` of each framework that runs on these devices and takes this strategy."""
+    """``name@release`` of each framework that runs on these devices, takes this strategy and builds this model."""
     family = workload.cluster.profile.family
     batch = StrategyBatch.of([strategy])
-    targets = [framework.target for framework in FRAMEWORKS if family in framework.target.families]
-    return tuple(target.label for target in targets if legal_mask(workload, batch, target)[0])
+    return tuple(
+        framework.target.label
+        for framework in FRAMEWORKS
+        if family in framework.target.families
+        and legal_mask(workload, batch, framework.target)[0]
+        and not framework.untold(workload)
+    )
 
 
 _INDEX = {rule.name: index for index, rule in enumerate(RULES)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from operator import or_
 
@@ -11,7 +12,7 @@ from cost_models.shapes.strategy import Dispatcher, LayerLayout, ParallelStrateg
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.physics.memory import module_names
-from frameworks.rule import Rule, effective_features, either, every_row, has_effect, layout_of, layout_violates, none_of
+from frameworks.rule import Rule, all_of, effective_features, either, every_row, has_effect, layout_of, layout_violates, none_of
 from frameworks.table import Table
 
 
@@ -86,6 +87,17 @@ def chunks_rule(name: str, source: str, requirement: str) -> Rule:
 
 def _has_empty_chunk(layout: LayerLayout, _model: ModelShape) -> bool:
     return min(map(min, layout)) == 0
+
+
+def model_rule(name: str, source: str, framework: str, unbuildable: Callable[[Workload], tuple[str, ...]]) -> Rule:
+    """A framework builds only layers that it can be told of; ``unbuildable`` names the others."""
+    return Rule(
+        name,
+        source,
+        "each part of the model that costs time or memory has an argument",
+        lambda w, b: every_row(b, bool(unbuildable(w))),
+        lambda w, s: f"{framework} cannot be told {all_of(unbuildable(w))} of {w.model.name}",
+    )
 
 
 def two_norms_rule(name: str, source: str, layer: str) -> Rule:

@@ -248,6 +248,11 @@ def accepted(release: Release, given: Given) -> dict[str, tuple[str, ...]]:
     return {name: values for name, values in given.items() if name in known and not _refused(known[name], values)}
 
 
+def accepts(argument: Argument, values: tuple[str, ...]) -> bool:
+    """Whether an argument takes the values as written; a bare one none."""
+    return not _refused(argument, values)
+
+
 def problems(release: Release, given: Given) -> list[str]:
     """One sentence for each argument that the release does not know or whose values it refuses, then for each combination."""
     sentences = []

@@ -52,10 +52,11 @@ def layer_exchange(workload: Workload, strategy: ParallelStrategy, constants: Co
 
     def exposed_s(chosen: ParallelStrategy, priced_with: Constants) -> tuple[float, float]:
         ((_, group),) = priced_groups(workload, StrategyBatch.of([chosen]), priced_with, merge=False, tables=True)
-        layer, savings = group.priced.moe, group.priced.savings
-        assert layer is not None
+        kind = max(range(len(group.stages.layer_kinds)), key=group.stages.layer_kinds.__getitem__)  # a MoE layer's
+        layer, savings = group.priced.layers[kind], group.priced.savings
+        saved = None if savings is None else savings.by_kinds[kind][kind]
         passes = float((layer.forward["ep_comm"] + layer.backward["ep_comm"])[0])
-        return passes, passes - (float(savings.moe_moe[0]) if savings is not None else 0.0)
+        return passes, passes - (0.0 if saved is None else float(saved[0]))
 
     left_alone_s, left_s = exposed_s(merged, constants.with_values({"hidden_stretch_fraction": 0.0}))
     return LayerExchange(

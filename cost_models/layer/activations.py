@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
+from cost_models.layer.linear_attention import linear_attention_kept_bytes
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -52,14 +53,15 @@ class LayerActivations:
     transient_bytes: Floats
 
 
-def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floats, Floats]:
+def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> tuple[Floats, Floats]:
     """Attention tensors a token of the context shard, as kept and as left by recomputing the MLA up-projections. [B]
 
     GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t. Ascend's fused rotary kernel keeps its inputs, views of the whole
     projection, while fused attention keeps a contiguous copy of the values: 2 d (H + 2 Hk) / t more, and sines and cosines for
     queries and keys. Layers older than Megatron-Core's repeat keys and values for every head [mindspeed-attention].
     MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds.
-    Ulysses: attention keeps its output, and so does the projection after the exchange.
+    Ulysses: attention keeps its output, and so does the projection after the exchange. A gate keeps itself and the gated
+    output, 4 d H / t more. A recurrence: ``linear_attention_kept_bytes``.
     Source: module structure of [megatron-0.12]; [cann] for the statistics.
 
     Parameters
@@ -68,6 +70,8 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floa
         Model, job, cluster and software: what all strategies share.
     keys : LayerKeys, ``[k]``
         Distinct layer keys; the result has an entry for each.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
@@ -79,7 +83,12 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floa
     heads = model.num_attention_heads
     statistics = heads * workload.device_traits.softmax_statistics_bytes
     outputs = np.where(keys.ulysses_degree > 1, 2.0, 1.0)
+    linear = model.linear_attention(local=local)
+    if linear is not None:
+        kept = (linear_attention_kept_bytes(linear) + ELEMENT_BYTES * linear.value_width * (outputs - 1.0)) / t
+        return kept, kept
     if model.mla is None:
+        gated = 2.0 if model.attention_output_gate else 0.0
         repeats = workload.software.legacy_layers
         groups = np.maximum(heads if repeats else model.num_query_groups, t * keys.ulysses_degree)
         # Other rotary kernels work on what is kept anyway.
@@ -87,7 +96,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys) -> tuple[Floa
         # The tables serve all samples of a micro batch; queries and keys keep theirs apart.
         rotary = ELEMENT_BYTES * (heads + 2 * groups) / t + ROTARY_TABLES * ROTARY_TABLE_BYTES / keys.micro_batch_size
         rotary = np.where(keys.has(Feature.FUSED_ROPE) & keeps, rotary, 0.0)
-        kept = ELEMENT_BYTES * (heads + 2 * groups) + ELEMENT_BYTES * heads * outputs
+        kept = ELEMENT_BYTES * (heads + 2 * groups) + ELEMENT_BYTES * heads * (outputs + gated)
         kept = model.kv_channels * (kept / t + rotary) + statistics / t
         return kept, kept
     mla = model.mla
@@ -154,7 +163,7 @@ def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Float
     return copies * np.where(travels & keys.has(Feature.MOE_COMM_OVERLAP), 2.0, 1.0)
 
 
-def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> LayerActivations:
+def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool = False) -> LayerActivations:
     """What one layer of the given kind keeps, per key. Source: [korthikanti2022, table 2] for the dense reference.
 
     Parameters
@@ -165,6 +174,8 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
         Distinct layer keys; the result has an entry for each.
     moe : bool
         A MoE layer, else a dense one.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
@@ -182,8 +193,8 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool) -> Laye
     n, drop = keys.tokens(workload.training), keys.recomputes
     h, swapped = float(workload.model.hidden_size), keys.has(Feature.SWAP_ATTENTION)
     mlp = _experts(workload, keys, workload.model.moe) if moe and workload.model.moe is not None else _dense_mlp(workload, keys)
-    attention, reduced = (each * n for each in attention_bytes_per_token(workload, keys))
-    scores, score_gradients = _score_bytes(workload, keys)
+    attention, reduced = (each * n for each in attention_bytes_per_token(workload, keys, local=local))
+    scores, score_gradients = _score_bytes(workload, keys, local=local)
     whole = {**_norm_bytes(workload, keys), "attention": attention, "attention_scores": scores, **mlp.kept}
     kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), reduced, attention)
     saved = _saved(keys, whole | {"attention": np.where(swapped, 0.0, kept_attention)}, mlp.act)
@@ -219,8 +230,10 @@ def _norm_bytes(workload: Workload, keys: LayerKeys) -> dict[str, Floats]:
     }
 
 
-def _score_bytes(workload: Workload, keys: LayerKeys) -> tuple[Floats, Floats]:
-    """What attention keeps of its scores, and their gradients while a backward passes."""
+def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[Floats, Floats]:
+    """What attention keeps of its scores, and their gradients while a backward passes; a recurrence has none."""
+    if workload.model.linear_attention(local=local) is not None:
+        return np.zeros(len(keys.tp)), np.zeros(len(keys.tp))
     model, flash = workload.model, keys.has(Feature.FLASH_ATTENTION)
     tokens = keys.tokens(workload.training)
     pairs = tokens * workload.training.seq_length * model.num_attention_heads / keys.tp.astype(np.float64)
@@ -339,7 +352,7 @@ def _waiting(workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp:
     }
 
 
-def activation_swap_s(workload: Workload, keys: LayerKeys) -> Floats:
+def activation_swap_s(workload: Workload, keys: LayerKeys, *, local: bool = False) -> Floats:
     """Time to move one layer's attention tensors to the host in the forward, or back in the backward. ``[k]``
 
     Two layers' worth stay on the device while they are moved [mindspeed, swap_attention.md].
@@ -350,12 +363,14 @@ def activation_swap_s(workload: Workload, keys: LayerKeys) -> Floats:
         Model, job, cluster and software: what all strategies share.
     keys : LayerKeys, ``[k]``
         Distinct layer keys; the result has an entry for each.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
     Floats, ``[k]``, seconds
         Of one pass of one layer and micro batch, before compute hides it; 0 where nothing is swapped.
     """
-    kept, _ = attention_bytes_per_token(workload, keys)
+    kept, _ = attention_bytes_per_token(workload, keys, local=local)
     moved = kept * keys.tokens(workload.training)
     return np.where(keys.has(Feature.SWAP_ATTENTION), moved / workload.cluster.profile.host_link_bytes_per_s, 0.0)

@@ -10,6 +10,7 @@ from cost_models.constants import Constants
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
 from cost_models.layer.expert_rows import load_factor, measured_counts, token_holders
+from cost_models.layer.linear_attention import linear_attention_exchanged
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
@@ -52,7 +53,9 @@ class TensorParallelComm:
     regather_s: Floats
 
 
-def tensor_parallel_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: bool) -> TensorParallelComm:
+def tensor_parallel_comm(
+    workload: Workload, keys: LayerKeys, network: Network, *, moe: bool, local: bool = False
+) -> TensorParallelComm:
     """All-gather and reduce-scatter around the attention and the MLP block, all-reduces without sequence parallelism.
 
     Each moves 2 n h bytes over tp; MLA under sequence parallelism gathers the latents instead of the hidden state
@@ -68,6 +71,8 @@ def tensor_parallel_comm(workload: Workload, keys: LayerKeys, network: Network, 
         Tiers of the cluster, at the rates that collectives reach.
     moe : bool
         A MoE layer, else a dense one.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
@@ -84,7 +89,7 @@ def tensor_parallel_comm(workload: Workload, keys: LayerKeys, network: Network, 
     stride = np.ones_like(keys.tp)
     hidden = ELEMENT_BYTES * n * model.hidden_size
     entering = hidden
-    if model.mla is not None and model.mla.q_lora_rank:
+    if model.mla is not None and model.mla.q_lora_rank and model.linear_attention(local=local) is None:
         mla = model.mla
         entering = ELEMENT_BYTES * n * (mla.q_lora_rank + mla.kv_lora_rank + mla.qk_rope_head_dim)
     gather, scatter = all_gather_s(hidden, keys.tp, stride, network), reduce_scatter_s(hidden, keys.tp, stride, network)
@@ -155,11 +160,11 @@ class ContextParallelComm:
     num_hops: Floats
 
 
-def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network) -> ContextParallelComm:
+def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network, *, local: bool = False) -> ContextParallelComm:
     """Ulysses inside, ring outside: q, k, v and the output change hands inside u ranks, K and V go round c / u.
 
     Source: [mindspeed, hybrid context parallel]; MLA moves its expanded keys and values. Backward: the same
-    all-to-alls, and hops of twice the bytes (K, V and their gradients).
+    all-to-alls, and hops of twice the bytes (K, V and their gradients). A recurrence divides its heads and has no ring.
 
     Parameters
     ----------
@@ -169,6 +174,8 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network)
         Distinct layer keys; the result has an entry for each.
     network : Network
         Tiers of the cluster, at the rates that collectives reach.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
@@ -179,10 +186,16 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network)
     n = keys.tokens(workload.training)
     heads = model.num_attention_heads
     inner = np.maximum(keys.ulysses_degree, 1)
+    linear = model.linear_attention(local=local)
+    if linear is not None:
+        exchanged = ELEMENT_BYTES * n * linear_attention_exchanged(linear) / keys.tp
+        none = np.zeros_like(n)
+        return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), none, none)
     kv: Floats
     if model.mla is None:
         kv = 2.0 * model.kv_channels * np.maximum(model.num_query_groups, keys.tp * inner)
-        query = out = model.kv_channels * heads
+        out = model.kv_channels * heads
+        query = out * (2 if model.attention_output_gate else 1)
     else:
         mla = model.mla
         kv = np.full(len(keys.tp), float((mla.qk_head_dim + mla.v_head_dim) * heads))
@@ -246,7 +259,9 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
     return ExpertComm(expert_dispatch(routed).time_s * factor, expert_combine(routed).time_s * factor)
 
 
-def weight_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: bool) -> tuple[Floats, Floats]:
+def weight_comm(
+    workload: Workload, keys: LayerKeys, network: Network, *, moe: bool, local: bool = False
+) -> tuple[Floats, Floats]:
     """ZeRO-3: time to gather one layer's weights, and to reduce-scatter its gradients. Zero where nothing is sharded. ``[k]``
 
     Parameters
@@ -259,13 +274,15 @@ def weight_comm(workload: Workload, keys: LayerKeys, network: Network, *, moe: b
         Tiers of the cluster, at the rates that collectives reach.
     moe : bool
         A MoE layer, else a dense one.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
     tuple of Floats, ``[k]``, seconds
         One gather (forward and backward each need one) and one reduce-scatter (backward).
     """
-    dense, experts = layer_rank_parameters(workload.model, keys, moe=moe)
+    dense, experts = layer_rank_parameters(workload.model, keys, moe=moe, local=local)
     gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), ELEMENT_BYTES, FP32_BYTES)
     groups = ((dense, keys.weight_shards, keys.tp), (experts, keys.expert_weight_shards, keys.ep * keys.etp))
     gather = sum((all_gather_s(ELEMENT_BYTES * p, size, stride, network) for p, size, stride in groups), np.zeros_like(dense))

@@ -26,6 +26,7 @@ RECENT_EAGER_YEAR = 2025  # from which on ``recent_eager_factor`` holds [runs-fi
 LATER_GRAPH_YEAR = 2024.75  # of what followed MindFormers r1.2, up to which ``early_graph_factor`` holds [runs-fit]
 ELEMENT_BYTES, FP32_BYTES = 2, 4  # of activations and weights in 16 bits; of what is kept or summed in FP32
 READ_WRITE_BYTES = 2 * ELEMENT_BYTES  # of HBM traffic: an element is read once and written once
+ADD_BYTES = 3 * ELEMENT_BYTES  # two are read and their sum, or gated product, written
 PADDING_TILE_FRACTION = 0.5  # of a tile of rows that a group of a grouped matmul pads, in the mean
 NARROWEST_TILE_FRACTION = 0.25  # of a tile's columns: narrower outputs take as long [asc-devkit-guide, Matmul tiling]
 FULL_RATE_HEAD_DIM = 128  # heads at least as wide run at the full rate [flash-attention-2, figure 5]

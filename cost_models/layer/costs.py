@@ -38,7 +38,9 @@ class LayerCosts:
     host: dict[str, Floats]
 
 
-def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Network, *, moe: bool) -> LayerCosts:
+def layer_costs(
+    workload: Workload, keys: LayerKeys, device: Device, network: Network, *, moe: bool, local: bool = False
+) -> LayerCosts:
     """Price one layer of the given kind for every key: its compute, what communication adds, and the host.
 
     Parameters
@@ -53,6 +55,8 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
         Tiers of the cluster, at the rates that collectives reach.
     moe : bool
         A MoE layer, else a dense one.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
@@ -68,8 +72,8 @@ def layer_costs(workload: Workload, keys: LayerKeys, device: Device, network: Ne
     Left out: streams that run on across the edge of a layer, contention of communication with kernels beyond
     ``hidden_stretch_fraction``.
     """
-    compute = layer_compute(workload, keys, device, moe=moe)
-    comm, exchange = layer_comm(workload, keys, network, compute, device.constants, moe=moe)
+    compute = layer_compute(workload, keys, device, moe=moe, local=local)
+    comm, exchange = layer_comm(workload, keys, network, compute, device.constants, moe=moe, local=local)
     dispatch, wait = host_s(workload, keys, device.constants, moe=moe)
     zero = np.zeros(len(keys.tp))
     selective = compute.selective_recompute + np.where(keys.recomputes(RecomputeModule.MOE), comm.ep_comm.forward_s, 0.0)

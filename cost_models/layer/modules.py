@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.layer.compute import (
+    ADD_BYTES,
     ELEMENT_BYTES,
     READ_WRITE_BYTES,
     Device,
@@ -17,8 +18,9 @@ from cost_models.layer.compute import (
     vector_s,
 )
 from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
+from cost_models.layer.linear_attention import linear_attention_moved_bytes, linear_attention_s
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS, quantise_s
-from cost_models.shapes.flops import attention_score_flops_per_token
+from cost_models.shapes.flops import attended_length, attention_score_flops_per_token
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
@@ -30,7 +32,6 @@ QUANTISED_EXPERT_LAUNCHES = 10
 PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
 PADDED_PERMUTE_PASSES = 4.0  # HBM passes over tokens padded to capacity, gathered by index in one read and one write each way
 UNFUSED_VECTOR_FACTOR = 2.5  # assumed traffic of an unfused norm, activation or rotary embedding over the fused kernel
-ADD_BYTES = 3 * ELEMENT_BYTES  # two are read and their sum, or gated product, written
 ROUTER_BYTES = 40.0  # a token and expert: FP32 logits, softmax, top-k and auxiliary loss are assumed to be ten passes of 4 bytes
 
 
@@ -50,7 +51,9 @@ class Matmuls:
         return self.attention + self.mlp + self.moe
 
 
-def _attention_matmuls(model: ModelShape, keys: LayerKeys, n: Floats, n_l: Floats, device: Device) -> tuple[Floats, Floats]:
+def _attention_matmuls(
+    model: ModelShape, keys: LayerKeys, n: Floats, n_l: Floats, device: Device, *, local: bool
+) -> tuple[Floats, Floats]:
     """Projections of the attention: all of them, and of these the latent ones that ``mla_up_proj`` recomputes.
 
     Parameters
@@ -65,11 +68,16 @@ def _attention_matmuls(model: ModelShape, keys: LayerKeys, n: Floats, n_l: Float
     tuple of Floats, ``[k]``, seconds
         Forward.
     """
-    h, heads, t = model.hidden_size, model.num_attention_heads, keys.tp
+    h, heads, t, linear = model.hidden_size, model.num_attention_heads, keys.tp, model.linear_attention(local=local)
+    if linear is not None:
+        steps = 2 * linear.num_value_heads if linear.is_delta_rule else 0
+        entering = matmul_s(n, (2 * linear.query_key_width + 2 * linear.value_width + steps) / t, h, device)
+        return entering + matmul_s(n, h, linear.value_width / t, device), np.zeros_like(n)
     if model.mla is None:
         d = model.kv_channels
         groups = np.maximum(model.num_query_groups, t)
-        qkv = matmul_s(n, (heads + 2 * groups) * d / t, h, device)
+        queries = heads * (2 if model.attention_output_gate else 1)
+        qkv = matmul_s(n, (queries + 2 * groups) * d / t, h, device)
         return qkv + matmul_s(n, h, heads * d / t, device), np.zeros_like(n)
     mla = model.mla
     kv_up = matmul_s(n, heads * (mla.qk_nope_head_dim + mla.v_head_dim) / t, mla.kv_lora_rank, device)
@@ -125,7 +133,7 @@ def has_one_expert_kernel(workload: Workload, keys: LayerKeys) -> NDArray[np.boo
     return keys.has(Feature.MOE_GROUPED_GEMM) & (keys.has(Feature.CUDA_GRAPH) | workload.device_traits.one_expert_kernel)
 
 
-def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> Matmuls:
+def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool) -> Matmuls:
     """Forward matmuls of one layer; grouped ones of its experts with what launching each by itself adds.
 
     Returns
@@ -134,31 +142,33 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) 
     """
     model, training = workload.model, workload.training
     n, n_l = keys.tokens(training), keys.sharded_tokens(training)
-    attention, up = _attention_matmuls(model, keys, n, n_l, device)
+    attention, up = _attention_matmuls(model, keys, n, n_l, device, local=local)
     shape = model.moe if moe else None
     zero = np.zeros_like(n)
     if shape is None:
         mlp, last = _mlp_matmuls(model, model.ffn_hidden_size, keys, n, device)
         return Matmuls(attention, up, mlp, last, zero)
     rows = expert_rows(keys, shape, training)
-    local = np.maximum(shape.num_experts / keys.ep, 1.0)
+    held = np.maximum(shape.num_experts / keys.ep, 1.0)
     width = shape.expert_ffn_hidden_size / keys.etp
     ways = 2 if model.gated_linear_unit else 1
-    first = matmul_s(rows, ways * width, model.hidden_size, device, groups=local)
-    second = matmul_s(rows, model.hidden_size, width, device, groups=local)
+    first = matmul_s(rows, ways * width, model.hidden_size, device, groups=held)
+    second = matmul_s(rows, model.hidden_size, width, device, groups=held)
     # Without one kernel for all of them every expert is launched for itself.
     each = 2.0 + (QUANTISED_EXPERT_LAUNCHES if workload.training.precision in QUANTISED_PRECISIONS else 0.0)
     kernel_s = device.constants.kernel_s * device.time_factor
-    launches = np.where(has_one_expert_kernel(workload, keys), 0.0, (local - 1.0) * each * kernel_s)
-    factor = np.where(local > 1.0, device.constants.expert_matmul_factor, 1.0)  # one expert is a plain matmul
+    launches = np.where(has_one_expert_kernel(workload, keys), 0.0, (held - 1.0) * each * kernel_s)
+    factor = np.where(held > 1.0, device.constants.expert_matmul_factor, 1.0)  # one expert is a plain matmul
     experts = (first + second) * factor + launches
     router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.bf16_flops_per_s)
     shared, shared_last = _mlp_matmuls(model, shape.shared_expert_ffn_hidden_size, keys, n, device)
     return Matmuls(attention, up, zero, second * factor + shared_last, experts + router + shared)
 
 
-def _attention_core(workload: Workload, keys: LayerKeys, device: Device) -> tuple[Floats, Floats]:
-    """Scores, softmax and values: fused, or written out where flash attention is off.
+def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, local: bool) -> tuple[Floats, Floats]:
+    """Scores, softmax and values: fused, or written out where flash attention is off, all of them whatever the mask.
+
+    Or a recurrence, in chunks. A window is to the fused kernel a shorter sequence.
 
     Returns
     -------
@@ -166,13 +176,16 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device) -> tupl
         Forward and backward.
     """
     model, training = workload.model, workload.training
-    n = keys.tokens(training)
+    n, linear = keys.tokens(training), model.linear_attention(local=local)
+    if linear is not None:
+        return linear_attention_s(linear, n, keys.tp.astype(np.float64), device)
     head_dim = model.kv_channels if model.mla is None else model.mla.qk_head_dim
-    flops = attention_score_flops_per_token(model, training.attended_length) * n / keys.tp
+    flops = attention_score_flops_per_token(model, training.attended_length, local=local) * n / keys.tp
     if model.alibi and workload.device_traits.position_bias_fills_mask:
         flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
     # A ring step sees one shard of the sequence at a time; Ulysses sees all of what it gathers.
-    visible = training.seq_length / np.maximum(keys.cp / keys.ulysses_degree, 1.0) * training.mean_squared_length_fraction
+    length = attended_length(model, training.attended_length, local=local)
+    visible = length / np.maximum(keys.cp / keys.ulysses_degree, 1.0)
     fused = fused_attention_s(flops, visible, head_dim, device)
     if keys.has(Feature.FLASH_ATTENTION).all():
         return fused
@@ -197,7 +210,7 @@ class VectorTimes:
         return self.norms + self.rope + self.activation + self.rest
 
 
-def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> VectorTimes:
+def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool) -> VectorTimes:
     """Memory-bound operators of a forward, each as the bytes that it reads and writes.
 
     Returns
@@ -220,8 +233,12 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -
     else:
         rotary = (heads + model.num_query_groups) * d + zero
         moved = (heads + 2 * model.num_query_groups) * d
-    if model.learned_positions:
+    linear = model.linear_attention(local=local)
+    moved_bytes = READ_WRITE_BYTES * moved if linear is None else linear_attention_moved_bytes(linear)
+    if model.learned_positions or linear is not None:
         rotary = zero
+    elif model.attention_output_gate:
+        moved_bytes = moved_bytes + (READ_WRITE_BYTES + ADD_BYTES) * heads * d  # split off, and multiplied with the output
     shape = model.moe if moe else None
     if shape is None:
         widths, router = n * model.ffn_hidden_size / t, zero
@@ -238,7 +255,7 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -
     activation = (ADD_BYTES if model.gated_linear_unit else READ_WRITE_BYTES) * widths * unfused(Feature.FUSED_SWIGLU)
     rope = READ_WRITE_BYTES * rotary * n / t * unfused(Feature.FUSED_ROPE)
     # Two residual adds; split and transpose of q, k and v.
-    rest = 2.0 * ADD_BYTES * h * n_l + READ_WRITE_BYTES * moved * n / t + router
+    rest = 2.0 * ADD_BYTES * h * n_l + moved_bytes * n / t + router
     return VectorTimes(*(vector_s(part * factor, device) for part in (norms, rope, activation, rest)))
 
 
@@ -327,7 +344,7 @@ class LayerCompute:
         return core + self.selective_recompute
 
 
-def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> LayerCompute:
+def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool = False) -> LayerCompute:
     """Seconds that one layer of the given kind computes, per key.
 
     Parameters
@@ -340,17 +357,20 @@ def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: b
         Rates of one rank under the workload's hardware and software.
     moe : bool
         A MoE layer, else a dense one.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
     LayerCompute, ``[k]``
         Of one micro batch on one rank.
     """
-    matmuls = _matmuls(workload, keys, device, moe=moe)
-    attention_forward, attention_backward = _attention_core(workload, keys, device)
-    vector = _vector(workload, keys, device, moe=moe)
-    quantise_forward, quantise_backward = quantise_s(workload, keys, device, moe=moe)
+    matmuls = _matmuls(workload, keys, device, moe=moe, local=local)
+    attention_forward, attention_backward = _attention_core(workload, keys, device, local=local)
+    vector = _vector(workload, keys, device, moe=moe, local=local)
+    quantise_forward, quantise_backward = quantise_s(workload, keys, device, moe=moe, local=local)
     zero = np.zeros(len(keys.tp))
+    core = attention_forward if workload.model.linear_attention(local=local) is None else zero  # a recurrence has no such module
     permute = _permute_s(workload, keys, device) if moe else zero
     return LayerCompute(
         matmuls=matmuls,
@@ -360,5 +380,5 @@ def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: b
         vector_backward=2.0 * vector.total + quantise_backward,
         permute=permute,
         shared_expert=_shared_expert_s(workload, keys, device) if moe else zero,
-        selective_recompute=_selective_recompute(keys, matmuls, attention_forward, vector, permute),
+        selective_recompute=_selective_recompute(keys, matmuls, core, vector, permute),
     )

@@ -72,7 +72,14 @@ class LayerComm(NamedTuple):
 
 
 def layer_comm(
-    workload: Workload, keys: LayerKeys, network: Network, compute: LayerCompute, c: Constants, *, moe: bool
+    workload: Workload,
+    keys: LayerKeys,
+    network: Network,
+    compute: LayerCompute,
+    c: Constants,
+    *,
+    moe: bool,
+    local: bool = False,
 ) -> tuple[LayerComm, ExpertComm]:
     """Prices what one layer of the given kind communicates beside its compute, per key.
 
@@ -94,21 +101,23 @@ def layer_comm(
         Calibrated values for the hardware family.
     moe : bool
         A MoE layer, else a dense one.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
     tuple of LayerComm and ExpertComm, ``[k]``, seconds
         Of one micro batch on one rank: what is left, and the expert exchange before anything hides it.
     """
-    tp = _tensor_parallel(workload, keys, network, c, moe=moe)
-    cp = _context_parallel(workload, keys, network, compute, c)
+    tp = _tensor_parallel(workload, keys, network, c, moe=moe, local=local)
+    cp = _context_parallel(workload, keys, network, compute, c, local=local)
     experts, ep = _expert_parallel(workload, keys, network, compute, c, moe=moe)
-    gather, scatter = weight_comm(workload, keys, network, moe=moe)
+    gather, scatter = weight_comm(workload, keys, network, moe=moe, local=local)
     # Compute that hides one communication already hides no second one.
     free_forward = compute.forward - cp.behind_forward_s - ep.behind_forward_s
     free_backward = compute.backward - cp.behind_backward_s - ep.behind_backward_s
     weights = _beside(gather, gather + scatter, free_forward, free_backward, c)
-    swap_s = activation_swap_s(workload, keys)
+    swap_s = activation_swap_s(workload, keys, local=local)
     left_forward, left_backward = free_forward - weights.behind_forward_s, free_backward - weights.behind_backward_s
     return LayerComm(tp, cp, ep, weights, _beside(swap_s, swap_s, left_forward, left_backward, c)), experts
 
@@ -142,14 +151,14 @@ def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, windo
     )
 
 
-def _tensor_parallel(workload: Workload, keys: LayerKeys, network: Network, c: Constants, *, moe: bool) -> Exposed:
+def _tensor_parallel(workload: Workload, keys: LayerKeys, network: Network, c: Constants, *, moe: bool, local: bool) -> Exposed:
     """Collectives around the attention and the MLP, of which fused or overlapped kernels leave a share.
 
     Returns
     -------
     Exposed, ``[k]``
     """
-    tp = tensor_parallel_comm(workload, keys, network, moe=moe)
+    tp = tensor_parallel_comm(workload, keys, network, moe=moe, local=local)
     fraction = exposed_tp_fraction(keys, c)
     forward = tp.forward_s * fraction
     backward = tp.backward_s * fraction * c.backward_tp_exposed_fraction
@@ -158,9 +167,11 @@ def _tensor_parallel(workload: Workload, keys: LayerKeys, network: Network, c: C
     return Exposed(forward, backward, masked, none, none)
 
 
-def _context_parallel(workload: Workload, keys: LayerKeys, network: Network, compute: LayerCompute, c: Constants) -> Exposed:
+def _context_parallel(
+    workload: Workload, keys: LayerKeys, network: Network, compute: LayerCompute, c: Constants, *, local: bool
+) -> Exposed:
     """Each ring hop is beside the attention of one block; in the backward it moves twice the bytes."""
-    cp = context_parallel_comm(workload, keys, network)
+    cp = context_parallel_comm(workload, keys, network, local=local)
     blocks = np.maximum(cp.num_hops + 1.0, 1.0)
     hop_s = cp.hop_s * c.cp_factor
     hop = _beside(hop_s, 2.0 * hop_s, compute.attention_forward / blocks, compute.attention_backward / blocks, c)

@@ -179,23 +179,20 @@ def merged_communication_s(pieces: Pieces, stretch: float) -> Floats:
 class PairSavings:
     """Expert communication that merging two layers hides beyond what each hides alone, ``[k]`` or ``[n]`` seconds.
 
-    The first kind is the forward's. Two dense layers save nothing.
+    By kind of the forward's layer and of the backward's, in the order of ``ModelShape.layer_kinds``. Two dense layers save
+    nothing: ``None``.
     """
 
-    moe_moe: Floats
-    dense_moe: Floats
-    moe_dense: Floats
+    by_kinds: tuple[tuple[Floats | None, ...], ...]
 
 
-def pair_savings(dense: LayerCosts, moe: LayerCosts, merged: NDArray[np.bool_], stretch: float) -> PairSavings:
+def pair_savings(costs: tuple[LayerCosts, ...], merged: NDArray[np.bool_], stretch: float) -> PairSavings:
     """What merging saves for the ``merged`` of all keys; nothing for the others. The host dispatches both passes all the same.
 
     Parameters
     ----------
-    dense : LayerCosts, ``[k]``
-        Of a dense layer.
-    moe : LayerCosts, ``[k]``
-        Of a MoE layer.
+    costs : tuple of LayerCosts, ``[k]``
+        Of each kind of layer.
     merged : bool, ``[k]``
         Keys whose passes are merged.
     stretch : float
@@ -207,7 +204,9 @@ def pair_savings(dense: LayerCosts, moe: LayerCosts, merged: NDArray[np.bool_], 
         At least 0, at most the communication that both passes show alone.
     """
 
-    def saving_s(forward: LayerCosts, backward: LayerCosts) -> Floats:
+    def saving_s(forward: LayerCosts, backward: LayerCosts) -> Floats | None:
+        if "dispatch" not in forward.pieces and "dispatch" not in backward.pieces:
+            return None
         saving = np.zeros(len(merged))
         if not merged.any():
             return saving
@@ -220,4 +219,4 @@ def pair_savings(dense: LayerCosts, moe: LayerCosts, merged: NDArray[np.bool_], 
         saving[merged] = np.maximum(np.minimum(exposed - left, alone - together), 0.0)
         return saving
 
-    return PairSavings(saving_s(moe, moe), saving_s(dense, moe), saving_s(moe, dense))
+    return PairSavings(tuple(tuple(saving_s(forward, backward) for backward in costs) for forward in costs))

@@ -14,7 +14,7 @@ from cost_models.shapes.workload import ModelShape, Workload
 QUANTISED_PRECISIONS = ("fp8", "nvfp4")  # of linear layers; attention, router, embedding and head stay in 16 bits
 
 
-def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> tuple[Floats, Floats]:
+def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool = False) -> tuple[Floats, Floats]:
     """Forward and backward time of casting one layer's activations, and their gradients, for its linear layers. [s] ``[k]``
 
     The forward casts the input of every linear layer, the backward the gradient of its output, each once, with its
@@ -31,6 +31,8 @@ def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool
         Rates of one rank under the workload's hardware and software.
     moe : bool
         A MoE layer, else a dense one.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
@@ -39,13 +41,13 @@ def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool
     """
     if workload.training.precision not in QUANTISED_PRECISIONS:
         return np.zeros(len(keys.tp)), np.zeros(len(keys.tp))
-    pairs = list(_linear_elements(workload, keys, moe=moe))
+    pairs = list(_linear_elements(workload, keys, moe=moe, local=local))
     each = device.constants.quantise_bytes
     forward, backward = (sum((pair[i] for pair in pairs), np.zeros(len(keys.tp))) for i in (0, 1))
     return vector_s(each * forward, device), vector_s(each * backward, device)
 
 
-def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool) -> Iterator[tuple[Floats, Floats]]:
+def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool) -> Iterator[tuple[Floats, Floats]]:
     """Elements of the input and of the output of each linear layer of a layer, on a rank.
 
     Yields
@@ -55,7 +57,7 @@ def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool) -> Itera
     """
     model, training, t = workload.model, workload.training, keys.tp
     n, n_l, h = keys.tokens(training), keys.sharded_tokens(training), model.hidden_size
-    yield from _attention_elements(model, n, n_l, np.asarray(t, dtype=np.float64))
+    yield from _attention_elements(model, n, n_l, np.asarray(t, dtype=np.float64), local=local)
     shape = model.moe if moe else None
     ways = 2 if model.gated_linear_unit else 1
     width = model.ffn_hidden_size if shape is None else shape.shared_expert_ffn_hidden_size
@@ -68,7 +70,7 @@ def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool) -> Itera
         yield expert_width * rows, rows * h
 
 
-def _attention_elements(model: ModelShape, n: Floats, n_l: Floats, t: Floats) -> Iterator[tuple[Floats, Floats]]:
+def _attention_elements(model: ModelShape, n: Floats, n_l: Floats, t: Floats, *, local: bool) -> Iterator[tuple[Floats, Floats]]:
     """The same of the attention's projections.
 
     Parameters
@@ -85,10 +87,15 @@ def _attention_elements(model: ModelShape, n: Floats, n_l: Floats, t: Floats) ->
     tuple of Floats, ``[k]``, elements
         Of the input, of the output.
     """
-    h, heads, mla = model.hidden_size, model.num_attention_heads, model.mla
+    h, heads, mla, linear = model.hidden_size, model.num_attention_heads, model.mla, model.linear_attention(local=local)
+    if linear is not None:
+        yield n_l * h, 2 * (linear.query_key_width + linear.value_width) * n / t
+        yield linear.value_width * n / t, n_l * h
+        return
     if mla is None:
         d = model.kv_channels
-        yield n_l * h, (heads + 2 * np.maximum(model.num_query_groups, t)) * d * n / t
+        queries = heads * (2 if model.attention_output_gate else 1)
+        yield n_l * h, (queries + 2 * np.maximum(model.num_query_groups, t)) * d * n / t
         yield heads * d * n / t, n_l * h
         return
     yield n_l * h, (mla.kv_lora_rank + mla.qk_rope_head_dim) * n_l

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cost_models.memory.in_flight import compositions_in_flight
 from cost_models.pipeline.stage_times import chunk_counts
-from cost_models.pipeline.stages import Stages
+from cost_models.pipeline.stages import LayersByKind, Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch
 
@@ -17,17 +17,37 @@ from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatc
 class KeptLayers(NamedTuple):
     """What micro batches leave on a rank, ``[stage, n]`` or ``[stage, 1]``.
 
-    For their backward: layers kept whole, checkpoints of the others, losses. For weight gradients that run apart: layers,
-    recomputed ones too, and heads.
+    For their backward: layers kept whole by kind, checkpoints of the others, losses. For weight gradients that run apart: layers
+    by kind, recomputed ones too, and heads.
     """
 
-    dense: Floats
-    moe: Floats
+    layers: LayersByKind
     inputs: Floats
     losses: Floats
-    waiting_dense: Floats
-    waiting_moe: Floats
+    waiting: LayersByKind
     waiting_heads: Floats
+
+    @property
+    def columns(self) -> list[Floats]:
+        """All of it in one list, which ``of_columns`` takes apart again."""
+        return [*self.layers, self.inputs, self.losses, *self.waiting, self.waiting_heads]
+
+    @classmethod
+    def of_columns(cls, columns: list[Floats]) -> KeptLayers:
+        """The inverse of ``columns``.
+
+        Parameters
+        ----------
+        columns : list of Floats, ``[stage, n]`` or ``[stage, 1]``
+            As many for waiting layers as for layers.
+
+        Returns
+        -------
+        KeptLayers
+        """
+        kinds = (len(columns) - 3) // 2
+        layers, (inputs, losses), waiting = columns[:kinds], columns[kinds : kinds + 2], columns[kinds + 2 : -1]
+        return cls(tuple(layers), inputs, losses, tuple(waiting), columns[-1])
 
     def take(self, index: IntColumn) -> KeptLayers:
         """The chosen columns.
@@ -41,7 +61,7 @@ class KeptLayers(NamedTuple):
         -------
         KeptLayers
         """
-        return KeptLayers(*(column if column.shape[1] == 1 else column.take(index, axis=1) for column in self))
+        return self.of_columns([column if column.shape[1] == 1 else column.take(index, axis=1) for column in self.columns])
 
     def where(self, chosen: NDArray[np.bool_], other: KeptLayers) -> KeptLayers:
         """These where ``chosen``, ``[stage, n]``, the others elsewhere.
@@ -57,10 +77,8 @@ class KeptLayers(NamedTuple):
         -------
         KeptLayers
         """
-        return KeptLayers(*(np.where(chosen, mine, theirs) for mine, theirs in zip(self, other, strict=True)))
-
-
-_LOSSES = KeptLayers._fields.index("losses")
+        pairs = zip(self.columns, other.columns, strict=True)
+        return self.of_columns([np.where(chosen, mine, theirs) for mine, theirs in pairs])
 
 
 def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
@@ -83,11 +101,11 @@ def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
     kept = []
     for counts in chunk_counts(stages, batch):
-        dense, moe = stages.with_mtp(counts.dense, counts.moe, counts.heads)
-        recomputed = counts.dense_again + counts.moe_again
+        recomputed = sum(counts.again, zero)
         inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
-        whole = dense - counts.dense_again, moe - counts.moe_again
-        kept.append(KeptLayers(*whole, inputs, zero + counts.heads, zero, zero, zero))
+        layers = stages.with_mtp(counts.layers, counts.heads)
+        whole = tuple(number - again for number, again in zip(layers, counts.again, strict=True))
+        kept.append(KeptLayers(whole, inputs, zero + counts.heads, (zero,) * len(whole), zero))
     return kept
 
 
@@ -109,8 +127,8 @@ def waiting_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
     zero = np.zeros((stages.num_kinds, len(batch)))
     kept = []
     for counts in chunk_counts(stages, batch):
-        dense, moe = stages.with_mtp(counts.dense, counts.moe, counts.heads)
-        kept.append(KeptLayers(zero, zero, zero, zero, zero + dense, zero + moe, zero + counts.heads))
+        waiting = tuple(zero + number for number in stages.with_mtp(counts.layers, counts.heads))
+        kept.append(KeptLayers((zero,) * len(waiting), zero, zero, waiting, zero + counts.heads))
     return kept
 
 
@@ -135,7 +153,8 @@ def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Flo
         One a moment; the caller weighs them in bytes.
     """
     before = [one._replace(losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch)]
-    tables, waiting = ([np.stack(one) for one in part] for part in (before, waiting_layers(stages, batch)))
+    tables, waiting = ([np.stack(one.columns) for one in part] for part in (before, waiting_layers(stages, batch)))
+    losses = len(stages.layer_kinds) + 1  # their column, behind the layers and the inputs
     differ = any((table != tables[0]).any() for table in tables)
     moments: list[Floats] = []
     for composition in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):
@@ -143,7 +162,7 @@ def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Flo
         for count, table in zip((*composition.forwards, *composition.weights), (*tables, *waiting), strict=True):
             if count.any():
                 held = held + count * table
-        held[_LOSSES] = composition.losses
+        held[losses] = composition.losses
         for number, other in enumerate(moments):
             more = (held >= other).all(axis=0)
             if (more | (held <= other).all(axis=0)).all():
@@ -152,11 +171,11 @@ def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Flo
         else:
             moments.append(held)
     # What nobody holds stays one column.
-    return [KeptLayers(*(column if column.any() else column[:, :1] for column in held)) for held in moments]
+    return [KeptLayers.of_columns([column if column.any() else column[:, :1] for column in held]) for held in moments]
 
 
-def expanded_layers(stages: Stages, batch: StrategyBatch) -> tuple[Floats, Floats]:
-    """Dense and MoE layers that a full recompute expands at once on each kind of rank, ``[stage, n]`` each.
+def expanded_layers(stages: Stages, batch: StrategyBatch) -> LayersByKind:
+    """Layers of each kind that a full recompute expands at once on each kind of rank, ``[stage, n]`` each.
 
     One layer, or a whole group under the uniform method.
 
@@ -172,11 +191,11 @@ def expanded_layers(stages: Stages, batch: StrategyBatch) -> tuple[Floats, Float
     tuple of Floats, ``[stage, n]``, layers
     """
     zero = np.zeros((stages.num_kinds, len(batch)))
-    dense, moe = zero, zero
+    expanded = [zero] * len(stages.layer_kinds)
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
     for counts in chunk_counts(stages, batch):
-        at_once = np.where(uniform, np.minimum(group, counts.dense_again + counts.moe_again), 1.0)
-        dense = np.maximum(dense, np.where(counts.dense_again > 0, at_once, 0.0))
-        moe = np.maximum(moe, np.where(counts.moe_again > 0, at_once, 0.0))
-    return dense, moe
+        at_once = np.where(uniform, np.minimum(group, sum(counts.again, zero)), 1.0)
+        for kind, again in enumerate(counts.again):
+            expanded[kind] = np.maximum(expanded[kind], np.where(again > 0, at_once, 0.0))
+    return tuple(expanded)

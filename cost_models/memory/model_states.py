@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
 from cost_models.shapes.strategy import StrategyBatch
@@ -93,7 +94,8 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     last = np.where(model.tied_embeddings & (batch.pp == 1), 0.0, head) + h
     last_experts = np.zeros(len(batch))
     if model.mtp_num_layers:
-        dense, experts = layer_rank_parameters(model, batch, moe=model.moe_layers()[-1])
+        kind = model.kinds_of_layers()[-1]
+        dense, experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
         copy = np.where(batch.pp > 1, table, 0.0)
         last = last + model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy
         last_experts = model.mtp_num_layers * experts
@@ -101,7 +103,7 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
 
 
 def stage_parameters(
-    workload: Workload, batch: StrategyBatch, dense_layers: Floats, moe_layers: Floats, is_first: Floats, is_last: Floats
+    workload: Workload, batch: StrategyBatch, layers: LayersByKind, is_first: Floats, is_last: Floats
 ) -> StageParameters:
     """Parameters on each stage; the layer counts and flags are ``[stage, 1]``.
 
@@ -111,10 +113,8 @@ def stage_parameters(
         Model, job, cluster and software: what all strategies share.
     batch : StrategyBatch, ``[n]``
         Strategies; the result has an entry for each.
-    dense_layers : Floats, ``[stage, 1]``
-        Dense layers on a rank of each stage.
-    moe_layers : Floats, ``[stage, 1]``
-        MoE layers on it.
+    layers : tuple of Floats, ``[stage, 1]``
+        Layers of each kind on a rank of each stage.
     is_first : Floats, ``[stage, 1]``
         Embeddings on it.
     is_last : Floats, ``[stage, 1]``
@@ -125,20 +125,18 @@ def stage_parameters(
     StageParameters, ``[stage, n]``
     """
     model = workload.model
-    dense_layer, _ = layer_rank_parameters(model, batch, moe=False)
-    dense = dense_layers * dense_layer
-    layer = np.where(dense_layers > 0, dense_layer, 0.0)
-    experts = np.zeros_like(dense)
-    h = model.hidden_size
-    tensor = np.broadcast_to((2.0 if model.gated_linear_unit else 1.0) * h * model.ffn_hidden_size / batch.tp, dense.shape)
-    if model.moe is not None:
-        moe_dense, moe_experts = layer_rank_parameters(model, batch, moe=True)
-        dense = dense + moe_layers * moe_dense
-        experts = moe_layers * moe_experts
-        layer = np.where(moe_layers > 0, np.maximum(layer, moe_dense + moe_experts), layer)
-        # Gate and up are one tensor.
-        grouped = np.where(batch.has(Feature.MOE_GROUPED_GEMM), moe_experts * 2.0 / GATED_MATRICES, 0.0)
-        tensor = np.where(moe_layers > 0, np.maximum(tensor, grouped), tensor)
+    h, none = model.hidden_size, np.zeros((len(layers[0]), len(batch)))
+    dense, experts, layer = none, none, none
+    tensor = np.broadcast_to((2.0 if model.gated_linear_unit else 1.0) * h * model.ffn_hidden_size / batch.tp, none.shape)
+    for kind, number in zip(model.layer_kinds(), layers, strict=True):
+        its_dense, its_experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
+        dense = dense + number * its_dense
+        layer = np.where(number > 0, np.maximum(layer, its_dense + (its_experts if kind.moe else 0.0)), layer)
+        if kind.moe:
+            experts = experts + number * its_experts
+            # Gate and up are one tensor.
+            grouped = np.where(batch.has(Feature.MOE_GROUPED_GEMM), its_experts * 2.0 / GATED_MATRICES, 0.0)
+            tensor = np.where(number > 0, np.maximum(tensor, grouped), tensor)
     first, last, last_experts = edge_parameters(workload, batch)
     table = np.where((is_first + is_last) > 0, model.vocab_size * h / batch.tp, 0.0)
     return StageParameters(

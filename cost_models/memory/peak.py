@@ -51,15 +51,14 @@ class Held:
 
     layers: KeptLayers
     losses: Floats  # of other micro batches than the one that runs
-    dense: LayerActivations
-    moe: LayerActivations | None
+    activations: tuple[LayerActivations, ...]  # of each kind of layer
     expanded: Floats  # what a backward computes again, while it runs
     transient: Floats  # buffers of the layer that runs
 
     @property
     def checkpoints(self) -> Floats:
         """Inputs of the layers, or groups, that are computed again."""
-        return self.layers.inputs * self.dense.input_bytes
+        return self.layers.inputs * self.activations[0].input_bytes
 
     @property
     def working_set(self) -> Floats:
@@ -69,43 +68,38 @@ class Held:
     @property
     def saved_bytes(self) -> Floats:
         """Saved sets of all layers in flight, and what waiting weight gradients need."""
-        return saved_bytes(self.layers, self.dense, self.moe)
+        return saved_bytes(self.layers, self.activations)
 
     @property
     def classes(self) -> dict[str, Floats]:
         """The same by tensor class."""
-        layers, dense, moe = self.layers, self.dense, self.moe
-        parts = {name: layers.dense * each + layers.waiting_dense * dense.waiting[name] for name, each in dense.saved.items()}
-        if moe is None:
-            return parts
-        return {
-            name: part + layers.moe * moe.saved[name] + layers.waiting_moe * moe.waiting[name] for name, part in parts.items()
-        }
+        kinds = list(zip(self.layers.layers, self.layers.waiting, self.activations, strict=True))
+        parts: dict[str, Floats] = {}
+        for name in self.activations[0].saved:
+            first, *more = (held * each.saved[name] + waiting * each.waiting[name] for held, waiting, each in kinds)
+            parts[name] = sum(more, first)
+        return parts
 
 
-def saved_bytes(layers: KeptLayers, dense: LayerActivations, moe: LayerActivations | None) -> Floats:
+def saved_bytes(layers: KeptLayers, activations: tuple[LayerActivations, ...]) -> Floats:
     """Saved sets of layers that are kept whole, and what waiting weight gradients need, ``[stage, n]``.
 
     Parameters
     ----------
     layers : KeptLayers, ``[stage, n]``
         Layers in flight.
-    dense : LayerActivations, ``[n]``
-        What a dense layer keeps.
-    moe : LayerActivations, ``[n]``, or None
-        What a MoE layer keeps; ``None``: the model has none.
+    activations : tuple of LayerActivations, ``[n]``
+        What a layer of each kind keeps.
 
     Returns
     -------
     Floats, ``[stage, n]``, bytes
     """
-    held: Floats = layers.dense * dense.saved_bytes
-    if layers.waiting_dense.any():
-        held = held + layers.waiting_dense * dense.waiting_bytes
-    if moe is None:
-        return held
-    held = held + layers.moe * moe.saved_bytes
-    return held + layers.waiting_moe * moe.waiting_bytes if layers.waiting_moe.any() else held
+    first, *more = (number * each.saved_bytes for number, each in zip(layers.layers, activations, strict=True))
+    waiting = zip(layers.waiting, activations, strict=True)
+    more += [number * each.waiting_bytes for number, each in waiting if number.any()]
+    held: Floats = sum(more, first)
+    return held
 
 
 def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers) -> Floats:
@@ -142,8 +136,7 @@ def held_activations(
     stages: Stages,
     batch: StrategyBatch,
     num_microbatches: Floats,
-    dense: LayerActivations,
-    moe: LayerActivations | None,
+    activations: tuple[LayerActivations, ...],
 ) -> Held:
     """Activations that a rank holds at its peak, recompute considered.
 
@@ -163,10 +156,8 @@ def held_activations(
         Strategies; the result has an entry for each.
     num_microbatches : Floats, ``[n]``
         Micro batches of a replica in a step.
-    dense : LayerActivations, ``[n]``
-        What a dense layer keeps.
-    moe : LayerActivations, ``[n]``, or None
-        What a MoE layer keeps; ``None``: the model has none.
+    activations : tuple of LayerActivations, ``[n]``
+        What a layer of each kind keeps.
 
     Returns
     -------
@@ -178,24 +169,23 @@ def held_activations(
     most_bytes, most = np.array(-1.0), None
     for composition in layers_in_flight(stages, few, num_microbatches[first]):
         kept = composition.take(index)
-        kept_bytes = saved_bytes(kept, dense, moe) + kept.inputs * dense.input_bytes + loss_bytes(workload, batch, kept)
+        checkpoints = kept.inputs * activations[0].input_bytes  # alike of all layers
+        kept_bytes = saved_bytes(kept, activations) + checkpoints + loss_bytes(workload, batch, kept)
         heavier = kept_bytes > most_bytes
         most = kept if most is None else most.where(~heavier, kept)
         most_bytes = np.maximum(most_bytes, kept_bytes)
     assert most is not None  # every schedule has a peak
-    dense_expanded, moe_expanded = (layers.take(index, axis=1) for layers in expanded_layers(stages, few))
-    expanded = dense_expanded * dense.unreduced_bytes
-    transient = np.where(stages.dense.sum(axis=1)[:, None] > 0, dense.transient_bytes, 0.0)
-    if moe is not None:
-        expanded = np.maximum(expanded, moe_expanded * moe.unreduced_bytes)
-        transient = np.maximum(transient, np.where(stages.moe.sum(axis=1)[:, None] > 0, moe.transient_bytes, 0.0))
+    expanded = transient = np.zeros((stages.num_kinds, len(batch)))
+    for layers, at_once, each in zip(stages.layers, expanded_layers(stages, few), activations, strict=True):
+        expanded = np.maximum(expanded, at_once.take(index, axis=1) * each.unreduced_bytes)
+        transient = np.maximum(transient, np.where(layers.sum(axis=1)[:, None] > 0, each.transient_bytes, 0.0))
     if not stages.schedule.splits_backward and (few.recompute == int(Recompute.FULL)).any():
         freed = np.array(np.inf)
         for chunk in kept_layers(stages, few):
             kept = chunk.take(index)
-            freed = np.minimum(freed, np.where(kept.inputs > 0, saved_bytes(kept, dense, moe), np.inf))
+            freed = np.minimum(freed, np.where(kept.inputs > 0, saved_bytes(kept, activations), np.inf))
         expanded = np.maximum(expanded - freed, 0.0)
-    return Held(most, loss_bytes(workload, batch, most), dense, moe, expanded, transient)
+    return Held(most, loss_bytes(workload, batch, most), activations, expanded, transient)
 
 
 def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
@@ -298,7 +288,7 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
     return gathered + weight_gradient_bytes(workload) * parameters.largest_tensor
 
 
-def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, dense: LayerActivations) -> Floats:
+def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, layer: LayerActivations) -> Floats:
     """Bytes that eager modules keep from step to step beside the states. ``[stage, n]``
 
     Every chunk but the first of the model holds its last input and the gradient of it [megatron-0.12, schedules.py].
@@ -313,8 +303,8 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, den
         Strategies; the result has an entry for each.
     stages : Stages
         Kinds of ranks of the pipeline that the batch shares.
-    dense : LayerActivations, ``[n]``
-        Whose input is what stages send each other.
+    layer : LayerActivations, ``[n]``
+        Of any kind: its input is what stages send each other.
 
     Returns
     -------
@@ -325,10 +315,10 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, den
         return np.zeros((stages.num_kinds, len(batch)))
     split = np.where(batch.has(Feature.TP_2D), batch.tp, 1)  # of tokens and hidden channels between layers
     received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first, 0.0)
-    buffers: Floats = received * 2.0 * dense.input_bytes / split
+    buffers: Floats = received * 2.0 * layer.input_bytes / split
     mask = np.where(batch.has(Feature.FLASH_ATTENTION), (workload.training.seq_length / batch.cp) ** 2.0, 0.0)
     if workload.software.legacy_layers:
-        buffers = buffers + (stages.dense + stages.moe).sum(axis=1)[:, None] * mask
+        buffers = buffers + stages.layers.sum(axis=(0, 2))[:, None] * mask
     if workload.model.alibi:
         heads = workload.model.num_attention_heads / batch.tp
         buffers = buffers + ALIBI_BYTES * (1 + batch.micro_batch_size) * heads * mask
@@ -416,7 +406,7 @@ def memory_estimate(
     activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)
     optimizer = optimizer_transient_bytes(parameters, states)
     in_backward = activations >= optimizer
-    buffers = module_buffers(workload, batch, stages, held.dense)
+    buffers = module_buffers(workload, batch, stages, held.activations[0])
     steady = states.total + buffers
     allocated = steady + np.maximum(activations, optimizer)
     first = np.maximum(steady - states.moments + activations, steady + optimizer)

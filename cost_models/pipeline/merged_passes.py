@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +13,12 @@ from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, Schedule
 
-DENSE, MOE = 1, 2
 
+@dataclass(frozen=True)
+class Meetings:
+    """Pairs of layers that meet, by kind of the forward's layer and of the backward's: ``[kind, 1]`` or ``[kind, n]`` each."""
 
-class Meetings(NamedTuple):
-    """Pairs of layers that meet, the forward's kind first: ``[kind, 1]`` or ``[kind, n]``."""
-
-    moe_moe: Floats
-    dense_moe: Floats
-    moe_dense: Floats
+    counts: tuple[tuple[Floats, ...], ...]
 
     def saving_s(self, savings: PairSavings) -> Floats:
         """Together, ``[kind, n]``.
@@ -36,7 +32,14 @@ class Meetings(NamedTuple):
         -------
         Floats, ``[kind, n]``, seconds
         """
-        return self.moe_moe * savings.moe_moe + self.dense_moe * savings.dense_moe + self.moe_dense * savings.moe_dense
+        parts = [
+            count * saved
+            for counts, row in zip(self.counts, savings.by_kinds, strict=True)
+            for count, saved in zip(counts, row, strict=True)
+            if saved is not None
+        ]
+        total: Floats = sum(parts[1:], parts[0])
+        return total
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,9 @@ class MergedPasses:
 
     @cached_property
     def _meetings(self) -> list[list[Meetings]]:
-        kinds = _layer_kinds(self.stages)
+        layers, number = _layers_in_order(self.stages), len(self.stages.layer_kinds)
         chunks = range(self.stages.num_chunks)
-        return [[_meetings(kinds[:, forward], kinds[:, backward]) for backward in chunks] for forward in chunks]
+        return [[_meetings(layers[:, forward], layers[:, backward], number) for backward in chunks] for forward in chunks]
 
     def _partners(self, chunk: int) -> list[int]:
         """Chunks whose backwards the forwards of a chunk may meet: those of the other stream where there are two."""
@@ -106,15 +109,15 @@ class MergedPasses:
         stages = self.stages
         if stages.schedule is not Schedule.INTERLEAVED:
             chosen = [self._meetings[chunk][partner] for chunk in range(stages.num_chunks) for partner in self._partners(chunk)]
-            return Meetings(*(np.sum(counts, axis=0) for counts in zip(*chosen, strict=True))).saving_s(self.savings)
+            return _of_counts(np.sum([met.counts for met in chosen], axis=0)).saving_s(self.savings)
         sizes, index = np.unique(group_size, return_inverse=True)
-        counts = [np.zeros((stages.num_kinds, len(sizes))) for _ in Meetings._fields]
+        number = len(stages.layer_kinds)
+        counts = np.zeros((number, number, stages.num_kinds, len(sizes)))
         for column, size in enumerate(sizes.tolist()):
             for kind, rank in enumerate(stages.first_rank[:, 0].astype(np.int64).tolist()):
                 for forward, backward, share in _turns(stages.pp, stages.vpp, size, rank):
-                    for count, met in zip(counts, self._meetings[forward][backward], strict=True):
-                        count[kind, column] += share * met[kind, 0]
-        return Meetings(*(count[:, index.reshape(-1)] for count in counts)).saving_s(self.savings)
+                    counts[:, :, kind, column] += share * np.array(self._meetings[forward][backward].counts)[:, :, kind, 0]
+        return _of_counts(counts[..., index.reshape(-1)]).saving_s(self.savings)
 
 
 def _turns(pp: int, vpp: int, group_size: int, rank: int) -> list[tuple[int, int, float]]:
@@ -129,19 +132,19 @@ def _turns(pp: int, vpp: int, group_size: int, rank: int) -> list[tuple[int, int
     return found
 
 
-def _layer_kinds(stages: Stages) -> NDArray[np.int64]:
-    """Kind of every layer of a chunk in order, ``[kind, chunk, layer]``, 0 behind the last."""
-    longest = stages.dense_prefix.shape[2] - 1
-    kinds = np.zeros((stages.num_kinds, stages.num_chunks, longest + stages.mtp_layers), dtype=np.int64)
-    kinds[:, :, :longest] = DENSE * np.diff(stages.dense_prefix) + MOE * np.diff(stages.moe_prefix)
-    last = MOE if stages.last_layer_is_moe else DENSE
+def _layers_in_order(stages: Stages) -> NDArray[np.int64]:
+    """Every layer of a chunk in order, ``[kind, chunk, layer]``: 1 + its kind of layer, 0 behind the last."""
+    longest = stages.prefix.shape[3] - 1
+    layers = np.zeros((stages.num_kinds, stages.num_chunks, longest + stages.mtp_layers), dtype=np.int64)
+    for number, prefix in enumerate(stages.prefix):
+        layers[:, :, :longest] += (1 + number) * np.diff(prefix)
     for kind, chunk in np.argwhere(stages.has_head > 0):
-        end = int(stages.dense[kind, chunk] + stages.moe[kind, chunk])
-        kinds[kind, chunk, end : end + stages.mtp_layers] = last
-    return kinds
+        end = int(stages.layers[:, kind, chunk].sum())
+        layers[kind, chunk, end : end + stages.mtp_layers] = 1 + stages.last_layer
+    return layers
 
 
-def _meetings(forward: NDArray[np.int64], backward: NDArray[np.int64]) -> Meetings:
+def _meetings(forward: NDArray[np.int64], backward: NDArray[np.int64], num_layer_kinds: int) -> Meetings:
     """Of two chunks on every kind of rank, whose layers are ``[kind, layer]``."""
     number = (backward > 0).sum(axis=1, keepdims=True)
     behind = number - 1 - np.arange(backward.shape[1])
@@ -151,8 +154,14 @@ def _meetings(forward: NDArray[np.int64], backward: NDArray[np.int64]) -> Meetin
         met: Floats = ((forward == first) & (backward == second)).sum(axis=1, keepdims=True, dtype=np.float64)
         return met
 
-    return Meetings(count(MOE, MOE), count(DENSE, MOE), count(MOE, DENSE))
+    kinds = range(1, num_layer_kinds + 1)
+    return Meetings(tuple(tuple(count(first, second) for second in kinds) for first in kinds))
+
+
+def _of_counts(counts: Floats) -> Meetings:
+    """Meetings of a table ``[layer kind, layer kind, kind, n]``."""
+    return Meetings(tuple(tuple(row) for row in counts))
 
 
 def _distinct(found: list[Meetings]) -> list[Meetings]:
-    return list({np.concatenate(one).tobytes(): one for one in found}.values())
+    return list({np.array(one.counts).tobytes(): one for one in found}.values())

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from cost_models.layer.costs import LayerCosts
 from cost_models.layer.edges import EdgeCosts
-from cost_models.pipeline.stages import Stages
+from cost_models.pipeline.stages import LayersByKind, Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import StrategyBatch
 
 
 @dataclass(frozen=True)
 class LayerCounts:
-    """Layers by kind, how many of them are fully recomputed, embeddings and heads: ``[kind, 1]`` or ``[kind, n]``."""
+    """Layers of each kind, how many of them are fully recomputed, embeddings and heads: ``[kind, 1]`` or ``[kind, n]``."""
 
-    dense: Floats
-    moe: Floats
-    dense_again: Floats
-    moe_again: Floats
+    layers: LayersByKind
+    again: LayersByKind
     embeddings: Floats
     heads: Floats
 
@@ -42,10 +40,9 @@ def chunk_counts(stages: Stages, batch: StrategyBatch) -> list[LayerCounts]:
     """
     counts = []
     for chunk in range(stages.num_chunks):
-        dense_again, moe_again = stages.recomputed(chunk, batch)
-        held = (stages.dense, stages.moe, stages.has_embedding, stages.has_head)
-        dense, moe, embeddings, heads = (column[:, chunk, None].astype(np.float64) for column in held)
-        counts.append(LayerCounts(dense, moe, dense_again, moe_again, embeddings, heads))
+        held = (*stages.layers, stages.has_embedding, stages.has_head)
+        *layers, embeddings, heads = (column[:, chunk, None].astype(np.float64) for column in held)
+        counts.append(LayerCounts(tuple(layers), stages.recomputed(chunk, batch), embeddings, heads))
     return counts
 
 
@@ -63,7 +60,13 @@ def rank_counts(chunks: list[LayerCounts]) -> LayerCounts:
     """
     if len(chunks) == 1:
         return chunks[0]
-    return LayerCounts(**{f.name: sum(getattr(c, f.name) for c in chunks) for f in fields(LayerCounts)})
+
+    def of_rank(by_chunk: list[LayersByKind]) -> LayersByKind:
+        return tuple(sum(each, np.zeros_like(each[0])) for each in zip(*by_chunk, strict=True))
+
+    layers, again = of_rank([c.layers for c in chunks]), of_rank([c.again for c in chunks])
+    embeddings, heads = of_rank([(c.embeddings, c.heads) for c in chunks])
+    return LayerCounts(layers, again, embeddings, heads)
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,7 @@ class PassTimes:
 
     counts: LayerCounts
     stages: Stages
-    dense: LayerCosts
-    moe: LayerCosts | None
+    costs: tuple[LayerCosts, ...]  # of each kind of layer
     edges: EdgeCosts
     extra_s: Floats | float = 0.0
     pair_saving: Floats | float = 0.0
@@ -86,7 +88,7 @@ class PassTimes:
     @cached_property
     def forward(self) -> Floats:
         """Forward pass."""
-        return self._sum("forward_s", *self._num_layers) + self._edge(
+        return self._sum("forward_s", self._num_layers) + self._edge(
             self.edges.embedding_forward_s, self.edges.head_forward_s, 1.0
         )
 
@@ -94,8 +96,8 @@ class PassTimes:
     def backward(self) -> Floats:
         """Backward pass: gradients of inputs and weights, recompute, ``extra_s``."""
         edge = self._edge(self.edges.embedding_backward_s, self.edges.head_backward_s, 2.0)
-        again = self._sum("full_recompute_s", self.counts.dense_again, self.counts.moe_again)
-        return self._sum("backward_s", *self._num_layers) + again + edge + self.extra_s
+        again = self._sum("full_recompute_s", self.counts.again)
+        return self._sum("backward_s", self._num_layers) + again + edge + self.extra_s
 
     @property
     def pair(self) -> Floats:
@@ -106,7 +108,7 @@ class PassTimes:
     def weight_gradient(self) -> Floats:
         """Part of the backward that can run apart from it."""
         none = np.zeros_like(self.edges.head_weight_gradient_s)
-        return self._sum("weight_gradient_s", *self._num_layers) + self._edge(none, self.edges.head_weight_gradient_s, 1.0)
+        return self._sum("weight_gradient_s", self._num_layers) + self._edge(none, self.edges.head_weight_gradient_s, 1.0)
 
     @property
     def whole(self) -> Floats:
@@ -118,12 +120,13 @@ class PassTimes:
         return self.counts.heads * self.stages.mtp_layers
 
     @cached_property
-    def _num_layers(self) -> tuple[Floats, Floats]:
-        return self.stages.with_mtp(self.counts.dense, self.counts.moe, self.counts.heads)
+    def _num_layers(self) -> LayersByKind:
+        return self.stages.with_mtp(self.counts.layers, self.counts.heads)
 
-    def _sum(self, name: str, num_dense: Floats, num_moe: Floats) -> Floats:
-        total: Floats = num_dense * getattr(self.dense, name)
-        return total if self.moe is None else total + num_moe * getattr(self.moe, name)
+    def _sum(self, name: str, numbers: LayersByKind) -> Floats:
+        parts = [number * getattr(costs, name) for number, costs in zip(numbers, self.costs, strict=True)]
+        total: Floats = sum(parts[1:], parts[0])
+        return total
 
     def _edge(self, embedding_s: Floats, head_s: Floats, projections: float) -> Floats:
         total: Floats = self.counts.embeddings * embedding_s + (self.counts.heads + self._mtp) * head_s

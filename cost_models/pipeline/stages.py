@@ -11,9 +11,10 @@ from cost_models.pipeline.tasks import PipelineShape
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.layout import StageTable, distinct_stages, stage_table
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
-from cost_models.shapes.workload import ModelShape
+from cost_models.shapes.workload import LayerKind, ModelShape
 
 Counts = NDArray[np.int64]
+LayersByKind = tuple[Floats, ...]  # in the order of ``ModelShape.layer_kinds``
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,9 @@ class Stages:
     merge_pairs: bool
     detach_weight_gradients: bool
     num_kinds: int
-    dense: Counts
-    moe: Counts
-    dense_prefix: Counts  # [kind, chunk, j]: dense layers among the first j
-    moe_prefix: Counts
+    layers: Counts  # [layer kind, kind, chunk]
+    prefix: Counts  # [layer kind, kind, chunk, j]: those among the first j
+    layer_kinds: tuple[LayerKind, ...]
     num_ranks: Floats  # [kind, 1]
     first_rank: Floats  # [kind, 1]
     ranks: tuple[tuple[int, ...], ...]
@@ -44,7 +44,7 @@ class Stages:
     has_embedding: Counts  # [kind, chunk], 1 where the chunk is the first of the model, or the last
     has_head: Counts
     mtp_layers: int
-    last_layer_is_moe: bool
+    last_layer: int  # its kind of layer
     plan: tuple[int, ...] | None  # recomputed layers of each kind (MindFormers' unit)
 
     @property
@@ -81,15 +81,13 @@ class Stages:
         merged, detached = self.merge_pairs, self.detach_weight_gradients
         return PipelineShape(self.schedule, self.pp, self.vpp, num_microbatches, group_size, merged, detached)
 
-    def with_mtp(self, dense: Floats, moe: Floats, heads: Floats) -> tuple[Floats, Floats]:
-        """Dense and MoE layers, MTP modules included: each is one more layer beside a head, of the kind of the last.
+    def with_mtp(self, layers: LayersByKind, heads: Floats) -> LayersByKind:
+        """Layers by kind, MTP modules included: each is one more layer beside a head, of the kind of the last.
 
         Parameters
         ----------
-        dense : Floats
-            Dense layers of the model proper.
-        moe : Floats
-            Its MoE layers.
+        layers : tuple of Floats
+            Layers of the model proper, of each kind.
         heads : Floats
             Output heads beside them.
 
@@ -97,11 +95,14 @@ class Stages:
         -------
         tuple of Floats, layers
         """
-        mtp = self.mtp_layers * heads
-        return (dense, moe + mtp) if self.last_layer_is_moe else (dense + mtp, moe)
+        if not self.mtp_layers:
+            return layers
+        return tuple(
+            number + self.mtp_layers * heads if kind == self.last_layer else number for kind, number in enumerate(layers)
+        )
 
-    def recomputed(self, chunk: int, batch: StrategyBatch) -> tuple[Floats, Floats]:
-        """Fully recomputed dense and MoE layers of one chunk, ``[kind, n]``.
+    def recomputed(self, chunk: int, batch: StrategyBatch) -> LayersByKind:
+        """Fully recomputed layers of one chunk by kind of layer, ``[kind, n]``.
 
         Block: the first ``num_layers`` of the chunk. Uniform: all. A per-stage plan is split evenly over the chunks.
 
@@ -116,7 +117,7 @@ class Stages:
         -------
         tuple of Floats, ``[kind, n]``, layers
         """
-        longest = self.dense_prefix.shape[2] - 1
+        longest = self.prefix.shape[3] - 1
         full = batch.recompute == int(Recompute.FULL)
         if self.plan is not None:
             share = [count // self.num_chunks + (chunk < count % self.num_chunks) for count in self.plan]
@@ -126,7 +127,7 @@ class Stages:
             wanted = np.where(full, np.where(block, batch.recompute_num_layers, longest), 0)[None, :]
         index = np.broadcast_to(np.clip(wanted, 0, longest), (self.num_kinds, len(batch)))
         kind = np.arange(self.num_kinds)[:, None]
-        return self.dense_prefix[kind, chunk, index].astype(np.float64), self.moe_prefix[kind, chunk, index].astype(np.float64)
+        return tuple(prefix[kind, chunk, index].astype(np.float64) for prefix in self.prefix)
 
 
 def stages_of(
@@ -175,57 +176,54 @@ def stages_of(
     if plan is not None and len(plan) != pp:
         raise ValueError(f"recompute_layers_per_stage has {len(plan)} entries for {pp} pipeline ranks")
     schedule = schedule or (Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B)
-    dense, moe, dense_prefix, moe_prefix, first, last = _by_rank(stage_table(model, pp, vpp, layout, schedule), schedule)
+    layers, prefix, first, last = _by_rank(stage_table(model, pp, vpp, layout, schedule), schedule)
     kinds: list[object] = [
         (
             rank if not merge else None,
-            tuple(first[rank]),
-            tuple(last[rank]),
-            tuple(dense[rank]),
-            tuple(moe[rank]),
-            moe_prefix[rank].tobytes(),
+            tuple(first[0, rank]),
+            tuple(last[0, rank]),
+            prefix[:, rank].tobytes(),
             plan[rank] if plan else 0,
         )
         for rank in range(pp)
     ]
     distinct = distinct_stages(pp, tuple(kinds))
-    chosen = distinct.first
+    chosen, layer_kinds = distinct.first, model.layer_kinds()
     return Stages(
         pp=pp,
         vpp=vpp,
-        num_chunks=dense.shape[1],
+        num_chunks=layers.shape[2],
         schedule=schedule,
         merge_pairs=merge_pairs,
         detach_weight_gradients=detach_weight_gradients,
         num_kinds=len(chosen),
-        dense=dense[chosen],
-        moe=moe[chosen],
-        dense_prefix=dense_prefix[chosen],
-        moe_prefix=moe_prefix[chosen],
+        layers=layers[:, chosen],
+        prefix=prefix[:, chosen],
+        layer_kinds=layer_kinds,
         num_ranks=distinct.count.astype(np.float64)[:, None],
         first_rank=chosen.astype(np.float64)[:, None],
         ranks=distinct.ranks,
         before_first=distinct.before_first.astype(np.float64),
         before_last=distinct.before_last.astype(np.float64),
-        has_embedding=first[chosen],
-        has_head=last[chosen],
+        has_embedding=first[0, chosen],
+        has_head=last[0, chosen],
         mtp_layers=model.mtp_num_layers,
-        last_layer_is_moe=model.moe_layers()[-1],
+        last_layer=layer_kinds.index(model.kinds_of_layers()[-1]),
         plan=tuple(plan[int(rank)] for rank in chosen) if plan else None,
     )
 
 
 def _by_rank(table: StageTable, schedule: Schedule) -> list[Counts]:
-    """Layers by kind, their prefixes, embedding and head of every rank and chunk, ``[rank, chunk, ...]``.
+    """Layers by kind and their prefixes, embedding and head of every rank and chunk, ``[layer kind or 1, rank, chunk, ...]``.
 
     In a V the second chunk runs the ranks in reverse; DualPipe adds to each rank the stage of its mirror image.
     """
-    first, last = np.zeros_like(table.dense), np.zeros_like(table.dense)
-    first[0, 0], last[-1, -1] = 1, 1
-    columns = [table.dense, table.moe, table.dense_prefix, table.moe_prefix, first, last]
+    first, last = np.zeros_like(table.layers[:1]), np.zeros_like(table.layers[:1])
+    first[0, 0, 0], last[0, -1, -1] = 1, 1
+    columns = [table.layers, table.prefix, first, last]
     if schedule.is_vee:
-        chunks = range(table.dense.shape[1])
-        return [np.stack([c[:: -1 if chunk % 2 else 1, chunk] for chunk in chunks], axis=1) for c in columns]
+        chunks = range(table.layers.shape[2])
+        return [np.stack([c[:, :: -1 if chunk % 2 else 1, chunk] for chunk in chunks], axis=2) for c in columns]
     if schedule is Schedule.DUALPIPE:
-        return [np.concatenate([c, c[::-1]], axis=1) for c in columns]
+        return [np.concatenate([c, c[:, ::-1]], axis=2) for c in columns]
     return columns

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from cost_models.shapes.parameters import layer_parameters
+from collections import Counter
+
+from cost_models.shapes.parameters import layer_parameters, linear_attention_weights
 from cost_models.shapes.workload import ModelShape, Workload
 
+# Matmuls of keys by values that a token needs in each head of a recurrence: state read for the correction, correction and key
+# written, state read by the query [megatron-main, training.py]; lightning attention corrects nothing [minimax-01].
+DELTA_RULE_PRODUCTS, LIGHTNING_PRODUCTS = 4, 2
 BACKWARD_OVER_FORWARD = 2.0  # a gradient of the input and one of the weight for each matmul [narayanan2021, eq. 3]
 MFU_CONVENTION = (
     "model FLOPs (causal attention, MTP and output head counted; recompute, padding and router not) "
@@ -12,10 +17,11 @@ MFU_CONVENTION = (
 )
 
 
-def attention_score_flops_per_token(model: ModelShape, seq_length: float) -> float:
-    """Forward FLOPs of QK^T and PV for one token of one layer under a causal mask. [flops]
+def attended_length(model: ModelShape, seq_length: float, *, local: bool = False) -> float:
+    """Length of the sequence on which full attention would look at as many keys as this layer does.
 
-    GQA: 2 s H d. MLA (expanded form): s H (d_nope + d_rope + d_v) [megatron-0.12, training.py].
+    A causal window of w tokens on s leaves s w - w^2 / 2 of s^2 / 2 pairs of query and key: those of a sequence of
+    w (2 - w / s) tokens, for each token.
 
     Parameters
     ----------
@@ -23,20 +29,51 @@ def attention_score_flops_per_token(model: ModelShape, seq_length: float) -> flo
         Dimensions of the transformer.
     seq_length : float
         Tokens that a token may attend to, itself and its past: the sequence length [tokens].
+    local : bool
+        A layer with the model's ``local_attention``.
+
+    Returns
+    -------
+    float, tokens
+        ``seq_length`` in layers without a window, or with one as long.
+    """
+    if not local or model.local_attention is None or model.local_attention.is_linear:
+        return seq_length
+    window = min(float(model.local_attention.window), seq_length)
+    return window * (2.0 - window / seq_length)
+
+
+def attention_score_flops_per_token(model: ModelShape, seq_length: float, *, local: bool = False) -> float:
+    """Forward FLOPs of QK^T and PV for one token of one layer under a causal mask. [flops]
+
+    GQA: 2 s H d. MLA (expanded form): s H (d_nope + d_rope + d_v) [megatron-0.12, training.py]. A recurrence, whatever the
+    length: 8 H dk dv of its value heads under the delta rule, 4 H dk dv in lightning attention.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    seq_length : float
+        Tokens that a token may attend to, itself and its past: the sequence length [tokens].
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
     float, FLOPs
-        A causal mask leaves half of the scores: the mean token attends to half of ``seq_length``.
+        A causal mask leaves half of the scores: the mean token attends to half of ``seq_length``, or of ``attended_length``.
     """
-    heads = model.num_attention_heads
+    heads, linear = model.num_attention_heads, model.linear_attention(local=local)
+    if linear is not None:
+        return 2.0 * (DELTA_RULE_PRODUCTS if linear.is_delta_rule else LIGHTNING_PRODUCTS) * linear.state_elements
+    length = attended_length(model, seq_length, local=local)
     if model.mla is None:
-        return 2.0 * seq_length * heads * model.kv_channels
+        return 2.0 * length * heads * model.kv_channels
     mla = model.mla
-    return float(seq_length) * heads * (mla.qk_head_dim + mla.v_head_dim)
+    return float(length) * heads * (mla.qk_head_dim + mla.v_head_dim)
 
 
-def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool) -> float:
+def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool, local: bool = False) -> float:
     """Forward model FLOPs of one layer for one token: 2 FLOPs a used parameter plus causal attention. [flops]
 
     Norms and router are left out, as in Megatron's throughput figure [megatron-0.12, training.py].
@@ -49,19 +86,22 @@ def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool) ->
         Tokens that a token may attend to, itself and its past: the sequence length [tokens].
     moe : bool
         A MoE layer, whose token passes ``top_k`` routed experts and all shared ones.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
     float, FLOPs
         A forward; the backward is twice that.
     """
-    parts = layer_parameters(model, moe=moe)
-    linear = parts.attention_sharded + parts.mlp + parts.shared_experts
-    if model.mla is not None:
+    parts, recurrence = layer_parameters(model, moe=moe, local=local), model.linear_attention(local=local)
+    attention = parts.attention_sharded if recurrence is None else linear_attention_weights(model, recurrence)
+    linear = attention + parts.mlp + parts.shared_experts
+    if model.mla is not None and recurrence is None:
         linear += parts.attention_replicated
     if moe and model.moe is not None:
         linear += parts.chosen_experts(model.moe)
-    return 2.0 * linear + attention_score_flops_per_token(model, seq_length)
+    return 2.0 * linear + attention_score_flops_per_token(model, seq_length, local=local)
 
 
 def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
@@ -79,11 +119,12 @@ def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
     float, FLOPs
         Three forwards; recompute is not model work and left out.
     """
-    kinds = model.moe_layers()
-    forward = sum(layer_flops_per_token(model, seq_length, moe=moe) for moe in kinds)
+    layers = model.kinds_of_layers()
+    each = {kind: layer_flops_per_token(model, seq_length, moe=kind.moe, local=kind.local) for kind in set(layers)}
+    forward = sum(number * each[kind] for kind, number in Counter(layers).items())
     head = 2.0 * model.hidden_size * model.vocab_size
     projection = 2.0 * 2.0 * model.hidden_size**2  # from 2h to h
-    mtp = layer_flops_per_token(model, seq_length, moe=kinds[-1]) + projection + head
+    mtp = each[layers[-1]] + projection + head
     return (1.0 + BACKWARD_OVER_FORWARD) * (forward + head + model.mtp_num_layers * mtp)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shapes.strategy import LayerLayout, Schedule
-from cost_models.shapes.workload import ModelShape
+from cost_models.shapes.workload import LayerKind, ModelShape
 
 
 def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True) -> LayerLayout:
@@ -106,24 +106,22 @@ def default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule = Sc
 class StageTable:
     """Layers of every (stage, chunk) of one layout.
 
-    ``dense`` and ``moe``: ``[stage, chunk]``. ``dense_prefix[stage, chunk, j]``: dense layers among the first ``j`` of
-    a chunk, which is what a block recompute of ``j`` layers covers (``moe_prefix`` alike).
+    ``layers``: ``[layer kind, stage, chunk]``, in the order of ``ModelShape.layer_kinds``. ``prefix[kind, stage, chunk, j]``:
+    those among the first ``j`` layers of a chunk, which is what a block recompute of ``j`` layers covers.
     """
 
-    dense: NDArray[np.int64]
-    moe: NDArray[np.int64]
-    dense_prefix: NDArray[np.int64]
-    moe_prefix: NDArray[np.int64]
+    layers: NDArray[np.int64]
+    prefix: NDArray[np.int64]
 
 
 @lru_cache(maxsize=4096)
-def _stage_table(moe_layers: tuple[bool, ...], pp: int, vpp: int, layout: LayerLayout) -> StageTable:
+def _stage_table(layers: tuple[LayerKind, ...], pp: int, vpp: int, layout: LayerLayout) -> StageTable:
     """``stage_table`` of a layout that holds the model.
 
     Parameters
     ----------
-    moe_layers : tuple of bool
-        Whether each layer of the model is MoE.
+    layers : tuple of LayerKind
+        The kind of each layer of the model.
     layout : LayerLayout, ``[chunk][stage]``
         Layers of each virtual stage.
 
@@ -132,14 +130,15 @@ def _stage_table(moe_layers: tuple[bool, ...], pp: int, vpp: int, layout: LayerL
     StageTable
     """
     # Of each kind among the first j layers; the chunk's own layers begin at 1.
-    dense, moe = (np.zeros((pp, vpp, max(map(max, layout)) + 1), dtype=np.int64) for _ in range(2))
+    kinds = sorted(set(layers))
+    of_layers = np.array([kinds.index(kind) for kind in layers])
+    held = np.zeros((len(kinds), pp, vpp, max(map(max, layout)) + 1), dtype=np.int64)
     first = 0
     for chunk in range(vpp):
         for stage, count in enumerate(layout[chunk]):
-            kinds = np.array(moe_layers[first : first + count], dtype=np.int64)
-            dense[stage, chunk, 1 : count + 1], moe[stage, chunk, 1 : count + 1] = 1 - kinds, kinds
+            held[of_layers[first : first + count], stage, chunk, np.arange(1, count + 1)] = 1
             first += count
-    return StageTable(dense.sum(axis=2), moe.sum(axis=2), dense.cumsum(axis=2), moe.cumsum(axis=2))
+    return StageTable(held.sum(axis=3), held.cumsum(axis=3))
 
 
 def stage_table(
@@ -165,12 +164,12 @@ def stage_table(
     Returns
     -------
     StageTable
-        Arrays ``[stage, chunk]``, in the order of the model whatever path the schedule takes.
+        Stages and chunks in the order of the model, whatever path the schedule takes.
     """
     layout = layout or default_layout(model, pp, vpp, schedule)
     if len(layout) != vpp or any(len(row) != pp for row in layout) or sum(map(sum, layout)) != model.num_layers:
         raise ValueError(f"layer_layout {layout} does not place {model.num_layers} layers on {pp} stages of {vpp} chunks")
-    return _stage_table(model.moe_layers(), pp, vpp, layout)
+    return _stage_table(model.kinds_of_layers(), pp, vpp, layout)
 
 
 @dataclass(frozen=True)

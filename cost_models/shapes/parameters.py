@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import StrategyBatch
-from cost_models.shapes.workload import ModelShape, MoeShape
+from cost_models.shapes.workload import LocalAttention, ModelShape, MoeShape
 
 GATED_MATRICES, PLAIN_MATRICES = 3, 2  # of an MLP: gate, up and down; up and down
 MTP_NORMS = 3  # of the hidden state, of the embedding, and behind the layer [deepseek-v3, eq. 21]
@@ -14,10 +15,10 @@ MTP_NORMS = 3  # of the hidden state, of the embedding, and behind the layer [de
 
 @dataclass(frozen=True)
 class LayerParameters:
-    """Parameters of one transformer layer; biases of the matmuls are left out (below 0.02 %)."""
+    """Parameters of one transformer layer; biases of its dense MLP are left out (below 0.02 %)."""
 
     attention_sharded: int  # divided by tp
-    attention_replicated: int  # MLA down-projections and the norms inside attention
+    attention_replicated: int  # MLA down-projections, the norms inside attention, a bias of its output
     norms: int  # replicated
     mlp: int  # dense MLP, divided by tp
     router: int  # replicated
@@ -54,7 +55,35 @@ class ParameterCounts:
     mtp: int
 
 
-def _attention(model: ModelShape) -> tuple[int, int]:
+def linear_attention_weights(model: ModelShape, linear: LocalAttention) -> int:
+    """Weights that a token passes in a recurrence: of queries, keys, values, their gate, the output; step, decay, convolution.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    linear : LocalAttention
+        Its recurrence.
+
+    Returns
+    -------
+    int
+        Parameters of one layer [gated-delta-net; minimax-01].
+    """
+    steps = 2 * linear.num_value_heads if linear.is_delta_rule else 0
+    convolved = linear.conv_kernel * (2 * linear.query_key_width + linear.value_width)
+    return model.hidden_size * (2 * linear.query_key_width + 3 * linear.value_width + steps) + convolved
+
+
+def _linear_attention(model: ModelShape, linear: LocalAttention) -> tuple[int, int]:
+    """As ``_attention``, of a recurrence: with the norm of the output; under a delta rule of a head, with its decay and bias."""
+    weights = linear_attention_weights(model, linear)
+    if not linear.is_delta_rule:
+        return weights + linear.value_width, 0
+    return weights + 2 * linear.num_value_heads, linear.value_head_dim
+
+
+def _attention(model: ModelShape, *, local: bool) -> tuple[int, int]:
     """Parameters of the attention that tensor parallelism divides, and those that every rank holds whole.
 
     Returns
@@ -62,10 +91,16 @@ def _attention(model: ModelShape) -> tuple[int, int]:
     tuple of int
     """
     h, heads = model.hidden_size, model.num_attention_heads
+    linear = model.linear_attention(local=local)
+    if linear is not None:
+        return _linear_attention(model, linear)
     if model.mla is None:
-        d, groups = model.kv_channels, model.num_query_groups
-        bias = (heads + 2 * groups) * d if model.attention_bias else 0
-        return h * d * (2 * heads + 2 * groups) + bias, 2 * d if model.qk_layernorm else 0
+        d, groups, constants = model.kv_channels, model.num_query_groups, model.constants
+        gates = heads if model.attention_output_gate else 0
+        bias = (heads + gates + 2 * groups) * d if model.attention_bias else 0
+        sinks = heads if constants.attention_sinks else 0
+        norms = 2 * d if model.qk_layernorm else 0
+        return h * d * (2 * heads + gates + 2 * groups) + bias + sinks, norms + (h if constants.attention_output_bias else 0)
     mla = model.mla
     kv = mla.qk_nope_head_dim + mla.v_head_dim
     if mla.q_lora_rank:
@@ -77,8 +112,8 @@ def _attention(model: ModelShape) -> tuple[int, int]:
     return sharded, replicated
 
 
-def layer_parameters(model: ModelShape, *, moe: bool) -> LayerParameters:
-    """Parameters of a dense or a MoE layer [megatron-main, theoretical_memory_usage.py; deepseek-v2, section 2.1].
+def layer_parameters(model: ModelShape, *, moe: bool, local: bool = False) -> LayerParameters:
+    """Parameters of a layer of one kind [megatron-main, theoretical_memory_usage.py; deepseek-v2, section 2.1].
 
     Parameters
     ----------
@@ -86,6 +121,8 @@ def layer_parameters(model: ModelShape, *, moe: bool) -> LayerParameters:
         Dimensions of the transformer.
     moe : bool
         A MoE layer, else a dense one; of a model without experts both are dense.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
@@ -94,23 +131,27 @@ def layer_parameters(model: ModelShape, *, moe: bool) -> LayerParameters:
     """
     h = model.hidden_size
     matrices = GATED_MATRICES if model.gated_linear_unit else PLAIN_MATRICES
-    sharded, replicated = _attention(model)
+    sharded, replicated = _attention(model, local=local)
     norms = 2 * (2 if model.sandwich_norm else 1) * h  # around the attention and around the MLP
     if moe and model.moe is not None:
-        shape = model.moe
+        shape, biased = model.moe, int(model.moe.expert_biases)
+        ways, gates = matrices - 1, h if model.constants.router.shared_expert_gate else 0
+        biases = biased * (ways * shape.expert_ffn_hidden_size + h)
         return LayerParameters(
             attention_sharded=sharded,
             attention_replicated=replicated,
             norms=norms,
             mlp=0,
-            router=h * shape.num_experts,
+            router=(h + biased) * shape.num_experts + gates,
             shared_experts=matrices * h * shape.shared_expert_ffn_hidden_size,
-            experts=matrices * h * shape.expert_ffn_hidden_size * shape.num_experts,
+            experts=(matrices * h * shape.expert_ffn_hidden_size + biases) * shape.num_experts,
         )
     return LayerParameters(sharded, replicated, norms, matrices * h * model.ffn_hidden_size, 0, 0, 0)
 
 
-def layer_rank_parameters(model: ModelShape, rows: StrategyBatch | LayerKeys, *, moe: bool) -> tuple[Floats, Floats]:
+def layer_rank_parameters(
+    model: ModelShape, rows: StrategyBatch | LayerKeys, *, moe: bool, local: bool = False
+) -> tuple[Floats, Floats]:
     """Dense and routed-expert parameters of one layer on one rank.
 
     Parameters
@@ -121,13 +162,15 @@ def layer_rank_parameters(model: ModelShape, rows: StrategyBatch | LayerKeys, *,
         Whose degrees divide the layer.
     moe : bool
         A MoE layer, else a dense one.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
     tuple of Floats, ``[n]`` or ``[k]``, parameters
         Before sharding over data parallel. Key/value heads fewer than tp count as divided all the same.
     """
-    parts = layer_parameters(model, moe=moe)
+    parts = layer_parameters(model, moe=moe, local=local)
     sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / rows.tp
     dense = sharded + parts.attention_replicated + parts.norms + parts.router
     return dense, parts.experts / (rows.ep * rows.etp)
@@ -146,8 +189,8 @@ def mtp_parameters(model: ModelShape) -> int:
     int
         Of one module, without its copy of the embedding and the head.
     """
-    h = model.hidden_size
-    return layer_parameters(model, moe=model.moe_layers()[-1]).total + 2 * h * h + MTP_NORMS * h
+    h, last = model.hidden_size, model.kinds_of_layers()[-1]
+    return layer_parameters(model, moe=last.moe, local=last.local).total + 2 * h * h + MTP_NORMS * h
 
 
 def num_parameters(model: ModelShape) -> ParameterCounts:
@@ -166,12 +209,12 @@ def num_parameters(model: ModelShape) -> ParameterCounts:
     embedding = model.vocab_size * h
     head = 0 if model.tied_embeddings else embedding
     layers = active = 0
-    for moe in model.moe_layers():
-        parts = layer_parameters(model, moe=moe)
-        layers += parts.total
-        active += parts.dense
-        if moe and model.moe is not None:
-            active += parts.chosen_experts(model.moe)
+    for kind, number in Counter(model.kinds_of_layers()).items():
+        parts = layer_parameters(model, moe=kind.moe, local=kind.local)
+        layers += number * parts.total
+        active += number * parts.dense
+        if kind.moe and model.moe is not None:
+            active += number * parts.chosen_experts(model.moe)
     return ParameterCounts(
         total=layers + embedding + head + h,
         active=active + embedding + h,

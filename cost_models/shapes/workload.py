@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.model_constants import ModelConstants
@@ -45,13 +46,16 @@ class MoeShape:
     num_groups: int = 1
     group_topk: int = 1
     capacity_factor: float | None = None  # None: dropless
+    expert_biases: bool = False  # of the experts' matmuls and of the router's
 
 
 @dataclass(frozen=True)
 class LocalAttention:
     """Layers whose attention does not look at the whole sequence: a window, or a linear recurrence.
 
-    ``full_attention_every``: each n-th layer still looks at everything; 0: none does. The widths are those of linear attention.
+    ``full_attention_every``: each n-th layer still looks at everything; 0: none does. The widths are those of linear attention:
+    the gated delta rule where queries, keys and values pass a short convolution (``conv_kernel`` above 0) [gated-delta-net],
+    else lightning attention, whose decay is fixed [minimax-01].
     """
 
     kind: str  # window | linear
@@ -62,6 +66,38 @@ class LocalAttention:
     key_head_dim: int = 0
     value_head_dim: int = 0
     conv_kernel: int = 0
+
+    @property
+    def is_linear(self) -> bool:
+        """A recurrence, else a window."""
+        return self.kind == "linear"
+
+    @property
+    def is_delta_rule(self) -> bool:
+        """A recurrence whose decay and step follow from the token."""
+        return self.is_linear and self.conv_kernel > 0
+
+    @property
+    def query_key_width(self) -> int:
+        """Channels of all queries, or of all keys, of a recurrence."""
+        return self.num_key_heads * self.key_head_dim
+
+    @property
+    def value_width(self) -> int:
+        """Channels of all values, of their gate and of the output of a recurrence."""
+        return self.num_value_heads * self.value_head_dim
+
+    @property
+    def state_elements(self) -> int:
+        """Of all value heads together: a matrix of keys by values each."""
+        return self.num_value_heads * self.key_head_dim * self.value_head_dim
+
+
+class LayerKind(NamedTuple):
+    """What tells the layers of a model apart: experts in place of a dense MLP, ``local_attention`` in place of full attention."""
+
+    moe: bool = False
+    local: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,6 +136,24 @@ class ModelShape:
             index >= first and (index - first) % freq == freq - 1 if freq > 1 else index >= first
             for index in range(self.num_layers)
         )
+
+    def kinds_of_layers(self) -> tuple[LayerKind, ...]:
+        """The kind of each of the ``num_layers`` layers, in order."""
+        local = self.local_attention
+        every = 0 if local is None else local.full_attention_every
+        return tuple(
+            LayerKind(moe, local is not None and (not every or (index + 1) % every != 0))
+            for index, moe in enumerate(self.moe_layers())
+        )
+
+    def layer_kinds(self) -> tuple[LayerKind, ...]:
+        """The kinds that some layer is of, dense before MoE and full attention before local: the order of tables by kind."""
+        return tuple(sorted(set(self.kinds_of_layers())))
+
+    def linear_attention(self, *, local: bool) -> LocalAttention | None:
+        """The recurrence that a layer has in place of attention, if it is a local one and has."""
+        recurrence = self.local_attention
+        return recurrence if local and recurrence is not None and recurrence.is_linear else None
 
 
 @dataclass(frozen=True)

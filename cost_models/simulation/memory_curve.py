@@ -96,15 +96,14 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     """
     group, shape = played.group, played.program.shape
     stages, batch, sharded, priced = group.stages, group.batch, group.sharded, group.priced
-    dense, moe = priced.dense_activations, priced.moe_activations
-    held = peak.held_activations(workload, stages, batch, group.num_microbatches, dense, moe)
+    held = peak.held_activations(workload, stages, batch, group.num_microbatches, priced.activations)
 
     def per_chunk(layers: list[KeptLayers], *, losses: bool) -> list[list[float]]:
         """What layers, or losses and heads, keep: ``[rank][chunk]``."""
         parts = [
             peak.loss_bytes(workload, batch, each)
             if losses
-            else peak.saved_bytes(each, dense, moe) + each.inputs * dense.input_bytes
+            else peak.saved_bytes(each, priced.activations) + each.inputs * priced.activations[0].input_bytes
             for each in layers
         ]
         table = np.concatenate([np.broadcast_to(part, (shape.pp, 1)) for part in parts], axis=1)
@@ -117,7 +116,7 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     gathered = peak.gathered_bytes(workload, batch, sharded.parameters)
     columns = {"transient": held.transient + gathered, "expanded": held.expanded, "logits": peak.logits_bytes(workload, batch)}
     parts = {name: np.broadcast_to(column, (shape.pp, 1))[:, 0].tolist() for name, column in columns.items()}
-    states = (sharded.states.total + peak.module_buffers(workload, batch, stages, dense))[:, 0].tolist()
+    states = (sharded.states.total + peak.module_buffers(workload, batch, stages, priced.activations[0]))[:, 0].tolist()
     ranks = [
         _RankMemory(
             {"kept": kept[rank], "losses": losses[rank], "waiting": needed[rank]},

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
+import numpy as np
+
 from cost_models.constants import Constants
 from cost_models.layer.communication import expert_comm, network_of
 from cost_models.layer.costs import LayerCosts
@@ -15,7 +17,7 @@ from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.parameters import layer_parameters
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Named
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import LayerKind, Workload
 from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
 from cost_models.step.priced_groups import PricedGroup
@@ -136,17 +138,16 @@ class _LayerParts:
     recomputes_experts: bool
 
     @classmethod
-    def of(cls, workload: Workload, group: PricedGroup, constants: Constants, *, moe: bool) -> _LayerParts:
+    def of(cls, workload: Workload, group: PricedGroup, constants: Constants, kind: LayerKind, costs: LayerCosts) -> _LayerParts:
         """Of a group of one strategy, whose costs have kept their tables."""
-        if not moe:
-            return cls(group.priced.dense, 0.0, EVEN_SHARE, False)
-        assert group.priced.moe is not None
+        if not kind.moe:
+            return cls(costs, 0.0, EVEN_SHARE, False)
         keys, _ = layer_keys(group.batch)
         comm = expert_comm(workload, keys, network_of(workload, constants), constants)
         dispatch, both = float(comm.dispatch_s[0]), float(comm.dispatch_s[0] + comm.combine_s[0])
         return cls(
-            costs=group.priced.moe,
-            expert_share=moe_flops_fraction(workload),
+            costs=costs,
+            expert_share=moe_flops_fraction(workload, local=kind.local),
             dispatch_share=dispatch / both if both else EVEN_SHARE,
             recomputes_experts=bool(keys.recomputes(RecomputeModule.MOE)[0]),
         )
@@ -193,13 +194,15 @@ class _LayerParts:
         )
 
 
-def moe_flops_fraction(workload: Workload) -> float:
+def moe_flops_fraction(workload: Workload, *, local: bool = False) -> float:
     """Share of routed and shared experts in the forward FLOPs of a MoE layer.
 
     Parameters
     ----------
     workload : Workload
         Model, job, cluster and software: what all strategies share.
+    local : bool
+        A layer with the model's ``local_attention``.
 
     Returns
     -------
@@ -207,9 +210,9 @@ def moe_flops_fraction(workload: Workload) -> float:
     """
     model, training = workload.model, workload.training
     assert model.moe is not None
-    parts = layer_parameters(model, moe=True)
+    parts = layer_parameters(model, moe=True, local=local)
     used = parts.shared_experts + parts.chosen_experts(model.moe)
-    return 2.0 * used / layer_flops_per_token(model, training.attended_length, moe=True)
+    return 2.0 * used / layer_flops_per_token(model, training.attended_length, moe=True, local=local)
 
 
 class _Layout:
@@ -319,8 +322,8 @@ class TaskBars:
         self._stages = group.stages
         self._batch = group.batch
         self._tasks = tasks
-        self._dense = _LayerParts.of(workload, group, constants, moe=False)
-        self._moe = _LayerParts.of(workload, group, constants, moe=True) if group.priced.moe is not None else self._dense
+        kinds = zip(group.stages.layer_kinds, group.priced.layers, strict=True)
+        self._parts = [_LayerParts.of(workload, group, constants, kind, costs) for kind, costs in kinds]
 
     def of(self, task_class: TaskClass, duration_s: float, num_sends: int) -> list[TaskBar]:
         """Bars of a task of ``duration_s``, which ends with its sends; what these take besides follows its end.
@@ -371,23 +374,23 @@ class TaskBars:
         if head_last:
             layout.compute(shown, beside_s)
 
-    def _kinds(self, rank: int, chunk: int) -> list[bool]:
-        """Whether each layer is MoE; an MTP module is one more layer beside the head."""
+    def _kinds(self, rank: int, chunk: int) -> list[int]:
+        """The kind of each layer; an MTP module is one more layer beside the head."""
         stages = self._stages
-        moe = (stages.moe_prefix[rank, chunk, 1:] - stages.moe_prefix[rank, chunk, :-1]).tolist()
-        count = int(stages.dense[rank, chunk] + stages.moe[rank, chunk])
+        kinds = np.diff(stages.prefix[:, rank, chunk]).argmax(axis=0).tolist()
+        count = int(stages.layers[:, rank, chunk].sum())
         mtp = stages.mtp_layers * int(stages.has_head[rank, chunk])
-        return [bool(each) for each in moe[:count]] + [stages.last_layer_is_moe] * mtp
+        return [*kinds[:count], *[stages.last_layer] * mtp]
 
     def _forwards(self, rank: int, chunk: int) -> list[_LayerPass]:
-        dense, moe = self._dense.forward(), self._moe.forward()
-        return [moe if is_moe else dense for is_moe in self._kinds(rank, chunk)]
+        passes = [parts.forward() for parts in self._parts]
+        return [passes[kind] for kind in self._kinds(rank, chunk)]
 
     def _backwards(self, rank: int, chunk: int, *, weight_gradient: bool) -> list[_LayerPass]:
         """In the order in which they run: the last layer first."""
         num_again = int(sum(again[rank, 0] for again in self._stages.recomputed(chunk, self._batch)))
         passes = [
-            (self._moe if is_moe else self._dense).backward(again=index < num_again, weight_gradient=weight_gradient)
-            for index, is_moe in enumerate(self._kinds(rank, chunk))
+            self._parts[kind].backward(again=index < num_again, weight_gradient=weight_gradient)
+            for index, kind in enumerate(self._kinds(rank, chunk))
         ]
         return passes[::-1]

@@ -142,7 +142,7 @@ def lower_bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> F
 def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
     """The columns of a group whose step has been composed."""
     batch, stages, m, priced, sharded = group.batch, group.stages, group.num_microbatches, group.priced, group.sharded
-    held = held_activations(workload, stages, batch, m, priced.dense_activations, priced.moe_activations)
+    held = held_activations(workload, stages, batch, m, priced.activations)
     memory = memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)
     times = group.rank
     bound = lower_bound_s(group, time, constants)
@@ -182,17 +182,15 @@ def _critical_parts(group: PricedGroup, time: StepTime) -> tuple[dict[str, Float
 
     embeddings, heads = at(layers.embeddings), at(layers.heads)
     mtp = stages.mtp_layers * heads
-    dense, moe = stages.with_mtp(at(layers.dense), at(layers.moe), heads)
-    kinds = [(dense, at(layers.dense_again), priced.dense)]
-    if priced.moe is not None:
-        kinds.append((moe, at(layers.moe_again), priced.moe))
+    numbers = stages.with_mtp(tuple(map(at, layers.layers)), heads)
+    kinds = list(zip(numbers, map(at, layers.again), priced.layers, strict=True))
 
     def of_layers(names: Iterable[str], seconds: Callable[[LayerCosts, str], Floats]) -> dict[str, Floats]:
         none = np.zeros(len(group.batch))
         return {name: passes * sum((count * seconds(costs, name) for count, _, costs in kinds), none) for name in names}
 
-    steady = of_layers(priced.dense.forward, lambda costs, name: costs.forward[name] + costs.backward[name])
-    masked = of_layers(priced.dense.masked, lambda costs, name: costs.masked[name])
+    steady = of_layers(priced.layers[0].forward, lambda costs, name: costs.forward[name] + costs.backward[name])
+    masked = of_layers(priced.layers[0].masked, lambda costs, name: costs.masked[name])
     again = sum((count * costs.full_recompute_s for _, count, costs in kinds), np.zeros(len(group.batch)))
     steady["recompute"] = steady["recompute"] + passes * again
     steady["embedding"] = passes * embeddings * (edges.embedding_forward_s + edges.embedding_backward_s)

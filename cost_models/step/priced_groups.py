@@ -35,13 +35,11 @@ Costs = TypeVar("Costs")
 
 @dataclass(frozen=True)
 class PricedKeys:
-    """What is priced once per layer key ``[k]``, or gathered per strategy ``[n]``."""
+    """What is priced once per layer key ``[k]``, or gathered per strategy ``[n]``; layers of each kind."""
 
-    dense: LayerCosts
-    dense_activations: LayerActivations
+    layers: tuple[LayerCosts, ...]
+    activations: tuple[LayerActivations, ...]
     edges: EdgeCosts
-    moe: LayerCosts | None
-    moe_activations: LayerActivations | None
     savings: PairSavings | None
 
 
@@ -60,17 +58,14 @@ def _taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
 
 def _price_keys(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[PricedKeys, IntColumn]:
     keys, index = layer_keys(batch)
-    has_moe = workload.model.moe is not None
-    dense = layer_costs(workload, keys, device, network, moe=False)
-    moe = layer_costs(workload, keys, device, network, moe=True) if has_moe else None
+    kinds = workload.model.layer_kinds()
+    layers = tuple(layer_costs(workload, keys, device, network, moe=kind.moe, local=kind.local) for kind in kinds)
     stretch, merged = device.constants.hidden_stretch_fraction, keys.has(Feature.MOE_COMM_OVERLAP)
     priced = PricedKeys(
-        dense=dense,
-        dense_activations=layer_activations(workload, keys, moe=False),
+        layers=layers,
+        activations=tuple(layer_activations(workload, keys, moe=kind.moe, local=kind.local) for kind in kinds),
         edges=edge_costs(workload, keys, device, network),
-        moe=moe,
-        moe_activations=layer_activations(workload, keys, moe=True) if has_moe else None,
-        savings=None if moe is None or not merged.any() else pair_savings(dense, moe, merged, stretch),
+        savings=pair_savings(layers, merged, stretch) if any(kind.moe for kind in kinds) and merged.any() else None,
     )
     return priced, index
 
@@ -137,9 +132,9 @@ def _sharded_model(
     micro_batches = np.where(batch.zero_stage == 2, batch.micro_batch_size, 0)  # ZeRO-2 scatters once a micro batch
     first, index = distinct_rows([*columns, micro_batches, batch.features & PRICED[Place.SHARDING]])
     few = batch.standing_for(first, Place.SHARDING, SHARDING_FORMULAS_READ)
-    parameters = stage_parameters(workload, few, layers.dense, layers.moe, stages.is_first, stages.is_last)
-    none = np.zeros_like(layers.dense)
-    edge_only = stage_parameters(workload, few, none, none, stages.is_first, stages.is_last)
+    parameters = stage_parameters(workload, few, layers.layers, stages.is_first, stages.is_last)
+    none = tuple(np.zeros_like(number) for number in layers.layers)
+    edge_only = stage_parameters(workload, few, none, stages.is_first, stages.is_last)
     priced = ShardedModel(
         parameters=parameters,
         states=model_states(workload, few, parameters),
@@ -193,7 +188,7 @@ class PricedGroup:
         return self._times(self.chunk_counts[index], 0.0, 0.0 if self.merged is None else self.merged.of(index, index))
 
     def _times(self, counts: LayerCounts, extra_s: Floats | float, saving_s: Floats | float) -> PassTimes:
-        return PassTimes(counts, self.stages, self.priced.dense, self.priced.moe, self.priced.edges, extra_s, saving_s)
+        return PassTimes(counts, self.stages, self.priced.layers, self.priced.edges, extra_s, saving_s)
 
 
 def _price_group(

@@ -53,17 +53,15 @@ def stage_costs(workload: Workload, strategy: ParallelStrategy, constants: Const
     """
     ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True)
     stages, priced, sharded = group.stages, group.priced, group.sharded
-    held = held_activations(
-        workload, stages, group.batch, group.num_microbatches, priced.dense_activations, priced.moe_activations
-    )
+    held = held_activations(workload, stages, group.batch, group.num_microbatches, priced.activations)
     memory = memory_estimate(workload, group.batch, stages, sharded.parameters, sharded.states, held, constants)
 
     def column(values: Floats) -> Floats:
         return np.broadcast_to(values, (stages.pp, 1))[:, 0]
 
     return StageCosts(
-        num_layers=(stages.dense + stages.moe).sum(axis=1),
-        num_moe_layers=stages.moe.sum(axis=1),
+        num_layers=stages.layers.sum(axis=(0, 2)),
+        num_moe_layers=stages.layers[[kind.moe for kind in stages.layer_kinds]].sum(axis=(0, 2)),
         num_embeddings=stages.has_embedding.sum(axis=1),
         num_heads=stages.has_head.sum(axis=1),
         forward_s=column(group.rank.forward),

@@ -20,7 +20,7 @@ from cost_models.network.tiers import Network, Tier
 from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.workload import Cluster, Workload
+from cost_models.shapes.workload import Cluster, LayerKind, Workload
 from cost_models.step.data_parallel import gradient_exchange
 from cost_models.step.priced_groups import PricedGroup, pipeline_sends_s, priced_groups
 from hardware_profiles.schema import Wiring
@@ -117,16 +117,14 @@ def _per_step(workload: Workload, group: PricedGroup, constants: Constants, netw
     keys, _ = layer_keys(group.batch)
     passes = group.num_microbatches * group.stages.passes_fraction
     layers, heads = group.layers, group.layers.heads * (1 + group.stages.mtp_layers)
-    dense, experts = group.stages.with_mtp(layers.dense, layers.moe, layers.heads)
+    held_layers = group.stages.with_mtp(layers.layers, layers.heads)
     device = Device.of(workload, constants)
     edges = edge_costs(workload, keys, device, network)
     embedding = edges.embedding_forward_s + edges.embedding_backward_s - sum(edges.embedding_compute_s)
     head = edges.head_forward_s + edges.head_backward_s - sum(edges.head_compute_s)
     total: dict[str, Floats] = {"tp": layers.embeddings * embedding + heads * head}
-    for moe, held, again in ((False, dense, layers.dense_again), (True, experts, layers.moe_again)):
-        if moe and workload.model.moe is None:
-            continue
-        for name, (once, repeated) in _layer(workload, keys, constants, network, moe=moe).items():
+    for kind, held, again in zip(group.stages.layer_kinds, held_layers, layers.again, strict=True):
+        for name, (once, repeated) in _layer(workload, keys, constants, network, kind).items():
             selective = held - again if name == "ep" and bool(keys.recomputes(RecomputeModule.MOE)[0]) else 0.0
             total[name] = total.get(name, 0.0) + held * once + (again + selective) * repeated
     total = {name: passes * each for name, each in total.items()}
@@ -139,24 +137,24 @@ def _per_step(workload: Workload, group: PricedGroup, constants: Constants, netw
 
 
 def _layer(
-    workload: Workload, keys: LayerKeys, constants: Constants, network: Network, *, moe: bool
+    workload: Workload, keys: LayerKeys, constants: Constants, network: Network, kind: LayerKind
 ) -> dict[str, tuple[Floats, Floats]]:
     """Seconds of one layer and micro batch, and of its forward once more where that is recomputed, by group. ``[k]``"""
-    tp = tensor_parallel_comm(workload, keys, network, moe=moe)
+    tp = tensor_parallel_comm(workload, keys, network, moe=kind.moe, local=kind.local)
     compiled = not workload.software_traits.eager  # which drops the collectives that no gradient needs
-    cp = context_parallel_comm(workload, keys, network)
+    cp = context_parallel_comm(workload, keys, network, local=kind.local)
     forward_cp = cp.all_to_all_s + cp.num_hops * cp.hop_s
     backward_cp = forward_cp + cp.num_hops * cp.hop_s
     parts = {
         "tp": (tp.forward_s + tp.backward_s + tp.regather_s, np.zeros_like(tp.forward_s) if compiled else tp.forward_s),
         "cp": (constants.cp_factor * (forward_cp + backward_cp), constants.cp_factor * forward_cp),
     }
-    if moe:
+    if kind.moe:
         ep = expert_comm(workload, keys, network, constants)
         parts["ep"] = (2.0 * (ep.dispatch_s + ep.combine_s), ep.dispatch_s + ep.combine_s)
     one = np.ones_like(keys.tp)
     for name, alone in (("dp", replace(keys, expert_weight_shards=one)), ("expert_dp", replace(keys, weight_shards=one))):
-        gather, scatter = weight_comm(workload, alone, network, moe=moe)
+        gather, scatter = weight_comm(workload, alone, network, moe=kind.moe, local=kind.local)
         parts[name] = (2.0 * gather + scatter, np.zeros_like(gather))
     return parts
 
@@ -164,8 +162,8 @@ def _layer(
 def _gradient_exchange(workload: Workload, group: PricedGroup, network: Network) -> dict[str, Floats]:
     """Seconds of reducing gradients and gathering weights once a step, ``[stage, 1]``."""
     layers, stages = group.layers, group.stages
-    none = np.zeros_like(layers.dense)
-    edges = stage_parameters(workload, group.batch, none, none, stages.is_first, stages.is_last)
+    none = tuple(np.zeros_like(number) for number in layers.layers)
+    edges = stage_parameters(workload, group.batch, none, stages.is_first, stages.is_last)
     found, held = {}, group.sharded.parameters
     for name, others in (("dp", "experts"), ("expert_dp", "dense")):
         left_out = {others: np.zeros_like(held.dense)}

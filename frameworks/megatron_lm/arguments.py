@@ -12,12 +12,13 @@ from typing import Any
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.shapes.workload import Workload
+from frameworks.model_facts import Arguments, Flat, ModelTable, as_words
 from frameworks.release import Release
+from frameworks.rule import all_of
 from frameworks.table import Table, settled
 
 BARE: tuple[str, ...] = ()
-Arguments = dict[str, Any]
 
 
 def where(condition: object, *names: str) -> Arguments:
@@ -27,53 +28,42 @@ def where(condition: object, *names: str) -> Arguments:
 
 def tokens(release: Release, arguments: Mapping[str, Any], features: Feature) -> tuple[str, ...]:
     """The arguments as a shell passes them, in the order of the release's groups: a launch file has one block for each."""
-    final = settled(release, arguments, features, _words)
+    final = settled(release, arguments, features, as_words)
     order = list(release.groups)
     names = sorted(final, key=lambda name: order.index(release.group_of(name) or ""))
-    return tuple(token for name in names for token in (f"--{name}", *_words(final[name])))
+    return tuple(token for name in names for token in (f"--{name}", *as_words(final[name])))
 
 
-def _words(value: Any) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
+def model_arguments(release: Release, table: ModelTable, workload: Workload) -> Arguments:
+    """What the release can be told of the model; the number of layers is the framework's matter."""
+    return table.arguments(release, told(table, workload)) | {"attention-dropout": "0.0", "hidden-dropout": "0.0"}
 
 
-def model_arguments(model: ModelShape) -> Arguments:
-    """Width, heads, norms and embeddings; the number of layers is the framework's matter."""
-    arguments: Arguments = {
-        "hidden-size": model.hidden_size,
-        "ffn-hidden-size": model.ffn_hidden_size,
-        "num-attention-heads": model.num_attention_heads,
-    }
-    if model.mla is None:
-        if model.num_query_groups != model.num_attention_heads:
-            arguments |= {"group-query-attention": BARE, "num-query-groups": model.num_query_groups}
-        arguments["kv-channels"] = model.kv_channels
-    arguments |= {
-        "position-embedding-type": "learned_absolute" if model.learned_positions else "rope",
-        "normalization": "RMSNorm" if model.gated_linear_unit else "LayerNorm",
-        **where(model.gated_linear_unit, "swiglu"),
-        **where(model.gated_linear_unit or model.moe is not None, "disable-bias-linear"),
-        **where(model.gated_linear_unit and model.attention_bias, "add-qkv-bias"),
-        **where(not model.tied_embeddings, "untie-embeddings-and-output-weights"),
-        **where(model.qk_layernorm or model.mla is not None, "qk-layernorm"),
-    }
-    if model.mtp_num_layers:
-        arguments["mtp-num-layers"] = model.mtp_num_layers
-    return arguments | _mla(model) | {"attention-dropout": "0.0", "hidden-dropout": "0.0"}
+def told(table: ModelTable, workload: Workload) -> Flat:
+    """The model as its table looks at it."""
+    return table.flat(workload.model, seq_length=workload.training.seq_length)
 
 
-def _mla(model: ModelShape) -> Arguments:
-    mla = model.mla
-    if mla is None:
-        return {}
-    return {
-        "multi-latent-attention": BARE,
-        **({"q-lora-rank": mla.q_lora_rank} if mla.q_lora_rank else {}),
-        "kv-lora-rank": mla.kv_lora_rank,
-        "qk-head-dim": mla.qk_nope_head_dim,
-        "qk-pos-emb-head-dim": mla.qk_rope_head_dim,
-        "v-head-dim": mla.v_head_dim,
-    }
+def untold(release: Release, table: ModelTable, name: str, workload: Workload) -> tuple[str, ...]:
+    """A sentence about what the release cannot be told of the model; none where it builds the same."""
+    missing = [words for fact, words in table.unsayable(release, told(table, workload)) if not fact.priced]
+    return (f"Not the same model: {name} cannot be told {'; '.join(missing)}.",) if missing else ()
+
+
+def unbuildable(release: Release, table: ModelTable, workload: Workload) -> tuple[str, ...]:
+    """What changes a plan's cost and the release cannot be told."""
+    return tuple(words for fact, words in table.unsayable(release, told(table, workload)) if fact.priced)
+
+
+def unstated_note(release: Release, table: ModelTable, workload: Workload) -> tuple[str, ...]:
+    """A sentence about constants that the model does not state."""
+    names = table.unstated(release, told(table, workload))
+    return (f"The model does not state {all_of(names)}: the framework's own holds.",) if names else ()
+
+
+def embedding_rows(workload: Workload, s: ParallelStrategy) -> Arguments:
+    """The tokenizer's length is padded to a multiple of this times tp: to exactly the model's rows, where tp divides them."""
+    return {"make-vocab-size-divisible-by": -(-workload.model.vocab_size // s.tp)}
 
 
 def batch_arguments(workload: Workload, strategy: ParallelStrategy) -> Arguments:
@@ -81,7 +71,6 @@ def batch_arguments(workload: Workload, strategy: ParallelStrategy) -> Arguments
     training = workload.training
     return {
         "seq-length": training.seq_length,
-        "max-position-embeddings": training.seq_length,
         "micro-batch-size": strategy.micro_batch_size,
         "global-batch-size": training.global_batch_size,
     }
@@ -95,25 +84,6 @@ def degree_arguments(table: Table, s: ParallelStrategy) -> Arguments:
     if s.schedule is Schedule.INTERLEAVED and s.microbatch_group_size_per_vp_stage:
         arguments[names["microbatch_group_size_per_vp_stage"]] = s.microbatch_group_size_per_vp_stage
     return arguments | {names["cp"]: s.cp}
-
-
-def expert_arguments(workload: Workload) -> Arguments:
-    """Shape of the experts and of the routing."""
-    moe = workload.model.moe
-    if moe is None:
-        return {}
-    arguments: Arguments = {
-        "num-experts": moe.num_experts,
-        "moe-router-topk": moe.top_k,
-        "moe-ffn-hidden-size": moe.expert_ffn_hidden_size,
-    }
-    if moe.shared_expert_ffn_hidden_size:
-        arguments["moe-shared-expert-intermediate-size"] = moe.shared_expert_ffn_hidden_size
-    if moe.num_groups > 1:
-        arguments |= {"moe-router-num-groups": moe.num_groups, "moe-router-group-topk": moe.group_topk}
-    if moe.capacity_factor is not None:
-        arguments["moe-expert-capacity-factor"] = moe.capacity_factor
-    return arguments
 
 
 def full_recompute(s: ParallelStrategy) -> Arguments:

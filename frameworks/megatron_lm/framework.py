@@ -6,9 +6,11 @@ from functools import partial
 
 from frameworks.environment import HARDWARE_QUEUE
 from frameworks.framework import Framework
+from frameworks.megatron_lm.arguments import untold
+from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.reader import read
-from frameworks.megatron_lm.rules import RULES
+from frameworks.megatron_lm.rules import NAME, RULES
 from frameworks.megatron_lm.script import script
 from frameworks.megatron_lm.table import RELEASE, TABLE
 from frameworks.megatron_lm.writer import arguments
@@ -24,6 +26,7 @@ MEGATRON_LM = Framework(
     nearest=nearest,
     write=arguments,
     read=read,
+    untold=partial(untold, RELEASE, MODEL_0_12, NAME),
     suffix="sh",
     purposes=HARDWARE_QUEUE,
     file=partial(script, tokenizer=("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')),

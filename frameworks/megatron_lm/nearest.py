@@ -24,8 +24,9 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     """What Megatron-LM core 0.12 can be told, and a sentence for each replaced setting."""
     draft = Draft(workload, strategy)
     draft.offered(TABLE, rules.NAME)
-    # Transformer Engine always fuses norms, and core 0.12 refuses the fused rotary embedding with MLA.
-    draft.quietly(on=Feature.FUSED_NORM, off=Feature.FUSED_ROPE if workload.model.mla is not None else Feature(0))
+    # Transformer Engine always fuses norms, and core 0.12 refuses the fused rotary embedding with MLA and interleaved.
+    unfused = workload.model.mla is not None or workload.model.constants.rotary_interleaved
+    draft.quietly(on=Feature.FUSED_NORM, off=Feature.FUSED_ROPE if unfused else Feature(0))
     draft.sequence_parallel(rules.SEQUENCE_PARALLEL_FOR_EXPERTS, "Megatron-LM")
     here = set(TABLE.dispatchers) - (set() if rules.has_deepep(workload.cluster) else {Dispatcher.TWO_LEVEL})
     draft.dispatcher(here, rules.NAME)

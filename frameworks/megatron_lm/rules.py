@@ -8,8 +8,10 @@ from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.strategy import Dispatcher, LayerLayout, ParallelStrategy, Recompute
 from cost_models.shapes.workload import Cluster, ModelShape, Workload
 from frameworks.facts import Extra, fact_rule
+from frameworks.megatron_lm.arguments import unbuildable
+from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.table import RELEASE, TABLE, TERMS
-from frameworks.offered import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
+from frameworks.offered import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
 from frameworks.rule import Rule, layout_of, layout_violates, none_of, rules_in
 
@@ -19,6 +21,8 @@ NAME = "Megatron-LM 0.12"
 PRECISION = precision_rule("megatron_precision", "[megatron-0.12, arguments.py]", NAME, "bf16", "fp16", "fp8", "fp32")
 
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.12, gpt_layer_specs.py]", f"of {NAME}")
+
+MODEL = model_rule("megatron_model", "[megatron-0.12, arguments.py]", NAME, partial(unbuildable, RELEASE, MODEL_0_12))
 
 FEATURES = offered_rule("megatron_features", "[megatron-0.12, arguments.py]", NAME, TABLE)
 

@@ -10,18 +10,20 @@ from frameworks.environment import start_note
 from frameworks.framework import LaunchArguments
 from frameworks.megatron_lm.arguments import (
     BARE,
-    Arguments,
     batch_arguments,
     degree_arguments,
-    expert_arguments,
+    embedding_rows,
     full_recompute,
     model_arguments,
     selective_recompute,
     tokens,
+    unstated_note,
     where,
 )
+from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.table import RELEASE, TABLE
+from frameworks.model_facts import Arguments
 from frameworks.rule import layout_of
 
 FLOAT32_ROUTER_EXPERTS = 32  # from here on Megatron warns without --moe-router-dtype fp32
@@ -35,8 +37,8 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     optimizer = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.GRAD_REDUCE_IN_BF16
     written = {
         "num-layers": model.num_layers,
-        **model_arguments(model),
-        "make-vocab-size-divisible-by": 1,
+        **model_arguments(RELEASE, MODEL_0_12, workload),
+        **embedding_rows(workload, s),
         **batch_arguments(workload, s),
         **_precision(workload),
         **degree_arguments(TABLE, s),
@@ -100,13 +102,11 @@ def _experts(workload: Workload, s: ParallelStrategy) -> Arguments:
     names = TABLE.columns
     routed = s.ep * s.etp > 1
     return {
-        **expert_arguments(workload),
         "moe-layer-freq": f"({pattern})",
         names["ep"]: s.ep,
         names["etp"]: s.etp,
         names["dispatcher"]: TABLE.dispatchers.get(s.dispatcher if routed else Dispatcher.ALLTOALL, "alltoall"),
         **where(s.dispatcher is Dispatcher.TWO_LEVEL and routed, "moe-enable-deepep"),
-        **where(moe.top_k == 1, "moe-router-pre-softmax"),  # core 0.12 refuses softmax over a single expert otherwise
         **(
             {"moe-router-dtype": "fp32"}
             if moe.num_experts >= FLOAT32_ROUTER_EXPERTS or s.dispatcher is Dispatcher.TWO_LEVEL
@@ -138,7 +138,7 @@ def _sharding(s: ParallelStrategy) -> Arguments:
 
 
 def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
-    notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node")]
+    notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node"), *unstated_note(RELEASE, MODEL_0_12, workload)]
     model = workload.model
     if RecomputeModule.MLP_ACT in s.recompute_modules and model.moe is not None:
         dense = sum(not is_moe for is_moe in model.moe_layers())
@@ -147,8 +147,9 @@ def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -
                 f"moe_act recomputes the activation of routed experts; {dense} dense layers and {model.moe.num_shared_experts} "
                 "shared experts keep theirs, which takes slightly more memory than the plan states."
             )
-    if model.mla is not None and Feature.FUSED_ROPE in planned.features:
-        notes.append("Core 0.12 has no fused rotary embedding for MLA, so --no-rope-fusion is set.")
+    if (model.mla is not None or model.constants.rotary_interleaved) and Feature.FUSED_ROPE in planned.features:
+        kind = "for MLA" if model.mla is not None else "of neighbouring channels"
+        notes.append(f"Core 0.12 has no fused rotary embedding {kind}, so --no-rope-fusion is set.")
     if Feature.FUSED_NORM not in planned.features:
         notes.append("Transformer Engine always fuses the norms.")
     if s.zero_stage >= 2 and s.tp * s.cp > 1:

@@ -12,19 +12,19 @@ from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
 from frameworks.megatron_lm.arguments import (
     BARE,
-    Arguments,
     batch_arguments,
     degree_arguments,
-    expert_arguments,
     full_recompute,
     model_arguments,
     selective_recompute,
     tokens,
     where,
 )
+from frameworks.megatron_lm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
 from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, RELEASE, TABLE
+from frameworks.model_facts import Arguments
 from frameworks.rule import layout_of
 
 # Written before the other switches: beside the arguments that they belong to.
@@ -38,7 +38,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     written = {
         "use-mcore-models": BARE,
         **_layers(workload, s),
-        **model_arguments(model),
+        **model_arguments(RELEASE, MODEL, workload),
         **_vocabulary(workload, s),
         **where(model.sandwich_norm, "post-norm"),
         **({"spec": ("mindspeed_llm.tasks.models.spec.deepseek_spec", "layer_spec")} if model.mla is not None else {}),
@@ -109,14 +109,12 @@ def _experts(workload: Workload, s: ParallelStrategy) -> Arguments:
     elif s.ep * s.etp > 1:
         dispatcher = TABLE.dispatchers.get(s.dispatcher, "alltoall")
     return {
-        **expert_arguments(workload),
         "first-k-dense-replace": first_moe_position(layout_of(workload, s), workload.model),
         "moe-layer-freq": 1,
         TABLE.columns["ep"]: ep,
         TABLE.columns["etp"]: etp,
         **TABLE.arguments_of(Feature.MOE_TP_EXTEND_EP),
         TABLE.columns["dispatcher"]: dispatcher,
-        **where(moe.top_k == 1, "moe-router-pre-softmax"),
     }
 
 

@@ -97,12 +97,25 @@ EXPERT_WIDTH = _divides(
     lambda model: {"expert_ffn_hidden_size {}": model.moe.expert_ffn_hidden_size if model.moe else 0},
 )
 
+
+def _split_heads(model: ModelShape) -> Mapping[str, int]:
+    heads = {"num_attention_heads {}": model.num_attention_heads}
+    linear = model.linear_attention(local=True)
+    if linear is None:
+        return heads
+    return {
+        **heads,
+        "local_attention.num_key_heads {}": linear.num_key_heads,
+        "local_attention.num_value_heads {}": linear.num_value_heads,
+    }
+
+
 HEADS_PER_TP = _divides(
     "heads_per_tp",
     "[megatron-0.12, transformer_config.py]",
-    "tp divides the attention heads",
+    "tp divides the attention heads, and those of linear attention",
     "tp",
-    lambda model: {"num_attention_heads {}": model.num_attention_heads},
+    _split_heads,
 )
 
 MLP_WIDTH = _divides(
@@ -170,14 +183,38 @@ CP_ALGO = Rule(
     _cp_algo_sentence,
 )
 
+
+def _ulysses_heads_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    split = s.tp * s.ulysses_degree
+    what, heads = next((what, heads) for what, heads in _split_heads(workload.model).items() if heads % split)
+    return f"tp {s.tp} x ulysses_degree {s.ulysses_degree} = {split} does not divide {what.format(heads)}"
+
+
 ULYSSES_HEADS = Rule(
     "ulysses_heads",
     "[mindspeed, ulysses_context_parallel.py]",
-    "tp x ulysses_degree divides the attention heads",
-    lambda w, b: w.model.num_attention_heads % (b.tp * b.ulysses_degree) != 0,
+    "tp x ulysses_degree divides the attention heads, and those of linear attention",
+    lambda w, b: reduce(or_, (heads % (b.tp * b.ulysses_degree) != 0 for heads in _split_heads(w.model).values())),
+    _ulysses_heads_sentence,
+)
+
+
+def _ring_is_local(workload: Workload, batch: StrategyBatch) -> Mask:
+    local = workload.model.local_attention
+    if local is None or (not local.is_linear and local.window >= workload.training.seq_length):
+        return none_of(batch)
+    mask: Mask = batch.cp > batch.ulysses_degree
+    return mask
+
+
+LOCAL_ATTENTION_RING = Rule(
+    "local_attention_ring",
+    "[transformer-engine, context_parallel.py; mindspeed-llm, context_parallel_feature.py]",
+    "ring and hybrid pass the keys and values of the whole sequence: a window below it, or linear attention, needs ulysses",
+    _ring_is_local,
     lambda w, s: (
-        f"tp {s.tp} x ulysses_degree {s.ulysses_degree} = {s.tp * s.ulysses_degree} does not divide "
-        f"num_attention_heads {w.model.num_attention_heads}"
+        f"cp {s.cp} with cp_algo {s.cp_algo.label} passes keys and values round a ring, which {w.model.name} with "
+        f"local_attention.kind {w.model.local_attention.kind if w.model.local_attention else ''} does not read; take ulysses"
     ),
 )
 
@@ -274,6 +311,7 @@ OPTION_RULES = (
     CP_ALGO,
     ULYSSES_HEADS,
     ULYSSES_QUERY_GROUPS,
+    LOCAL_ATTENTION_RING,
     SEQUENCE_PER_CP,
     SEQUENCE_PER_TP,
     DISPATCHER_NEEDED,

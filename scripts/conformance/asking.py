@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.conformance.checkouts import Checkouts, Tree, Unchecked
+from scripts.conformance.checkouts import Checkouts, Tree, UncheckedError
 from scripts.conformance.launch_files import REPOSITORIES, Header, header, run_script, yaml_processes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +62,7 @@ def ask(questions: Sequence[Question], checkouts: Checkouts, processes: int) -> 
             answer.trees = tuple(tree.label for tree in trees)
             folder = checkouts.scratch / "starts" / f"{os.getpid()}-{index:05d}"
             groups[said.target, trees].append(_as_json(question, said.target, folder))
-        except Unchecked as error:
+        except UncheckedError as error:
             answer.text = str(error)
     for (target, trees), asked in groups.items():
         for found in _probe(target, trees, asked, checkouts.scratch, processes):
@@ -75,7 +75,12 @@ def _as_json(question: Question, target: str, folder: Path) -> dict[str, Any]:
     if target == "mindformers":
         folder.mkdir(parents=True, exist_ok=True)
         processes = yaml_processes(question.file)
-        here = {"yaml": str(question.file.resolve()), "arguments": ["run_mindformer.py"], "environment": {}, "folder": str(folder)}
+        here = {
+            "yaml": str(question.file.resolve()),
+            "arguments": ["run_mindformer.py"],
+            "environment": {},
+            "folder": str(folder),
+        }
         return {**common, **here, "num_processes": processes}
     started = run_script(question.file, folder)
     return {

@@ -19,7 +19,7 @@ MARKS = {
 SPELLINGS = ("{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/origin/{}")
 
 
-class Unchecked(Exception):
+class UncheckedError(Exception):
     """The check did not get as far as the framework; the message is one sentence."""
 
 
@@ -52,13 +52,13 @@ class Checkouts:
     def _made(self, repository: str, revision: str) -> Tree:
         path = self.given.get(repository)
         if path is None:
-            raise Unchecked(f"No checkout of {repository} was given.")
+            raise UncheckedError(f"No checkout of {repository} was given.")
         directory = git_directory(path)
         if directory is None:
             return Tree(repository, path, "")
         commit = _commit(directory, revision)
         if commit is None:
-            raise Unchecked(f"{path} has no revision {revision} of {repository}.")
+            raise UncheckedError(f"{path} has no revision {revision} of {repository}.")
         place = self.scratch / "trees" / hashlib.sha256(f"{repository} {commit}".encode()).hexdigest()[:16]
         done = place / ".complete"
         if not done.exists():
@@ -67,7 +67,7 @@ class Checkouts:
             with subprocess.Popen(["git", "-C", directory, "archive", commit], stdout=subprocess.PIPE) as archive:
                 subprocess.run(["tar", "-x", "-C", place], stdin=archive.stdout, check=True)
             if archive.returncode:
-                raise Unchecked(f"git archive of {repository} {revision} failed.")
+                raise UncheckedError(f"git archive of {repository} {revision} failed.")
             done.touch()
         return Tree(repository, place, commit)
 
@@ -100,4 +100,4 @@ def repository_of(path: Path) -> str:
             there = subprocess.run(asked, capture_output=True, check=False).returncode == 0
         if there:
             return repository
-    raise Unchecked(f"{path} holds none of {', '.join(MARKS)}.")
+    raise UncheckedError(f"{path} holds none of {', '.join(MARKS)}.")

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.conformance.checkouts import Unchecked
+from scripts.conformance.checkouts import UncheckedError
 
 HEADER = re.compile(r"(?:Plan|\S.*?) .*?\bfor (?P<target>[a-z][a-z-]*) (?P<release>\S+) \((?P<commits>[^)]*)\)")
 # Repositories from which a target's start imports, the first one first.
@@ -60,11 +60,11 @@ def header(path: Path) -> Header:
     text = " ".join(line.strip() for line in lines)
     match = HEADER.match(text)
     if match is None or match["target"] not in REPOSITORIES:
-        raise Unchecked("The first lines name no target and commits.")
+        raise UncheckedError("The first lines name no target and commits.")
     commits = dict(part.strip().split(" ", 1) for part in match["commits"].split(",") if " " in part.strip())
     missing = [name for name in REPOSITORIES[match["target"]] if name not in commits]
     if missing:
-        raise Unchecked(f"The first lines name no commit of {' and '.join(missing)}.")
+        raise UncheckedError(f"The first lines name no commit of {' and '.join(missing)}.")
     return Header(match["target"], match["release"], commits, AS_IT_IS in text, _notes(lines))
 
 
@@ -100,14 +100,12 @@ def run_script(path: Path, folder: Path) -> Started:
             [bash, path.name], cwd=here, env=environment, timeout=SECONDS, capture_output=True, text=True, check=False
         )
     except subprocess.TimeoutExpired:
-        raise Unchecked(f"The script ran for more than {SECONDS} s.") from None
+        raise UncheckedError(f"The script ran for more than {SECONDS} s.") from None
     arguments = started.with_suffix(".arguments")
     if done.returncode or not arguments.exists():
-        raise Unchecked(f"The script ends with {done.returncode} and starts nothing: {done.stderr.strip()[-300:]}")
+        raise UncheckedError(f"The script ends with {done.returncode} and starts nothing: {done.stderr.strip()[-300:]}")
     pairs = (pair.partition("=") for pair in started.with_suffix(".environment").read_text().split("\0") if pair)
-    return _started(
-        arguments.read_text().split("\0")[:-1], {name: value for name, _, value in pairs if name not in OF_THE_SHELL}
-    )
+    return _started(arguments.read_text().split("\0")[:-1], {name: value for name, _, value in pairs if name not in OF_THE_SHELL})
 
 
 def _filled_in(path: Path, folder: Path) -> dict[str, str]:
@@ -136,7 +134,7 @@ def _started(called: list[str], environment: dict[str, str]) -> Started:
         options[name.strip("-").replace("_", "-")] = value
         place += 1
     if place >= len(called):
-        raise Unchecked("The script starts its launcher without a training script.")
+        raise UncheckedError("The script starts its launcher without a training script.")
     processes = int(options.get("nproc-per-node", 1)) * int(options.get("nnodes", 1))
     return Started(called[place:], environment, processes)
 

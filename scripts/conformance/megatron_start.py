@@ -1,7 +1,7 @@
 """The start of ``pretrain_gpt.py``, Megatron-LM's and, with its patches applied, MindSpeed-LLM's.
 
-parse, validate, globals, groups, config: as ``initialize_megatron`` does them, rank 0 of all ranks. layers: what every pipeline stage
-would build adds up to the model. build: ``model_provider`` for the first, a middle and the last stage, on stand-ins for modules.
+parse, validate, globals, groups, config: as ``initialize_megatron`` does them, rank 0 of all ranks. layers: what all pipeline
+stages would build adds up to the model. build: ``model_provider`` for the first, a middle and the last stage, on stand-ins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import traceback
 from typing import Any
 
-from scripts.conformance.stages import Refused, Stages, plain
+from scripts.conformance.stages import RefusedError, Stages, plain
 
 NORMS = ("q_layernorm", "k_layernorm", "kv_layernorm", "linear_kv_up_proj")
 GIVEN_TO_THE_MODEL = (
@@ -80,7 +80,7 @@ def _count_layers(stages: Stages, args: Any, config: Any) -> None:
             counts.append(block.get_num_layers_to_build(config, **{name: stage[name] for name in stage if name in asks}))
     stages.found["layers"] = counts
     if sum(counts) * (2 if _is_dualpipev(args) else 1) != args.num_layers:
-        raise Refused(f"{pp} stages of {vpp} chunks would build {sum(counts)} layers of {args.num_layers}: {counts}")
+        raise RefusedError(f"{pp} stages of {vpp} chunks would build {sum(counts)} layers of {args.num_layers}: {counts}")
 
 
 def _is_dualpipev(args: Any) -> bool:

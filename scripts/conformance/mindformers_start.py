@@ -1,7 +1,7 @@
-"""The start of ``run_mindformer.py``: the file against the framework's template and rules, then its training model's configuration.
+"""The start of ``run_mindformer.py``: the file against template and rules, then the configuration of its training model.
 
-yaml, context, rules, parallel: the file's keys and the validators of each. model: the class that the model type has. transformer:
-the conversion of file and config.json to the configuration of the layers, with its own checks; the start ends there.
+yaml, context, parallel, rules: the file's keys and the validators of each, in the trainer's order. model: the class that the
+model type has. transformer: file and config.json become the configuration of the layers, with its checks; the start ends there.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def run(question: dict[str, Any], stages: Stages) -> None:
     config = importlib.import_module("mindformers.tools.register").MindFormerConfig(question["yaml"])
     stages.enter("context")
     importlib.import_module("mindformers.core.context.validators").execute_validator(config)
+    stages.enter("parallel")
+    importlib.import_module("mindformers.core.parallel_config").build_parallel_config(config)
     stages.enter("rules")
     rules = importlib.import_module("mindformers.tools.check_rules")
     for name in ("get_device_num", "get_real_group_size"):
         if hasattr(rules, name):
             setattr(rules, name, lambda: question["num_processes"])
     rules.check_rules(config, mode="train", dataset=object())  # a start has made its data set by then
-    stages.enter("parallel")
-    importlib.import_module("mindformers.core.parallel_config").build_parallel_config(config)
     if question.get("config_json") is not None:
         _model(question, stages, config)
 
@@ -65,7 +65,11 @@ def _model(question: dict[str, Any], stages: Stages, config: Any) -> None:
 
 def _framework_modules(name: str) -> list[Any]:
     """Modules of the framework that have, or have imported, the name."""
-    return [module for at, module in list(sys.modules.items()) if at.startswith("mindformers.") and hasattr(module, "__dict__") and name in vars(module)]
+    return [
+        module
+        for at, module in list(sys.modules.items())
+        if at.startswith("mindformers.") and hasattr(module, "__dict__") and name in vars(module)
+    ]
 
 
 def _stop_at_conversion(stages: Stages) -> None:
@@ -77,7 +81,7 @@ def _stop_at_conversion(stages: Stages) -> None:
         stages.enter("transformer")
         made = real(model_config, *values, **keywords)
         stages.keep("config", vars(made))
-        stages.found["config"]["rope_theta"] = getattr(model_config, "rope_theta", None)
+        stages.keep("model", vars(model_config) if hasattr(model_config, "to_dict") else dict(model_config))
         raise Converted
 
     for module in _framework_modules(name):

@@ -2,8 +2,8 @@
 
 usage: python -m scripts.conformance.probe TARGET QUESTIONS ANSWERS TREE...
 
-The framework is imported once, with stand-ins for what is not installed; a fork asks about one file. Stages follow the framework's own
-order, so that the first exception is what a user would see first.
+The framework is imported once, with stand-ins for accelerator libraries; a fork asks about one file. Stages follow the
+framework's own order, so that the first exception is what a user would see first.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from scripts.conformance import accelerators, megatron_start, mindformers_start, stand_ins
-from scripts.conformance.stages import Refused, Stages
+from scripts.conformance.stages import RefusedError, Stages
 
 # What validators raise on purpose. Any other exception is a crash: the framework's, or that of a stand-in.
-REFUSALS = (AssertionError, ValueError, RuntimeError, NotImplementedError, argparse.ArgumentError, Refused)
+REFUSALS = (AssertionError, ValueError, RuntimeError, NotImplementedError, argparse.ArgumentError, RefusedError)
 WARNINGS = re.compile(r"WARN|warn|deprecat|ignored|w(?:ill|ould) be set|Setting ")
 MOST_WARNINGS = 40
 Start = Callable[[dict[str, Any], Stages], None]

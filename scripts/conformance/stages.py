@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """An objection of this check to what the framework computed."""
 
 

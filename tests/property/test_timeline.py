@@ -88,14 +88,9 @@ def test_compute_stands_still_for_what_its_passes_leave_exposed(shown: Shown) ->
     expected = shown.per_class(lambda each, _, sent: sent * float(tasks.send_s[0]) - float(tasks.saving_s(each)[0]))
     exchanged = np.zeros(shown.strategy.pp)
     mtp = group.stages.mtp_layers * group.layers.heads[:, 0]
-    of_moe = group.stages.last_layer_is_moe
-    for costs, layers, again, more in (
-        (group.priced.dense, group.layers.dense, group.layers.dense_again, not of_moe),
-        (group.priced.moe, group.layers.moe, group.layers.moe_again, of_moe),
-    ):
-        if costs is None:
-            continue
-        count = layers[:, 0] + more * mtp
+    tables = zip(group.priced.layers, group.layers.layers, group.layers.again, strict=True)
+    for kind, (costs, layers, again) in enumerate(tables):
+        count = layers[:, 0] + (kind == group.stages.last_layer) * mtp
         experts_again = bool(shown.strategy.recompute_modules & RecomputeModule.MOE)
         repeated = (count if experts_again else again[:, 0]) * costs.forward["ep_comm"][0]
         exposed = [float(part[name][0]) for part in (costs.forward, costs.backward) for name in ("ep_comm", "activation_swap")]

@@ -64,6 +64,7 @@ class MoeSection(Section):
     num_groups: Experts = 1
     group_topk: Experts | None = None
     capacity_factor: CapacityFactor | None = None
+    expert_biases: bool = False
 
 
 Positive = Annotated[float, Field(gt=0, le=1e12)]
@@ -211,10 +212,38 @@ def check_shape(model: ModelShape, where: str) -> None:
         raise InputError(f"{where}num_query_groups: {groups} is not allowed; give a divisor of the {heads} attention heads.")
     if model.moe is not None:
         _check_groups(model.moe, where)
+    if model.local_attention is not None:
+        _check_local_attention(model.local_attention, model.num_layers, f"{where}local_attention.")
+    if model.attention_output_gate and model.mla is not None:
+        raise InputError(f"{where}attention_output_gate: true is not allowed with mla; give false.")
     total = num_parameters(model).total
     if total > MAX_PARAMETERS:
         raise InputError(
             f"{where}num_layers: the dimensions give {total:.3g} parameters; at most {MAX_PARAMETERS:.0e} are allowed."
+        )
+
+
+WINDOW_FIELDS, LINEAR_FIELDS = ("window",), ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
+
+
+def _check_local_attention(local: LocalAttention, num_layers: int, where: str) -> None:
+    needed, others = (LINEAR_FIELDS, WINDOW_FIELDS) if local.is_linear else (WINDOW_FIELDS, (*LINEAR_FIELDS, "conv_kernel"))
+    for name in needed:
+        if not getattr(local, name):
+            raise InputError(f"{where}{name}: 0 is not allowed; local_attention of kind {local.kind} needs an integer above 0.")
+    for name in others:
+        if getattr(local, name):
+            raise InputError(
+                f"{where}{name}: {getattr(local, name)} is not allowed; local_attention of kind {local.kind} has none."
+            )
+    if local.is_linear and local.num_value_heads % local.num_key_heads:
+        raise InputError(
+            f"{where}num_value_heads: {local.num_value_heads} is not allowed; give a multiple of the {local.num_key_heads} key heads."
+        )
+    if local.full_attention_every == 1 or local.full_attention_every > num_layers:
+        raise InputError(
+            f"{where}full_attention_every: {local.full_attention_every} is not allowed; give 0 (no layer) or an integer from 2 to "
+            f"the {num_layers} layers."
         )
 
 
@@ -253,6 +282,7 @@ def _moe(section: MoeSection, num_layers: int, where: str) -> MoeShape:
         num_groups=section.num_groups,
         group_topk=section.group_topk or section.num_groups,
         capacity_factor=section.capacity_factor,
+        expert_biases=section.expert_biases,
     )
 
 

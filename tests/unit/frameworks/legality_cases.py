@@ -8,7 +8,7 @@ from typing import Any
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import LocalAttention, Workload
 from tests.unit.frameworks.legality_workloads import (
     DENSE,
     DENSE_PLAN,
@@ -27,6 +27,10 @@ FULL = replace(FLAT, recompute=Recompute.FULL, recompute_method=RecomputeMethod.
 ALONE = ParallelStrategy(tp=4, dp=16, sequence_parallel=True)  # no pipeline
 DENSE_JOB = job()
 MIXTURE_JOB = job(MIXTURE)
+WINDOWED = LocalAttention("window", window=1024)
+RECURRENT = LocalAttention(
+    "linear", num_key_heads=2, num_value_heads=4, key_head_dim=128, value_head_dim=128, conv_kernel=4, full_attention_every=4
+)
 OVERLAPPED = DEFAULT_FEATURES & ~Feature.OVERLAP_GRAD_REDUCE & ~Feature.OVERLAP_PARAM_GATHER
 
 
@@ -48,6 +52,8 @@ PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tupl
     ("world_size", "any", DENSE_JOB, DENSE_PLAN, changed(DENSE_PLAN, pp=3, dp=5), ("60", "64", "12 does not divide")),
     ("global_batch", "any", DENSE_JOB, DENSE_PLAN, changed(DENSE_PLAN, micro_batch_size=3), ("3 x dp 4 = 12", "256", "8 and 16")),
     ("heads_per_tp", "any", DENSE_JOB, DENSE_PLAN, changed(FLAT, tp=64, pp=1, dp=1), ("tp 64", "32")),
+    ("heads_per_tp", "any", job(replace(DENSE, local_attention=RECURRENT)), changed(FLAT, tp=2, dp=8), FLAT,
+     ("tp 4", "local_attention.num_key_heads 2")),
     ("query_groups", "any", job(replace(DENSE, num_query_groups=12)), DENSE_PLAN, changed(FLAT, tp=8, dp=2), ("tp 8", "12")),
     ("mlp_width", "any", job(replace(DENSE, ffn_hidden_size=14338)), changed(FLAT, tp=2, dp=8), FLAT, ("tp 4", "14338", "2 and")),
     ("mlp_width", "any", job(replace(MIXTURE, moe=replace(MIXTURE.moe, shared_expert_ffn_hidden_size=2818))), MIXTURE_PLAN,
@@ -91,6 +97,11 @@ PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tupl
     ("ulysses_heads", "any", job(replace(DENSE, num_attention_heads=12, num_query_groups=12)),
      changed(FLAT, dp=2, cp=2, cp_algo=CpAlgo.RING), changed(FLAT, dp=2, cp=2, cp_algo=CpAlgo.ULYSSES, ulysses_degree=2),
      ("4 x ulysses_degree 2 = 8", "12")),
+    ("ulysses_heads", "any", job(replace(DENSE, local_attention=RECURRENT)), changed(FLAT, tp=2, dp=4, cp=1),
+     changed(FLAT, tp=2, dp=4, cp=2, cp_algo=CpAlgo.ULYSSES, ulysses_degree=2), ("= 4", "local_attention.num_key_heads 2")),
+    ("local_attention_ring", "any", job(replace(DENSE, local_attention=WINDOWED)),
+     changed(FLAT, dp=2, cp=2, cp_algo=CpAlgo.ULYSSES, ulysses_degree=2), changed(FLAT, dp=2, cp=2, cp_algo=CpAlgo.RING),
+     ("cp 2", "cp_algo ring", "local_attention.kind window")),
     ("ulysses_query_groups", "any", job(replace(DENSE, num_attention_heads=48, num_query_groups=12)),
      changed(FLAT, dp=2, cp=2, cp_algo=CpAlgo.RING), changed(FLAT, dp=2, cp=2, cp_algo=CpAlgo.ULYSSES, ulysses_degree=2),
      ("8", "12")),
@@ -297,6 +308,13 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
 JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ("megatron_precision", "megatron-lm", DENSE_JOB, job(precision="nvfp4"), "nvfp4"),
     ("megatron_sandwich_norm", "megatron-lm", DENSE_JOB, job(replace(DENSE, sandwich_norm=True)), "4 norms"),
+    (
+        "megatron_model",
+        "megatron-lm",
+        DENSE_JOB,
+        job(replace(DENSE, local_attention=LocalAttention("window", window=4096))),
+        "limited by a window",
+    ),
     ("mindspeed_precision", "mindspeed-llm", DENSE_JOB, job(precision="fp8"), "fp8"),
     ("mindspeed_moe_frequency", "mindspeed-llm", MIXTURE_JOB, FREQUENT, "moe_layer_freq 2"),
     ("mindformers_precision", "mindformers", DENSE_JOB, job(precision="fp8"), "fp8"),

@@ -151,8 +151,8 @@ def test_prediction_modules_live_on_the_last_rank_with_an_embedding_copy() -> No
 def stage_sum(model: ModelShape, pp: int, vpp: int = 1) -> float:
     columns = batch(pp=pp, vpp=vpp)
     stages = stages_of(model, pp, vpp, merge=False)
-    layers = (stages.dense.sum(axis=1)[:, None].astype(float), stages.moe.sum(axis=1)[:, None].astype(float))
-    held = stage_parameters(workload(model), columns, *layers, stages.is_first, stages.is_last)
+    layers = tuple(of_kind.sum(axis=1)[:, None].astype(float) for of_kind in stages.layers)
+    held = stage_parameters(workload(model), columns, layers, stages.is_first, stages.is_last)
     return float((held.dense + held.experts).sum())
 
 
@@ -164,11 +164,11 @@ def test_stages_hold_the_model_once(model: ModelShape, pp: int, vpp: int) -> Non
 
 def test_largest_tensor_and_layer() -> None:
     columns, ones, none = batch(tp=2, ep=4), np.ones((1, 1)), np.zeros((1, 1))
-    dense = stage_parameters(workload(), columns, ones, none, none, none)
+    dense = stage_parameters(workload(), columns, (ones,), none, none)
     assert float(dense.largest_tensor[0, 0]) == 2 * 1024 * 4096 / 2  # gate and up projection are one tensor
     assert float(dense.largest_layer[0, 0]) == float(layer_rank_parameters(DENSE, columns, moe=False)[0][0])
-    sparse = stage_parameters(workload(SPARSE), columns, none, ones, none, none)
+    sparse = stage_parameters(workload(SPARSE), columns, (none, ones), none, none)
     assert float(sparse.largest_tensor[0, 0]) == 2 * 1024 * 512 * 4  # four experts are one grouped tensor
     assert float(sparse.largest_layer[0, 0]) == float(sum(layer_rank_parameters(SPARSE, columns, moe=True))[0])
-    first = stage_parameters(workload(), columns, none, none, ones, none)
+    first = stage_parameters(workload(), columns, (none,), ones, none)
     assert float(first.largest_tensor[0, 0]) == float(first.largest_layer[0, 0]) == 32000 * 1024 / 2

@@ -25,7 +25,8 @@ MERGED: dict[str, Any] = {
     "dispatcher": Dispatcher.ALLTOALL,
     "features": DEFAULT_FEATURES | Feature.MOE_COMM_OVERLAP,
 }
-ONE = PairSavings(*(np.array([seconds]) for seconds in (1.0, 0.1, 0.01)))  # MoE with MoE, dense with MoE, MoE with dense
+# Dense with dense, dense with MoE; MoE with dense, MoE with MoE.
+ONE = PairSavings(((None, np.array([0.1])), (np.array([0.01]), np.array([1.0]))))
 
 
 def stages(pp: int, vpp: int, schedule: Schedule, dense: int = 2, layers: int = 8, **shape: Any) -> Stages:
@@ -61,10 +62,11 @@ def test_a_layer_without_a_partner_runs_alone() -> None:
 def test_worked_pair_of_a_dense_forward_and_a_moe_backward() -> None:
     # All that the MoE's backward exposes alone hides behind the dense layer; nothing is stretched.
     dense, moe = cost(SPARSE, **MERGED), cost(SPARSE, moe=True, **MERGED)
-    savings = pair_savings(dense, moe, np.array([True]), 0.0)
-    assert float(savings.dense_moe[0]) == pytest.approx(float(moe.backward["ep_comm"][0]))
-    assert float(savings.moe_dense[0]) == pytest.approx(float(moe.forward["ep_comm"][0]))
-    assert float(savings.moe_moe[0]) == pytest.approx(float((moe.forward["ep_comm"] + moe.backward["ep_comm"])[0]))
+    (nothing, dense_moe), (moe_dense, moe_moe) = pair_savings((dense, moe), np.array([True]), 0.0).by_kinds
+    assert nothing is None
+    assert dense_moe == pytest.approx(moe.backward["ep_comm"])
+    assert moe_dense == pytest.approx(moe.forward["ep_comm"])
+    assert moe_moe == pytest.approx(moe.forward["ep_comm"] + moe.backward["ep_comm"])
     priced = group()
     of = TaskClass(Pass.PAIR, 0, 0, 1)
     assert float(GroupTasks(priced).saving_s(of)[0]) == pytest.approx(2.0 * float(moe.backward["ep_comm"][0]))
@@ -73,8 +75,8 @@ def test_worked_pair_of_a_dense_forward_and_a_moe_backward() -> None:
 def test_nothing_is_saved_that_the_host_takes_all_the_same() -> None:
     # 10 ms a kernel: both passes of a pair are dispatched one after the other, whatever they hide.
     values = {"host_kernel_s": 1e-2}
-    dense, moe = cost(SPARSE, values=values, **MERGED), cost(SPARSE, moe=True, values=values, **MERGED)
-    assert float(pair_savings(dense, moe, np.array([True]), 0.0).moe_moe[0]) == pytest.approx(0.0, abs=1e-12)
+    moe = cost(SPARSE, moe=True, values=values, **MERGED)
+    assert pair_savings((moe,), np.array([True]), 0.0).by_kinds[0][0] == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cost_models.pipeline.stages import stages_of
 from cost_models.shapes.layout import default_layout, distinct_stages, layer_layout, stage_table
 from cost_models.shapes.strategy import Schedule
+from cost_models.shapes.workload import LayerKind, LocalAttention
 from tests.workloads import DENSE, SPARSE
 
 
@@ -65,20 +66,19 @@ def test_every_layer_has_a_place(layers: int, pp: int, vpp: int, keep_first: boo
 def test_layers_go_round_the_stages_chunk_by_chunk() -> None:
     # Two dense layers lead: on 2 ranks x 2 chunks of 2 layers, rank 0 holds layers 0 1 | 4 5, rank 1 layers 2 3 | 6 7.
     table = stage_table(SPARSE, 2, 2)
-    np.testing.assert_array_equal(table.dense, [[2, 0], [0, 0]])
-    np.testing.assert_array_equal(table.moe, [[0, 2], [2, 2]])
-    np.testing.assert_array_equal(table.dense + table.moe, [[2, 2], [2, 2]])
+    assert SPARSE.layer_kinds() == (LayerKind(moe=False), LayerKind(moe=True))
+    np.testing.assert_array_equal(table.layers, [[[2, 0], [0, 0]], [[0, 2], [2, 2]]])
 
 
 def test_prefixes_count_kinds_from_the_start_of_a_chunk() -> None:
     table = stage_table(SPARSE, 2, 1)  # 4 layers each: dense dense moe moe | moe moe moe moe
-    np.testing.assert_array_equal(table.dense_prefix[:, 0], [[0, 1, 2, 2, 2], [0, 0, 0, 0, 0]])
-    np.testing.assert_array_equal(table.moe_prefix[:, 0], [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]])
+    np.testing.assert_array_equal(table.prefix[0, :, 0], [[0, 1, 2, 2, 2], [0, 0, 0, 0, 0]])
+    np.testing.assert_array_equal(table.prefix[1, :, 0], [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]])
 
 
 def test_prefixes_of_a_short_chunk_stay_at_its_total() -> None:
     table = stage_table(DENSE, 2, 1, ((5, 3),))
-    np.testing.assert_array_equal(table.dense_prefix[1, 0], [0, 1, 2, 3, 3, 3])
+    np.testing.assert_array_equal(table.prefix[0, 1, 0], [0, 1, 2, 3, 3, 3])
 
 
 @pytest.mark.parametrize("layout", [((4, 3),), ((8,),), ((4, 4), (0, 0), (0, 0)), ((4, 4, 0),)])
@@ -109,9 +109,22 @@ def test_a_recompute_plan_needs_an_entry_for_each_rank() -> None:
         stages_of(DENSE, 4, 1, plan=(1, 1, 1))
 
 
-def test_a_model_of_one_kind_has_no_moe_layers() -> None:
-    assert stage_table(DENSE, 4, 2).moe.sum() == 0
-    assert stage_table(replace(SPARSE, num_layers=2), 2, 1).moe.sum() == 0
+def test_a_model_of_one_kind_has_one_table() -> None:
+    assert len(stage_table(DENSE, 4, 2).layers) == 1
+    leading = replace(SPARSE, num_layers=2)  # both of the dense layers that lead
+    assert leading.layer_kinds() == (LayerKind(),)
+    assert stage_table(leading, 2, 1).layers.tolist() == [[[1], [1]]]
+
+
+def test_layers_that_look_at_a_window_are_a_kind_of_their_own() -> None:
+    # Two dense layers lead and each third layer looks at everything: of 8 layers on two ranks
+    # dense local, dense local, MoE full, MoE local | MoE local, MoE full, MoE local, MoE local.
+    model = replace(SPARSE, num_layers=8, local_attention=LocalAttention("window", full_attention_every=3, window=512))
+    dense, full, local = LayerKind(local=True), LayerKind(moe=True), LayerKind(moe=True, local=True)
+    assert model.kinds_of_layers() == (dense, dense, full, local, local, full, local, local)
+    assert model.layer_kinds() == (dense, full, local)
+    assert stage_table(model, 2, 1).layers[:, :, 0].tolist() == [[2, 0], [1, 1], [1, 3]]
+    assert [stage.tolist() for stage in stage_table(model, 2, 1).prefix[2, :, 0]] == [[0, 0, 0, 0, 1], [0, 1, 1, 2, 3]]
 
 
 def test_a_v_leaves_the_slots_beside_its_head_empty() -> None:

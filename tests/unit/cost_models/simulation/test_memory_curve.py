@@ -26,8 +26,7 @@ def allocated(job: Workload, row: ParallelStrategy) -> tuple[list[float], Stages
     values = prior_constants(job.cluster.profile.family)
     ((_, group),) = priced_groups(job, StrategyBatch.of([row]), values, merge=False, tables=True)
     priced, sharded = group.priced, group.sharded
-    dense, moe = priced.dense_activations, priced.moe_activations
-    held = held_activations(job, group.stages, group.batch, group.num_microbatches, dense, moe)
+    held = held_activations(job, group.stages, group.batch, group.num_microbatches, priced.activations)
     memory = memory_estimate(job, group.batch, group.stages, sharded.parameters, sharded.states, held, values)
     return memory.allocated[:, 0].tolist(), group.stages
 
@@ -54,7 +53,7 @@ def test_1f1b_of_two_ranks_by_hand() -> None:
     job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=2)
     row = ParallelStrategy(pp=2, schedule=Schedule.ONE_F_ONE_B)
     played = replay(job, row, constants())
-    kept = 4 * float(played.group.priced.dense_activations.saved_bytes[0])
+    kept = 4 * float(played.group.priced.activations[0].saved_bytes[0])
     first, second = memory_curves(job, played)
     base = first.allocated_bytes[0]
     # While a task runs, its layer's buffers come on top; between tasks only what is kept is there.
@@ -73,7 +72,7 @@ def test_1f1b_of_two_ranks_by_hand() -> None:
 def test_gpipe_climbs_to_all_micro_batches_and_1f1b_does_not() -> None:
     job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=8)
     row = ParallelStrategy(pp=2, schedule=Schedule.GPIPE)
-    kept = 4 * float(replay(job, row, constants()).group.priced.dense_activations.saved_bytes[0])
+    kept = 4 * float(replay(job, row, constants()).group.priced.activations[0].saved_bytes[0])
     both = [[max(each.allocated_bytes) for each in curves(job, replace(row, schedule=s))] for s in (row.schedule, ONE)]
     assert both[0][0] - both[1][0] == pytest.approx(6 * kept)
     assert both[0][1] - both[1][1] - 7 * kept == worked("waiting-losses")
@@ -84,7 +83,7 @@ def test_a_recomputed_layer_is_expanded_while_backwards_run() -> None:
     row = ParallelStrategy(recompute=Recompute.FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
     played = replay(job, row, constants())
     (curve,) = memory_curves(job, played)
-    activations = played.group.priced.dense_activations
+    activations = played.group.priced.activations[0]
     forward, backward = curve.allocated_bytes[1:3]
     assert backward - forward == pytest.approx(float(activations.unreduced_bytes[0]))
     assert forward - curve.allocated_bytes[0] >= 8 * float(activations.input_bytes[0])
@@ -94,7 +93,7 @@ def test_what_waits_for_its_weight_gradient_is_kept() -> None:
     job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=8)
     row = ParallelStrategy(pp=4, schedule=Schedule.ZB1P)
     whole, split = (curves(job, replace(row, schedule=s)) for s in (Schedule.ONE_F_ONE_B, Schedule.ZB1P))
-    kept = 2 * float(replay(job, row, constants()).group.priced.dense_activations.saved_bytes[0])
+    kept = 2 * float(replay(job, row, constants()).group.priced.activations[0].saved_bytes[0])
     more = [max(b.allocated_bytes) - max(a.allocated_bytes) for a, b in zip(whole, split, strict=True)]
     # The linear layers' inputs and the gradients of their outputs are as much as what the forward keeps; the head's are 2 bytes a
     # logit and its input, once more when its own input gradient has ended.
@@ -107,7 +106,7 @@ def test_what_is_computed_again_stays_for_the_weight_gradient() -> None:
     job = workload(SMALL_HEAD, seq_length=16384, global_batch_size=8)
     again = {"recompute": Recompute.FULL, "recompute_method": RecomputeMethod.UNIFORM, "recompute_num_layers": 1}
     row = ParallelStrategy(pp=4, schedule=Schedule.ZB1P, **again)  # type: ignore[arg-type]
-    activations = replay(job, row, constants()).group.priced.dense_activations
+    activations = replay(job, row, constants()).group.priced.activations[0]
     whole, split = (max(curves(job, replace(row, schedule=s))[2].allocated_bytes) for s in (ONE, Schedule.ZB1P))
     checkpoints, waiting = 2 * float(activations.input_bytes[0]), 2 * float(activations.waiting_bytes[0])
     # Rank 2 holds two checkpoints under 1F1B; here one, and three whole sets.

@@ -111,8 +111,7 @@ def test_what_experts_hide_runs_beside_them() -> None:
     )
     # Nothing stretches here: what is beside compute is what the layer costs call masked.
     step = replay(workload(SPARSE), ParallelStrategy(**{**EXPERTS, "features": shared}), constants())
-    moe = step.group.priced.moe
-    assert moe is not None
+    moe = step.group.priced.layers[-1]
     hidden = dispatch + combine - float(moe.forward["ep_comm"][0])
     assert hidden > 0
     assert beside == pytest.approx(4 * hidden)
@@ -126,7 +125,7 @@ def test_swapped_activations_leave_in_the_forward_and_come_back_in_the_backward(
     for rank in range(2):  # 4 layers x 8 micro batches, out and in
         times = of_kind(shown, Kind.SWAP, rank)
         assert (times[:, 1] - times[:, 0]).sum() == pytest.approx(4 * 8 * 2 * each)
-    assert step.group.priced.dense.masked["activation_swap"][0] > 0
+    assert step.group.priced.layers[0].masked["activation_swap"][0] > 0
 
 
 def test_a_merged_pair_swaps_both_ways() -> None:

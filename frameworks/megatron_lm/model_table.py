@@ -1,0 +1,271 @@
+"""What arguments of the Megatron family say of a model [megatron-0.12, arguments.py, transformer_config.py, moe_utils.py].
+
+Facts of the newest release; what an older one has no argument for, it cannot be told (``ModelTable.unsayable``).
+"""
+
+from __future__ import annotations
+
+from math import isclose, sqrt
+from typing import Any
+
+from frameworks.model_facts import Fact, Flat, ModelTable
+
+SCALING = "constants.rope_scaling"
+ROUTER = "constants.router"
+
+
+def latent(flat: Flat) -> bool:
+    """Whether attention is latent."""
+    return bool(flat.get("mla"))
+
+
+def routed(flat: Flat) -> bool:
+    """Whether there are experts."""
+    return bool(flat.get("moe.num_experts"))
+
+
+def rotary(flat: Flat) -> bool:
+    """Whether positions are rotary."""
+    return flat.get("position") in ("rope", "yarn")
+
+
+def scaled(kind: str, *, mla: bool) -> Any:
+    """Whether rotary positions are stretched in one way, in latent attention or outside it."""
+    return lambda flat: latent(flat) is mla and flat.get(f"{SCALING}.kind") == kind
+
+
+def switch(path: str, argument: str, **more: Any) -> Fact:
+    """A fact that a bare argument says."""
+    return Fact(path, says={True: {argument: ()}, False: {}}, **more)
+
+
+LLAMA3, YARN_MLA = scaled("llama3", mla=False), scaled("yarn", mla=True)
+WIDTHS = (
+    Fact("hidden_size", "hidden-size"),
+    Fact("ffn_hidden_size", "ffn-hidden-size"),
+    Fact("num_attention_heads", "num-attention-heads"),
+    switch("mla", "multi-latent-attention"),
+    switch("grouped", "group-query-attention", unsaid=(None, False)),
+    Fact("num_query_groups", "num-query-groups", only=lambda flat: bool(flat.get("grouped"))),
+    Fact("kv_channels", "kv-channels", only=lambda flat: not latent(flat)),
+    Fact(
+        "position",
+        says={"learned": {"position-embedding-type": "learned_absolute"}, "rope": {"position-embedding-type": "rope"}},
+        instead="rope",
+        label="positions by",
+    ),
+    Fact(
+        "constants.normalization",
+        says={"rmsnorm": {"normalization": "RMSNorm"}, "layernorm": {"normalization": "LayerNorm"}},
+        instead="rmsnorm",
+    ),
+    Fact(
+        "mlp",
+        says={
+            "gated silu": {"swiglu": ()},
+            "relu2": {"squared-relu": ()},
+            "gelu": {"no-bias-gelu-fusion": ()},  # the fused kernel is the form with tanh
+            "gelu_tanh": {},
+        },
+        instead="gated silu",
+        label="activation",
+    ),
+    Fact("linear_bias", says={False: {"disable-bias-linear": ()}, True: {}}),
+    switch("attention_bias", "add-qkv-bias", only=lambda flat: not flat.get("linear_bias")),
+    Fact("tied_embeddings", says={False: {"untie-embeddings-and-output-weights": ()}, True: {}}),
+    switch("qk_norm", "qk-layernorm"),
+    Fact("mtp_num_layers", "mtp-num-layers", unsaid=(None, 0)),
+    Fact("mla.q_lora_rank", "q-lora-rank", only=latent, unsaid=(None, 0)),
+    Fact("mla.kv_lora_rank", "kv-lora-rank", only=latent),
+    Fact("mla.qk_nope_head_dim", "qk-head-dim", only=latent),
+    Fact("mla.qk_rope_head_dim", "qk-pos-emb-head-dim", only=latent),
+    Fact("mla.v_head_dim", "v-head-dim", only=latent),
+    Fact("alibi", says={False: {}}, label="a bias on scores in place of positions (alibi)", priced=True),
+    Fact("local_attention.kind", label="attention limited by a", priced=True),
+    switch("attention_output_gate", "attention-output-gate", label="a gate on attention's output", priced=True),
+)
+CONSTANTS = (
+    Fact("constants.norm_epsilon", "norm-epsilon", asked=True),
+    switch("constants.norm_zero_centered", "apply-layernorm-1p"),
+    Fact("constants.rotary_base", "rotary-base", only=rotary, asked=True),
+    Fact("constants.local_rotary_base", only=rotary),
+    Fact("constants.rotary_fraction", "rotary-percent", only=lambda flat: rotary(flat) and not latent(flat), unsaid=(None, 1.0)),
+    switch("constants.rotary_interleaved", "rotary-interleaved", only=lambda flat: rotary(flat) and not latent(flat)),
+    Fact(
+        f"{SCALING}.kind",
+        says={"llama3": {"use-rope-scaling": ()}},
+        only=lambda flat: rotary(flat) and not latent(flat),
+        unsaid=(None, "yarn"),  # a kind of position
+        label="rotary positions scaled by",
+    ),
+    Fact(
+        f"{SCALING}.factor",
+        "rope-scaling-factor",
+        only=LLAMA3,
+        effective=(8.0,),
+        label="rope-scaling-factor",
+        because="pretrain_gpt.py does not hand it on, and the factor stays 8",
+    ),
+    Fact(f"{SCALING}.low_freq_factor", says={1.0: {}}, only=LLAMA3),
+    Fact(f"{SCALING}.high_freq_factor", says={4.0: {}}, only=LLAMA3),
+    Fact(f"{SCALING}.original_max_position_embeddings", says={8192: {}}, only=LLAMA3),
+    # Latent attention always has YaRN, which a factor of 1 leaves without effect.
+    Fact(f"{SCALING}.kind", says={"yarn": {}}, only=latent, label="rotary positions of latent attention scaled by"),
+    Fact(f"{SCALING}.factor", "rotary-scaling-factor", only=YARN_MLA),
+    Fact(f"{SCALING}.mscale", "mscale", only=YARN_MLA),
+    Fact(f"{SCALING}.mscale_all_dim", "mscale-all-dim", only=YARN_MLA),
+    Fact(f"{SCALING}.beta_fast", says={32.0: {}}, only=YARN_MLA),
+    Fact(f"{SCALING}.beta_slow", says={1.0: {}}, only=YARN_MLA),
+    Fact("positions", "max-position-embeddings"),
+    Fact("constants.attention_output_bias", says={False: {}}, only=lambda flat: not flat.get("linear_bias")),
+    Fact("constants.attention_scale"),
+    Fact("constants.attention_softcap"),
+    Fact("constants.logit_softcap"),
+    Fact("constants.embedding_scale"),
+    Fact("constants.attention_sinks", says={True: {"softmax-type": "learnable"}, False: {}}),
+)
+EXPERTS = (
+    Fact("moe.num_experts", "num-experts", unsaid=(None, 0)),
+    Fact("moe.top_k", "moe-router-topk", only=routed),
+    Fact("moe.expert_ffn_hidden_size", "moe-ffn-hidden-size", only=routed),
+    Fact("moe.shared_expert_ffn_hidden_size", "moe-shared-expert-intermediate-size", only=routed, unsaid=(None, 0)),
+    Fact("moe.num_groups", "moe-router-num-groups", only=routed, unsaid=(None, 1)),
+    Fact("moe.group_topk", "moe-router-group-topk", only=lambda flat: (flat.get("moe.num_groups") or 1) > 1),
+    Fact("moe.capacity_factor", "moe-expert-capacity-factor", only=routed),
+    Fact(
+        f"{ROUTER}.score_function",
+        says={name: {"moe-router-score-function": name} for name in ("sigmoid", "softmax")},
+        only=routed,
+        asked=True,
+    ),
+    Fact(
+        f"{ROUTER}.normalize_topk",
+        says={False: {"moe-router-pre-softmax": ()}, True: {}},
+        only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") != "sigmoid",
+        instead=False,
+        asked=True,
+    ),
+    Fact(
+        f"{ROUTER}.normalize_topk",
+        says={True: {}},
+        only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") == "sigmoid",
+        because="weights of a sigmoid router are always divided by their sum",
+    ),
+    Fact(f"{ROUTER}.topk_scale", "moe-router-topk-scaling-factor", only=routed, unsaid=(None, 1.0)),
+    switch(f"{ROUTER}.expert_bias", "moe-router-enable-expert-bias", only=routed),
+    switch(f"{ROUTER}.shared_expert_gate", "moe-shared-expert-gate", only=routed),
+    Fact("group_choice", only=routed, label="groups of experts:"),
+)
+
+
+def derived(flat: Flat) -> dict[str, Any]:
+    """What several fields decide together."""
+    gated, mla, moe = flat["gated_linear_unit"], bool(flat["mla"]), bool(flat["moe"])
+    kind = flat.get(f"{SCALING}.kind")
+    activation = flat["constants.activation"] or ("silu" if gated else None)
+    scale, width = flat["constants.attention_scale"], flat["kv_channels"]
+    found = {
+        "grouped": not mla and flat["num_query_groups"] != flat["num_attention_heads"],
+        "position": ("learned" if flat["learned_positions"] else "yarn" if kind == "yarn" and not mla else "rope"),
+        "mlp": activation and f"{'gated ' if gated else ''}{activation}",
+        "linear_bias": not gated and not moe,
+        "qk_norm": flat["qk_layernorm"] or mla,
+        "positions": positions(flat),
+        "unequal_mscales": mscales(flat),
+        "outgrown": outgrown(flat),
+        "constants.normalization": flat["constants.normalization"] or ("rmsnorm" if gated else "layernorm"),
+        "constants.attention_scale": None if scale is None or isclose(scale * sqrt(width), 1, rel_tol=1e-6) else scale,
+    }
+    return found | (_router(flat) if moe else {})
+
+
+def positions(flat: Flat) -> int | None:
+    """Positions that the model has room for, at least a sequence's: of YaRN in latent attention those before stretching."""
+    if latent(flat) and flat.get(f"{SCALING}.kind"):
+        stated = flat.get(f"{SCALING}.original_max_position_embeddings")
+    else:
+        stated = flat["constants.max_position_embeddings"]
+    return max(stated or 0, flat.get("seq_length") or 0) or None
+
+
+def _router(flat: Flat) -> dict[str, Any]:
+    score, normalized = flat[f"{ROUTER}.score_function"], flat[f"{ROUTER}.normalize_topk"]
+    bias, top_k, groups, chosen = (
+        flat[name] for name in (f"{ROUTER}.expert_bias", "moe.top_k", "moe.num_groups", "moe.group_topk")
+    )
+    if top_k == 1:  # the weight of a single expert is its score, unless it is always 1
+        normalized = None if score == "sigmoid" else "of one expert" if normalized else False
+    per_group = top_k // max(chosen, 1)
+    choice = None
+    if groups > 1 and groups == chosen:
+        choice = f"as many experts of each of {groups}, where the framework chooses {top_k} of all"
+    elif groups > 1 and per_group > 1 and bias is False:  # [deepseek-v2, section 2.2.2]
+        choice = f"chosen by their best expert, where the framework adds the best {per_group}"
+    return {
+        f"{ROUTER}.normalize_topk": normalized,
+        f"{ROUTER}.expert_bias": "beside a softmax" if bias and score != "sigmoid" else bias,
+        "group_choice": choice,
+    }
+
+
+def undone(flat: Flat) -> dict[str, Any]:
+    """Fields of a model, from facts that were read."""
+    mla, heads = latent(flat), flat.get("num_attention_heads") or 1
+    found: dict[str, Any] = {
+        "learned_positions": flat.get("position") == "learned",
+        "gated_linear_unit": str(flat.get("mlp")).startswith("gated "),
+        "constants": True,
+        "constants.activation": str(flat.get("mlp") or "").removeprefix("gated ") or None,
+        "constants.router": True,
+        "qk_layernorm": bool(flat.get("qk_norm")) and not mla,
+        "moe": routed(flat),
+    }
+    if not flat.get("grouped"):
+        found["num_query_groups"] = heads
+    if mla:
+        found["kv_channels"] = flat["mla.qk_nope_head_dim"] + flat["mla.qk_rope_head_dim"]
+    elif not flat.get("kv_channels"):
+        found["kv_channels"] = (flat.get("hidden_size") or heads) // heads
+    if found["gated_linear_unit"] and flat.get("linear_bias"):
+        found |= {"attention_bias": True, "constants.attention_output_bias": True}
+    if found["moe"]:
+        shared, width = flat.get("moe.shared_expert_ffn_hidden_size") or 0, flat.get("moe.expert_ffn_hidden_size") or 1
+        found["moe.num_shared_experts"] = max(round(shared / width), 1) if shared else 0
+    return found | _scaling(flat)
+
+
+def _scaling(flat: Flat) -> dict[str, Any]:
+    kind = "yarn" if flat.get("position") == "yarn" else flat.get(f"{SCALING}.kind")
+    if latent(flat) and flat.get(f"{SCALING}.factor") == 1.0:
+        kind = None
+    if not kind:
+        return {SCALING: None, "constants.max_position_embeddings": flat.get("positions")}
+    room = "constants.max_position_embeddings" if not latent(flat) else f"{SCALING}.original_max_position_embeddings"
+    return {SCALING: True, f"{SCALING}.kind": kind, room: flat.get("positions")}
+
+
+def mscales(flat: Flat) -> str | None:
+    """Two scales of YaRN that differ."""
+    pair = (flat.get(f"{SCALING}.mscale"), flat.get(f"{SCALING}.mscale_all_dim"))
+    return None if not latent(flat) or None in pair or pair[0] == pair[1] else f"{pair[0]} and {pair[1]}"
+
+
+def outgrown(flat: Flat) -> int | None:
+    """Positions that YaRN of latent attention was trained on, where a sequence is longer."""
+    original = flat.get(f"{SCALING}.original_max_position_embeddings") if latent(flat) else None
+    return original if original and original < (flat.get("seq_length") or 0) else None
+
+
+MODEL = ModelTable((*WIDTHS, *CONSTANTS, *EXPERTS), derived, undone)
+MODEL_0_12 = MODEL.with_facts(
+    Fact(
+        "unequal_mscales",
+        label="mscale and mscale_all_dim of",
+        because="the scale of attention's scores follows mscale",
+    ),
+    Fact(
+        "outgrown",
+        label="original_max_position_embeddings",
+        because="YaRN takes it from --max-position-embeddings, which must hold the sequence",
+    ),
+)

@@ -1,0 +1,92 @@
+"""The matrix: which models, on how many devices, for which frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.catalogue.models.presets import names as preset_names
+from app.catalogue.models.presets import resolve_model
+from cost_models.shapes.parameters import num_parameters
+from documents.errors import InputError
+from frameworks.registry import FRAMEWORKS
+
+ROOT = Path(__file__).resolve().parents[2]
+IMPORTED = ROOT / "tests" / "fixtures" / "huggingface"
+NUM_SIZES = 4
+SEQ_LENGTH = 4096
+# Bytes of weights, gradients and optimizer that a parameter takes, and what of a device's memory they may fill, so that the
+# smallest size is one that a user would take.
+BYTES_PER_PARAMETER, BYTES_PER_DEVICE = 18, 34e9
+SMALLEST, SEQUENCES_PER_DEVICE, FEWEST_SEQUENCES = 8, 2, 64
+# Devices of each framework's files, in turns over the sizes.
+HARDWARE = {
+    "megatron-lm": ("h100-sxm-80gb",),
+    "mindspeed-llm": ("atlas-800t-a2", "atlas-900-a3-superpod"),
+    "mindformers": ("atlas-800t-a2",),
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A preset, or a config.json that is imported."""
+
+    name: str
+    source: str
+
+    @property
+    def is_imported(self) -> bool:
+        return self.source != self.name
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job of the matrix, for one release of one framework."""
+
+    model: Model
+    target: str  # name@release
+    hardware: str
+    num_devices: int
+    global_batch_size: int
+
+    @property
+    def folder(self) -> str:
+        return f"{self.model.name}-{self.target.replace('@', '-')}-{self.hardware}-{self.num_devices}"
+
+
+def targets() -> list[str]:
+    """Every release that plans are made for, as ``name@release``."""
+    return list(dict.fromkeys(framework.target.label for framework in FRAMEWORKS))
+
+
+def models(chosen: Sequence[str] | None = None) -> list[Model]:
+    """All presets and every config.json of the tests, or those of the names that are given; ``import:NAME`` is a config.json."""
+    known = [Model(name, name) for name in preset_names()]
+    known += [Model(f"import-{path.stem}", str(path)) for path in sorted(IMPORTED.glob("*.json"))]
+    if chosen is None:
+        return known
+    by_name = {model.name: model for model in known}
+    names = [name.replace(":", "-") for name in chosen]
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise SystemExit(f"--models: {', '.join(unknown)} unknown; give some of {', '.join(by_name)}.")
+    return [by_name[name] for name in names]
+
+
+def cases(chosen: Sequence[Model], of_targets: Sequence[str], num_sizes: int = NUM_SIZES) -> Iterator[Case]:
+    """Each model for each target on so many cluster sizes, each twice the one before."""
+    for model in chosen:
+        try:
+            shape, _ = resolve_model(model.source, folder=ROOT)
+        except InputError:
+            continue  # exports say of each case why there is none
+        smallest = SMALLEST
+        while smallest * BYTES_PER_DEVICE < num_parameters(shape).total * BYTES_PER_PARAMETER:
+            smallest *= 2
+        for target in of_targets:
+            hardware = HARDWARE[target.partition("@")[0]]
+            for size in range(num_sizes):
+                devices = smallest << size
+                batch = max(FEWEST_SEQUENCES, SEQUENCES_PER_DEVICE * devices)
+                yield Case(model, target, hardware[size % len(hardware)], devices, batch)

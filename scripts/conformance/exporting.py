@@ -1,0 +1,118 @@
+"""Exports the plans of a case as ``--save-dir`` does: one folder a case, a job and a launch file a plan."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from app.answers.files import plan_files
+from app.answers.search import search_document
+from app.jobs.job import Job, parse_job
+from app.text.documents import plain
+from documents.errors import InputError
+from frameworks.framework import Framework
+from frameworks.launch import launch_block
+from frameworks.registry import FRAMEWORKS
+from hardware_profiles import catalogue
+from scripts.conformance.cases import ROOT, SEQ_LENGTH, Case
+from scripts.conformance.drawing import drawn
+from search.plan import strategy_to_mapping
+
+CONSIDERED = 12  # plans of a search, of which the first of each layout are taken
+SECONDS_A_SEARCH = 30.0
+LAYOUT = ("tp", "pp", "cp", "ep", "etp", "schedule", "zero_stage")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A launch file with the job beside it. ``origin``: first of a search, or drawn. Without a file, ``why`` says the reason."""
+
+    case: Case
+    origin: str
+    launchable: bool
+    file: Path | None = None
+    job: Path | None = None
+    arguments: tuple[str, ...] = ()
+    why: str = ""
+
+
+def exported(cases: Iterable[Case], folder: Path, num_first: int, num_drawn: int, processes: int) -> Iterator[Exported]:
+    """Files of all cases, in order."""
+    export = partial(export_case, folder=folder, num_first=num_first, num_drawn=num_drawn)
+    with ProcessPoolExecutor(processes) as pool:
+        for made in pool.map(export, cases):
+            yield from made
+
+
+def export_case(case: Case, folder: Path, num_first: int, num_drawn: int) -> list[Exported]:
+    """First plans of a search, one of each layout as long as there are others, then drawn plans."""
+    place = folder / case.folder
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    framework = next(each for each in FRAMEWORKS if each.target.label == case.target)
+    try:
+        job = _job(case)
+        plans = plain(search_document(job))["plans"] if num_first else []
+        found = [_save(place, case, framework, job, plan, "first") for plan in _of_each_layout(plans, num_first)]
+        for index, strategy in enumerate(drawn(job.workload, framework, num_drawn, _seed(case)) if num_drawn else ()):
+            plan = {
+                "rank": CONSIDERED + 1 + index,
+                "plan_id": f"drawn-{index + 1}",
+                "strategy": strategy_to_mapping(job.workload, strategy),
+                "launch": launch_block(job.workload, strategy),
+            }
+            found.append(_save(place, case, framework, job, plan, "drawn"))
+    except InputError as error:
+        return [Exported(case, "first", launchable=False, why=str(error))]
+    return found or [Exported(case, "first", launchable=False, why="no plan is legal and fits")]
+
+
+def _seed(case: Case) -> int:
+    return zlib.crc32(case.folder.encode())
+
+
+def _job(case: Case) -> Job:
+    document = {
+        "model": case.model.source,
+        "cluster": {"hardware": case.hardware, "num_devices": case.num_devices},
+        "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size},
+        "software": {"target": case.target},
+        "search": {"top": CONSIDERED, "time_limit_s": SECONDS_A_SEARCH},
+    }
+    return parse_job(document, folder=ROOT)
+
+
+def _of_each_layout(plans: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """The first plan of each layout, then the others as they are ranked."""
+    by_layout: dict[str, dict[str, Any]] = {}
+    for plan in plans:
+        strategy = plan["strategy"]
+        by_layout.setdefault(repr([*(strategy[name] for name in LAYOUT), strategy["recompute"]["granularity"]]), plan)
+    leading = list(by_layout.values())
+    ranked = [*leading, *(plan for plan in plans if plan not in leading)]
+    return ranked[:count]
+
+
+def _save(place: Path, case: Case, framework: Framework, job: Job, plan: Mapping[str, Any], origin: str) -> Exported:
+    """The plan's job and its launch file for the case's target."""
+    launch = plan["launch"][framework.name]
+    written: dict[str | None, Path] = {}
+    nodes = catalogue.profile(case.hardware).devices_per_node
+    for name, file, text in plan_files({**plan, "launch": {framework.name: launch}}, job.document, nodes):
+        written[name] = place / file
+        written[name].write_text(text, encoding="utf-8")
+    if framework.name not in written:
+        return Exported(case, origin, launchable=False, why=" ".join(launch["notes"]))
+    return Exported(case, origin, launch["launchable"], written[framework.name], written[None], tuple(launch["arguments"]))
+
+
+def timed(started_s: float) -> str:
+    """Seconds since then, for progress lines."""
+    return f"{time.monotonic() - started_s:.0f} s"

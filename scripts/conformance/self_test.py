@@ -1,0 +1,93 @@
+"""Whether the check can tell: broken copies of accepted files must be refused, scripts that the frameworks ship accepted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.conformance.asking import Answer, Question, ask
+from scripts.conformance.checkouts import Checkouts
+from scripts.conformance.exporting import Exported
+from scripts.conformance.launch_files import REPOSITORIES, Header, header
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """One fault, put into a file where it matches."""
+
+    what: str
+    pattern: str
+    replacement: str
+
+
+OF_SCRIPTS = (
+    Sabotage("an argument that does not exist", r"^ARGUMENTS=\($", "ARGUMENTS=(\n  --no-such-argument 1"),
+    Sabotage("a number that is none", r"--num-layers \d+", "--num-layers many"),
+    Sabotage("a value that is no choice", r"^ARGUMENTS=\($", "ARGUMENTS=(\n  --recompute-granularity some"),
+    Sabotage("a batch that the ranks do not divide", r"--global-batch-size \d+", "--global-batch-size 7"),
+    Sabotage("a degree that the devices do not divide", r"--tensor-model-parallel-size \d+", "--tensor-model-parallel-size 3"),
+    Sabotage("full recompute without a method", r"^ARGUMENTS=\($", "ARGUMENTS=(\n  --recompute-granularity full"),
+    Sabotage("two precisions", r"--bf16$", "--bf16\n  --fp16"),
+    Sabotage("heads that no head size has", r"--num-query-groups \d+", "--num-query-groups 7"),
+)
+OF_YAML = (
+    Sabotage("a section that does not exist", r"^parallel_config:$", "no_such_section: 1\nparallel_config:"),
+    Sabotage("a key of the model that does not exist", r"^    num_hidden_layers:", "    no_such_key: 1\n    num_hidden_layers:"),
+    Sabotage("a mode that is no choice", r'^run_mode: "train"$', 'run_mode: "sometimes"'),
+    Sabotage("degrees that are not the devices", r"^  data_parallel: \d+", "  data_parallel: 7"),
+    Sabotage("a name given twice", r"^    num_hidden_layers: (\d+)", r"    num_layers: \1\n    num_hidden_layers: \1"),
+)
+# Scripts and templates for training from the start that a repository ships; those that prepare data on the way are left out.
+SHIPPED = {
+    "megatron-lm": ("examples/*/train_*_distributed.sh", "examples/*/train_*_fp8.sh", "examples/gpt3/train_gpt3_*.sh"),
+    "mindspeed-llm": ("examples/mcore/*/pretrain_*_ptd.sh", "examples/mcore/*/pretrain_*_a3_ptd.sh"),
+    "mindformers": ("configs/*/pretrain_*.yaml",),
+}
+MOST_SHIPPED = 24
+
+
+def run(files: Sequence[Exported], checkouts: Checkouts, processes: int) -> int:
+    """Prints what came of both; 0 where every sabotage was refused and no shipped file is refused that an export is like."""
+    accepted = _accepted(files, checkouts, processes)
+    missed = 0
+    for release, path in accepted.items():
+        broken = _broken(path, checkouts.scratch / "sabotage" / release.replace(" ", "-"))
+        for what, answer in zip(broken, ask([Question(each) for each in broken.values()], checkouts, processes), strict=True):
+            missed += answer.verdict != "refuse"
+            print(f"{release}: {what}: {answer.verdict} {answer.stage} {answer.error} {answer.text[:120]}")
+        for answer in _shipped(header(path), checkouts, processes):
+            print(f"{release}: shipped {answer.file}: {answer.verdict} {answer.stage} {answer.text[:160]}")
+    print(f"sabotages that were not refused: {missed}")
+    return int(missed > 0 or not accepted)
+
+
+def _accepted(files: Sequence[Exported], checkouts: Checkouts, processes: int) -> dict[str, Path]:
+    """One accepted file of each release."""
+    found: dict[str, Path] = {}
+    for answer in ask([Question(each.file) for each in files if each.file is not None], checkouts, processes):
+        if answer.verdict == "accept":
+            found.setdefault(answer.release, answer.file)
+    return found
+
+
+def _broken(path: Path, folder: Path) -> dict[str, Path]:
+    """Copies with one fault each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = path.read_text(encoding="utf-8")
+    made = {}
+    for index, sabotage in enumerate(OF_YAML if path.suffix == ".yaml" else OF_SCRIPTS):
+        changed, times = re.subn(sabotage.pattern, sabotage.replacement, text, count=1, flags=re.MULTILINE)
+        if times:
+            copy = made[sabotage.what] = folder / f"{index}-{path.name}"
+            copy.write_text(changed, encoding="utf-8")
+    return made
+
+
+def _shipped(like: Header, checkouts: Checkouts, processes: int) -> list[Answer]:
+    repository = REPOSITORIES[like.target][0]
+    tree = checkouts.tree(repository, like.commits[repository]).path
+    found = sorted({path for pattern in SHIPPED[like.target] for path in tree.glob(pattern)})
+    step = max(1, len(found) // MOST_SHIPPED)
+    return ask([Question(path, like=like) for path in found[::step]], checkouts, processes)
