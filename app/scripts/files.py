@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app.jobs.job import Job
 from app.scripts.launch import Given
 from app.scripts.reading import ReadScript, Sections, read_script_job
 from app.scripts.yaml_launch import is_yaml
@@ -43,18 +42,17 @@ def load_script(
     given = Given(str(path), _values(values), _texts(files))
     profile = catalogue.profile(hardware)
     text = read_text(path)
-    return read_script_job(text, given, profile, hardware, devices=devices, target=target, sections=sections)
+    return read_script_job(text, given, profile, hardware, devices=devices, target=target, sections=sections, folder=Path())
 
 
-def script_job(path: str, sections: Sections) -> tuple[Job, ReadScript]:
+def script_job(path: str, sections: Sections) -> ReadScript:
     """The job of a script, with flags by section in place of what it says."""
     cluster, software = dict(sections.get("cluster", {})), dict(sections.get("software", {}))
     hardware, devices, target = cluster.pop("hardware", None), cluster.pop("num_devices", None), software.pop("target", None)
     if hardware is None:
         raise InputError("cluster.hardware (--hardware): missing; a launch script does not say it.")
     others = {**sections, "cluster": cluster, "software": software}
-    read = load_script(Path(path), hardware, devices=devices, target=target, sections=others)
-    return read.job, read
+    return load_script(Path(path), hardware, devices=devices, target=target, sections=others)
 
 
 def _values(given: Sequence[str]) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from app.catalogue.models.shape import model_to_mapping
@@ -60,10 +61,11 @@ def read_script_job(
     devices: int | None = None,
     target: str | None = None,
     sections: Sections | None = None,
+    folder: Path | None = None,
 ) -> ReadScript:
     """The job that a script says, on hardware that it does not say. Raises ``InputError``.
 
-    ``sections``: parts of a job that come from flags, in place of the script's.
+    ``sections``: parts of a job that come from flags, in place of the script's; files that they name lie in ``folder``.
     """
     launch, framework = read_launch(text, given, profile.family, target)
     not_understood = list(launch.not_understood)
@@ -80,14 +82,25 @@ def read_script_job(
         raise InputError(f"devices: {num_devices} is not allowed; give 1 to {MAX_DEVICES:,}.")
     not_understood += _sentences(read, launch, not_understood)
     document = _document(framework, read, hardware, num_devices, profile)
-    for section, values in (sections or {}).items():
+    stated = dict(sections or {})
+    changes = stated.pop("strategy", {})
+    for section, values in stated.items():
         document[section] = {**document.get(section, {}), **values}
     try:
-        workload = parse_job(document).workload
-        document["strategy"] = strategy_to_mapping(workload, strategy)
+        workload = parse_job(document, folder=folder).workload
+        document["strategy"] = _with_changes(strategy_to_mapping(workload, strategy), changes)
     except (WorkloadError, ReadingError) as error:
         raise InputError(f"{given.name}: {error}.") from None
-    return ReadScript(launch, framework, parse_job(document), tuple(not_understood))
+    return ReadScript(launch, framework, parse_job(document, folder=folder), tuple(not_understood))
+
+
+def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The strategy with what flags say; what follows from the fields that change is worked out again."""
+    if not changes:
+        return dict(strategy)
+    derived = ("dp", "num_microbatches", "layer_layout", "noop_layers", "schedule", "microbatch_group_size_per_vp_stage")
+    kept = {name: value for name, value in strategy.items() if name not in derived}
+    return {**kept, **changes}
 
 
 def _read_job(framework: Framework, launch: Launch, given: Given, num_devices: int | None) -> ReadJob:

@@ -15,11 +15,12 @@ from app.jobs.fields import StrategySection
 from app.jobs.job import Job
 from app.jobs.requests import MAX_SERVED_LAYERS, check_keys
 from app.jobs.strategy import strategy_from_section
-from app.scripts.launch import Given, Passed
+from app.scripts.launch import Given
 from app.scripts.patch import Patched, patched
 from app.scripts.reading import ReadScript, read_script_job
 from app.scripts.schemas import BestPlan, NotUnderstood, ScriptRequest, TuneDocument
 from app.storage.session import Database
+from app.text.documents import plain
 from calibration.files import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from documents.checking import check
@@ -67,7 +68,7 @@ def tune_document(
     found = search_document(job, on_progress, own=own)
     best = found.plans[0] if found.plans else None
     is_kept = best is None or (not broken and estimate is not None and _is_no_gain(estimate, best))
-    warnings, not_understood = list(job.warnings), list(read.not_understood)
+    warnings = list(job.warnings)
     changed = Patched(read.launch, (), is_exact=True)
     if best is not None and not is_kept:
         changed = _changed(read, best)
@@ -91,7 +92,7 @@ def tune_document(
         "changes": changed.changes,
         "diff": _diff(read.launch.text, changed.launch.text),
         "script": changed.launch.text,
-        "not_understood": [NotUnderstood(line=p.line, text=p.text, reason=p.reason) for p in _once(not_understood)],
+        "not_understood": not_understood(read),
     }
     return TuneDocument.model_validate(document)
 
@@ -112,18 +113,24 @@ def _speedup(estimate: Mapping[str, Any], best: Plan, *, is_kept: bool) -> float
 
 
 def _best(read: ReadScript, estimate: Mapping[str, Any] | None, best: Plan, found: SearchDocument, *, is_kept: bool) -> BestPlan:
-    proof = {"proved_best": found.proof.proved_best and not is_kept, "stopped_by": found.proof.stopped_by}
-    if not is_kept or estimate is None or read.job.strategy is None:
-        return BestPlan(plan_id=best.plan_id, strategy=best.strategy, estimate=best.estimate, **proof)
-    strategy = strategy_to_mapping(read.job.workload, read.job.strategy)
-    mine = {"plan_id": plan_id(read.job.workload, read.job.strategy), "strategy": strategy, "estimate": estimate}
-    return BestPlan.model_validate({**mine, **proof})
+    strategy, own = read.job.strategy, is_kept and estimate is not None
+    assert strategy is not None
+    workload = read.job.workload
+    return BestPlan.model_validate(
+        {
+            "plan_id": plan_id(workload, strategy) if own else best.plan_id,
+            "strategy": strategy_to_mapping(workload, strategy) if own else plain(best.strategy),
+            "estimate": estimate if own else plain(best.estimate),
+            "proved_best": found.proof.proved_best and not own,
+            "stopped_by": found.proof.stopped_by,
+        }
+    )
 
 
 def _changed(read: ReadScript, best: Plan) -> Patched:
     workload, own = read.job.workload, read.job.strategy
     assert own is not None
-    section = check(StrategySection, best.strategy.model_dump(exclude_unset=True))
+    section = check(StrategySection, plain(best.strategy))
     strategy = strategy_from_section(section, workload)
     return patched(read.launch, read.framework, workload, own, strategy, workload.cluster.num_devices)
 
@@ -133,5 +140,7 @@ def _diff(before: str, after: str) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def _once(passed: Sequence[Passed]) -> list[Passed]:
-    return list(dict.fromkeys(passed))
+def not_understood(read: ReadScript) -> list[NotUnderstood]:
+    """What of the script was passed over, in the order of its lines."""
+    passed = sorted(dict.fromkeys(read.not_understood), key=lambda entry: entry.line or 0)
+    return [NotUnderstood(line=entry.line, text=entry.text, reason=entry.reason) for entry in passed]

@@ -40,6 +40,7 @@ class YamlLaunch:
             raise InputError(f"{given.name}: {error}.") from None
         self._said = named_values(release, self.arguments)
         self._root = yaml.compose(text, Loader=yaml.SafeLoader)
+        assert isinstance(self._root, yaml.MappingNode)  # as the document is one
         self._nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         self._collect(self._root, "")
         self.num_devices: int | None = None  # the degrees say it
@@ -88,13 +89,14 @@ class YamlLaunch:
         parts = name.split(".")
         depth = next((d for d in range(len(parts) - 1, 0, -1) if self._is_open(".".join(parts[:d]))), 0)
         parent = self._nodes[".".join(parts[:depth])][1] if depth else self._root
+        assert isinstance(parent, yaml.MappingNode)
         yield from self._added(parent, parts[depth:], written)
 
     def _is_open(self, path: str) -> bool:
         nodes = self._nodes.get(path)
         return nodes is not None and isinstance(nodes[1], yaml.MappingNode) and bool(nodes[1].value)
 
-    def _added(self, parent: yaml.Node, parts: list[str], written: str) -> Iterator[str]:
+    def _added(self, parent: yaml.MappingNode, parts: list[str], written: str) -> Iterator[str]:
         text = self.text
         last_key, last_value = parent.value[-1]
         end = max(_end(last_value), last_key.end_mark.index)

@@ -13,7 +13,8 @@ from app.exit_codes import DONE, NOTHING_FEASIBLE
 
 def tune(
     script: Annotated[
-        Path, typer.Argument(metavar="SCRIPT", help="a Bash script of Megatron-LM or MindSpeed-LLM, or a YAML file of MindFormers")
+        Path,
+        typer.Argument(metavar="SCRIPT", help="a Bash script of Megatron-LM or MindSpeed-LLM, or a YAML file of MindFormers"),
     ],
     hardware: Annotated[str, typer.Option(help="profile name or file")],
     devices: Annotated[int | None, typer.Option(help="number of devices; default: what the script's launcher starts")] = None,
