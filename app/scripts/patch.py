@@ -36,13 +36,22 @@ def patched(
     """
     patch = _Patch(launch, framework, workload, framework.nearest(workload, best)[0], num_devices)
     before, after = (_written(framework, workload, strategy) for strategy in (own, best))
-    wanted: dict[str, Values] = {name: after.get(name) for name in {**before, **after} if before.get(name) != after.get(name)}
+    written: dict[str, Values] = {name: after.get(name) for name in {**after, **before}}
+    said = launch.said()
+    wanted = {
+        name: values for name, values in written.items() if before.get(name) != values and _is_of_plan(framework, name, said)
+    }
     patch.settle(wanted)
     if patch.distance():
-        patch.settle({name: after.get(name) for name in {**after, **before} if name not in wanted}, only_nearer=True)
+        patch.settle({name: values for name, values in written.items() if name not in wanted}, only_nearer=True)
     if patch.distance():
         patch.settle({name: None for name in patch.launch.said() if name not in after}, only_nearer=True)
     return Patched(patch.launch, tuple(_changes(launch, patch.launch)), not patch.distance())
+
+
+def _is_of_plan(framework: Framework, name: str, said: Mapping[str, Values]) -> bool:
+    """Whether a plan decides it; of the model (a padding that follows tp), only what the script says anyway."""
+    return name in said or framework.release.group_of(name) != "Model"
 
 
 def _written(framework: Framework, workload: Workload, strategy: ParallelStrategy) -> dict[str, tuple[str, ...]]:

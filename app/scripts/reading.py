@@ -109,7 +109,8 @@ def _read_job(framework: Framework, launch: Launch, given: Given, num_devices: i
     try:
         return framework.read_job(launch.arguments, num_devices)
     except ReadingError as error:
-        raise InputError(f"{given.name}: {str(error).rstrip('.')}; --devices states another number of devices.") from None
+        hint = "; --devices states another number" if "launcher" in str(error) else ""
+        raise InputError(f"{given.name}: {str(error).rstrip('.')}{hint}.") from None
 
 
 def _sentences(read: ReadJob, launch: Launch, found: list[Passed]) -> list[Passed]:

@@ -215,11 +215,14 @@ class ShellLaunch:
                 yield f"{self.text[:end]} {piece}{self.text[end:]}"
 
     def _anchors(self, name: str, near: str | None) -> list[ShellArgument]:
-        group = self._release.group_of(name)
+        """What an argument may stand behind: ``near``, the one of its group that the release lists nearest, or the first."""
+        group = self._release.groups.get(self._release.group_of(name) or "", ())
+        order = {argument.name: index for index, argument in enumerate(group)}
         present = list(self._by_name.values())
-        siblings = [argument for argument in present if self._release.group_of(argument.name) == group]
+        siblings = [argument for argument in present if argument.name in order]
+        siblings.sort(key=lambda argument: abs(order[argument.name] - order.get(name, 0)))
         first = [self._by_name[near]] if near in self._by_name else []
-        return [*first, *siblings[-1:], *present[:1]]
+        return [*first, *siblings[:1], *present[:1]]
 
     def _inserted(self, span: tuple[int, int], piece: str) -> Iterator[str]:
         text = self.text

@@ -9,9 +9,9 @@ from app.answers.schemas import EstimateNumbers
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text
 from app.scripts.schemas import NotUnderstood, TuneDocument
 from app.text.quantities import gibibytes, seconds
+from app.text.terminal import write_text
 
 SHOWN_REMARKS = 20
-_STYLES = {"+": "green", "-": "red", "@": "dim"}
 
 
 def print_tuning(console: Console, document: TuneDocument) -> None:
@@ -46,8 +46,7 @@ def print_tuning(console: Console, document: TuneDocument) -> None:
     if best.stopped_by:
         console.print(f"The search was cut by {best.stopped_by.replace('_', ' ')}: better plans may exist.", markup=False)
     console.print("Change these lines:", markup=False)
-    for line in document.diff.splitlines():
-        console.print(Text(line, style=_STYLES.get(line[:1], "")), soft_wrap=True)
+    write_text(document.diff)
 
 
 def print_not_understood(console: Console, passed: list[NotUnderstood]) -> None:

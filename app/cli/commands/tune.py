@@ -27,6 +27,7 @@ def tune(
     ] = None,
     files: Annotated[list[Path] | None, typer.Option("--with", metavar="FILE", help="a file that the script sources")] = None,
     time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds of the search")] = None,
+    output: Annotated[Path | None, typer.Option(help="file for the changed script")] = None,
     calibration: options.Calibration = None,
     as_json: options.Json = False,
 ) -> int:
@@ -37,6 +38,7 @@ def tune(
     from app.scripts.service import tune_document
     from app.scripts.table import print_tuning
     from app.text import terminal
+    from app.text.files import save_text
 
     sections: dict[str, dict[str, object]] = {"search": {"top": 1}}
     if time_limit_s is not None:
@@ -48,5 +50,7 @@ def tune(
     )
     with search_progress() as on_progress:
         document = tune_document(read, on_progress, own=own_calibrations(read.job))
+    if output is not None:
+        save_text(output, document.script, "--output")
     terminal.answer(document, as_json, lambda console: print_tuning(console, document))
     return DONE if document.best is not None else NOTHING_FEASIBLE
