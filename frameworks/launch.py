@@ -6,17 +6,17 @@ from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
-from frameworks.legality import violations
+from frameworks.legality import Violation, violations
 from frameworks.registry import BY_NAME, release_for
 
 
 def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, dict[str, Any]]:
-    """For each framework: ``target``, ``launchable``, ``arguments``, ``environment`` and ``notes``, JSON-ready.
+    """For each framework: ``target``, ``launchable``, ``arguments``, ``environment``, ``notes`` and ``rules``, JSON-ready.
 
     ``target`` is the release that the job names, of other frameworks the one that is listed first.
     ``launchable`` says whether the framework runs exactly this plan, of this model. Where it breaks a rule of the framework,
-    the arguments are the closest it takes, and notes state each rule and each setting that was replaced. ``arguments`` is null
-    where the framework does not run on the devices.
+    the arguments are the closest it takes, ``rules`` those that it breaks, and notes state each rule and each setting that was
+    replaced. ``arguments`` is null where the framework does not run on the devices.
     """
     profile = workload.cluster.profile
     block: dict[str, dict[str, Any]] = {}
@@ -26,6 +26,7 @@ def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, di
         if profile.family not in target.families:
             note = f"{target.name} runs on {' and '.join(target.families)} devices, not on {profile.device}."
             launchable, arguments, environment, notes = False, None, {}, [note]
+            broken: tuple[Violation, ...] = ()
         else:
             broken = violations(workload, strategy, target)
             launch = framework.write(workload, strategy)
@@ -39,5 +40,6 @@ def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, di
             "arguments": arguments,
             "environment": environment,
             "notes": notes,
+            "rules": [{"rule": violation.rule, "sentence": violation.sentence} for violation in broken],
         }
     return block

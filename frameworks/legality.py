@@ -71,6 +71,19 @@ def first_violation(workload: Workload, batch: StrategyBatch, target: str | Targ
     return first
 
 
+def own_rules(target: str | Target) -> tuple[Rule, ...]:
+    """The rules that a target has beside physics; none for ``any``."""
+    return tuple(rule for rule in rules_for(target) if ANY.name not in rule.targets)
+
+
+def refused_mask(workload: Workload, batch: StrategyBatch, target: str | Target) -> Mask:
+    """Whether the target refuses a row that physics allows. ``[n]``"""
+    mask = np.zeros(len(batch), dtype=np.bool_)
+    for rule in own_rules(target):
+        mask |= rule.violates(workload, batch)
+    return mask
+
+
 def legal_mask(workload: Workload, batch: StrategyBatch, target: str | Target | None = None) -> Mask:
     """Whether each row breaks no rule. ``[n]``"""
     mask = np.ones(len(batch), dtype=np.bool_)

@@ -13,8 +13,11 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from frameworks.framework import Framework
 from frameworks.launch import launch_block
 from frameworks.legality import launchable_on, violations
+from frameworks.registry import FRAMEWORKS
+from frameworks.target import ANY
 from search.baseline import default_baseline
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change
@@ -23,7 +26,7 @@ from search.limits import SearchLimits
 from search.plan import DeploymentPlan, estimates_to_mappings, plan_id, strategy_to_mapping
 from search.ranking import RankedStrategy
 from search.recompute_modes import recompute_mode
-from search.result import BaselineComparison
+from search.result import BaselineComparison, BrokenRule, NearestLaunchable
 from search.space import SearchSpace, search_space
 
 MAX_CLUSTER_GROWTH = 64  # times as many devices, when looking for a cluster that would do
@@ -42,7 +45,7 @@ class Answers:
         """Plans in the given order, each compared with the next; the first also with its neighbours in the space."""
         if not ranked:
             return ()
-        estimates = self._estimates([entry.strategy for entry in ranked])
+        estimates = self.estimates([entry.strategy for entry in ranked])
         plans = []
         for place, (entry, priced) in enumerate(zip(ranked, estimates, strict=True)):
             explanation: dict[str, Any] = {"bound_by": bound_by(priced), "against_best": None, "next_plan": None}
@@ -77,26 +80,51 @@ class Answers:
     def baseline(self, strategy: ParallelStrategy, best: DeploymentPlan | None, *, given: bool) -> BaselineComparison:
         """The best plan against the plan to beat. An illegal baseline is priced where that is possible, with its violations."""
         strategy = canonical(self.workload, strategy)
-        broken = tuple(f"{violation.rule}: {violation.sentence}" for violation in violations(self.workload, strategy))
+        workload = self.workload
+        broken = tuple(f"{violation.rule}: {violation.sentence}" for violation in violations(workload, strategy))
         source = "given" if given else "rule_of_thumb"
         described = strategy_to_mapping(self.workload, strategy)
-        if broken:
+        if violations(workload, strategy, ANY):
             return BaselineComparison(source, described, {}, broken, None, f"The baseline cannot run: {broken[0]}.")
-        (priced,) = self._estimates([strategy])
+        (priced,) = self.estimates([strategy])
         if best is None:
-            return BaselineComparison(source, described, priced, (), None, bound_by(priced))
+            return BaselineComparison(source, described, priced, broken, None, bound_by(priced))
         speedup = priced["step_time_s"] / best.estimate["step_time_s"] - 1.0
         why = compared("The baseline", priced, best.estimate, "plan 1")
-        if not priced["fits"]:
-            why += f" It also needs {-priced['headroom_bytes'] / GIB:.1f} GiB more device memory than there is."
-        return BaselineComparison(source, described, priced, (), speedup, why)
+        why += _too_large(priced)
+        if broken:
+            why += f" {workload.software.target} refuses the baseline: {broken[0]}."
+        return BaselineComparison(source, described, priced, broken, speedup, why)
+
+    def nearest_launchable(self, plan: DeploymentPlan) -> tuple[NearestLaunchable, ...]:
+        """What each framework of these devices takes in place of a plan of the physics alone; nothing beside a target's."""
+        if self.workload.software.target != ANY.name:
+            return ()
+        family = self.workload.cluster.profile.family
+        return tuple(self._nearest_on(framework, plan) for framework in FRAMEWORKS if family in framework.target.families)
+
+    def _nearest_on(self, framework: Framework, plan: DeploymentPlan) -> NearestLaunchable:
+        workload, target = self.workload, framework.target
+        drafted, replaced = framework.nearest(workload, plan.parallel)
+        strategy = canonical(workload, drafted)
+        if broken := violations(workload, strategy, target):
+            rules = tuple(BrokenRule(violation.rule, violation.sentence) for violation in broken)
+            why = f"{target.label} takes nothing near plan 1: {broken[0].sentence}."
+            return NearestLaunchable(target.label, None, None, None, why, replaced, rules)
+        (priced,) = self.estimates([strategy])
+        difference = priced["step_time_s"] / plan.estimate["step_time_s"] - 1.0
+        why = f"{target.label} takes plan 1 as it is."
+        if strategy != plan.parallel:
+            why = compared(f"The nearest on {target.label}", priced, plan.estimate, "plan 1") + _too_large(priced)
+        described = strategy_to_mapping(workload, strategy)
+        return NearestLaunchable(target.label, described, priced, difference, why, replaced, ())
 
     def nearest(self, rejections: Rejections, leanest: tuple[float, ParallelStrategy] | None) -> str:
         """One or two sentences on what stands between this search and a plan."""
         if leanest is None:
             return self._nothing_legal(rejections)
         peak, strategy = leanest
-        (priced,) = self._estimates([strategy])
+        (priced,) = self.estimates([strategy])
         shortfall = (peak - priced["memory_limit_bytes"]) / GIB
         described = ", ".join(f"{name} {getattr(strategy, name)}" for name in ("tp", "pp", "cp", "ep", "dp"))
         sentence = (
@@ -144,7 +172,8 @@ class Answers:
             factor *= 2
         return None
 
-    def _estimates(self, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
+    def estimates(self, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
+        """Prices with their parts, in order, as JSON."""
         priced = self.estimate(self.workload, StrategyBatch.of(strategies), self.constants, breakdown=True)
         return estimates_to_mappings(self.workload, priced)
 
@@ -156,3 +185,7 @@ class Answers:
             "step_time_s": variant.step_time_s,
             "peak_memory_bytes": variant.peak_memory_bytes,
         }
+
+
+def _too_large(priced: Mapping[str, Any]) -> str:
+    return "" if priced["fits"] else f" It also needs {-priced['headroom_bytes'] / GIB:.1f} GiB more device memory than there is."

@@ -16,12 +16,14 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate
+from frameworks.legality import refused_mask
+from frameworks.target import ANY
 from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, option_rules
 from search.explanation import Estimator
 from search.finalists import MAX_SIMULATIONS, simulated_rows
 from search.lattice_state import LatticeState
-from search.ranking import Leaderboard, Scored, joined
+from search.ranking import Leaderboard, RankedStrategy, Scored, joined
 from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
 from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
@@ -31,9 +33,10 @@ from search.trials import Trial
 class LatticeSearch:
     """A search of the lattice, a chunk at a time; between chunks it can be saved and continued by another process.
 
-    ``state`` continues a search of the same arguments where it was saved: the result is that of one run, but for timings.
-    ``baseline`` is the strategy to beat (default: ``search.baseline``). ``clock`` returns seconds; without it timings are
-    zero. ``estimator`` prices a batch (as ``cost_models.step.composition.estimate``), ``simulator`` one of finalists (as
+    ``refused_by``: only rows that this target refuses are considered. ``state`` continues a search of the same arguments
+    where it was saved: the result is that of one run, but for timings. ``baseline`` is the strategy to beat (default:
+    ``search.baseline``). ``clock`` returns seconds; without it timings are zero. ``estimator`` prices a batch (as
+    ``cost_models.step.composition.estimate``), ``simulator`` one of finalists (as
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
@@ -54,6 +57,7 @@ class LatticeSearch:
         simulator: Estimator = simulate,
         max_simulations: int = MAX_SIMULATIONS,
         state: LatticeState | None = None,
+        refused_by: str | None = None,
     ) -> None:
         check_objective(objective, top)
         self.workload = workload
@@ -62,8 +66,9 @@ class LatticeSearch:
         self.state = state or LatticeState(Leaderboard(objective, top))
         self._answers = Answers(workload, space, constants, simulator)
         self._estimate = estimator
-        self._simulate = simulator
+        self.simulator = simulator
         self._max_simulations = max_simulations
+        self._refused_by = refused_by
         self._now: Clock = clock or (lambda: 0.0)
         self._started_s = self._now() - self.state.elapsed_s
         self._rules = option_rules(workload)
@@ -94,6 +99,8 @@ class LatticeSearch:
             return finalists is not None
         begun_s = now()
         batch = charge_illegal(self.workload, chunk.batch, self._rules, state.rejections)
+        if self._refused_by is not None and len(batch):
+            batch = batch.take(refused_mask(self.workload, batch, self._refused_by))
         state.legality_s += now() - begun_s
         self._consider(batch)
         state.enumerated += chunk.num_enumerated
@@ -135,7 +142,7 @@ class LatticeSearch:
 
     def _settle(self, scored: Scored) -> None:
         begun_s = self._now()
-        self.state.finalists.settle(simulated_rows(self.workload, scored, self.constants, self._simulate))
+        self.state.finalists.settle(simulated_rows(self.workload, scored, self.constants, self.simulator))
         self.state.simulate_s += self._now() - begun_s
 
     def _shown(self) -> Scored | None:
@@ -146,7 +153,7 @@ class LatticeSearch:
         unseen = finalists.unseen(kept)
         if not len(unseen):
             return finalists.simulated
-        shown = simulated_rows(self.workload, unseen, self.constants, self._simulate)
+        shown = simulated_rows(self.workload, unseen, self.constants, self.simulator)
         return shown if finalists.simulated is None else joined(finalists.simulated, shown)
 
     @property
@@ -175,16 +182,14 @@ class LatticeSearch:
         begun_s = self._now()
         shown = self._shown()
         simulated_s = self._now()
-        final = Leaderboard(state.leaderboard.objective, state.leaderboard.top)
-        if shown is not None:
-            final.add(shown)
-        plans = self._answers.plans(final.plans())
+        plans = self._answers.plans(self._ranked(shown))
         num_simulated = 0 if shown is None else len(shown)
         waiting = 0 if shown is None or state.finalists.pool is None else len(state.finalists.pool)
         if shown is not None and waiting:
             assert state.finalists.pool is not None
             waiting -= int(np.isin(state.finalists.pool.ordinal, shown.ordinal).sum())
         comparison = self._answers.compared_with(self.baseline, plans[0] if plans else None)
+        launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
         nearest = None if plans or stopped_by else self._answers.nearest(state.rejections, state.leanest)
         explain_s = self._now() - simulated_s
         return SearchResult(
@@ -198,22 +203,46 @@ class LatticeSearch:
             ),
             rejections=listed_rejections(self.workload, state.rejections),
             proof=self._proof(stopped_by, any_plan=bool(plans)),
-            timing=Timing(
-                **{name: getattr(state, name) for name in ("enumerate_s", "legality_s", "price_s", "rank_s")},
-                explain_s=explain_s,
-                total_s=state.elapsed_s + simulated_s - begun_s + explain_s,
-                simulate_s=state.simulate_s + simulated_s - begun_s,
-            ),
+            timing=self._timing(simulated_s - begun_s, explain_s),
             plans=plans,
             baseline=comparison,
             nearest=nearest,
+            nearest_launchable=launchable,
         )
 
+    def best(self) -> tuple[RankedStrategy | None, Timing]:
+        """The first of the plans alone, without a word about it, and the time of the search so far."""
+        begun_s = self._now()
+        ranked = self._ranked(self._shown())
+        return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
+
+    def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
+        final = Leaderboard(self.state.leaderboard.objective, self.state.leaderboard.top)
+        if shown is not None:
+            final.add(shown)
+        return final.plans()
+
+    def _timing(self, simulate_s: float, explain_s: float) -> Timing:
+        """Of all steps so far, with what the answer took beside them."""
+        state = self.state
+        return Timing(
+            **{name: getattr(state, name) for name in ("enumerate_s", "legality_s", "price_s", "rank_s")},
+            explain_s=explain_s,
+            total_s=state.elapsed_s + simulate_s + explain_s,
+            simulate_s=state.simulate_s + simulate_s,
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is left that could beat the best time."""
+        is_open = self._proves_by_time and np.isfinite(self.state.finalists.open_bound_s)
+        return self.state.is_enumerated == 1 and not is_open
+
     def _proof(self, stopped_by: str | None, *, any_plan: bool) -> Proof:
-        finalists = self.state.finalists
+        finalists, target = self.state.finalists, self.workload.software.target
         enumerated = self.state.is_enumerated == 1
         open_bound_s = finalists.open_bound_s if self._proves_by_time else float("inf")
-        closed = enumerated and any_plan and not np.isfinite(open_bound_s)
+        closed = self.is_closed and any_plan
         if stopped_by is None and enumerated and any_plan and not closed:
             stopped_by = "max_simulations"
         gap = None
@@ -222,7 +251,7 @@ class LatticeSearch:
         return Proof(
             exhaustive=enumerated,
             proved_best=closed,
-            scope="lattice, simulated",
+            scope="lattice, simulated" if target == ANY.name else f"lattice of {target}, simulated",
             objective=self.state.leaderboard.objective,
             optimality_gap_fraction=gap,
             stopped_by=None if closed else stopped_by,

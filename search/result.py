@@ -92,8 +92,65 @@ class BaselineComparison:
 
 
 @dataclass(frozen=True)
+class BrokenRule:
+    """A rule of a framework, and what of a strategy breaks it."""
+
+    rule: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class PhysicsBest:
+    """The best of all that physics allows, beside plans that a framework must take.
+
+    ``difference_fraction`` is plan 1's step time over its own, minus 1 (``None`` without a plan 1), ``why`` what makes it, and
+    ``rules`` keep it from being launched; there are none where it is plan 1 itself. Over the ``num_refused`` legal strategies
+    that the framework refuses, of which ``simulated`` were played, it is ``proved_best``, unless ``stopped_by`` says otherwise.
+    """
+
+    plan_id: str
+    strategy: Mapping[str, Any]
+    estimate: Mapping[str, Any]
+    difference_fraction: float | None
+    why: str
+    rules: tuple[BrokenRule, ...]
+    num_refused: int
+    simulated: int
+    proved_best: bool
+    stopped_by: str | None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**vars(self), "rules": [asdict(rule) for rule in self.rules]}
+
+
+@dataclass(frozen=True)
+class NearestLaunchable:
+    """What a framework takes in place of a plan of the physics alone.
+
+    ``replaced`` says what was changed and why. ``strategy`` and ``estimate`` are ``None`` where even that breaks ``rules``;
+    ``difference_fraction`` is its step time over the plan's, minus 1.
+    """
+
+    target: str
+    strategy: Mapping[str, Any] | None
+    estimate: Mapping[str, Any] | None
+    difference_fraction: float | None
+    why: str
+    replaced: tuple[str, ...]
+    rules: tuple[BrokenRule, ...]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**vars(self), "replaced": list(self.replaced), "rules": [asdict(rule) for rule in self.rules]}
+
+
+@dataclass(frozen=True)
 class SearchResult:
-    """Plans, best first, with the account of how they were found. ``nearest`` is a hint where nothing fits."""
+    """Plans, best first, with the account of how they were found. ``nearest`` is a hint where nothing fits.
+
+    ``physics_best`` stands beside plans for a target, ``nearest_launchable`` beside those of the physics alone.
+    """
 
     counts: Counts
     rejections: tuple[Rejection, ...]
@@ -102,6 +159,8 @@ class SearchResult:
     plans: tuple[DeploymentPlan, ...]
     baseline: BaselineComparison | None
     nearest: str | None
+    physics_best: PhysicsBest | None = None
+    nearest_launchable: tuple[NearestLaunchable, ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
         """The result as JSON."""
@@ -113,6 +172,8 @@ class SearchResult:
             "plans": [plan.to_mapping() for plan in self.plans],
             "baseline": None if self.baseline is None else {**vars(self.baseline), "violations": list(self.baseline.violations)},
             "nearest": self.nearest,
+            "physics_best": None if self.physics_best is None else self.physics_best.to_mapping(),
+            "nearest_launchable": [nearest.to_mapping() for nearest in self.nearest_launchable],
         }
 
 

@@ -223,6 +223,7 @@ class SamplerSearch:
                 rejections.charge(rules[trial.evaluation.rule], 1, trial.strategy)
         plans = self._answers.plans(leaderboard.plans())
         comparison = self._answers.compared_with(self._baseline, plans[0] if plans else None)
+        launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
         explain_s = self._now() - begun_s
         nearest = (
             None if plans else f"None of the {len(distinct)} strategies that were tried fits; the exhaustive search tries all."
@@ -249,6 +250,7 @@ class SamplerSearch:
             plans=plans,
             baseline=comparison,
             nearest=nearest,
+            nearest_launchable=launchable,
         )
 
 

@@ -186,12 +186,22 @@ class Variant(Document):
     peak_memory_bytes: float
 
 
+class BrokenRuleDocument(Document):
+    """A rule that a framework has and a plan breaks."""
+
+    rule: str
+    sentence: str
+
+
 class LaunchDocument(Document):
     target: str
     launchable: bool
     arguments: list[str] | None = Field(description="null where the framework cannot run the plan; notes say why")
     environment: dict[str, str]
     notes: list[str]
+    rules: list[BrokenRuleDocument] = Field(
+        default_factory=list, description="of the framework, that the plan breaks; `arguments` are then the nearest it takes"
+    )
 
 
 class Change(Document):
@@ -221,6 +231,35 @@ class Baseline(Document):
     why: str
 
 
+class PhysicsBestDocument(Document):
+    """What physics alone would give beside plans that a framework takes."""
+
+    plan_id: str
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+    difference_fraction: float | None = Field(description="plan 1's step time over this one's, minus 1; null without a plan 1")
+    why: str
+    rules: list[BrokenRuleDocument] = Field(
+        description="of the target, which keep it from being launched; empty where it is plan 1 itself"
+    )
+    num_refused: int = Field(description="legal strategies that the target refuses: what this is the best of, beside `plans`")
+    simulated: int
+    proved_best: bool
+    stopped_by: str | None
+
+
+class NearestLaunchableDocument(Document):
+    """What a framework takes in place of plan 1."""
+
+    target: str
+    strategy: StrategyDocument | None = Field(description="null where the framework takes nothing near it: `rules` say why")
+    estimate: EstimateNumbers | None
+    difference_fraction: float | None = Field(description="its step time over plan 1's, minus 1")
+    why: str
+    replaced: list[str] = Field(description="each setting of plan 1 that is replaced, by what, and why")
+    rules: list[BrokenRuleDocument]
+
+
 class Plan(Document):
     rank: int
     plan_id: str
@@ -248,3 +287,9 @@ class SearchDocument(Answer):
     plans: list[Plan]
     baseline: Baseline | None
     nearest: str | None = Field(description="without a plan: what stands in the way, and what would do")
+    physics_best: PhysicsBestDocument | None = Field(
+        default=None, description="null with target any, from a sampler, and where the time ended before it was searched"
+    )
+    nearest_launchable: list[NearestLaunchableDocument] = Field(
+        default_factory=list, description="with target any, for each framework of the devices"
+    )

@@ -14,12 +14,23 @@ from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import Job
 from calibration.files import Calibration
 from cost_models.constants import Constants
+from frameworks.target import ANY
 from meshplan import __version__
 from search.lattice import LatticeSearch
 from search.lattice_state import LatticeState
+from search.launchable import LaunchableSearch, on_physics
 from search.space import SearchSpace, search_space
 from search.stepwise import ProgressCallback, Stepwise, run_to_end
 from search.trials import trials_from_mappings
+
+
+def spaces_of(job: Job) -> tuple[SearchSpace, SearchSpace | None]:
+    """What a search tries, and what physics alone adds where the job has a target; a sampler leaves that alone."""
+    workload = job.workload
+    space = search_space(workload, job.limits)
+    if workload.software.target == ANY.name or job.settings.sampler != EXHAUSTIVE:
+        return space, None
+    return space, search_space(on_physics(workload), job.limits)
 
 
 def search_of(
@@ -27,10 +38,14 @@ def search_of(
     space: SearchSpace,
     constants: Constants,
     *,
+    physics: SearchSpace | None = None,
     checkpoint: Mapping[str, Any] | None = None,
     trials: Sequence[Mapping[str, Any]] = (),
 ) -> Stepwise:
-    """The search from its beginning, or from where the checkpoint and the trials of an earlier one left it."""
+    """The search from its beginning, or from where the checkpoint and the trials of an earlier one left it.
+
+    ``physics`` is the space that the plans for a target are held against.
+    """
     settings = job.settings
     shared: dict[str, Any] = {
         "objective": settings.objective,
@@ -38,6 +53,16 @@ def search_of(
         "baseline": job.strategy,
         "clock": time.perf_counter,
     }
+    if settings.sampler == EXHAUSTIVE and physics is not None:
+        return LaunchableSearch(
+            job.workload,
+            space,
+            physics,
+            constants,
+            checkpoint=checkpoint,
+            max_simulations=settings.max_simulations,
+            **shared,
+        )
     if settings.sampler == EXHAUSTIVE:
         state = None if checkpoint is None else LatticeState.from_mapping(checkpoint, settings.objective, settings.top)
         return LatticeSearch(job.workload, space, constants, state=state, max_simulations=settings.max_simulations, **shared)
@@ -59,7 +84,8 @@ def search_of(
 
 def search_document(job: Job, on_progress: ProgressCallback | None = None, *, own: Sequence[Calibration] = ()) -> SearchDocument:
     """The document that ``meshplan schema search`` describes."""
-    search = search_of(job, search_space(job.workload, job.limits), constants_for(job.workload, own))
+    space, physics = spaces_of(job)
+    search = search_of(job, space, constants_for(job.workload, own), physics=physics)
     result = search.result(run_to_end(search, job.settings.time_limit_s, on_progress))
     return SearchDocument.model_validate(
         {

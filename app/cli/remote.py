@@ -19,7 +19,17 @@ from meshplan.client import Client, MeshplanError, Study
 from search.result import Progress
 from search.stepwise import ProgressCallback
 
-FOUND = ("counts", "rejections", "proof", "timing", "plans", "baseline", "nearest")  # in the order of a local answer
+FOUND = (
+    "counts",
+    "rejections",
+    "proof",
+    "timing",
+    "plans",
+    "baseline",
+    "nearest",
+    "physics_best",
+    "nearest_launchable",
+)  # in the order of a local answer
 
 
 def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) -> SearchDocument:
@@ -51,7 +61,7 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
         "assumptions": list(dict.fromkeys([*job.assumptions, *study.document["assumptions"]])),
         "warnings": list(job.warnings),
         "priced_with": _priced_with(study),
-        **{name: found[name] for name in FOUND},
+        **{name: found[name] for name in FOUND if name in found},  # an older server knows fewer
     }
     try:
         return SearchDocument.model_validate(document)

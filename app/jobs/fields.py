@@ -113,8 +113,10 @@ class SoftwareSection(Section):
     """Whose efficiency, and whose legality rules."""
 
     stack: Annotated[str, OneOf(*STACKS)] | None = None
-    target: Name = Field(
-        default="any", description="framework the plan must run on, name or name@release; any: the physics alone"
+    target: Name | None = Field(
+        default=None,
+        description="framework the plan must run on, name or name@release; any: the physics alone. Default: any; in a search "
+        "the framework of the stack, where it takes a plan of the job",
     )
     execution: Literal["eager", "graph"] | None = Field(
         default=None, description=f"default: graph for {' and '.join(GRAPH_STACKS)}, else eager"

@@ -35,6 +35,7 @@ from documents.checking import Section, check
 from documents.errors import InputError
 from documents.reading import read_document
 from frameworks.registry import TARGETS, parse_target
+from frameworks.target import ANY
 from hardware_profiles import catalogue as hardware
 from hardware_profiles.schema import HardwareProfile, Status
 from search.limits import SearchLimits, limits_from_section
@@ -47,7 +48,10 @@ ASSUMED_DROPLESS_LOAD = 1.1
 
 @dataclass(frozen=True)
 class Job:
-    """A resolved job. ``document`` is the same job with every default filled in: parsing it gives this job again."""
+    """A resolved job. ``document`` is the same job with every default filled in: parsing it gives this job again.
+
+    ``is_target_given``: it names the rules to plan under; a search chooses them where it does not.
+    """
 
     workload: Workload
     strategy: ParallelStrategy | None
@@ -56,6 +60,7 @@ class Job:
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     document: dict[str, Any]
+    is_target_given: bool
 
     @property
     def calibration(self) -> str | None:
@@ -151,6 +156,7 @@ def parse_job(
             settings,
             strategy,
         ),
+        is_target_given=software_section.target is not None,
     )
 
 
@@ -290,7 +296,7 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: l
     if stack is None:
         stack = default_stack(profile.family)
         assumptions.append(f"software.stack = {stack} (default on {profile.family} devices)")
-    target = parse_target(section.target)
+    target = parse_target(ANY.name if section.target is None else section.target)
     if target.families and profile.family not in target.families:
         others = [known.name for known in TARGETS if not known.families or profile.family in known.families]
         raise InputError(

@@ -13,7 +13,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.exc import IntegrityError
 
-from app.calibrations.stored import calibrations_of
+from app.answers.targets import with_usual_target
+from app.calibrations.stored import stored_calibrations
 from app.http import etag
 from app.http.bodies import StrictRoute, sent
 from app.http.paging import MAX_POSITION, Limit, Listing, Position, encoded
@@ -117,9 +118,11 @@ def _created(state: ServerState, caller: str, body: dict[str, Any], key: str | N
         if replay is not None:
             return replay
     job = parse_request(body)
+    own = stored_calibrations(state.database, job)
+    job = with_usual_target(job, own)
     try:
         with state.database.write() as session:
-            study = service.create_study(session, job, calibrations_of(session, job))
+            study = service.create_study(session, job, own)
             location = f"/v1/studies/{study.id}"
             if key:
                 idempotency.remember(session, caller, key, digest, study.id, location, plain(study))

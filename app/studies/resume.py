@@ -7,14 +7,22 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.answers.search import search_of
+from app.answers.search import search_of, spaces_of
 from app.jobs.job import Job, parse_job
 from calibration.files import Calibration, calibration_text, parse_calibration
 from cost_models.constants import Constants, prior_constants
 from hardware_profiles.loader import parse_profile
 from meshplan import __version__
 from search.stepwise import Stepwise
-from search.stored_space import space_from_mapping
+from search.stored_space import space_from_mapping, space_to_mapping
+
+PHYSICS = "physics"  # beside a target's space: that of the physics alone
+
+
+def spaces_to_mapping(job: Job) -> dict[str, Any]:
+    """What the search of the job tries, as a study stores it."""
+    space, physics = spaces_of(job)
+    return space_to_mapping(space) | ({} if physics is None else {PHYSICS: space_to_mapping(physics)})
 
 
 @dataclass(frozen=True)
@@ -56,10 +64,12 @@ def continued(study: StoredStudy) -> StudySearch:
     """The study's search where its checkpoint left it; the parsers' errors for inputs that cannot be read."""
     profile = parse_profile(study.hardware_profile, f"study {study.id}")
     job = parse_job(study.job, profile=profile)
+    physics = study.space.get(PHYSICS)
     search = search_of(
         job,
         space_from_mapping(study.space),
         constants_from(study.calibration),
+        physics=None if physics is None else space_from_mapping(physics),
         checkpoint=None if study.checkpoint is None else study.checkpoint["search"],
         trials=study.trials,
     )

@@ -7,7 +7,16 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, create_model
 
-from app.answers.schemas import Baseline, Counts, EstimateNumbers, PlanAsStored, StrategyDocument, Timing
+from app.answers.schemas import (
+    Baseline,
+    Counts,
+    EstimateNumbers,
+    NearestLaunchableDocument,
+    PhysicsBestDocument,
+    PlanAsStored,
+    StrategyDocument,
+    Timing,
+)
 from app.http.paging import Listing
 from app.text.documents import DescribedBy, Document
 from search.result import Proof
@@ -102,6 +111,8 @@ class StudyResult(Document):
     timing: Timing
     baseline: Baseline | None
     nearest: str | None
+    physics_best: PhysicsBestDocument | None = None
+    nearest_launchable: list[NearestLaunchableDocument] = Field(default_factory=list)
 
 
 class StudyDocument(StudySummary):

@@ -14,7 +14,7 @@ from app.storage.clock import now_s
 from app.storage.tables import Study
 from app.studies import repository
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
-from app.studies.resume import calibration_to_mapping
+from app.studies.resume import calibration_to_mapping, spaces_to_mapping
 from app.studies.schemas import (
     COMPARED,
     BestPlan,
@@ -31,8 +31,6 @@ from calibration.files import Calibration, calibration_for
 from hardware_profiles.writer import profile_document
 from meshplan import __version__
 from search.result import Rejection
-from search.space import search_space
-from search.stored_space import space_to_mapping
 
 RESUMABLE = ("cancelled", "failed")
 _BEST_FIELDS = tuple(name for name in BestPlan.model_fields if name != "plan_id")
@@ -57,7 +55,7 @@ def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) ->
         assumptions=[*job.assumptions, *map(calibration_sentence, own)],
         warnings=list(job.warnings),
         hardware_profile=profile_document(workload.cluster.profile),
-        space=space_to_mapping(search_space(workload, job.limits)),
+        space=spaces_to_mapping(job),
         calibration=calibration_to_mapping(calibration_for(workload, own)),
         version=__version__,
         state="queued",

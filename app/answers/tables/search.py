@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from app.answers.schemas import Baseline, EstimateNumbers, Plan, SearchDocument
+from app.answers.schemas import Baseline, BrokenRuleDocument, EstimateNumbers, Plan, SearchDocument
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text, train_days
 from app.text.quantities import GIB, column_seconds, count, days, percent, seconds
 from app.text.terminal import WIDE, plain_table
+from frameworks.target import ANY
 
 SHOWN_PLANS = 10
 SHOWN_REJECTIONS = 12
@@ -32,6 +33,8 @@ def print_search(console: Console, document: SearchDocument) -> None:
         console.print(_headline(plans[0], document), style="bold", markup=False)
         for sentence in evidence_sentences(plans[0].estimate, job):
             console.print(sentence, markup=False)
+    for sentence in beside_sentences(document):
+        console.print(sentence, markup=False)
     console.print(_counts(document), markup=False)
     if plans:
         console.print()
@@ -56,6 +59,45 @@ def _headline(best: Plan, document: SearchDocument) -> str:
         return headline
     whose = "your plan" if baseline.source == "given" else "the usual first plan"
     return f"{headline}; {1 + baseline.speedup_fraction:.2f}x the speed of {whose} ({strategy_text(baseline.strategy)})"
+
+
+def beside_sentences(document: SearchDocument) -> Iterator[str]:
+    """What physics alone would give beside plans for a target; what frameworks take in place of a plan of physics alone."""
+    target, physics = document.job["software"]["target"], document.physics_best
+    if physics is not None:
+        if physics.rules:
+            step = seconds(physics.estimate.step_time_s)
+            yield f"Physics alone: {strategy_text(physics.strategy)}: {step} a step. {physics.why}"
+            yield f"{target} refuses that: {_rules(physics.rules)}."
+        else:
+            yield physics.why
+        if physics.stopped_by:
+            cut = physics.stopped_by.replace("_", " ")
+            yield f"The search of what {target} refuses was cut by {cut}: physics may allow better plans."
+    elif target != ANY.name and document.plans and document.counts.sampled is None:
+        yield f"What {target} refuses was not searched: the time ended first."
+    for nearest in document.nearest_launchable:
+        if nearest.strategy is not None and nearest.estimate is not None and nearest.replaced:
+            step = seconds(nearest.estimate.step_time_s)
+            yield f"Nearest on {nearest.target}: {strategy_text(nearest.strategy)}: {step} a step. {nearest.why}"
+        elif nearest.rules:
+            yield nearest.why
+
+
+def launch_sentences(plan: Plan) -> Iterator[str]:
+    """Where a plan can be launched, what to know there, and which rules of the other frameworks of the devices it breaks."""
+    yield f"Plan {plan.rank} can be launched on: {', '.join(plan.launchable_on) or 'no public release'}."
+    for launch in plan.launch.values():
+        if launch is None or launch.arguments is None:
+            continue
+        if launch.launchable:
+            yield from (f"{launch.target}: {note}" for note in launch.notes)
+        elif launch.rules:
+            yield f"{launch.target} does not take it: {_rules(launch.rules)}."
+
+
+def _rules(broken: Sequence[BrokenRuleDocument]) -> str:
+    return "; ".join(f"{rule.sentence.rstrip('.')} ({rule.rule})" for rule in broken)
 
 
 def _counts(document: SearchDocument) -> str:
@@ -103,8 +145,8 @@ def _print_explanation(console: Console, best: Plan, baseline: Baseline | None) 
     for sentence in (explanation.bound_by, explanation.next_plan, explanation.one_change, why):
         if sentence:
             console.print(sentence, markup=False)
-    where = ", ".join(best.launchable_on) or "no public release; --target names a framework to plan for"
-    console.print(f"Plan 1 can be launched on: {where}.", markup=False)
+    for sentence in launch_sentences(best):
+        console.print(sentence, markup=False)
 
 
 def _print_rejections(console: Console, document: SearchDocument) -> None:

@@ -39,7 +39,7 @@ _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     "expert_load_factor": _job_option(_NUMBER, "training", "expert_load_factor", "fullest expert rank over the mean"),
     "expert_counts": _job_option(Path | None, "training", "expert_counts", "JSON file of tokens per expert, by MoE layer"),
     "stack": _job_option(_TEXT, "software", "stack", "framework whose efficiency applies"),
-    "target": _job_option(_TEXT, "software", "target", "framework that must be able to run the plan (default any)"),
+    "target": _job_option(_TEXT, "software", "target", "framework that must be able to run the plan; any: the physics alone"),
     "cluster_time_factor": _job_option(_NUMBER, "cluster", "time_factor", "multiplies device and communication time (default 1)"),
     "software_time_factor": _job_option(_NUMBER, "software", "time_factor", "multiplies device time (default 1)"),
     "calibration": (Calibration, CALIBRATION_FIELD["calibration"]),

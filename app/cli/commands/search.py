@@ -62,6 +62,7 @@ def search(
     from app.answers.files import make_folder, save_report
     from app.answers.search import search_document
     from app.answers.tables.search import print_search
+    from app.answers.targets import with_usual_target
     from app.calibrations.constants import own_calibrations
     from app.cli.progress import search_progress
     from app.jobs.job import load_job
@@ -73,6 +74,7 @@ def search(
     if devices_at_most is not None:
         job = with_filled_devices(job)
     own = own_calibrations(job) if server is None else ()
+    job = with_usual_target(job, own)
     if save_dir is not None:
         make_folder(save_dir)
     with search_progress() as on_progress:

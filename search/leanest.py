@@ -1,0 +1,44 @@
+"""Whether a target takes any plan that fits, asked of the leanest plans alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.shapes.workload import Workload
+from frameworks.target import ANY
+from search.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.explanation import Estimator
+from search.limits import SearchLimits
+from search.recompute_modes import recompute_mode
+from search.space import search_space
+
+
+def lean_limits(limits: SearchLimits) -> SearchLimits:
+    """The limits, with what takes least memory where they leave a choice: full recompute, one sequence, no virtual stages."""
+    lean: dict[str, Any] = {"vpp": (1,), "micro_batch_size": (1,), "recompute": (recompute_mode("full"),)}
+    return replace(limits, **{name: value for name, value in lean.items() if getattr(limits, name) is None})
+
+
+def takes_a_lean_plan(
+    workload: Workload, limits: SearchLimits, constants: Constants, estimate: Estimator, rejections: Rejections
+) -> bool:
+    """Whether the workload's target takes one of the leanest plans and it fits; ``rejections`` say what it was not for."""
+    rules = option_rules(workload)
+    for chunk in chunks(workload, search_space(workload, lean_limits(limits)), rejections):
+        legal = charge_illegal(workload, chunk.batch, rules, rejections)
+        if len(legal) and np.any(estimate(workload, legal, constants).fits):
+            return True
+    return False
+
+
+def most_frequent(workload: Workload, rejections: Rejections) -> str | None:
+    """The sentence of the framework's rule that most strategies break, if they break any beside those of physics."""
+    own = {name: count for name, count in rejections.counts.items() if ANY.name not in rejections.examples[name][0].targets}
+    if not own:
+        return None
+    rule, example = rejections.examples[max(own, key=lambda name: (own[name], name))]
+    return rule.sentence(workload, example)
