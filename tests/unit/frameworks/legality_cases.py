@@ -29,6 +29,8 @@ FULL = replace(FLAT, recompute=Recompute.FULL, recompute_method=RecomputeMethod.
 ALONE = ParallelStrategy(tp=4, dp=16, sequence_parallel=True)  # no pipeline
 DENSE_JOB = job()
 MIXTURE_JOB = job(MIXTURE)
+QWEN = job(replace(DENSE, qk_layernorm=True))  # what a class of MindFormers trains
+QWEN_MIXTURE = job(replace(MIXTURE, qk_layernorm=True))
 WINDOWED = LocalAttention("window", window=1024)
 RECURRENT = LocalAttention(
     "linear", num_key_heads=2, num_value_heads=4, key_head_dim=128, value_head_dim=128, conv_kernel=4, full_attention_every=4
@@ -320,8 +322,12 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      with_features(MIXTURE_PLAN, Feature.MOE_ZERO_MEMORY), ("ep 32",)),
     ("mindspeed_swap_optimizer", "mindspeed-llm", DENSE_JOB, with_features(FLAT, Feature.SWAP_OPTIMIZER),
      changed(with_features(FLAT, Feature.SWAP_OPTIMIZER), zero_stage=0), ("is 0",)),
-    ("mindformers_features", "mindformers", DENSE_JOB, with_features(FLAT, Feature.REPLICATED_EMBEDDING),
-     with_features(FLAT, Feature.COC), ("coc",)),
+    ("mindformers_features", "mindformers", DENSE_JOB, with_features(FLAT, Feature.FINE_GRAIN_INTERLEAVE),
+     with_features(FLAT, Feature.REPLICATED_EMBEDDING), ("replicated_embedding",)),
+    ("mindformers_deredundency", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, dispatcher=Dispatcher.HIERARCHICAL),
+     changed(MIXTURE_PLAN, ep=4, dispatcher=Dispatcher.HIERARCHICAL), ("ep 4", "the 8 devices")),
+    ("mindformers_hybrid_cp", "mindformers", DENSE_JOB, changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.ULYSSES),
+     changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.HYBRID), ("cp 2", "hybrid_cp")),
     ("mindformers_expert_world", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
      changed(MIXTURE_PLAN, dp=8, cp=2, cp_algo=CpAlgo.RING), ("32", "dp 8 x tp 2 = 16")),
     ("mindformers_dispatcher", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, dispatcher=Dispatcher.HIERARCHICAL),
@@ -352,6 +358,7 @@ JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ),
     ("mindspeed_moe_frequency", "mindspeed-llm", MIXTURE_JOB, FREQUENT, "moe_layer_freq 2"),
     ("mindformers_precision", "mindformers", DENSE_JOB, job(precision="fp8"), "fp8"),
+    ("mindformers_model", "mindformers", QWEN, job(replace(QWEN.model, mtp_num_layers=1)), "does not build multi-token"),
     ("mindformers_sandwich_norm", "mindformers", DENSE_JOB, job(replace(DENSE, sandwich_norm=True)), "4 norms"),
     ("mindformers_mtp", "mindformers", job(replace(DENSE, mtp_num_layers=1)), job(replace(DENSE, mtp_num_layers=2)), "is 2"),
 ]

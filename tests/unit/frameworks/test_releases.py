@@ -15,8 +15,8 @@ from frameworks.registry import BY_NAME, FRAMEWORKS
 from frameworks.release import Kind, Release, holds, problems, read_release, read_tokens, values_of
 
 ROOT = Path(__file__).parents[3]
-RELEASES = {framework.name: framework.release for framework in FRAMEWORKS}
-MEGATRON, MINDSPEED, MINDFORMERS = (RELEASES[name] for name in ("megatron-lm", "mindspeed-llm", "mindformers"))
+RELEASES = {framework.target.label: framework.release for framework in FRAMEWORKS}
+MEGATRON, MINDSPEED, MINDFORMERS = (BY_NAME[name].release for name in ("megatron-lm", "mindspeed-llm", "mindformers"))
 
 
 def given(release: Release, text: str) -> dict[str, tuple[str, ...]]:
@@ -25,7 +25,7 @@ def given(release: Release, text: str) -> dict[str, tuple[str, ...]]:
     return read
 
 
-@pytest.mark.parametrize("release", RELEASES.values(), ids=lambda release: release.name)
+@pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
 def test_rules_name_arguments_of_the_table(release: Release) -> None:
     conditions = [c for exclusion in release.exclusions for c in exclusion.conditions]
     conditions += [c for rule in release.requirements for c in (*rule.when, *rule.needs)]
@@ -56,7 +56,7 @@ def test_every_folder_with_a_framework_is_registered() -> None:
     assert folders == {framework.name.replace("-", "_") for framework in FRAMEWORKS}
 
 
-@pytest.mark.parametrize("release", RELEASES.values(), ids=lambda release: release.name)
+@pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
 def test_defaults_have_the_type_and_a_choice_of_their_argument(release: Release) -> None:
     types = {Kind.SWITCH: bool, Kind.INTEGER: int, Kind.NUMBER: (int, float), Kind.TEXT: str}
     for group in release.groups.values():
