@@ -13,12 +13,12 @@ from typing import Any
 import yaml
 
 from cost_models.shapes.strategy import ParallelStrategy
-from frameworks.registry import FRAMEWORKS
+from frameworks.registry import BY_NAME
 from frameworks.release import problems, read_tokens
 from tests.oracle.launch_files import reading_megatron, reading_mindformers
 from tests.oracle.launch_files.shell import MAX_CHARACTERS, LaunchFileError, Script, read_script
 
-RELEASES = {framework.name: framework.release for framework in FRAMEWORKS}
+RELEASES = {name: framework.release for name, framework in BY_NAME.items()}
 MAX_DEVICES = 1_000_000
 MAX_DEPTH = 8
 ASCEND_MARKS = (

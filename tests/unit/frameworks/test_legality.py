@@ -85,16 +85,18 @@ def test_the_published_pangu_plan_is_physics_only() -> None:
     assert violations(PANGU_JOB, PANGU_PLAN) == ()
     assert launchable_on(PANGU_JOB, PANGU_PLAN) == ()
     on_mindspeed = broken(PANGU_JOB, PANGU_PLAN, "mindspeed-llm")
-    assert set(on_mindspeed) == {"mindspeed_dispatcher"}
-    # With the all-to-all that MindSpeed has, it can be launched, whichever way it saves memory.
+    assert set(on_mindspeed) == {"mindspeed_dispatcher", "mindspeed_layer_spec"}
+    # With the all-to-all that MindSpeed has, it is the model's four norms beside latent attention that no layer there has.
     plain = changed(PANGU_PLAN, dispatcher=Dispatcher.ALLTOALL)
     selective = changed(
         with_features(plain, Feature.SWAP_OPTIMIZER),
         recompute=Recompute.SELECTIVE,
         recompute_modules=RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLA_UP_PROJ,
     )
+    without = replace(PANGU_JOB, model=replace(PANGU_JOB.model, sandwich_norm=False))
     for plan in (plain, selective):
-        assert launchable_on(PANGU_JOB, plan) == ("mindspeed-llm@master",)
+        assert set(broken(PANGU_JOB, plan, "mindspeed-llm")) == {"mindspeed_layer_spec"}
+        assert "mindspeed-llm@master" in launchable_on(without, plan)
     assert set(broken(PANGU_JOB, PANGU_PLAN, "mindformers")) == {"mindformers_sandwich_norm"}
 
 
@@ -130,7 +132,9 @@ def test_rules_of_physics_come_first_and_those_on_the_layout_lead() -> None:
     assert physics == sorted(physics, reverse=True)
     leading = [rule.layout_only for rule in rules_for("any")]
     assert leading == sorted(leading, reverse=True)
-    assert len({rule.name for rule in RULES}) == len(RULES)
+    for target in TARGETS:
+        names = [rule.name for rule in rules_for(target)]
+        assert len(set(names)) == len(names)
 
 
 OPTIONS = {
