@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = ROOT / "tests" / "fixtures" / "huggingface"
 NUM_SIZES = 4
 SEQ_LENGTH = 4096
-CONSIDERED = 40  # plans of a search, of which the first of each layout are taken
+CONSIDERED = 4  # plans of a search for each that is taken, so that layouts differ
 SECONDS_A_SEARCH = 30.0
 # Bytes of weights, gradients and optimizer that a parameter takes, and what of a device's memory they may fill, so that the
 # smallest size is one that a user would take.
@@ -68,7 +68,7 @@ def job_of(case: Case) -> Job:
         "cluster": {"hardware": case.hardware, "num_devices": case.num_devices},
         "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size},
         "software": {"target": case.target},
-        "search": {"top": CONSIDERED, "time_limit_s": SECONDS_A_SEARCH},
+        "search": {"top": CONSIDERED * case.num_first, "time_limit_s": SECONDS_A_SEARCH},
     }
     return parse_job(document, folder=ROOT)
 
@@ -81,12 +81,16 @@ def framework_of(case: Case) -> Framework:
 def with_files(matrix: Sequence[Case], num_files: int) -> list[Case]:
     """Shares of so many files for each target, three of five the first of a search; a model that it does not train has one."""
     trained = {case: _is_trained(case) for case in matrix}
-    shared = []
+    shared, untrained = [], set[tuple[Model, str]]()
     for case in matrix:
         rivals = sum(takes for other, takes in trained.items() if other.target == case.target)
-        share = -(-num_files // max(rivals, 1)) if trained[case] else 1
+        share = -(-num_files // max(rivals, 1))
         first = -(-3 * share // 5)
-        shared.append(replace(case, num_first=first, num_drawn=share - first))
+        if trained[case]:
+            shared.append(replace(case, num_first=first, num_drawn=share - first))
+        elif (case.model, case.target) not in untrained:
+            untrained.add((case.model, case.target))
+            shared.append(case)
     return shared
 
 

@@ -19,7 +19,7 @@ from search.enumeration import Rejections, chunks
 from search.recompute_modes import RecomputeMode, recompute_mode
 from search.space import SearchSpace, search_space
 
-ROUNDS = 24
+FEWEST_ROUNDS = 4
 KEPT_A_ROUND = 6
 ROWS_A_ROUND = 4096
 MOST_FLIPPED = 4
@@ -29,7 +29,7 @@ BY_LAYER = ("none", "full", "full:2", "block:1", "block:50%")
 def drawn(workload: Workload, framework: Framework, count: int, seed: int) -> list[ParallelStrategy]:
     """So many legal plans, each the one that differs most from those before it; fewer where so few were found."""
     rng = random.Random(seed)
-    pool = [plan for _ in range(ROUNDS) for plan in _legal(workload, _space(workload, framework, rng), rng)]
+    pool = [plan for _ in range(FEWEST_ROUNDS + count) for plan in _legal(workload, _space(workload, framework, rng), rng)]
     seen: Counter[str] = Counter()
     chosen: list[ParallelStrategy] = []
     while pool and len(chosen) < count:
