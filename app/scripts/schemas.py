@@ -78,5 +78,3 @@ class TuneDocument(Answer):
     diff: str = Field(description="unified diff of the script; empty where nothing is to change")
     script: str = Field(description="the script with the changes made")
     not_understood: list[NotUnderstood]
-
-
