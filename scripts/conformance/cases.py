@@ -13,6 +13,7 @@ from cost_models.shapes.parameters import num_parameters
 from documents.errors import InputError
 from frameworks.framework import Framework
 from frameworks.registry import FRAMEWORKS
+from scripts.conformance.drawing import some_plan_is_legal
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = ROOT / "tests" / "fixtures" / "huggingface"
@@ -80,7 +81,9 @@ def framework_of(case: Case) -> Framework:
 
 def with_files(matrix: Sequence[Case], num_files: int) -> list[Case]:
     """Shares of so many files for each target, three of five the first of a search; a model that it does not train has one."""
-    trained = {case: _is_trained(case) for case in matrix}
+    smallest = {(case.model, case.target): case for case in reversed(matrix)}
+    is_trained = {of: _is_trained(case) for of, case in smallest.items()}
+    trained = {case: is_trained[case.model, case.target] for case in matrix}
     shared, untrained = [], set[tuple[Model, str]]()
     for case in matrix:
         rivals = sum(takes for other, takes in trained.items() if other.target == case.target)
@@ -95,11 +98,13 @@ def with_files(matrix: Sequence[Case], num_files: int) -> list[Case]:
 
 
 def _is_trained(case: Case) -> bool:
-    """Whether the release can be told all of the model."""
+    """Whether the release can be told all of the model, and some plan of it is legal."""
+    framework = framework_of(case)
     try:
-        return not framework_of(case).untold(job_of(case).workload)
+        workload = job_of(case).workload
     except InputError:
         return False
+    return not framework.untold(workload) and some_plan_is_legal(workload, framework)
 
 
 def targets() -> list[str]:

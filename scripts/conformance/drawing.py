@@ -40,6 +40,13 @@ def drawn(workload: Workload, framework: Framework, count: int, seed: int) -> li
     return chosen
 
 
+def some_plan_is_legal(workload: Workload, framework: Framework) -> bool:
+    """Whether the framework runs the job at all, as far as a few draws can tell."""
+    rng = random.Random(0)
+    rounds = (_legal(workload, _space(workload, framework, rng), rng) for _ in range(FEWEST_ROUNDS))
+    return any(next(plans, None) is not None for plans in rounds)
+
+
 def _space(workload: Workload, framework: Framework, rng: random.Random) -> SearchSpace:
     """A few values of each dimension, and one combination of switches."""
     usual = search_space(workload)

@@ -12,7 +12,7 @@ from app.catalogue.models.presets import model_preset, names
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.workload import Software, Workload
 from frameworks.framework import Framework
-from frameworks.legality import legal_mask
+from frameworks.legality import legal_mask, violations
 from frameworks.mindformers.options import as_given, options_of
 from frameworks.registry import FRAMEWORKS
 from frameworks.release import problems, read_tokens
@@ -84,7 +84,8 @@ def given_by(framework: Framework, arguments: tuple[str, ...]) -> dict[str, tupl
 def test_what_is_written_of_a_preset_keeps_every_recorded_fact(framework: Framework, model: str) -> None:
     made = workload(framework, model)
     drawn = plans(framework, model)
-    assert len(drawn) >= PLANS_A_PIPELINE
+    if not drawn:  # it trains no such model, which its rules say of the plainest plan too
+        assert violations(made, ParallelStrategy(dp=DEVICES))
     for plan in drawn:
         written = framework.write(made, plan).arguments
         assert problems(framework.release, given_by(framework, written)) == [], plan
