@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,8 @@ IMPORTED = ROOT / "tests" / "fixtures" / "huggingface"
 NUM_SIZES = 4
 SEQ_LENGTH = 4096
 CONSIDERED = 4  # plans of a search for each that is taken, so that layouts differ
-SECONDS_A_SEARCH = 30.0
+SECONDS_A_SEARCH = 60.0
+NARROWER = {"micro_batch_size": [1, 2], "vpp": {"max": 4}, "tp": {"max": 8}}  # what a search tries by default has more
 # Bytes of weights, gradients and optimizer that a parameter takes, and what of a device's memory they may fill, so that the
 # smallest size is one that a user would take.
 BYTES_PER_PARAMETER, BYTES_PER_DEVICE = 18, 34e9
@@ -69,7 +71,7 @@ def job_of(case: Case) -> Job:
         "cluster": {"hardware": case.hardware, "num_devices": case.num_devices},
         "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size},
         "software": {"target": case.target},
-        "search": {"top": CONSIDERED * case.num_first, "time_limit_s": SECONDS_A_SEARCH},
+        "search": {"top": CONSIDERED * case.num_first, "time_limit_s": SECONDS_A_SEARCH, **NARROWER},
     }
     return parse_job(document, folder=ROOT)
 
@@ -113,11 +115,15 @@ def targets() -> list[str]:
 
 
 def models(chosen: Sequence[str] | None = None) -> list[Model]:
-    """All presets and every config.json of the tests, or those of the names that are given; ``import:NAME`` is a config.json."""
-    known = [Model(name, name) for name in preset_names()]
-    known += [Model(f"import-{path.stem}", str(path)) for path in sorted(IMPORTED.glob("*.json"))]
+    """All presets, and a config.json of each model type that no preset is of; or those named, ``import:NAME`` for a config.json."""
+    presets = [Model(name, name) for name in preset_names()]
+    imported = {f"import-{path.stem}": path for path in sorted(IMPORTED.glob("*.json"))}
     if chosen is None:
-        return known
+        types = {name: json.loads(path.read_text(encoding="utf-8"))["model_type"] for name, path in imported.items()}
+        of_presets = {types.get(f"import-{preset.name}") for preset in presets}
+        first = {kind: name for name, kind in reversed(types.items()) if kind not in of_presets}
+        return [*presets, *(Model(name, str(imported[name])) for name in sorted(first.values()))]
+    known = [*presets, *(Model(name, str(path)) for name, path in imported.items())]
     by_name = {model.name: model for model in known}
     names = [name.replace(":", "-") for name in chosen]
     unknown = [name for name in names if name not in by_name]
