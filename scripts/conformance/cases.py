@@ -115,7 +115,7 @@ def targets() -> list[str]:
 
 
 def models(chosen: Sequence[str] | None = None) -> list[Model]:
-    """All presets, and a config.json of each model type that no preset is of; or those named, ``import:NAME`` for a config.json."""
+    """All presets, and a config.json of each model type that no preset is of; or those named (``import:NAME``: a config.json)."""
     presets = [Model(name, name) for name in preset_names()]
     imported = {f"import-{path.stem}": path for path in sorted(IMPORTED.glob("*.json"))}
     if chosen is None:
