@@ -12,6 +12,7 @@ from app.jobs.job import Job, parse_job
 from app.scripts.launch import Given, Launch, Passed
 from app.scripts.shell_launch import ShellLaunch
 from app.scripts.yaml_launch import YamlLaunch, is_yaml
+from cost_models.shapes.switches import DEFAULT_FEATURES, SEARCHED_FEATURES, UNPRICED_FEATURES, Feature
 from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import WorkloadError
 from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES
@@ -22,6 +23,7 @@ from frameworks.target import ANY
 from hardware_profiles.schema import HardwareProfile
 from search.plan import strategy_to_mapping
 
+MAX_TRIED = 2  # each doubles the space
 Sections = Mapping[str, Mapping[str, Any]]
 
 
@@ -82,6 +84,7 @@ def read_script_job(
         raise InputError(f"devices: {num_devices} is not allowed; give 1 to {MAX_DEVICES:,}.")
     not_understood += _sentences(read, launch, not_understood)
     document = _document(framework, read, hardware, num_devices, profile)
+    document["search"] = _switches_to_try(strategy.features)
     stated = dict(sections or {})
     changes = stated.pop("strategy", {})
     for section, values in stated.items():
@@ -92,6 +95,14 @@ def read_script_job(
     except (WorkloadError, ReadingError) as error:
         raise InputError(f"{given.name}: {error}.") from None
     return ReadScript(launch, framework, parse_job(document, folder=folder), tuple(not_understood))
+
+
+def _switches_to_try(features: Feature) -> dict[str, Any]:
+    """The script's own switches beside those that a search tries anyway: both ways, but for what changes the numbers."""
+    own = features & ~(DEFAULT_FEATURES | UNPRICED_FEATURES | Feature.GRAD_REDUCE_IN_BF16)
+    tried = [feature for feature in own if feature not in SEARCHED_FEATURES][:MAX_TRIED]
+    numeric = Feature.GRAD_REDUCE_IN_BF16
+    return {**{str(f.name).lower(): [True, False] for f in tried}, str(numeric.name).lower(): numeric in features}
 
 
 def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
