@@ -12,6 +12,7 @@ from app.jobs.job import Job, parse_job
 from app.scripts.launch import Given, Launch, Passed
 from app.scripts.shell_launch import ShellLaunch
 from app.scripts.yaml_launch import YamlLaunch, is_yaml
+from cost_models.shapes.canonical import canonical
 from cost_models.shapes.switches import DEFAULT_FEATURES, SEARCHED_FEATURES, UNPRICED_FEATURES, Feature
 from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import WorkloadError
@@ -91,7 +92,7 @@ def read_script_job(
         document[section] = {**document.get(section, {}), **values}
     try:
         workload = parse_job(document, folder=folder).workload
-        document["strategy"] = _with_changes(strategy_to_mapping(workload, strategy), changes)
+        document["strategy"] = _with_changes(strategy_to_mapping(workload, canonical(workload, strategy)), changes)
     except (WorkloadError, ReadingError) as error:
         raise InputError(f"{given.name}: {error}.") from None
     return ReadScript(launch, framework, parse_job(document, folder=folder), tuple(not_understood))
