@@ -77,7 +77,8 @@ Fact = Exclusion | Requirement
 class Release:
     """One release of a framework. ``groups``: title -> arguments, in the order in which launch files write them.
 
-    ``former`` maps names that older releases used to those of this one.
+    ``former`` maps names that older releases used to those of this one. ``models``: what it trains, and ``elsewhere`` who trains
+    others, by Hugging Face's model type, for frameworks that have a class for each.
     """
 
     name: str
@@ -87,6 +88,8 @@ class Release:
     exclusions: tuple[Exclusion, ...] = ()
     requirements: tuple[Requirement, ...] = ()
     former: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
@@ -178,6 +181,8 @@ class _ReleaseSection(Section):
     base: str | None = None
     bypassed: list[Conditions] | None = None
     former: dict[str, str] | None = None
+    models: dict[str, dict[str, Any]] | None = None
+    elsewhere: dict[str, str] | None = None
     groups: list[_GroupSection]
     exclusions: list[_ExclusionSection]
     requirements: list[_RequirementSection]
@@ -217,6 +222,8 @@ def read_release(path: Path) -> Release:
             *(Requirement(tuple(fact.when), tuple(fact.needs), fact.source, fact.rule) for fact in section.requirements),
         ),
         section.former or {},
+        section.models or {},
+        section.elsewhere or {},
     )
 
 

@@ -13,7 +13,7 @@ from documents.bounds import MAX_NUMBER
 from frameworks.framework import ReadingError
 from frameworks.mindformers import cells
 from frameworks.mindformers.options import Options, as_given, options_of
-from frameworks.mindformers.table import MODEL, RELEASE, TABLE
+from frameworks.mindformers.table import EXPERT_KEYS, MODEL, RELEASE, TABLE
 from frameworks.rule import unless_default
 from frameworks.table import features_read, key_of
 
@@ -28,6 +28,7 @@ class Reading:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self.legacy = self.value("use_legacy") is not False
         self.dp, self.tp, self.pp, self.cp = (self.column(name) for name in ("dp", "tp", "pp", "cp"))
         interleaved = self.value("parallel.pipeline_config.pipeline_interleave")
         self.vpp = self.column("vpp") if interleaved else 1
@@ -58,7 +59,7 @@ class Reading:
 
     def strategy(self) -> ParallelStrategy:
         """The strategy."""
-        routed = bool(self.number(f"{MODEL}.num_experts"))
+        routed = any(self.number(key) for key in EXPERT_KEYS)
         algo = CpAlgo.NONE if self.cp == 1 else key_of(TABLE.cp_algos, self.value(TABLE.columns["cp_algo"]), CpAlgo.RING)
         stage = self._zero_stage()
         shard = self.value(TABLE.columns["optimizer_shard_size"])
@@ -97,9 +98,11 @@ class Reading:
         return 2 if self.value("parallel.parallel_optimizer_config.gradient_accumulation_shard") else 1
 
     def _features(self, zero_stage: int) -> Feature:
-        given = {name: as_given(value) for name, value in self._options.items() if name in RELEASE.arguments}
+        given = {n: as_given(v) for n, v in self._options.items() if n in RELEASE.arguments and v is not None}
         features = features_read(TABLE, RELEASE, given, self.value) | Feature.OVERLAP_GRAD_REDUCE
         features |= Feature.OVERLAP_PARAM_GATHER if zero_stage else Feature(0)
+        if self.legacy and self.value("parallel_config.vocab_emb_dp"):
+            features |= Feature.REPLICATED_EMBEDDING  # the layers of use_legacy: False split the table whatever it says
         return features | (Feature.OVERLAP_P2P if self.schedule is Schedule.INTERLEAVED else Feature(0))
 
     def _layout(self) -> LayerLayout | None:

@@ -88,6 +88,15 @@ def _experts(draft: Draft) -> None:
         )
 
 
+def _repeatable(draft: Draft) -> None:
+    """Without modules whose own switches refuse the model or its degrees."""
+    if draft.workload.model.mla is None:
+        draft.drop_modules(RecomputeModule.MLA_UP_PROJ, "the model has no latent attention")
+    for module, rule in ((RecomputeModule.LAYERNORM, rules.POST_NORM), (RecomputeModule.MLA_UP_PROJ, rules.MLA_UP_PROJ)):
+        if draft.breaks(rule):
+            draft.drop_modules(module, rule.reason(draft.workload, draft.strategy))
+
+
 def _recompute(draft: Draft) -> None:
     s = draft.strategy
     switches = rules.BY_SWITCH
@@ -100,8 +109,7 @@ def _recompute(draft: Draft) -> None:
                 RecomputeModule.CORE_ATTN if cheap else switches,
                 "MindSpeed-LLM takes modules or its switches for norms and activation functions, not both",
             )
-        if draft.workload.model.mla is None:
-            draft.drop_modules(RecomputeModule.MLA_UP_PROJ, "the model has no latent attention")
+        _repeatable(draft)
         return
     draft.drop_modules(s.recompute_modules & BY_LAYER, "MindSpeed-LLM takes one granularity")
     plan = s.recompute_layers_per_stage
@@ -122,5 +130,6 @@ def _recompute(draft: Draft) -> None:
         )
     elif s.recompute_method is RecomputeMethod.NONE or s.recompute_num_layers < 1:
         draft.strategy = replace(draft.strategy, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
+    _repeatable(draft)
     if draft.strategy.recompute_method is RecomputeMethod.UNIFORM:  # every layer is recomputed anyway
         draft.strategy = replace(draft.strategy, recompute_modules=draft.strategy.recompute_modules & ~switches)

@@ -20,10 +20,23 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.rules import FAMILY_RULES
+from frameworks.mindspeed_llm.specs import spec_of, traits_of
 from frameworks.mindspeed_llm.table import BY_LAYER, RELEASE, TABLE, TERMS
 from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
-from frameworks.rule import Mask, Rule, SwitchRule, every_row, has_effect, layout_of, layout_violates, none_of, rules_in
+from frameworks.rule import (
+    Mask,
+    Rule,
+    SwitchRule,
+    all_of,
+    every_row,
+    has_effect,
+    layout_of,
+    layout_violates,
+    none_of,
+    num_microbatches,
+    rules_in,
+)
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
@@ -101,6 +114,38 @@ DENSE_STAGE = Rule(
     _dense_stage_sentence,
 )
 
+
+def _no_spec_sentence(workload: Workload, _strategy: ParallelStrategy) -> str:
+    model = workload.model
+    return (
+        f"layers of {model.name} have {all_of(traits_of(model))}, and no --spec of MindSpeed-LLM builds such layers: "
+        "it would train another model"
+    )
+
+
+LAYER_SPEC = Rule(
+    "mindspeed_layer_spec",
+    "[mindspeed-llm, tasks/models/spec]",
+    "one of MindSpeed-LLM's layer specifications builds all that the model's layers have",
+    lambda w, b: every_row(b, spec_of(w.model) is None),
+    _no_spec_sentence,
+)
+
+MLA_QUERIES = FACTS(
+    "mindspeed_mla_queries",
+    "latent attention whose queries are not compressed runs with tp 1: every rank would take the same heads",
+    sentence=lambda w, s: (
+        f"latent attention over tp {s.tp} needs compressed queries (q_lora_rank), and {w.model.name} has none: MindSpeed-LLM "
+        "does not split them, and every rank would take the same heads"
+    ),
+)
+
+MLA_UP_PROJ = FACTS("mindspeed_mla_up_proj", "recompute of mla_up_proj over tp needs sequence parallelism")
+
+POST_NORM = FACTS(
+    "mindspeed_post_norm", "recompute of layernorm excludes norms behind attention and MLP, which it would leave out"
+)
+
 MC2 = FACTS("mindspeed_mc2", "mc2 needs sequence parallelism and excludes MoE and coc")
 
 COC = FACTS("mindspeed_coc", "coc excludes MoE")
@@ -139,17 +184,32 @@ ALLGATHER_OVERLAP = FACTS(
 )
 
 ALLTOALL_OVERLAP = FACTS(
-    "mindspeed_alltoall_overlap", "moe_alltoall_overlap_comm needs the alltoall dispatcher and moe_grouped_gemm"
+    "mindspeed_alltoall_overlap",
+    "moe_alltoall_overlap_comm needs the alltoall dispatcher, moe_grouped_gemm and ep above 1 (above tp beside moe_tp_extend_ep)",
+    extra=Extra(  # beside moe_tp_extend_ep the framework counts the expert ranks outside tp
+        lambda w, b: b.ep <= np.where(has_effect(w, b, Feature.MOE_TP_EXTEND_EP), b.tp, 1),
+        lambda w, s: (
+            f"needs ep above {f'tp {s.tp} beside moe_tp_extend_ep' if Feature.MOE_TP_EXTEND_EP in s.features else 1} "
+            f"(it is {s.ep})"
+        ),
+    ),
 )
 
 FB_OVERLAP = FACTS(
     "mindspeed_fb_overlap",
     "moe_comm_overlap (moe-fb-overlap) needs ep above 1, etp 1, alltoall and moe_grouped_gemm, runs without a pipeline, with "
-    "virtual stages or with dualpipev, and excludes overlap_grad_reduce, moe_alltoall_overlap_comm, swap_attention and "
-    "moe_tp_extend_ep",
+    "virtual stages (two rounds of micro batches) or with dualpipev, and excludes overlap_grad_reduce, "
+    "moe_alltoall_overlap_comm, swap_attention, moe_tp_extend_ep and norms behind attention and MLP",
     extra=Extra(
-        lambda w, b: b.schedule == Schedule.ONE_F_ONE_B,
-        lambda w, s: f"runs without a pipeline, with virtual stages or with dualpipev (schedule is {s.schedule.label})",
+        lambda w, b: (
+            (b.schedule == Schedule.ONE_F_ONE_B)
+            | ((b.schedule == Schedule.INTERLEAVED) & (b.num_microbatches(w.training.global_batch_size) < 2 * b.pp))
+        ),
+        lambda w, s: (
+            f"needs num_microbatches of at least 2 x pp = {2 * s.pp} with virtual stages (they are {num_microbatches(w, s)})"
+            if s.schedule is Schedule.INTERLEAVED
+            else f"runs without a pipeline, with virtual stages or with dualpipev (schedule is {s.schedule.label})"
+        ),
     ),
 )
 

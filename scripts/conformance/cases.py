@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.presets import resolve_model
+from app.jobs.job import Job, parse_job
 from cost_models.shapes.parameters import num_parameters
 from documents.errors import InputError
+from frameworks.framework import Framework
 from frameworks.registry import FRAMEWORKS
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = ROOT / "tests" / "fixtures" / "huggingface"
 NUM_SIZES = 4
 SEQ_LENGTH = 4096
+CONSIDERED = 40  # plans of a search, of which the first of each layout are taken
+SECONDS_A_SEARCH = 30.0
 # Bytes of weights, gradients and optimizer that a parameter takes, and what of a device's memory they may fill, so that the
 # smallest size is one that a user would take.
 BYTES_PER_PARAMETER, BYTES_PER_DEVICE = 18, 34e9
@@ -49,10 +53,49 @@ class Case:
     hardware: str
     num_devices: int
     global_batch_size: int
+    num_first: int = 1  # plans that a search returns first
+    num_drawn: int = 0  # and others
 
     @property
     def folder(self) -> str:
         return f"{self.model.name}-{self.target.replace('@', '-')}-{self.hardware}-{self.num_devices}"
+
+
+def job_of(case: Case) -> Job:
+    """The case as a user would state it."""
+    document = {
+        "model": case.model.source,
+        "cluster": {"hardware": case.hardware, "num_devices": case.num_devices},
+        "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size},
+        "software": {"target": case.target},
+        "search": {"top": CONSIDERED, "time_limit_s": SECONDS_A_SEARCH},
+    }
+    return parse_job(document, folder=ROOT)
+
+
+def framework_of(case: Case) -> Framework:
+    """The record of the release."""
+    return next(framework for framework in FRAMEWORKS if framework.target.label == case.target)
+
+
+def with_files(matrix: Sequence[Case], num_files: int) -> list[Case]:
+    """Shares of so many files for each target, three of five the first of a search; a model that it does not train has one."""
+    trained = {case: _is_trained(case) for case in matrix}
+    shared = []
+    for case in matrix:
+        rivals = sum(takes for other, takes in trained.items() if other.target == case.target)
+        share = -(-num_files // max(rivals, 1)) if trained[case] else 1
+        first = -(-3 * share // 5)
+        shared.append(replace(case, num_first=first, num_drawn=share - first))
+    return shared
+
+
+def _is_trained(case: Case) -> bool:
+    """Whether the release can be told all of the model."""
+    try:
+        return not framework_of(case).untold(job_of(case).workload)
+    except InputError:
+        return False
 
 
 def targets() -> list[str]:

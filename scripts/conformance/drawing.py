@@ -6,6 +6,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
+
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
@@ -79,7 +81,7 @@ def _modules(framework: Framework, rng: random.Random) -> RecomputeMode:
 def _legal(workload: Workload, space: SearchSpace, rng: random.Random) -> Iterator[ParallelStrategy]:
     for chunk in chunks(workload, space, Rejections()):
         rows = range(len(chunk.batch))
-        taken = chunk.batch.take(sorted(rng.sample(rows, min(ROWS_A_ROUND, len(rows)))))
+        taken = chunk.batch.take(np.array(sorted(rng.sample(rows, min(ROWS_A_ROUND, len(rows)))), dtype=np.int64))
         legal = taken.take(legal_mask(workload, taken))
         for index in rng.sample(range(len(legal)), min(KEPT_A_ROUND, len(legal))):
             yield legal.row(index)
