@@ -51,6 +51,7 @@ def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:
         request.hardware,
         devices=request.devices,
         target=request.target,
+        vocab_size=request.vocab_size,
         sections={"search": {"time_limit_s": MAX_SEARCH_S}},
     )
     if read.job.workload.model.num_layers > MAX_SERVED_LAYERS:
