@@ -115,7 +115,7 @@ function NotUnderstood({ entries }: { entries: Tuned["not_understood"] }) {
   const { t } = useTranslation("scripts");
   if (entries.length === 0) return null;
   return (
-    <Card component="section" aria-label={t("notUnderstood.title")}>
+    <Card>
       <Title order={2}>{t("notUnderstood.title")}</Title>
       <Text size="sm" c="dimmed" mb="xs">
         {t("notUnderstood.help")}

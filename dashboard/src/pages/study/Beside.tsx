@@ -54,7 +54,7 @@ function PhysicsAlone({ physics, target }: { physics: Schemas["PhysicsBestDocume
 function Launchable({ nearest }: { nearest: Result["nearest_launchable"] }) {
   const { t } = useTranslation("study");
   return (
-    <Card component="section" aria-label={t("beside.launchable")}>
+    <Card>
       <Title order={2} mb="xs">
         {t("beside.launchable")}
       </Title>
