@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from frameworks.framework import Start
-from frameworks.registry import BY_NAME
+from frameworks.registry import BY_LABEL, BY_NAME
 
 
 def launch_file(framework: str, launch: Mapping[str, Any], start: Start) -> tuple[str, str]:
     """Suffix and text of the launch file of one entry of ``launch_block`` that has arguments."""
-    record = BY_NAME[framework]
+    record = BY_LABEL.get(launch["target"], BY_NAME[framework])  # a server of old may name a release of old
     return record.suffix, record.file(record.release, record.purposes, launch, start)

@@ -28,18 +28,17 @@ PHYSICS: tuple[Rule, ...] = (
 
 def _with_targets() -> tuple[Rule, ...]:
     """Each rule once, in the order of the registry, with the targets that have it."""
-    targets: dict[str, set[str]] = {rule.name: {ANY.name} for rule in PHYSICS}
-    rules = {rule.name: rule for rule in PHYSICS}
+    targets: dict[Rule, set[str]] = {rule: {ANY.label} for rule in PHYSICS}
     for framework in FRAMEWORKS:
         for rule in framework.rules:
-            targets.setdefault(rule.name, set()).add(framework.name)
-            rules.setdefault(rule.name, rule)
+            targets.setdefault(rule, set()).add(framework.target.label)
+    names = {rule.name for rule in targets}
     for framework in FRAMEWORKS:
-        if missing := {fact.rule for fact in framework.release.facts} - {"", *rules}:
+        if missing := {fact.rule for fact in framework.release.facts} - {"", *names}:
             raise ValueError(
                 f"{framework.target.label}: facts of the release name {', '.join(sorted(missing))}, which are no rules"
             )
-    return tuple(replace(rule, targets=frozenset(targets[name])) for name, rule in rules.items())
+    return tuple(replace(rule, targets=frozenset(labels)) for rule, labels in targets.items())
 
 
 RULES = _with_targets()
@@ -56,8 +55,8 @@ class Violation:
 
 def rules_for(target: str | Target) -> tuple[Rule, ...]:
     """The rules of a target, in the order of ``RULES``: physics, then its own. Raises ``TargetError`` for an unknown name."""
-    name = (parse_target(target) if isinstance(target, str) else target).name
-    return tuple(rule for rule in RULES if rule.targets & {ANY.name, name})
+    label = (parse_target(target) if isinstance(target, str) else target).label
+    return tuple(rule for rule in RULES if rule.targets & {ANY.label, label})
 
 
 def first_violation(workload: Workload, batch: StrategyBatch, target: str | Target | None = None) -> IntColumn:
@@ -68,7 +67,7 @@ def first_violation(workload: Workload, batch: StrategyBatch, target: str | Targ
     wanted = rules_for(workload.software.target if target is None else target)
     first = np.full(len(batch), -1, dtype=np.int64)
     for rule in reversed(wanted):
-        first[rule.violates(workload, batch)] = _INDEX[rule.name]
+        first[rule.violates(workload, batch)] = _INDEX[rule]
     return first
 
 
@@ -104,7 +103,7 @@ def violations(workload: Workload, strategy: ParallelStrategy, target: str | Tar
 
 
 def launchable_on(workload: Workload, strategy: ParallelStrategy) -> tuple[str, ...]:
-    """``name@release`` of each framework that runs on these devices, takes this strategy and builds this model."""
+    """``name@release`` of each release that runs on these devices, takes this strategy and builds this model."""
     family = workload.cluster.profile.family
     batch = StrategyBatch.of([strategy])
     return tuple(
@@ -116,4 +115,4 @@ def launchable_on(workload: Workload, strategy: ParallelStrategy) -> tuple[str, 
     )
 
 
-_INDEX = {rule.name: index for index, rule in enumerate(RULES)}
+_INDEX = {rule: index for index, rule in enumerate(RULES)}

@@ -1,4 +1,4 @@
-"""The frameworks that plans are made for: a new one is a folder, and an entry here.
+"""The frameworks that plans are made for: a new one is a folder, and an entry here; a new release stands beside its siblings.
 
 Targets, rules of legality, launch blocks and files, documents and what a job may name all come from this tuple.
 """
@@ -15,31 +15,42 @@ from frameworks.mindspeed_llm.framework import MINDSPEED_LLM
 from frameworks.target import ANY, Target, TargetError
 
 FRAMEWORKS: tuple[Framework, ...] = (MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS)
-BY_NAME = {framework.name: framework for framework in FRAMEWORKS}
+BY_LABEL = {framework.target.label: framework for framework in FRAMEWORKS}
+# By name alone, a framework is the release that is listed first.
+BY_NAME = {name: next(f for f in FRAMEWORKS if f.name == name) for name in dict.fromkeys(f.name for f in FRAMEWORKS)}
 TARGETS: tuple[Target, ...] = (ANY, *(framework.target for framework in FRAMEWORKS))
 
 
 def parse_target(text: str) -> Target:
     """The target that ``name`` or ``name@release`` stands for; raises ``TargetError``."""
     name, _, release = text.partition("@")
-    by_name = {target.name: target for target in TARGETS}
-    if name not in by_name:
+    named = [target for target in TARGETS if target.name == name]
+    if not named:
         labels = ", ".join(target.label for target in TARGETS)
-        raise TargetError(f"software.target: {text!r} is unknown{did_you_mean(name, by_name)}; give one of {labels}.")
-    target = by_name[name]
-    if release and release not in (target.release, *target.other_releases):
-        known = ", ".join(r for r in (target.release, *target.other_releases) if r) or "no release"
-        raise TargetError(f"software.target: {text!r} is unknown; the rules of {name} cover {known}, not {release!r}.")
-    return target
+        known = [target.name for target in TARGETS]
+        raise TargetError(f"software.target: {text!r} is unknown{did_you_mean(name, known)}; give one of {labels}.")
+    if not release:
+        return named[0]
+    for target in named:
+        if release in (target.release, *target.other_releases):
+            return target
+    releases = ", ".join(r for target in named for r in (target.release, *target.other_releases) if r) or "no release"
+    raise TargetError(f"software.target: {text!r} is unknown; the rules of {name} cover {releases}, not {release!r}.")
+
+
+def release_for(name: str, target: str) -> Framework:
+    """The release of a framework that a job's target means, the one that is listed first where it means another framework."""
+    meant = parse_target(target)
+    return BY_LABEL[meant.label] if meant.name == name else BY_NAME[name]
 
 
 def offers(target: str, feature: Feature) -> bool:
     """Whether a target has a switch; physics alone has all."""
-    framework = BY_NAME.get(parse_target(target).name)
+    framework = BY_LABEL.get(parse_target(target).label)
     return framework is None or feature in framework.table.offered
 
 
 def off_beside(target: str, feature: Feature) -> Feature:
     """Switches that the target's framework wants off where ``feature`` is on."""
-    framework = BY_NAME.get(parse_target(target).name)
+    framework = BY_LABEL.get(parse_target(target).label)
     return Feature(0) if framework is None else beside(framework.rules, feature)

@@ -25,7 +25,8 @@ class Rule:
     ``violates`` returns ``[n]``, True where a row is illegal; it never raises on a row that other rules forbid.
     ``sentence`` says with numbers why one such strategy is illegal. ``layout_only``: it reads degrees, the schedule
     and the micro batch size alone, so one verdict holds for all options of a layout (such rules of physics come first).
-    ``targets``, from the registry: ``any`` for physics, which binds every target, else the frameworks that have the rule.
+    ``targets``, from the registry: ``any`` for physics, which binds every target, else the releases (``name@release``) that have
+    the rule; releases of one framework may have rules of one name that differ.
     """
 
     name: str

@@ -38,11 +38,24 @@ def document() -> str:
         targets=", ".join(f"`{target.label}`" for target in TARGETS),
         others="; ".join(f"{t.label}: {', '.join(t.other_releases)}" for t in TARGETS if t.other_releases),
     )
+    targets: dict[tuple[str, str], set[str]] = {}
+    sources: dict[tuple[str, str], dict[str, None]] = {}
+    for rule in RULES:  # releases of a framework have rules of their own that say the same
+        said = (rule.name, rule.requirement)
+        targets.setdefault(said, set()).update(rule.targets)
+        sources.setdefault(said, {}).update(dict.fromkeys(rule.source[1:-1].split("; ")))
     rows = [
-        f"| {number} | `{rule.name}` | {', '.join(sorted(rule.targets))} | {rule.requirement} | {rule.source[1:-1]} |"
-        for number, rule in enumerate(RULES, start=1)
+        f"| {number} | `{name}` | {', '.join(_where(labels))} | {requirement} | {'; '.join(sources[name, requirement])} |"
+        for number, ((name, requirement), labels) in enumerate(targets.items(), start=1)
     ]
     return head + "\n".join([*rows, "", *switches()]) + "\n"
+
+
+def _where(labels: set[str]) -> list[str]:
+    """Frameworks whose every release is meant, then the other releases."""
+    releases = {target.name: {t.label for t in TARGETS if t.name == target.name} for target in TARGETS}
+    whole = {name for name, all_of_it in releases.items() if all_of_it <= labels}
+    return sorted(whole) + sorted(label for label in labels if label.partition("@")[0] not in whole)
 
 
 def switches() -> list[str]:
@@ -53,7 +66,7 @@ def switches() -> list[str]:
         "A value is written where the switch is on; `no` before an argument: it is written where the switch is off.",
         "`itself`: the framework does it without being told.",
         "",
-        f"| switch | {' | '.join(framework.name for framework in FRAMEWORKS)} |",
+        f"| switch | {' | '.join(framework.target.label for framework in FRAMEWORKS)} |",
         f"|---|{'---|' * len(FRAMEWORKS)}",
     ]
     for feature in Feature:
@@ -72,7 +85,10 @@ def _cell(table: Table, feature: Feature) -> str:
 
 def words() -> str:
     """What the dashboard shows for each rule; zh/rules.json says the same in Chinese."""
-    return json.dumps({rule.name: rule.requirement for rule in RULES}, indent=2) + "\n"
+    first: dict[str, str] = {}
+    for rule in RULES:
+        first.setdefault(rule.name, rule.requirement)
+    return json.dumps(first, indent=2) + "\n"
 
 
 if __name__ == "__main__":

@@ -71,7 +71,9 @@ def acts_on(switch: Switch) -> str:
 
 def document() -> str:
     """The page."""
-    by_framework = {framework.name: framework.table.offered for framework in FRAMEWORKS}
+    by_framework: dict[str, Feature] = {}
+    for framework in FRAMEWORKS:  # in some release
+        by_framework[framework.name] = by_framework.get(framework.name, Feature(0)) | framework.table.offered
     rows = []
     for feature, switch in SWITCHES.items():
         default = "on" if switch.by_default else "both in a search" if switch.searched else "off"

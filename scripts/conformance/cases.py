@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.presets import resolve_model
+from app.jobs.job import Job, parse_job
 from cost_models.shapes.parameters import num_parameters
 from documents.errors import InputError
+from frameworks.framework import Framework
 from frameworks.registry import FRAMEWORKS
+from scripts.conformance.drawing import some_plan_is_legal
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = ROOT / "tests" / "fixtures" / "huggingface"
 NUM_SIZES = 4
 SEQ_LENGTH = 4096
+CONSIDERED = 4  # plans of a search for each that is taken, so that layouts differ
+SECONDS_A_SEARCH = 60.0
+NARROWER = {"micro_batch_size": [1, 2], "vpp": {"max": 4}, "tp": {"max": 8}}  # what a search tries by default has more
 # Bytes of weights, gradients and optimizer that a parameter takes, and what of a device's memory they may fill, so that the
 # smallest size is one that a user would take.
 BYTES_PER_PARAMETER, BYTES_PER_DEVICE = 18, 34e9
@@ -49,10 +56,57 @@ class Case:
     hardware: str
     num_devices: int
     global_batch_size: int
+    num_first: int = 1  # plans that a search returns first
+    num_drawn: int = 0  # and others
 
     @property
     def folder(self) -> str:
         return f"{self.model.name}-{self.target.replace('@', '-')}-{self.hardware}-{self.num_devices}"
+
+
+def job_of(case: Case) -> Job:
+    """The case as a user would state it."""
+    document = {
+        "model": case.model.source,
+        "cluster": {"hardware": case.hardware, "num_devices": case.num_devices},
+        "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size},
+        "software": {"target": case.target},
+        "search": {"top": CONSIDERED * case.num_first, "time_limit_s": SECONDS_A_SEARCH, **NARROWER},
+    }
+    return parse_job(document, folder=ROOT)
+
+
+def framework_of(case: Case) -> Framework:
+    """The record of the release."""
+    return next(framework for framework in FRAMEWORKS if framework.target.label == case.target)
+
+
+def with_files(matrix: Sequence[Case], num_files: int) -> list[Case]:
+    """Shares of so many files for each target, three of five the first of a search; a model that it does not train has one."""
+    smallest = {(case.model, case.target): case for case in reversed(matrix)}
+    is_trained = {of: _is_trained(case) for of, case in smallest.items()}
+    trained = {case: is_trained[case.model, case.target] for case in matrix}
+    shared, untrained = [], set[tuple[Model, str]]()
+    for case in matrix:
+        rivals = sum(takes for other, takes in trained.items() if other.target == case.target)
+        share = -(-num_files // max(rivals, 1))
+        first = -(-3 * share // 5)
+        if trained[case]:
+            shared.append(replace(case, num_first=first, num_drawn=share - first))
+        elif (case.model, case.target) not in untrained:
+            untrained.add((case.model, case.target))
+            shared.append(case)
+    return shared
+
+
+def _is_trained(case: Case) -> bool:
+    """Whether the release can be told all of the model, and some plan of it is legal."""
+    framework = framework_of(case)
+    try:
+        workload = job_of(case).workload
+    except InputError:
+        return False
+    return not framework.untold(workload) and some_plan_is_legal(workload, framework)
 
 
 def targets() -> list[str]:
@@ -61,11 +115,15 @@ def targets() -> list[str]:
 
 
 def models(chosen: Sequence[str] | None = None) -> list[Model]:
-    """All presets and every config.json of the tests, or those of the names that are given; ``import:NAME`` is a config.json."""
-    known = [Model(name, name) for name in preset_names()]
-    known += [Model(f"import-{path.stem}", str(path)) for path in sorted(IMPORTED.glob("*.json"))]
+    """All presets, and a config.json of each model type that no preset is of; or those named (``import:NAME``: a config.json)."""
+    presets = [Model(name, name) for name in preset_names()]
+    imported = {f"import-{path.stem}": path for path in sorted(IMPORTED.glob("*.json"))}
     if chosen is None:
-        return known
+        types = {name: json.loads(path.read_text(encoding="utf-8"))["model_type"] for name, path in imported.items()}
+        of_presets = {types.get(f"import-{preset.name}") for preset in presets}
+        first = {kind: name for name, kind in reversed(types.items()) if kind not in of_presets}
+        return [*presets, *(Model(name, str(imported[name])) for name in sorted(first.values()))]
+    known = [*presets, *(Model(name, str(path)) for name, path in imported.items())]
     by_name = {model.name: model for model in known}
     names = [name.replace(":", "-") for name in chosen]
     unknown = [name for name in names if name not in by_name]

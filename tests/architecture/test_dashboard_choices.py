@@ -48,5 +48,5 @@ def test_the_form_offers_every_framework_on_the_devices_that_it_runs_on() -> Non
     listed = re.search(r"^const TARGETS[^=]*= \{(.*)\};", FORM, re.MULTILINE)
     assert listed is not None
     found = {family: re.findall(r'"([^"]+)"', names) for family, names in re.findall(r"(\w+): \[([^\]]*)\]", listed[1])}
-    wanted = {f: sorted(framework.name for framework in FRAMEWORKS if f in framework.target.families) for f in FAMILIES}
+    wanted = {f: sorted({framework.name for framework in FRAMEWORKS if f in framework.target.families}) for f in FAMILIES}
     assert {family: sorted(names) for family, names in found.items()} == wanted

@@ -244,12 +244,13 @@ def _check_local_attention(local: LocalAttention, num_layers: int, where: str) -
             )
     if local.is_linear and local.num_value_heads % local.num_key_heads:
         raise InputError(
-            f"{where}num_value_heads: {local.num_value_heads} is not allowed; give a multiple of the {local.num_key_heads} key heads."
+            f"{where}num_value_heads: {local.num_value_heads} is not allowed; give a multiple of the {local.num_key_heads} "
+            "key heads."
         )
     if local.full_attention_every == 1 or local.full_attention_every > num_layers:
         raise InputError(
-            f"{where}full_attention_every: {local.full_attention_every} is not allowed; give 0 (no layer) or an integer from 2 to "
-            f"the {num_layers} layers."
+            f"{where}full_attention_every: {local.full_attention_every} is not allowed; give 0 (no layer) or an integer from 2 "
+            f"to the {num_layers} layers."
         )
 
 

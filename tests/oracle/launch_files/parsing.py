@@ -13,12 +13,12 @@ from typing import Any
 import yaml
 
 from cost_models.shapes.strategy import ParallelStrategy
-from frameworks.registry import FRAMEWORKS
+from frameworks.registry import BY_NAME
 from frameworks.release import problems, read_tokens
 from tests.oracle.launch_files import reading_megatron, reading_mindformers
 from tests.oracle.launch_files.shell import MAX_CHARACTERS, LaunchFileError, Script, read_script
 
-RELEASES = {framework.name: framework.release for framework in FRAMEWORKS}
+RELEASES = {name: framework.release for name, framework in BY_NAME.items()}
 MAX_DEVICES = 1_000_000
 MAX_DEPTH = 8
 ASCEND_MARKS = (
@@ -84,7 +84,7 @@ def _unreadable(found: list[str], name: str) -> bool:
 
 def _parse_options(options: Mapping[str, Any]) -> LaunchFile:
     release = RELEASES["mindformers"]
-    given = {name: reading_mindformers.written(value) for name, value in options.items() if name in _KNOWN}
+    given = {n: reading_mindformers.written(value) for n, value in options.items() if n in _KNOWN and value is not None}
     found = problems(release, given)
     unknown = [name for name in options if name not in _KNOWN and not name.startswith(reading_mindformers.FREE_SECTIONS)]
     for name in unknown:

@@ -104,6 +104,41 @@ assert "`toy@1.0`" in module.document() and "| `toy_mc2` | toy |" in module.docu
 """
 
 
+SECOND = """
+from dataclasses import replace as changed
+
+TWO = changed(
+    TOY, target=changed(TARGET, release="2.0", other_releases=("2.1",)), rules=RULES[:2],
+    release=changed(RELEASE, version="2.0", exclusions=()),
+    nearest=lambda w, s: (s, ()), write=lambda w, s: LaunchArguments(("--split", "2.0"), {}, ()),
+)
+"""
+ASKED_OF_TWO = """
+from dataclasses import replace
+from cost_models.shapes.switches import Feature
+from cost_models.shapes.strategy import Schedule
+from frameworks.framework import Start
+from frameworks.launch import launch_block
+from frameworks.launch_files import launch_file
+from frameworks.legality import launchable_on, rules_for, violations
+from frameworks.registry import offers, parse_target
+from tests.unit.frameworks.legality_workloads import DENSE_PLAN, job
+
+wide = replace(DENSE_PLAN, vpp=1, schedule=Schedule.ONE_F_ONE_B, features=Feature.MC2, tp=8, dp=2)
+assert [parse_target(text).label for text in ("toy", "toy@2.1")] == ["toy@1.0", "toy@2.0"]
+assert [label for label in launchable_on(job(), wide) if "toy" in label] == ["toy@2.0"]
+assert [v.rule for v in violations(job(), wide, "toy")] == ["toy_mc2"]
+assert not violations(job(), wide, "toy@2.0")
+assert "toy_mc2" not in [rule.name for rule in rules_for("toy@2.0")]
+assert offers("toy@2.0", Feature.MC2)
+for target, label in (("any", "toy@1.0"), ("toy", "toy@1.0"), ("toy@2.0", "toy@2.0"), ("mindspeed-llm", "toy@1.0")):
+    made = replace(job(), software=replace(job().software, target=target))
+    block = launch_block(made, wide)["toy"]
+    assert (block["target"], block["launchable"]) == (label, label == "toy@2.0")
+    assert launch_file("toy", block, Start("Plan 1", 64, 8))[1].endswith("2.0" if label == "toy@2.0" else "8")
+"""
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     for package in ("cost_models", "frameworks", "hardware_profiles", "documents", "scripts", "tests/unit/frameworks"):
@@ -113,21 +148,26 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def register(checkout: Path, toy: str) -> subprocess.CompletedProcess[str]:
+def register(checkout: Path, toy: str, entries: str = "TOY", asked: str = ASKED) -> subprocess.CompletedProcess[str]:
     """One folder and one entry, and what the copy then answers."""
     (checkout / "frameworks" / "toy" / "framework.py").write_text(toy, encoding="utf-8")
     registry = checkout / "frameworks" / "registry.py"
     text = registry.read_text(encoding="utf-8")
-    text, entries = re.subn(r"^(FRAMEWORKS: .* = \([^)]*)\)", r"\1, TOY)", text, flags=re.MULTILINE)
-    assert entries == 1
-    text = text.replace("from frameworks.target", "from frameworks.toy.framework import TOY\nfrom frameworks.target")
+    text, found = re.subn(r"^(FRAMEWORKS: .* = \([^)]*)\)", rf"\1, {entries})", text, flags=re.MULTILINE)
+    assert found == 1
+    text = text.replace("from frameworks.target", f"from frameworks.toy.framework import {entries}\nfrom frameworks.target")
     registry.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-c", ASKED]
+    command = [sys.executable, "-c", asked]
     return subprocess.run(command, cwd=checkout, env={"PYTHONPATH": str(checkout)}, capture_output=True, text=True, check=False)
 
 
 def test_a_folder_and_an_entry_make_a_framework(checkout: Path) -> None:
     asked = register(checkout, TOY)
+    assert asked.returncode == 0, asked.stderr
+
+
+def test_a_second_release_has_rules_arguments_and_a_target_of_its_own(checkout: Path) -> None:
+    asked = register(checkout, TOY + SECOND, "TOY, TWO", ASKED_OF_TWO)
     assert asked.returncode == 0, asked.stderr
 
 

@@ -15,8 +15,8 @@ from frameworks.registry import BY_NAME, FRAMEWORKS
 from frameworks.release import Kind, Release, holds, problems, read_release, read_tokens, values_of
 
 ROOT = Path(__file__).parents[3]
-RELEASES = {framework.name: framework.release for framework in FRAMEWORKS}
-MEGATRON, MINDSPEED, MINDFORMERS = (RELEASES[name] for name in ("megatron-lm", "mindspeed-llm", "mindformers"))
+RELEASES = {framework.target.label: framework.release for framework in FRAMEWORKS}
+MEGATRON, MINDSPEED, MINDFORMERS = (BY_NAME[name].release for name in ("megatron-lm", "mindspeed-llm", "mindformers"))
 
 
 def given(release: Release, text: str) -> dict[str, tuple[str, ...]]:
@@ -25,7 +25,7 @@ def given(release: Release, text: str) -> dict[str, tuple[str, ...]]:
     return read
 
 
-@pytest.mark.parametrize("release", RELEASES.values(), ids=lambda release: release.name)
+@pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
 def test_rules_name_arguments_of_the_table(release: Release) -> None:
     conditions = [c for exclusion in release.exclusions for c in exclusion.conditions]
     conditions += [c for rule in release.requirements for c in (*rule.when, *rule.needs)]
@@ -56,7 +56,7 @@ def test_every_folder_with_a_framework_is_registered() -> None:
     assert folders == {framework.name.replace("-", "_") for framework in FRAMEWORKS}
 
 
-@pytest.mark.parametrize("release", RELEASES.values(), ids=lambda release: release.name)
+@pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
 def test_defaults_have_the_type_and_a_choice_of_their_argument(release: Release) -> None:
     types = {Kind.SWITCH: bool, Kind.INTEGER: int, Kind.NUMBER: (int, float), Kind.TEXT: str}
     for group in release.groups.values():
@@ -67,11 +67,11 @@ def test_defaults_have_the_type_and_a_choice_of_their_argument(release: Release)
 
 
 def test_a_later_definition_replaces_megatrons() -> None:
-    # MindSpeed-LLM registers --ckpt-format again, without torch_dcp and with torch as its default.
-    assert values_of(MEGATRON, {}, "ckpt-format") == ["torch_dist"]
-    assert values_of(MINDSPEED, {}, "ckpt-format") == ["torch"]
-    assert problems(MINDSPEED, {"ckpt-format": ("torch_dcp",)})
-    assert not problems(MEGATRON, {"ckpt-format": ("torch_dcp",)})
+    # MindSpeed-LLM adds a choice of --position-embedding-type and widens that of the router.
+    assert values_of(MINDSPEED, {}, "position-embedding-type") == values_of(MEGATRON, {}, "position-embedding-type")
+    for name, value in (("position-embedding-type", "alibi"), ("moe-router-score-function", "sqrtsoftplus")):
+        assert problems(MEGATRON, {name: (value,)})
+        assert not problems(MINDSPEED, {name: (value,)})
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ IMPLIED = {
         | Feature.MOE_TP_EXTEND_EP
         | Feature.CP_SEND_RECV_OVERLAP
     ),
-    "mindformers": DATA_PARALLEL_FEATURES | Feature.OVERLAP_P2P,
+    "mindformers": (
+        DATA_PARALLEL_FEATURES | Feature.OVERLAP_P2P | Feature.FLASH_ATTENTION | Feature.FUSED_NORM | Feature.FUSED_ROPE
+    ),
 }
 INDEPENDENT = ("megatron-lm", "mindspeed-llm", "mindformers")  # frameworks that the tests have a reader of their own for
 NEAREST = {name: framework.nearest for name, framework in BY_NAME.items()}
@@ -105,8 +107,8 @@ def test_the_framework_reads_what_it_writes(framework: str, model: str, index: i
     says_the_same(made, BY_NAME[framework].read(written, made.cluster.num_devices), NEAREST[framework](made, plan)[0])
 
 
-# Transformer Engine fuses the norms of every plan.
-UNTOLD = {"megatron-lm": Feature.FUSED_NORM}
+# Transformer Engine fuses the norms of every plan, and MindFormers has no other attention.
+UNTOLD = {"megatron-lm": Feature.FUSED_NORM, "mindformers": Feature.FLASH_ATTENTION}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -432,6 +432,6 @@ def test_shared_experts_and_gates() -> None:
 
 def test_the_documentation_lists_every_family() -> None:
     section = (Path(__file__).parents[6] / "docs" / "models.md").read_text().split("## Import of a `config.json`\n")[1]
-    table = section.split("\n\n")[2]
-    listed = {name for line in table.splitlines()[2:] for name in line.split("|")[1].replace("`", "").replace(",", "").split()}
+    table = section.split("|---|---|---|\n")[1].split("\n\n")[0]
+    listed = {name for line in table.splitlines() for name in line.split("|")[1].replace("`", "").replace(",", "").split()}
     assert listed == set(FAMILIES)
