@@ -11,8 +11,10 @@ from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.presets import resolve_model
 from app.jobs.job import Job, parse_job
 from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
 from frameworks.framework import Framework
+from frameworks.legality import violations
 from frameworks.registry import FRAMEWORKS
 from scripts.conformance.drawing import some_plan_is_legal
 
@@ -81,32 +83,32 @@ def framework_of(case: Case) -> Framework:
     return next(framework for framework in FRAMEWORKS if framework.target.label == case.target)
 
 
-def with_files(matrix: Sequence[Case], num_files: int) -> list[Case]:
-    """Shares of so many files for each target, three of five the first of a search; a model that it does not train has one."""
+def with_files(matrix: Sequence[Case], num_files: int) -> tuple[list[Case], list[str]]:
+    """Shares of so many files for each target, three of five the first of a search; and why a target does not train a model."""
     smallest = {(case.model, case.target): case for case in reversed(matrix)}
-    is_trained = {of: _is_trained(case) for of, case in smallest.items()}
-    trained = {case: is_trained[case.model, case.target] for case in matrix}
-    shared, untrained = [], set[tuple[Model, str]]()
+    refused = {of: why for of, case in smallest.items() if (why := _why_not(case))}
+    shared = []
     for case in matrix:
-        rivals = sum(takes for other, takes in trained.items() if other.target == case.target)
-        share = -(-num_files // max(rivals, 1))
-        first = -(-3 * share // 5)
-        if trained[case]:
+        if (case.model, case.target) not in refused:
+            rivals = sum(other.target == case.target and (other.model, other.target) not in refused for other in matrix)
+            share = -(-num_files // rivals)
+            first = -(-3 * share // 5)
             shared.append(replace(case, num_first=first, num_drawn=share - first))
-        elif (case.model, case.target) not in untrained:
-            untrained.add((case.model, case.target))
-            shared.append(case)
-    return shared
+    return shared, [f"{model.name} for {target}: {why}" for (model, target), why in refused.items()]
 
 
-def _is_trained(case: Case) -> bool:
-    """Whether the release can be told all of the model, and some plan of it is legal."""
+def _why_not(case: Case) -> str:
+    """Why the release trains no such model: what it cannot be told, or what the plainest plan breaks where no plan is legal."""
     framework = framework_of(case)
     try:
         workload = job_of(case).workload
-    except InputError:
-        return False
-    return not framework.untold(workload) and some_plan_is_legal(workload, framework)
+    except InputError as error:
+        return str(error)
+    untold = framework.untold(workload)
+    if untold or some_plan_is_legal(workload, framework):
+        return " ".join(untold)
+    broken = violations(workload, ParallelStrategy(dp=case.num_devices), framework.target)
+    return " ".join(f"{violation.sentence.rstrip('.')}." for violation in broken) or "no plan is legal."
 
 
 def targets() -> list[str]:
@@ -135,12 +137,8 @@ def models(chosen: Sequence[str] | None = None) -> list[Model]:
 def cases(chosen: Sequence[Model], of_targets: Sequence[str], num_sizes: int = NUM_SIZES) -> Iterator[Case]:
     """Each model for each target on so many cluster sizes, each twice the one before."""
     for model in chosen:
-        try:
-            shape, _ = resolve_model(model.source, folder=ROOT)
-        except InputError:
-            continue  # exports say of each case why there is none
         smallest = SMALLEST
-        while smallest * BYTES_PER_DEVICE < num_parameters(shape).total * BYTES_PER_PARAMETER:
+        while smallest * BYTES_PER_DEVICE < _num_parameters(model) * BYTES_PER_PARAMETER:
             smallest *= 2
         for target in of_targets:
             hardware = HARDWARE[target.partition("@")[0]]
@@ -148,3 +146,11 @@ def cases(chosen: Sequence[Model], of_targets: Sequence[str], num_sizes: int = N
                 devices = smallest << size
                 batch = max(FEWEST_SEQUENCES, SEQUENCES_PER_DEVICE * devices)
                 yield Case(model, target, hardware[size % len(hardware)], devices, batch)
+
+
+def _num_parameters(model: Model) -> float:
+    """Zero for a config.json that is refused, of which ``with_files`` says so."""
+    try:
+        return num_parameters(resolve_model(model.source, folder=ROOT)[0]).total
+    except InputError:
+        return 0.0

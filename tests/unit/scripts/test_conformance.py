@@ -179,7 +179,7 @@ def test_only_files_that_are_announced_to_run_count() -> None:
     assert (mapping["files"], mapping["accept"], mapping["refuse"], mapping["crash"]) == (2, 1, 1, 0)
     text = text_report([summary], ["case: nothing fits"])
     assert "no | such N" in text
-    assert "1 cases without a file" in text
+    assert "1 models or cases without a file" in text
 
 
 def test_the_section_replaces_what_is_between_its_markers(tmp_path: Path) -> None:
