@@ -109,5 +109,5 @@ def _scaling(given: dict[str, Any]) -> RopeScaling | None:
     if not isinstance(kind, str) or factor is None:
         return None
     names = ("low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
-    numbers = {name: _number(given.get(name)) for name in names}
+    numbers: dict[str, Any] = {name: _number(given.get(name)) for name in names}
     return RopeScaling(kind, factor, _whole(given.get(_ORIGINAL_LENGTH)), **numbers)
