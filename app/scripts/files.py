@@ -37,12 +37,23 @@ def load_script(
     values: Sequence[str] = (),
     files: Sequence[Path] = (),
     sections: Sections | None = None,
+    vocab_size: int | None = None,
 ) -> ReadScript:
     """The job in a script's file; ``values`` are ``NAME=VALUE``, ``files`` those that it sources."""
     given = Given(str(path), _values(values), _texts(files))
     profile = catalogue.profile(hardware)
     text = read_text(path)
-    return read_script_job(text, given, profile, hardware, devices=devices, target=target, sections=sections, folder=Path())
+    return read_script_job(
+        text,
+        given,
+        profile,
+        hardware,
+        devices=devices,
+        target=target,
+        sections=sections,
+        folder=Path(),
+        vocab_size=vocab_size,
+    )
 
 
 def script_job(path: str, sections: Sections) -> ReadScript:

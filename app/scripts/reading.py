@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import Any
 
+from app.catalogue.models.presets import model_preset, names
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 from app.scripts.launch import Given, Launch, Passed
 from app.scripts.shell_launch import ShellLaunch
 from app.scripts.yaml_launch import YamlLaunch, is_yaml
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.switches import DEFAULT_FEATURES, SEARCHED_FEATURES, UNPRICED_FEATURES, Feature
 from cost_models.shapes.traits import stacks_of
-from cost_models.shapes.workload import WorkloadError
-from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES
+from cost_models.shapes.workload import ModelShape, WorkloadError
+from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES, MAX_VOCAB
 from documents.errors import InputError
 from frameworks.framework import Framework, ReadingError, ReadJob
 from frameworks.registry import FRAMEWORKS, parse_target
@@ -22,6 +25,7 @@ from frameworks.target import ANY
 from hardware_profiles.schema import HardwareProfile
 from search.plan import strategy_to_mapping
 
+MAX_TRIED = 2  # each doubles the space
 Sections = Mapping[str, Mapping[str, Any]]
 
 
@@ -62,10 +66,12 @@ def read_script_job(
     target: str | None = None,
     sections: Sections | None = None,
     folder: Path | None = None,
+    vocab_size: int | None = None,
 ) -> ReadScript:
     """The job that a script says, on hardware that it does not say. Raises ``InputError``.
 
     ``sections``: parts of a job that come from flags, in place of the script's; files that they name lie in ``folder``.
+    ``vocab_size``: rows of the embedding, where the script leaves them to the tokenizer.
     """
     launch, framework = read_launch(text, given, profile.family, target)
     not_understood = list(launch.not_understood)
@@ -81,17 +87,53 @@ def read_script_job(
     if not 1 <= num_devices <= MAX_DEVICES:
         raise InputError(f"devices: {num_devices} is not allowed; give 1 to {MAX_DEVICES:,}.")
     not_understood += _sentences(read, launch, not_understood)
-    document = _document(framework, read, hardware, num_devices, profile)
+    model, rows = _model(read, given, vocab_size)
+    document = _document(framework, replace(read, model=model), hardware, num_devices, profile)
+    document["search"] = _switches_to_try(strategy.features)
     stated = dict(sections or {})
     changes = stated.pop("strategy", {})
     for section, values in stated.items():
         document[section] = {**document.get(section, {}), **values}
     try:
         workload = parse_job(document, folder=folder).workload
-        document["strategy"] = _with_changes(strategy_to_mapping(workload, strategy), changes)
+        document["strategy"] = _with_changes(strategy_to_mapping(workload, canonical(workload, strategy)), changes)
     except (WorkloadError, ReadingError) as error:
         raise InputError(f"{given.name}: {error}.") from None
-    return ReadScript(launch, framework, parse_job(document, folder=folder), tuple(not_understood))
+    job = parse_job(document, folder=folder)
+    return ReadScript(launch, framework, replace(job, assumptions=(*rows, *job.assumptions)), tuple(not_understood))
+
+
+def _model(read: ReadJob, given: Given, vocab_size: int | None) -> tuple[ModelShape, tuple[str, ...]]:
+    """The model with a name and all its rows, which the tokenizer alone may know; a preset of the same shape has it too."""
+    model = replace(read.model, name=read.model.name or PurePath(given.name).stem[:100] or "script")
+    if vocab_size is not None:
+        if not 1 <= vocab_size <= MAX_VOCAB:
+            raise InputError(f"vocab_size: {vocab_size} is not allowed; give 1 to {MAX_VOCAB:,}.")
+        return replace(model, vocab_size=vocab_size), (f"model.vocab_size = {vocab_size} (given beside the script)",)
+    if model.vocab_size:
+        return model, ()
+    for name in names():
+        known = model_preset(name).model
+        if _same_layers(known, model):
+            sentence = f"model.vocab_size = {known.vocab_size} (as {name}, which has the same layers; the script does not say it)"
+            return replace(model, vocab_size=known.vocab_size), (sentence,)
+    raise InputError(
+        f"vocab_size: {given.name} leaves it to the tokenizer, and no preset has the same layers; give --vocab-size, "
+        "the rows of the embedding."
+    )
+
+
+def _same_layers(one: ModelShape, other: ModelShape) -> bool:
+    fields = ("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "ffn_hidden_size", "gated_linear_unit")
+    return all(getattr(one, field) == getattr(other, field) for field in fields) and (one.moe is None) == (other.moe is None)
+
+
+def _switches_to_try(features: Feature) -> dict[str, Any]:
+    """The script's own switches beside those that a search tries anyway: both ways, but for what changes the numbers."""
+    own = features & ~(DEFAULT_FEATURES | UNPRICED_FEATURES | Feature.GRAD_REDUCE_IN_BF16)
+    tried = [feature for feature in own if feature not in SEARCHED_FEATURES][:MAX_TRIED]
+    numeric = Feature.GRAD_REDUCE_IN_BF16
+    return {**{str(f.name).lower(): [True, False] for f in tried}, str(numeric.name).lower(): numeric in features}
 
 
 def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

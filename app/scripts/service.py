@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from app.answers.price import fill_intervals, priced
 from app.answers.provenance import about, priced_with
-from app.answers.schemas import Plan, SearchDocument
+from app.answers.schemas import Plan, SearchDocument, StrategyDocument
 from app.answers.search import search_document
 from app.calibrations.stored import stored_calibrations
 from app.jobs.fields import StrategySection
@@ -23,6 +24,7 @@ from app.storage.session import Database
 from app.text.documents import plain
 from calibration.files import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import UNPRICED_FEATURES
 from documents.checking import check
 from documents.errors import InputError, unknown_name
 from frameworks.legality import violations
@@ -49,6 +51,7 @@ def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:
         request.hardware,
         devices=request.devices,
         target=request.target,
+        vocab_size=request.vocab_size,
         sections={"search": {"time_limit_s": MAX_SEARCH_S}},
     )
     if read.job.workload.model.num_layers > MAX_SERVED_LAYERS:
@@ -66,7 +69,7 @@ def tune_document(
     broken = violations(workload, strategy)
     estimate = None if violations(workload, strategy, ANY) else _estimate(job, strategy, own)
     found = search_document(job, on_progress, own=own)
-    best = found.plans[0] if found.plans else None
+    best = _with_own_switches(job, found.plans[0]) if found.plans else None
     is_kept = best is None or (not broken and estimate is not None and _is_no_gain(estimate, best))
     warnings = list(job.warnings)
     changed = Patched(read.launch, (), is_exact=True)
@@ -95,6 +98,21 @@ def tune_document(
         "not_understood": not_understood(read),
     }
     return TuneDocument.model_validate(document)
+
+
+def _strategy_of(job: Job, plan: Plan) -> ParallelStrategy:
+    return strategy_from_section(check(StrategySection, plain(plan.strategy)), job.workload)
+
+
+def _with_own_switches(job: Job, best: Plan) -> Plan:
+    """The plan with those switches of the script that change no price, where it may have them: no reason to take them out."""
+    assert job.strategy is not None
+    strategy = _strategy_of(job, best)
+    kept = replace(strategy, features=strategy.features | (job.strategy.features & UNPRICED_FEATURES))
+    if violations(job.workload, kept):
+        return best
+    mapping = strategy_to_mapping(job.workload, kept)
+    return best.model_copy(update={"plan_id": plan_id(job.workload, kept), "strategy": StrategyDocument.model_validate(mapping)})
 
 
 def _estimate(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration]) -> dict[str, Any]:
@@ -130,8 +148,7 @@ def _best(read: ReadScript, estimate: Mapping[str, Any] | None, best: Plan, foun
 def _changed(read: ReadScript, best: Plan) -> Patched:
     workload, own = read.job.workload, read.job.strategy
     assert own is not None
-    section = check(StrategySection, plain(best.strategy))
-    strategy = strategy_from_section(section, workload)
+    strategy = _strategy_of(read.job, best)
     return patched(read.launch, read.framework, workload, own, strategy, workload.cluster.num_devices)
 
 

@@ -112,7 +112,7 @@ class ShellLaunch:
         for word in self._stray:
             reason = word.unknown or "it belongs to no argument"
             found.append(Passed(word.line, word.text[:120], reason))
-        for argument in self._repeated:
+        for argument in (a for a in self._repeated if a.texts != self._by_name[a.name].texts):
             found.append(Passed(argument.flag.line, _written(argument), "the argument is given again, and the later holds"))
         for argument in self._by_name.values():
             found += self._unknown(argument)

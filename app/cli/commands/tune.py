@@ -21,6 +21,10 @@ def tune(
     target: Annotated[
         str | None, typer.Option(help="framework, or name@release; default: the one that knows most of the arguments")
     ] = None,
+    vocab_size: Annotated[
+        int | None,
+        typer.Option(help="rows of the embedding, where the script leaves them to the tokenizer"),
+    ] = None,
     values: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="a variable of the environment; 1=VALUE is the script's first argument"),
@@ -46,7 +50,14 @@ def tune(
     if calibration is not None:
         sections["software"] = {"calibration": str(calibration.absolute())}
     read = load_script(
-        script, hardware, devices=devices, target=target, values=values or (), files=files or (), sections=sections
+        script,
+        hardware,
+        devices=devices,
+        target=target,
+        values=values or (),
+        files=files or (),
+        sections=sections,
+        vocab_size=vocab_size,
     )
     with search_progress() as on_progress:
         document = tune_document(read, on_progress, own=own_calibrations(read.job))
