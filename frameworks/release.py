@@ -78,7 +78,8 @@ class Release:
     """One release of a framework. ``groups``: title -> arguments, in the order in which launch files write them.
 
     ``former`` maps names that older releases used to those of this one. ``models``: what it trains, and ``elsewhere`` who trains
-    others, by Hugging Face's model type, for frameworks that have a class for each.
+    others, by Hugging Face's model type, for frameworks that have a class for each. ``unpriced``: conditions on arguments that
+    change time or memory and have no part in a price.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Release:
     former: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    unpriced: tuple[str, ...] = ()
 
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
@@ -172,7 +174,7 @@ class _RequirementSection(Section, defer_build=True):
 
 
 class _ReleaseSection(Section):
-    """A release's file. It may add to the groups and facts of another, ``base``, less the facts about ``bypassed`` conditions."""
+    """A release's file. It adds to what another, ``base``, says, less facts of ``bypassed`` conditions and what is ``gone``."""
 
     about: list[str]  # for who reads the file
     name: str
@@ -183,6 +185,8 @@ class _ReleaseSection(Section):
     former: dict[str, str] | None = None
     models: dict[str, dict[str, Any]] | None = None
     elsewhere: dict[str, str] | None = None
+    gone: list[str] | None = None
+    unpriced: list[Annotated[str, AfterValidator(_condition)]] | None = None
     groups: list[_GroupSection]
     exclusions: list[_ExclusionSection]
     requirements: list[_RequirementSection]
@@ -203,10 +207,12 @@ def read_release(path: Path) -> Release:
 
     inherited = base.groups if base else {}
 
+    gone = frozenset(section.gone or ())
+
     def arguments(row: _ArgumentsSection) -> Iterable[Argument]:
         if row.group is not None and row.group not in inherited:
             raise unknown_name(f"{path.name}: group", row.group, inherited, what="group of the base")
-        return row.arguments() if row.group is None else inherited[row.group]
+        return row.arguments() if row.group is None else (a for a in inherited[row.group] if a.name not in gone)
 
     return Release(
         section.name,
@@ -224,6 +230,7 @@ def read_release(path: Path) -> Release:
         section.former or {},
         section.models or {},
         section.elsewhere or {},
+        (*(c for c in (base.unpriced if base else ()) if parts_of(c)[0] not in gone), *(section.unpriced or ())),
     )
 
 

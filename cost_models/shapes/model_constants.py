@@ -1,4 +1,7 @@
-"""What a framework must be told of a model and no price depends on: bases, epsilons, the router's arithmetic."""
+"""What a framework must be told of a model and no price depends on: bases, epsilons, the router's arithmetic.
+
+Three of them are parameters, a few in a layer, which are counted: the bias of attention's output, sinks, a shared expert's gate.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from functools import partial
 from frameworks.environment import HARDWARE_QUEUE
 from frameworks.framework import Framework
 from frameworks.megatron_lm.arguments import untold
+from frameworks.megatron_lm.job_reader import JobReading
 from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.reader import read
@@ -27,6 +28,7 @@ MEGATRON_LM = Framework(
     write=arguments,
     read=read,
     untold=partial(untold, RELEASE, MODEL_0_12, NAME),
+    read_job=lambda given, num_devices: JobReading(RELEASE, TABLE, given, num_devices).job(),
     suffix="sh",
     purposes=HARDWARE_QUEUE,
     file=partial(script, tokenizer=("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')),

@@ -224,12 +224,14 @@ def undone(flat: Flat) -> dict[str, Any]:
         found["num_query_groups"] = heads
     if mla:
         found["kv_channels"] = flat["mla.qk_nope_head_dim"] + flat["mla.qk_rope_head_dim"]
+        found["mla.q_lora_rank"] = flat.get("mla.q_lora_rank") or 0
     elif not flat.get("kv_channels"):
         found["kv_channels"] = (flat.get("hidden_size") or heads) // heads
     if found["gated_linear_unit"] and flat.get("linear_bias"):
         found |= {"attention_bias": True, "constants.attention_output_bias": True}
     if found["moe"]:
         shared, width = flat.get("moe.shared_expert_ffn_hidden_size") or 0, flat.get("moe.expert_ffn_hidden_size") or 1
+        found[f"{ROUTER}.topk_scale"] = flat.get(f"{ROUTER}.topk_scale") or 1.0
         found["moe.num_shared_experts"] = max(round(shared / width), 1) if shared else 0
     return found | _scaling(flat)
 

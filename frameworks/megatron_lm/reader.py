@@ -29,7 +29,8 @@ class Reading:
 
     def __init__(self, release: Release, table: Table, arguments: Sequence[str], num_devices: int | None) -> None:
         self.release, self.table = release, table
-        self.given = accepted(release, read_tokens(release, list(arguments))[0])
+        self.written, self.stray = read_tokens(release, list(arguments))
+        self.given = accepted(release, self.written)
         self.tp, self.pp, self.cp = (self.column(name) for name in ("tp", "pp", "cp"))
         replica = self.tp * self.pp * self.cp
         if (num_devices or replica) % replica:

@@ -20,6 +20,9 @@ ROUTER_KEYS = {
     "topk_scale": "routed_scaling_factor",
     "expert_bias": "moe_router_enable_expert_bias",
 }
+_ACTIVATIONS = {"silu": "silu", "swiglu": "silu", "gelu": "gelu", "fast_gelu": "gelu_tanh", "relu": "relu"}
+_NORMALIZATIONS = {"RMSNorm": "rmsnorm", "LayerNorm": "layernorm"}
+_SCORES = {"sigmoid": "sigmoid", "True": "sigmoid", "softmax": "softmax", "False": "softmax"}  # use_gating_sigmoid is a switch
 _NO_SCALE = 1.0  # the router multiplies by it even where the class has no default [mindformers-1.8, router.py]
 _ORIGINAL_LENGTH = "original_max_position_embeddings"
 
@@ -63,21 +66,33 @@ def unstated_note(model: ModelShape, trained_by: ModelClass) -> tuple[str, ...]:
     return (f"The model does not state {all_of(list(taken))}; the file holds MindFormers' own: {', '.join(said)}.",)
 
 
-def constants_read(value: Callable[[str], Any], model_type: str, *, latent: bool, experts: bool) -> ModelConstants:
-    """The constants that a file's values by key state; ``value`` gives the class's default for what is not given."""
+def constants_read(
+    value: Callable[[str], Any], given: Callable[[str], bool], model_type: str, *, latent: bool, experts: bool
+) -> ModelConstants:
+    """The constants that a file's values by key state; ``value`` gives the class's default for what is not ``given``."""
     scaling = value("rope_scaling")
-    router = {name: value(key) for name, key in ROUTER_KEYS.items()} if experts else {}
-    hidden_act, normalization = value("hidden_act"), value("normalization")
+    hidden_act, normalization, fraction = value("hidden_act"), value("normalization"), _number(value("partial_rotary_factor"))
     return ModelConstants(
         model_type=model_type,
-        activation="silu" if hidden_act in ("silu", "swiglu", "fusedswiglu") else hidden_act,
-        normalization=normalization.lower() if isinstance(normalization, str) else None,
+        activation=_ACTIVATIONS.get(str(hidden_act)),
+        normalization=_NORMALIZATIONS.get(str(normalization)),
         norm_epsilon=_number(value("rms_norm_eps")),
         rotary_base=_number(value("rope_theta")),
         rope_scaling=_scaling(scaling) if isinstance(scaling, dict) else None,
-        max_position_embeddings=_whole(value("max_position_embeddings")),
+        max_position_embeddings=_whole(value("max_position_embeddings")) if given("max_position_embeddings") else None,
+        rotary_fraction=fraction if fraction and 0 < fraction <= 1 else 1.0,
         rotary_interleaved=bool(value("rotary_interleaved")) and not latent,
-        router=RouterConstants(**router, shared_expert_gate=bool(value("use_shared_expert_gating"))),
+        router=_router(value) if experts else RouterConstants(),
+    )
+
+
+def _router(value: Callable[[str], Any]) -> RouterConstants:
+    return RouterConstants(
+        score_function=_SCORES.get(str(value(ROUTER_KEYS["score_function"]))),
+        normalize_topk=bool(value(ROUTER_KEYS["normalize_topk"])),
+        topk_scale=_number(value(ROUTER_KEYS["topk_scale"])) or _NO_SCALE,
+        expert_bias=bool(value(ROUTER_KEYS["expert_bias"])),
+        shared_expert_gate=bool(value("use_shared_expert_gating")),
     )
 
 

@@ -108,7 +108,7 @@ def _model(workload: Workload, s: ParallelStrategy) -> Options:
         "head_dim": model.kv_channels if mla is None else None,
         "vocab_size": model.vocab_size,
         "seq_length": workload.training.seq_length,
-        "max_position_embeddings": model.constants.max_position_embeddings or workload.training.seq_length,
+        "max_position_embeddings": model.constants.max_position_embeddings,
         **constants_written(model, likest(model)),
         "normalization": cells.normalization(model),
         "hidden_act": cells.hidden_act(model, s.features),

@@ -31,6 +31,8 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     draft.drop_broken(rules.MC2, rules.COC, rules.TP_2D)
     if not workload.model.gated_linear_unit:  # the fused kernel is that of RMSNorm
         draft.quietly(off=Feature.FUSED_NORM)
+    if workload.model.constants.activation not in (None, "silu"):
+        draft.drop(Feature.FUSED_SWIGLU, "the fused kernel is SwiGLU's")
     if strategy.cp > 1:
         draft.quietly(on=Feature.FLASH_ATTENTION)
         if strategy.cp_algo is CpAlgo.ULYSSES:

@@ -19,10 +19,12 @@ from cost_models.shapes.strategy import (
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.facts import Extra, fact_rule
+from frameworks.megatron_lm.arguments import told, unbuildable
 from frameworks.megatron_lm.rules import FAMILY_RULES
-from frameworks.mindspeed_llm.specs import spec_of, traits_of
+from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
+from frameworks.mindspeed_llm.specs import traits_of, unbuilt
 from frameworks.mindspeed_llm.table import BY_LAYER, RELEASE, TABLE, TERMS
-from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule
+from frameworks.offered import chunks_rule, dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
 from frameworks.rule import (
     Mask,
@@ -43,6 +45,7 @@ NAME = "MindSpeed-LLM"
 
 PRECISION = precision_rule("mindspeed_precision", "[megatron-0.12, arguments.py]", NAME, "bf16", "fp16", "fp32")
 FEATURES = offered_rule("mindspeed_features", "[mindspeed, features_manager]", NAME, TABLE)
+MODEL_RULE = model_rule("mindspeed_model", "[mindspeed-llm, features_manager]", NAME, partial(unbuildable, RELEASE, MODEL))
 SCHEDULE = schedule_rule("mindspeed_schedule", "[mindspeed, features_manager/pipeline_parallel]", NAME, TABLE)
 
 MOE_FREQUENCY = Rule(
@@ -127,7 +130,7 @@ LAYER_SPEC = Rule(
     "mindspeed_layer_spec",
     "[mindspeed-llm, tasks/models/spec]",
     "one of MindSpeed-LLM's layer specifications builds all that the model's layers have",
-    lambda w, b: every_row(b, spec_of(w.model) is None),
+    lambda w, b: every_row(b, bool(unbuilt(w.model))),
     _no_spec_sentence,
 )
 
@@ -166,6 +169,35 @@ DISPATCHER = dispatcher_rule(
 
 
 CAPACITY = FACTS("mindspeed_capacity", "a capacity factor excludes the allgather dispatcher")
+
+
+def _by_best(workload: Workload) -> bool:
+    return told(MODEL, workload).get("group_choice") == BY_BEST
+
+
+GROUP_CHOICE = Rule(
+    "mindspeed_group_choice",
+    "[mindspeed-llm, moe_router.py, router.py]",
+    "groups of experts chosen by their best expert need group_topk below ep, and micro_batch_size 1",
+    lambda w, b: (
+        (b.ep <= w.model.moe.group_topk) | (b.micro_batch_size > 1) if w.model.moe is not None and _by_best(w) else none_of(b)
+    ),
+    lambda w, s: (
+        f"group_limited_greedy, which chooses groups of experts by their best, needs group_topk "
+        f"{w.model.moe.group_topk if w.model.moe else 0} below ep {s.ep}, and micro_batch_size 1 (it is {s.micro_batch_size})"
+    ),
+)
+
+WINDOW = Rule(
+    "mindspeed_window",
+    "[mindspeed-llm, context_parallel_feature.py]",
+    "a window of attention below the sequence excludes context parallelism",
+    lambda w, b: (b.cp > 1) & (w.model.local_attention is not None and w.training.seq_length > w.model.local_attention.window),
+    lambda w, s: (
+        f"a window of {w.model.local_attention.window if w.model.local_attention else 0} tokens in sequences of "
+        f"{w.training.seq_length} excludes cp {s.cp}"
+    ),
+)
 
 TP_EXTEND_EP = FACTS(
     "mindspeed_tp_extend_ep",

@@ -24,20 +24,25 @@ TRAITS: Mapping[str, Callable[[ModelShape], bool]] = {
 
 @dataclass(frozen=True)
 class Spec:
-    """``module`` builds layers with any of the traits ``honours``, where the switches ``arguments`` are given too."""
+    """``module`` builds layers with any of the traits ``honours``."""
 
     module: str
     honours: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
 
 
 SPECS = (
     Spec(""),  # what pretrain_gpt.py builds by itself
     Spec("qwen3_spec", ("norms of queries and keys",)),
     Spec("deepseek_spec", ("latent attention",)),
-    Spec("gemma2_spec", ("norms behind attention and MLP", "norms of queries and keys"), ("post-norm",)),
-    Spec("qwen2_moe_spec", ("a gate of the shared experts", "norms of queries and keys"), ("shared-expert-gate",)),
+    Spec("gemma2_spec", ("norms behind attention and MLP", "norms of queries and keys")),
+    Spec("qwen2_moe_spec", ("a gate of the shared experts", "norms of queries and keys")),
 )
+# Others that build the same: read, never written.
+READ_SPECS = (
+    Spec("bailing_spec", ("norms of queries and keys",)),
+    Spec("grok_spec", ("norms behind attention and MLP", "norms of queries and keys")),
+)
+PACKAGE = "mindspeed_llm.tasks.models.spec"
 
 
 def traits_of(model: ModelShape) -> tuple[str, ...]:
@@ -45,7 +50,13 @@ def traits_of(model: ModelShape) -> tuple[str, ...]:
     return tuple(name for name, has in TRAITS.items() if has(model))
 
 
-def spec_of(model: ModelShape) -> Spec | None:
-    """The first specification that honours all of it; None where there is none."""
+def spec_of(model: ModelShape) -> Spec:
+    """The first specification that honours most of it."""
     wanted = set(traits_of(model))
-    return next((spec for spec in SPECS if wanted <= set(spec.honours)), None)
+    return max(SPECS, key=lambda spec: len(wanted.intersection(spec.honours)))
+
+
+def unbuilt(model: ModelShape) -> tuple[str, ...]:
+    """Traits that the specification does not honour: with it, another model would train."""
+    honoured = spec_of(model).honours
+    return tuple(name for name in traits_of(model) if name not in honoured)

@@ -19,12 +19,13 @@ from frameworks.megatron_lm.arguments import (
     model_arguments,
     selective_recompute,
     tokens,
+    unstated_note,
     where,
 )
-from frameworks.megatron_lm.model_table import MODEL
+from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
-from frameworks.mindspeed_llm.specs import spec_of
+from frameworks.mindspeed_llm.specs import PACKAGE, spec_of
 from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, RELEASE, TABLE
 from frameworks.model_facts import Arguments
 from frameworks.rule import layout_of
@@ -88,11 +89,9 @@ def _layers(workload: Workload, s: ParallelStrategy) -> Arguments:
 
 
 def _layer_spec(model: ModelShape) -> Arguments:
-    """What makes ``pretrain_gpt.py`` build the model's layers; a model without a specification breaks a rule."""
-    spec = spec_of(model)
-    if spec is None or not spec.module:
-        return {}
-    return {"spec": (f"mindspeed_llm.tasks.models.spec.{spec.module}", "layer_spec"), **where(True, *spec.arguments)}
+    """What makes ``pretrain_gpt.py`` build the model's layers."""
+    module = spec_of(model).module
+    return {"spec": (f"{PACKAGE}.{module}", "layer_spec")} if module else {}
 
 
 def _latent_attention(workload: Workload, s: ParallelStrategy) -> Arguments:
@@ -155,7 +154,7 @@ def _recompute(s: ParallelStrategy) -> Arguments:
 
 
 def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
-    notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node")]
+    notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node"), *unstated_note(RELEASE, MODEL, workload)]
     layout = layout_of(workload, s)
     noops = noop_positions(layout)
     if noops:

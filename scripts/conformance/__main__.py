@@ -43,14 +43,14 @@ def main() -> int:
         checkouts = Checkouts(dict(map(_checkout, options.checkouts)), scratch)
         targets = [label for label in cases.targets() if not options.only or label.startswith(tuple(options.only.split(",")))]
         chosen = cases.models(options.models.split(",") if options.models else None)
-        matrix = cases.with_files(list(cases.cases(chosen, targets, options.sizes)), options.files)
+        matrix, without = cases.with_files(list(cases.cases(chosen, targets, options.sizes)), options.files)
         made = list(exported(matrix, scratch / "exports", options.processes))
         files = [each for each in made if each.file is not None][: options.limit]
         print(f"{len(matrix)} cases, {len(files)} files ({timed(started)})", flush=True)
         if options.self_test:
             return self_test.run(_questions(files), checkouts, options.processes)
         rows = _rows(files, checkouts, options.processes)
-        without = [f"{each.case.folder}: {each.why}" for each in made if each.file is None]
+        without += [f"{each.case.folder}: {each.why}" for each in made if each.file is None]
     writable = {f"{each.name} {each.release.version}": frozenset(_set_by_plans(each)) for each in FRAMEWORKS}
     found = report.summaries(rows, writable)
     print(report.text_report(found, without))

@@ -20,7 +20,7 @@ from documents.errors import InputError
 from frameworks.framework import Framework
 from frameworks.launch import launch_block
 from hardware_profiles import catalogue
-from scripts.conformance.cases import CONSIDERED, Case, framework_of, job_of
+from scripts.conformance.cases import Case, framework_of, job_of
 from scripts.conformance.drawing import drawn
 from search.plan import strategy_to_mapping
 
@@ -60,7 +60,7 @@ def export_case(case: Case, folder: Path) -> list[Exported]:
         others = drawn(job.workload, framework, case.num_drawn, zlib.crc32(case.folder.encode())) if case.num_drawn else []
         for index, strategy in enumerate(others):
             plan = {
-                "rank": CONSIDERED + 1 + index,
+                "rank": len(plans) + 1 + index,
                 "plan_id": f"drawn-{index + 1}",
                 "strategy": strategy_to_mapping(job.workload, strategy),
                 "launch": launch_block(job.workload, strategy),

@@ -133,7 +133,7 @@ def text_report(made: Sequence[Summary], without: Sequence[str]) -> str:
             f"        differs, as the file says: {fact} ({', '.join(sorted(of))})" for fact, of in sorted(each.named.items())
         ]
     if without:
-        lines += ["", f"{len(without)} cases without a file:", *(f"  {each}" for each in without)]
+        lines += ["", f"{len(without)} models or cases without a file:", *(f"  {each}" for each in without)]
     return "\n".join(lines)
 
 
@@ -158,7 +158,7 @@ def section(made: Sequence[Summary], without: Sequence[str]) -> str:
     lines = [BEGIN, *_table(COLUMNS, rows), ""]
     lines += [
         f"Of the files {first} are what a search returns first, {others} are drawn from the legal plans, so that switches,",
-        f"modules and schedules that are rarely best occur too. In {len(without)} cases of the matrix nothing is legal and fits.",
+        "modules and schedules that are rarely best occur too.",
         "Files that are not announced to run as they are (their first lines say why) are counted in the last column alone.",
     ]
     refusals = [(f"`{each.release}`", len(files), why) for each in made for why, files in each.reasons.items()]
@@ -172,7 +172,14 @@ def section(made: Sequence[Summary], without: Sequence[str]) -> str:
     if named:
         lines += ["", "Constants that differ, as the first lines of the files say:", ""]
         lines += _table(("release", "constant", "models"), named)
+    if without:
+        lines += ["", "No file is made of these:", "", *_table(("model", "because"), [_shortened(each) for each in without])]
     return "\n".join([*lines, END])
+
+
+def _shortened(text: str) -> tuple[str, str]:
+    model, _, why = text.partition(": ")
+    return model, why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]}..."
 
 
 def _row(each: Summary) -> tuple[Any, ...]:

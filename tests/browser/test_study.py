@@ -279,3 +279,42 @@ def test_the_first_plans_do_not_wait_for_the_others(view: OpenView, site: Site, 
     for route in held:
         route.continue_()
     expect(page.get_by_text("1 – 10 of 1,000")).to_be_visible()
+
+
+MIXTURE = {
+    "model": "qwen3-30b-a3b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 32},
+    "training": {"seq_length": 4096, "global_batch_size": 64},
+    "search": {"tp": 4, "pp": 2, "vpp": 1, "ep": 16, "micro_batch_size": 1, "recompute": "full", "top": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "heading"), [(None, "What physics alone would give"), ("any", "What frameworks take in place of the best plan")]
+)
+def test_launchable_plans_and_physics_alone_stand_side_by_side(
+    view: OpenView, site: Site, target: str | None, heading: str
+) -> None:
+    job = {**MIXTURE, **({} if target is None else {"software": {"target": target}})}
+    study = httpx.post(f"{site.url}/v1/studies", json=job, headers={"Prefer": "wait=60"}, timeout=90).json()
+    opened = view(site.url)
+    page = opened.open(f"/studies/{study['id']}")
+    card = page.get_by_role("region", name=heading).first
+    result = study["result"]
+    if target is None:
+        best = result["physics_best"]
+        assert best["rules"]
+        told = [
+            best["why"],
+            *(broken["sentence"] for broken in best["rules"]),
+            f"{best['difference_fraction']:.1%}".replace("%", " %"),
+        ]
+        expect(page.get_by_text(f"the whole lattice of {study['job']['software']['target']}")).to_be_visible()
+    else:
+        told = [text for entry in result["nearest_launchable"] for text in (entry["target"], entry["why"], *entry["replaced"])]
+    assert told
+    for text in told:
+        expect(card).to_contain_text(text)
+    for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []

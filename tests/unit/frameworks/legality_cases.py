@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from cost_models.shapes.model_constants import ModelConstants, RouterConstants
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
@@ -48,8 +49,13 @@ def with_features(strategy: ParallelStrategy, *features: Feature, base: Feature 
 
 
 MLA_JOB = job(LATENT)
-PLAIN_QUERIES = replace(LATENT, mla=replace(LATENT.mla, q_lora_rank=None)) if LATENT.mla else LATENT
+PLAIN_QUERIES = replace(LATENT, mla=replace(LATENT.mla, q_lora_rank=0)) if LATENT.mla else LATENT
 UP_PROJ = changed(MIXTURE_PLAN, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.MLA_UP_PROJ)
+BY_BEST = replace(
+    MIXTURE,
+    moe=replace(MIXTURE.moe, num_groups=8, group_topk=3) if MIXTURE.moe else None,
+    constants=ModelConstants(router=RouterConstants("softmax", normalize_topk=False, topk_scale=16.0, expert_bias=False)),
+)
 SANDWICHED = job(replace(DENSE, sandwich_norm=True))
 FB = changed(MIXTURE_PLAN, features=OVERLAPPED | Feature.MOE_COMM_OVERLAP, vpp=2, schedule=Schedule.INTERLEAVED)
 
@@ -256,6 +262,10 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      MIXTURE_PLAN, changed(MIXTURE_PLAN, pp=4, dp=8), ("position 11", "pp 4", "6 layers")),
     ("mindspeed_dense_stage", "mindspeed-llm", LEADING, changed(MIXTURE_PLAN, pp=1, dp=32, schedule=Schedule.NONE), MIXTURE_PLAN,
      ("position 12", "pp 2", "12 layers")),
+    ("mindspeed_window", "mindspeed-llm", job(replace(DENSE, local_attention=WINDOWED)), FLAT,
+     changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.RING), ("4096", "1024")),
+    ("mindspeed_group_choice", "mindspeed-llm", job(BY_BEST), MIXTURE_PLAN, changed(MIXTURE_PLAN, ep=2), ("topk 3", "ep 2")),
+    ("mindspeed_group_choice", "mindspeed-llm", job(BY_BEST), MIXTURE_PLAN, changed(MIXTURE_PLAN, micro_batch_size=2), ("is 2",)),
     ("mindspeed_mla_queries", "mindspeed-llm", job(PLAIN_QUERIES), changed(MIXTURE_PLAN, tp=1, dp=32, sequence_parallel=False),
      MIXTURE_PLAN, ("tp 2", "q_lora_rank", "latent has none")),
     ("mindspeed_mla_up_proj", "mindspeed-llm", MLA_JOB, UP_PROJ, changed(UP_PROJ, sequence_parallel=False), ("tp 2", "false")),
@@ -338,6 +348,7 @@ JOBS: list[tuple[str, str, Workload, Workload, str]] = [
         "limited by a window",
     ),
     ("mindspeed_precision", "mindspeed-llm", DENSE_JOB, job(precision="fp8"), "fp8"),
+    ("mindspeed_model", "mindspeed-llm", DENSE_JOB, job(replace(DENSE, alibi=True)), "(alibi)"),
     (
         "mindspeed_layer_spec",
         "mindspeed-llm",

@@ -95,7 +95,7 @@ def test_the_published_pangu_plan_is_physics_only() -> None:
     )
     without = replace(PANGU_JOB, model=replace(PANGU_JOB.model, sandwich_norm=False))
     for plan in (plain, selective):
-        assert set(broken(PANGU_JOB, plan, "mindspeed-llm")) == {"mindspeed_layer_spec"}
+        assert set(broken(PANGU_JOB, plan, "mindspeed-llm")) >= {"mindspeed_layer_spec"}
         assert "mindspeed-llm@master" in launchable_on(without, plan)
     assert set(broken(PANGU_JOB, PANGU_PLAN, "mindformers")) == {"mindformers_sandwich_norm"}
 

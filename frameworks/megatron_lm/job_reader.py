@@ -1,0 +1,180 @@
+"""Arguments of the Megatron family as a whole job: the model, the batch and the precision beside the strategy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cost_models.shapes.workload import ModelShape, MoeShape
+from documents.bounds import MAX_LAYERS
+from frameworks.framework import ReadingError, ReadJob
+from frameworks.megatron_lm.model_table import MODEL_0_12
+from frameworks.megatron_lm.reader import Reading
+from frameworks.model_facts import ModelTable
+from frameworks.release import Kind, holds, parts_of, problems
+
+NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
+FEWEST_ROWS = 1024  # a multiple below it is padding, from it on the embedding's rows themselves
+_FREQUENCIES = 64  # "every n-th layer" is tried up to this
+
+
+class JobReading(Reading):
+    """Arguments of one release as a job. ``models``: what they say of a model."""
+
+    models: ModelTable = MODEL_0_12
+
+    def job(self) -> ReadJob:
+        """The job; raises ``ReadingError`` where no model is described, or a number is out of bounds."""
+        notes = self.refused()
+        model = self.model(notes)
+        strategy = self.strategy()
+        return ReadJob(
+            model,
+            strategy,
+            self.number("seq-length", low=1),
+            self.number("global-batch-size", low=1),
+            self.precision(),
+            (*notes, *self.unpriced()),
+        )
+
+    def refused(self) -> list[str]:
+        """A sentence for each token that was passed over, then for each combination that the framework refuses."""
+        found = problems(self.release, self.written)
+        if self.given != self.written:
+            found += problems(self.release, self.given)
+        return [*found, *self.stray]
+
+    def unpriced(self) -> list[str]:
+        """A sentence for each argument that changes time or memory and has no part in a price."""
+        return [
+            f"{parts_of(condition)[0]} changes time or memory, and is not priced."
+            for condition in self.release.unpriced
+            if parts_of(condition)[0] in self.given and holds(self.release, self.given, condition)
+        ]
+
+    def precision(self) -> str:
+        """The precision of matmuls."""
+        if self.value("fp8-format"):
+            return "fp8"
+        return next((name for name in ("bf16", "fp16") if self.on(name)), "fp32")
+
+    def layers(self) -> int:
+        """Layers of the model."""
+        layers = self.number("num-layers", low=1) or 1
+        if layers > MAX_LAYERS:
+            raise ReadingError(f"num-layers {layers} is not allowed; give 1 to {MAX_LAYERS}")
+        return layers
+
+    def model(self, notes: list[str]) -> ModelShape:
+        """The model, with a sentence for what the arguments leave open."""
+        if missing := [name for name in NEEDED if self.value(name) is None]:
+            raise ReadingError(f"{missing[0]} is not given, and a model needs {', '.join(NEEDED)}")
+        for fact in self.models.facts:
+            argument = self.release.arguments.get(fact.number)
+            if argument is not None and argument.kind is Kind.INTEGER and not argument.many:
+                self.number(fact.number)
+        known: dict[str, Any] = {"name": "", "num_layers": self.layers(), "vocab_size": self.rows(notes), **self.widths()}
+        if self.number("num-experts"):
+            known |= self.expert_layers(notes)
+        return self.models.read(self.release, self.given, known)
+
+    def widths(self) -> Mapping[str, Any]:
+        """Widths that are not given, as the framework chooses them [megatron-0.12, arguments.py]."""
+        hidden = self.number("hidden-size", low=1) or 1
+        dense = self.number("ffn-hidden-size") or (int(4 * hidden * 2 / 3) // 64 * 64 if self.on("swiglu") else 4 * hidden)
+        return {"ffn_hidden_size": dense, "moe.expert_ffn_hidden_size": dense}
+
+    def rows(self, notes: list[str]) -> int:
+        """Rows of the embedding; 0 where only the tokenizer knows."""
+        multiple = (self.number("make-vocab-size-divisible-by", low=1) or 1) * self.tp
+        stated = self.number("padded-vocab-size", low=1) if "padded-vocab-size" in self.release.arguments else None
+        size = self.number("vocab-size", low=1)
+        if stated or size:
+            return stated or -(-(size or 1) // multiple) * multiple
+        if multiple >= FEWEST_ROWS * self.tp:
+            return multiple
+        notes.append("vocab-size is not given: the tokenizer decides how many rows the embedding has.")
+        return 0
+
+    def expert_layers(self, notes: list[str]) -> Mapping[str, Any]:
+        """Which layers are MoE, as leading dense ones and a frequency."""
+        pattern = self.pattern()
+        for frequency in range(1, _FREQUENCIES):
+            for leading in dict.fromkeys((pattern.index(1) - frequency + 1, 0)) if 1 in pattern else ():
+                if leading >= 0 and expert_pattern(leading, frequency, len(pattern)) == pattern:
+                    return {"moe.num_leading_dense_layers": leading, "moe.moe_layer_freq": frequency}
+        notes.append(f"moe-layer-freq {self.value('moe-layer-freq')} is read as MoE in every layer: no other order is priced.")
+        return {}
+
+    def pattern(self) -> list[int]:
+        """1 for each MoE layer, 0 for each dense one."""
+        text, layers = str(self.value("moe-layer-freq")), self.layers()
+        if re.fullmatch(r"\d{1,5}", text):
+            return [int(index % max(int(text), 1) == 0) for index in range(layers)]
+        pattern = repeated(text)
+        if len(pattern) != layers or set(pattern) - {0, 1}:
+            raise ReadingError(f"moe-layer-freq {text[:80]!r} does not say of {layers} layers which are MoE")
+        return pattern
+
+
+def expert_pattern(leading: int, frequency: int, layers: int) -> list[int]:
+    """The MoE layers of a shape."""
+    shape = ModelShape("", layers, 1, 1, 1, 1, 1, 1, moe=MoeShape(1, 1, 1, 0, 0, leading, frequency))
+    return [int(is_moe) for is_moe in shape.moe_layers()]
+
+
+def repeated(text: str) -> list[int]:
+    """A list such as ``([0]*3+[1]*58)*1``: lists of whole numbers, added and repeated. Nothing is evaluated."""
+    tokens = re.findall(r"\d{1,6}|[][()*+,]", text)
+    if "".join(tokens) != re.sub(r"\s", "", text) or len(tokens) > 4 * MAX_LAYERS:
+        raise ReadingError(f"{text[:80]!r} is no list of numbers")
+    position = 0
+
+    def take(wanted: str = "") -> str:
+        nonlocal position
+        token = tokens[position] if position < len(tokens) else ""
+        if not token or (wanted and token != wanted):
+            raise ReadingError(f"{text[:80]!r} is no list of numbers")
+        position += 1
+        return token
+
+    def part(depth: int) -> list[int]:
+        if depth > 8:
+            raise ReadingError(f"{text[:80]!r} is nested too deeply")
+        if take() == "(":
+            items = whole(depth + 1)
+            take(")")
+        elif tokens[position - 1] == "[":
+            items = [_digit(take(), text)]
+            while position < len(tokens) and tokens[position] == ",":
+                take()
+                items.append(_digit(take(), text))
+            take("]")
+        else:
+            raise ReadingError(f"{text[:80]!r} is no list of numbers")
+        while position < len(tokens) and tokens[position] == "*":
+            take()
+            times = _digit(take(), text)
+            if len(items) * times > MAX_LAYERS:
+                raise ReadingError(f"{text[:80]!r} has more than {MAX_LAYERS} layers")
+            items = items * times
+        return items
+
+    def whole(depth: int) -> list[int]:
+        items = part(depth)
+        while position < len(tokens) and tokens[position] == "+":
+            take()
+            items = items + part(depth)
+        return items
+
+    found = whole(0)
+    if position < len(tokens) or len(found) > MAX_LAYERS:
+        raise ReadingError(f"{text[:80]!r} is no list of at most {MAX_LAYERS} numbers")
+    return found
+
+
+def _digit(token: str, text: str) -> int:
+    if not token.isdigit():
+        raise ReadingError(f"{text[:80]!r} is no list of numbers")
+    return int(token)
