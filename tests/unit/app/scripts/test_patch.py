@@ -18,9 +18,10 @@ from frameworks.framework import Start
 from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
 from frameworks.registry import BY_NAME
-from tests.unit.frameworks.plans import MODELS, legal_plans, workload
+from tests.unit.frameworks.plans import legal_plans, shape, workload
 
 FRAMEWORKS = tuple(BY_NAME)
+TRIED = ("uneven", "mixture")
 
 
 def text_of(framework: str, made: Workload, plan: ParallelStrategy) -> str:
@@ -34,8 +35,8 @@ def same(made: Workload, read: ParallelStrategy, meant: ParallelStrategy) -> Non
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@given(model=st.sampled_from(tuple(MODELS)), index=st.integers(0, 10**6))
-@settings(max_examples=25, deadline=None)
+@given(model=st.sampled_from(TRIED), index=st.integers(0, 10**6))
+@settings(max_examples=12, deadline=None)
 def test_a_launch_file_is_read_back_as_it_was_planned(framework: str, model: str, index: int) -> None:
     made, plans = workload(framework, model), legal_plans(framework, model)
     plan, record = plans[index % len(plans)], BY_NAME[framework]
@@ -49,13 +50,16 @@ def test_a_launch_file_is_read_back_as_it_was_planned(framework: str, model: str
     job = record.read_job(launch.arguments, made.cluster.num_devices)
     assert (job.seq_length, job.global_batch_size) == (made.training.seq_length, made.training.global_batch_size)
     assert job.model == record.read_job(written, made.cluster.num_devices).model
-    assert (job.model.num_layers, job.model.hidden_size) == (MODELS[model].num_layers, MODELS[model].hidden_size)
+    assert (job.model.num_layers, job.model.hidden_size) == (
+        shape(framework, model).num_layers,
+        shape(framework, model).hidden_size,
+    )
     assert job.precision == made.training.precision
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@given(model=st.sampled_from(tuple(MODELS)), first=st.integers(0, 10**6), second=st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@given(model=st.sampled_from(TRIED), first=st.integers(0, 10**6), second=st.integers(0, 10**6))
+@settings(max_examples=6, deadline=None)
 def test_a_changed_launch_file_says_the_other_plan(framework: str, model: str, first: int, second: int) -> None:
     made, plans = workload(framework, model), legal_plans(framework, model)
     own, best = plans[first % len(plans)], plans[second % len(plans)]
