@@ -34,7 +34,7 @@ def run(question: dict[str, Any], stages: Stages) -> None:
         if hasattr(rules, name):
             setattr(rules, name, lambda: question["num_processes"])
     rules.check_rules(config, mode="train", dataset=object())  # a start has made its data set by then
-    reads_config_json = config.get("pretrained_model_dir") is not None
+    reads_config_json = bool(config.get("pretrained_model_dir"))
     if not reads_config_json or question.get("config_json") is not None:
         _model(question, stages, config, reads_config_json=reads_config_json)
 
