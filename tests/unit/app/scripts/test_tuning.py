@@ -117,7 +117,7 @@ def test_what_matters_and_is_not_said_is_asked_for(capsys: pytest.CaptureFixture
     assert tuned(capsys, script, "--set", "TP=4", "--time-limit", "5")["strategy"]["tp"] == 4
     script.write_text(SCRIPT.replace("${NNODES:-1}", "$NNODES"), encoding="utf-8")
     assert "--devices" in refusal(capsys, script)
-    script.write_text(SCRIPT.replace("X).replace("11008", "11264"), encoding="utf-8")
+    script.write_text(SCRIPT.replace("    --vocab-size 32000 \\\n", "").replace("11008", "11264"), encoding="utf-8")
     assert "--vocab-size" in refusal(capsys, script)
 
 
