@@ -24,7 +24,7 @@ class RopeScaling:
     beta_slow: float | None = None
     mscale: float | None = None
     mscale_all_dim: float | None = None
-    truncate: bool = True  # of YaRN: the channels between which frequencies are mixed are rounded to whole ones
+    truncate: bool | None = None  # of YaRN: the channels between which frequencies are mixed are rounded to whole ones
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from frameworks.environment import HARDWARE_QUEUE, HCCL
 from frameworks.framework import Framework
 from frameworks.megatron_lm.arguments import untold
 from frameworks.megatron_lm.script import script
+from frameworks.mindspeed_llm.job_reader import JobReading
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.reader import read
@@ -25,6 +26,7 @@ MINDSPEED_LLM = Framework(
     write=arguments,
     read=read,
     untold=partial(untold, RELEASE, MODEL, NAME),
+    read_job=lambda given, num_devices: JobReading(RELEASE, TABLE, given, num_devices).job(),
     suffix="sh",
     purposes={
         **HARDWARE_QUEUE,

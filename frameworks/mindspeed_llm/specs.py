@@ -37,6 +37,12 @@ SPECS = (
     Spec("gemma2_spec", ("norms behind attention and MLP", "norms of queries and keys")),
     Spec("qwen2_moe_spec", ("a gate of the shared experts", "norms of queries and keys")),
 )
+# Others that build the same: read, never written.
+READ_SPECS = (
+    Spec("bailing_spec", ("norms of queries and keys",)),
+    Spec("grok_spec", ("norms behind attention and MLP", "norms of queries and keys")),
+)
+PACKAGE = "mindspeed_llm.tasks.models.spec"
 
 
 def traits_of(model: ModelShape) -> tuple[str, ...]:

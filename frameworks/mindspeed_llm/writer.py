@@ -25,7 +25,7 @@ from frameworks.megatron_lm.arguments import (
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
-from frameworks.mindspeed_llm.specs import spec_of
+from frameworks.mindspeed_llm.specs import PACKAGE, spec_of
 from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, RELEASE, TABLE
 from frameworks.model_facts import Arguments
 from frameworks.rule import layout_of
@@ -91,7 +91,7 @@ def _layers(workload: Workload, s: ParallelStrategy) -> Arguments:
 def _layer_spec(model: ModelShape) -> Arguments:
     """What makes ``pretrain_gpt.py`` build the model's layers."""
     module = spec_of(model).module
-    return {"spec": (f"mindspeed_llm.tasks.models.spec.{module}", "layer_spec")} if module else {}
+    return {"spec": (f"{PACKAGE}.{module}", "layer_spec")} if module else {}
 
 
 def _latent_attention(workload: Workload, s: ParallelStrategy) -> Arguments:

@@ -428,3 +428,10 @@ def test_shared_experts_and_gates() -> None:
     odd = model("qwen1.5-moe-a2.7b", shared_expert_intermediate_size=1000).moe
     assert odd is not None
     assert (odd.num_shared_experts, odd.shared_expert_ffn_hidden_size) == (1, 1000)
+
+
+def test_the_documentation_lists_every_family() -> None:
+    section = (Path(__file__).parents[6] / "docs" / "models.md").read_text().split("## Import of a `config.json`\n")[1]
+    table = section.split("|---|---|---|\n")[1].split("\n\n")[0]
+    listed = {name for line in table.splitlines() for name in line.split("|")[1].replace("`", "").replace(",", "").split()}
+    assert listed == set(FAMILIES)
