@@ -13,10 +13,6 @@ from frameworks.rule import all_of, either
 
 # What no class computes, as fields of the constants: the value that they must have, and words for another.
 NOT_COMPUTED: Mapping[str, tuple[Any, str]] = {
-    "activation_clamp": (None, "a clamped activation"),
-    "glu_linear_offset": (0.0, "an offset of what the gate multiplies"),
-    "qk_norm_over_heads": (False, "QK norm over all heads together"),
-    "post_norm_residual": (None, "residuals behind the norm"),
     "norm_zero_centered": (False, "norms with a weight of 1 + w"),
     "rotary_fraction": (1.0, "a partial rotary embedding"),
     "local_rotary_base": (None, "a second rotary base"),
