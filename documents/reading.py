@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,11 +24,15 @@ MAX_DIGITS = 1_000
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a document may be; JSON, which has no aliases and is read fast, holds as many values as its bytes allow."""
+    """How large a document may be; JSON, which has no aliases and is read fast, holds as many values as its bytes allow.
+
+    ``aliases``: whether a YAML document may name a part (``&name``) and mean it again (``*name``); each use counts its values.
+    """
 
     num_bytes: int = DOCUMENT_BYTES
     depth: int = 32
     values: int = 40_000  # 60 layers of 384 counted experts
+    aliases: bool = False
 
 
 LIMITS = Limits()
@@ -77,7 +81,7 @@ def _refused(problem: str, place: Any) -> yaml.MarkedYAMLError:
 def _check_events(text: str, limits: Limits) -> None:
     depth = num_values = 0
     for event in yaml.parse(text, Loader=_LOADER):
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+        if not limits.aliases and (isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None):
             raise _refused("anchors and aliases (*name) are not allowed; write the value out", event)
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
@@ -88,7 +92,9 @@ def _check_events(text: str, limits: Limits) -> None:
             raise _refused(f"it holds more than {limits.values:,} values", event)
 
 
-def _constructed(node: yaml.Node) -> Any:
+def _constructed(node: yaml.Node, values_left: Iterator[int]) -> Any:
+    if next(values_left, None) is None:
+        raise _refused("its aliases make more of it than a document of this kind ever holds", node)
     if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
         mapping: dict[str, Any] = {}
         for key, value in node.value:
@@ -96,10 +102,10 @@ def _constructed(node: yaml.Node) -> Any:
                 raise _refused("a key must be plain text", key)
             if key.value in mapping:
                 raise _refused(f"the key {show(key.value)} occurs twice", key)
-            mapping[key.value] = _constructed(value)
+            mapping[key.value] = _constructed(value, values_left)
         return mapping
     if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
-        return [_constructed(item) for item in node.value]
+        return [_constructed(item, values_left) for item in node.value]
     if isinstance(node, yaml.ScalarNode) and node.tag in _READERS:
         try:
             return _READERS[node.tag](node.value)
@@ -112,7 +118,7 @@ def _parse_yaml(text: str, limits: Limits) -> Any:
     text.encode()  # a lone surrogate would only surface later, where the text is printed
     _check_events(text, limits)
     node = yaml.compose(text, Loader=_LOADER)
-    return None if node is None else _constructed(node)
+    return None if node is None else _constructed(node, iter(range(limits.values)))
 
 
 def _refuse_constant(name: str) -> NoReturn:

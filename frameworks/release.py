@@ -77,8 +77,9 @@ Fact = Exclusion | Requirement
 class Release:
     """One release of a framework. ``groups``: title -> arguments, in the order in which launch files write them.
 
-    ``former`` maps names that older releases used to those of this one. ``unpriced``: conditions on arguments that change time or
-    memory and have no part in a price.
+    ``former`` maps names that older releases used to those of this one. ``models``: what it trains, and ``elsewhere`` who trains
+    others, by Hugging Face's model type, for frameworks that have a class for each. ``unpriced``: conditions on arguments that
+    change time or memory and have no part in a price.
     """
 
     name: str
@@ -88,6 +89,8 @@ class Release:
     exclusions: tuple[Exclusion, ...] = ()
     requirements: tuple[Requirement, ...] = ()
     former: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
     unpriced: tuple[str, ...] = ()
 
     @cached_property
@@ -180,6 +183,8 @@ class _ReleaseSection(Section):
     base: str | None = None
     bypassed: list[Conditions] | None = None
     former: dict[str, str] | None = None
+    models: dict[str, dict[str, Any]] | None = None
+    elsewhere: dict[str, str] | None = None
     gone: list[str] | None = None
     unpriced: list[Annotated[str, AfterValidator(_condition)]] | None = None
     groups: list[_GroupSection]
@@ -223,6 +228,8 @@ def read_release(path: Path) -> Release:
             *(Requirement(tuple(fact.when), tuple(fact.needs), fact.source, fact.rule) for fact in section.requirements),
         ),
         section.former or {},
+        section.models or {},
+        section.elsewhere or {},
         (*(c for c in (base.unpriced if base else ()) if parts_of(c)[0] not in gone), *(section.unpriced or ())),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cost_models.shapes.workload import Cluster, MlaShape, ModelShape, MoeShape, Software, TrainingJob, Workload
+from cost_models.shapes.workload import Cluster, LocalAttention, MlaShape, ModelShape, MoeShape, Software, TrainingJob, Workload
 from hardware_profiles.catalogue import profile
 
 DENSE = ModelShape(
@@ -29,6 +29,24 @@ MOE = replace(
         num_shared_experts=1,
         shared_expert_ffn_hidden_size=4096,
         num_leading_dense_layers=1,
+    ),
+)
+
+WINDOWED = replace(
+    DENSE,
+    name="small-windowed",
+    tied_embeddings=True,
+    sandwich_norm=True,
+    local_attention=LocalAttention("window", full_attention_every=6, window=1024),
+)
+RECURRENT = replace(
+    DENSE,
+    name="small-recurrent",
+    num_query_groups=2,
+    attention_output_gate=True,
+    moe=MoeShape(num_experts=32, top_k=4, expert_ffn_hidden_size=512, num_shared_experts=1, shared_expert_ffn_hidden_size=512),
+    local_attention=LocalAttention(
+        "linear", full_attention_every=4, num_key_heads=8, num_value_heads=16, key_head_dim=128, value_head_dim=128, conv_kernel=4
     ),
 )
 

@@ -14,6 +14,6 @@ SMALL: dict[str, Any] = {
 }
 
 
-def small_job(**search: Any) -> Job:
-    """A job of nine steps, or with a ``sampler``, of one step for every 32 trials."""
-    return parse_job({**SMALL, "search": {**SMALL["search"], **search}})
+def small_job(*, target: str = "any", **search: Any) -> Job:
+    """A job of nine steps, of twice as many for a framework, or with a ``sampler``, of one step for every 32 trials."""
+    return parse_job({**SMALL, "software": {"target": target}, "search": {**SMALL["search"], **search}})

@@ -29,12 +29,17 @@ def check_stack(stack: str, family: str, field: str) -> None:
         raise unknown_name(field, stack, stacks, what=f"software stack of {family} devices")
 
 
-def fit_of_file(runs: Path, hardware: str, stack: str, on_progress: Progress | None = None) -> SiteOutcome:
-    """The shipped calibration moved to the runs of a file; ``InputError`` where nothing can be learned."""
+def site_profile(hardware: str) -> HardwareProfile:
+    """The profile of that name or file; ``InputError`` where there is none."""
     try:
-        profile = catalogue.profile(hardware)
+        return catalogue.profile(hardware)
     except ProfileError as error:
         raise InputError(f"--hardware: {error}") from None
+
+
+def fit_of_file(runs: Path, hardware: str, stack: str, on_progress: Progress | None = None) -> SiteOutcome:
+    """The shipped calibration moved to the runs of a file; ``InputError`` where nothing can be learned."""
+    profile = site_profile(hardware)
     check_stack(stack, profile.family, "--stack")
     try:
         return calibrate_site(

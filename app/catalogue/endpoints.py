@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Query, Response
 
 from app.catalogue.hardware import details, summary
 from app.catalogue.models import presets
-from app.catalogue.models.huggingface import model_from_config
+from app.catalogue.models.huggingface.reading import model_from_config
 from app.catalogue.schemas import HardwareDetails, HardwareSummary, HuggingFaceConfig, ImportedModel, ModelDetails, ModelSummary
 from app.http import etag
 from app.http.bodies import StrictRoute
@@ -69,10 +69,10 @@ def get_model(name: str, if_none_match: IfNoneMatch = None) -> Response:
 def import_model(body: Annotated[dict[str, Any], DescribedBy(HuggingFaceConfig), Body()], name: ModelName = "") -> ImportedModel:
     """Reads a Hugging Face `config.json`: the `model` part of a job, and its parameter counts."""
     try:
-        model = model_from_config(body, name=name.strip())
+        imported = model_from_config(body, name=name.strip())
     except InputError as error:
         raise ServiceError("invalid-input", str(error), pointer="#") from None
-    return ImportedModel.model_validate(presets.model_details(model))
+    return ImportedModel.model_validate({**presets.model_details(imported.model), "notes": list(imported.notes)})
 
 
 @router.get("/hardware", response_model=Listing[HardwareSummary], responses={**described(), **NOT_MODIFIED})

@@ -57,11 +57,17 @@ class Parameters(Document):
     mtp: int
 
 
-class ImportedModel(Document):
+class DescribedModel(Document):
     """``model`` is what a job's ``model`` holds."""
 
     model: dict[str, Any]
     num_parameters: Parameters
+
+
+class ImportedModel(DescribedModel):
+    """``notes``: how the file was understood, what of it is not read, and what no launch file has."""
+
+    notes: list[str]
 
 
 class PresetSources(Document):
@@ -71,12 +77,12 @@ class PresetSources(Document):
     default_training: dict[str, Default]
 
 
-class ModelDetails(ImportedModel, PresetSources):
+class ModelDetails(DescribedModel, PresetSources):
     """A preset with the source of each number; a job may also name it."""
 
 
 class HuggingFaceConfig(BaseModel):
-    """A model's ``config.json``, whole; fields that say nothing about its shape are ignored."""
+    """A model's ``config.json``, whole; ``notes`` of the answer name the fields that are not read."""
 
     model_config = ConfigDict(extra="allow")
 

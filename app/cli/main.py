@@ -8,7 +8,21 @@ from typing import Annotated
 
 import typer
 
-from app.cli.commands import calibrate, check, db, estimate, hardware, keys, models, schema, search, serve, validate, worker
+from app.cli.commands import (
+    calibrate,
+    check,
+    db,
+    estimate,
+    hardware,
+    keys,
+    models,
+    schema,
+    search,
+    serve,
+    tune,
+    validate,
+    worker,
+)
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
 from documents.errors import InfeasibleError, InputError
 
@@ -24,6 +38,7 @@ application = typer.Typer(
 )
 application.command()(search.search)
 application.command()(estimate.estimate)
+application.command()(tune.tune)
 application.command()(check.check)
 application.command()(validate.validate)
 application.command()(calibrate.calibrate)

@@ -37,8 +37,8 @@ class _StrictRequest(Request):
 
 
 def _refuse_unprintable(value: object) -> None:
-    """Control characters and lone surrogates, which neither every database nor every reader takes."""
-    if isinstance(value, str) and any(category(letter) in ("Cc", "Cs") for letter in value):
+    """Control characters but ends of lines, and lone surrogates, which neither every database nor every reader takes."""
+    if isinstance(value, str) and any(category(letter) in ("Cc", "Cs") and letter not in "\t\r\n" for letter in value):
         raise InputError(f"body: {show(value)} holds a control character or half a character; leave it out.")
     if isinstance(value, dict):
         for key, item in value.items():

@@ -18,6 +18,7 @@ from documents.bounds import DOCUMENT_BYTES
 API = "/v1"
 MAX_BODY_BYTES_OF: Mapping[str, int] = {
     f"{API}/estimates": 16 * 1024 * 1024,  # 10,000 strategies with every field
+    f"{API}/scripts": 8 * 1024 * 1024,  # a script and the files that it sources
     f"{API}/checks": 4 * 1024 * 1024,  # a baseline may be a search's answer with all its plans
     f"{API}/runs": 4 * 1024 * 1024,  # 500 records
 }

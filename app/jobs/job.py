@@ -119,7 +119,7 @@ def parse_job(
     settings, limits = _search(_as_mapping(document, "search"), labels)
     assumptions: list[str] = []
     warnings: list[str] = []
-    model, preset = resolve_model(document["model"], folder=folder)
+    model, preset = resolve_model(document["model"], folder=folder, warnings=warnings)
     hardware_reference = _hardware_reference(cluster_section.hardware, folder)
     profile = profile or (hardware.named if folder is None else hardware.profile)(hardware_reference)
     training = _training(training_section, model, preset, profile, labels, assumptions)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.answers.schemas import Answer, EstimateNumbers, PricedWith, StrategyDocument
 from app.text.documents import Document
-from documents.bounds import DOCUMENT_BYTES, MAX_NAME, Devices, Name
+from documents.bounds import DOCUMENT_BYTES, MAX_NAME, Devices, Name, Vocab
 from documents.checking import Section
 
 MAX_FILES = 16
@@ -26,6 +26,7 @@ class ScriptRequest(Section):
     target: Name | None = Field(
         default=None, description="framework, name or name@release; default: the one that knows most of its arguments"
     )
+    vocab_size: Vocab | None = Field(default=None, description="rows of the embedding, where the tokenizer decides them")
     set: dict[str, Annotated[str, Field(max_length=MAX_NAME)]] | None = Field(
         default=None, max_length=MAX_GIVEN, description="values of the environment; arguments of the script are named 1, 2, ..."
     )
@@ -78,5 +79,3 @@ class TuneDocument(Answer):
     diff: str = Field(description="unified diff of the script; empty where nothing is to change")
     script: str = Field(description="the script with the changes made")
     not_understood: list[NotUnderstood]
-
-

@@ -22,6 +22,7 @@ from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
 from app.http.state import ServerState
 from app.plans import endpoints as plans
+from app.scripts import endpoints as scripts
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
 from app.storage.session import DATABASE_AWAY, Database
@@ -31,7 +32,7 @@ from meshplan import __version__
 
 DESCRIPTION = (
     "Plans how to lay a large-model training job over an Ascend or GPU cluster: "
-    "studies, estimates, checks, measured runs, calibrations, catalogues."
+    "studies, estimates, launch scripts, checks, measured runs, calibrations, catalogues."
 )
 
 
@@ -43,7 +44,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    for part in (studies, plans, estimates, checks, runs, calibrations, accuracy, catalogue):
+    for part in (studies, plans, estimates, scripts, checks, runs, calibrations, accuracy, catalogue):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.include_router(health.router)
     add_dashboard(app)

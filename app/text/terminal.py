@@ -64,6 +64,12 @@ def write_json(document: Document | Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def write_text(text: str) -> None:
+    """Text as it is, with its tabs and the blanks at the ends of its lines."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 def write_yaml(document: Mapping[str, Any]) -> None:
     import yaml
 

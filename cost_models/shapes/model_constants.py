@@ -1,4 +1,7 @@
-"""What a framework must be told of a model and no price depends on: bases, epsilons, the router's arithmetic."""
+"""What a framework must be told of a model and no price depends on: bases, epsilons, the router's arithmetic.
+
+Three of them are parameters, a few in a layer, which are counted: the bias of attention's output, sinks, a shared expert's gate.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ class RopeScaling:
     beta_slow: float | None = None
     mscale: float | None = None
     mscale_all_dim: float | None = None
+    truncate: bool | None = None  # of YaRN: the channels between which frequencies are mixed are rounded to whole ones
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class ModelConstants:
     """Names are Megatron's where it has one. None: not stated; a launch file names what it then leaves to the framework."""
 
     model_type: str = ""  # Hugging Face's; "": unknown
-    activation: str | None = None  # of the MLP: silu | gelu | gelu_tanh | relu | relu2; gated or not is the shape's
+    activation: str | None = None  # of the MLP: silu | gelu | gelu_tanh | quick_gelu | relu | relu2; gated or not is the shape's
     normalization: str | None = None  # rmsnorm | layernorm
     norm_epsilon: float | None = None
     norm_zero_centered: bool = False  # the norm's weight is 1 + what is stored
@@ -56,3 +60,7 @@ class ModelConstants:
     embedding_scale: float | None = None
     attention_sinks: bool = False
     router: RouterConstants = field(default_factory=RouterConstants)
+    activation_clamp: float | None = None  # of the gate, and of what it gates to both sides
+    glu_linear_offset: float = 0.0  # added to what the gate multiplies
+    qk_norm_over_heads: bool = False  # the norm of queries, and of keys, is over all heads together
+    post_norm_residual: float | None = None  # the residual is the normed input times this; None: the input itself

@@ -22,6 +22,7 @@ export const router = createBrowserRouter([
       route("studies/new", () => import("./pages/newStudy")),
       route("studies/:studyId", () => import("./pages/study")),
       route("studies/:studyId/plans/:planId", () => import("./pages/plan")),
+      route("scripts", () => import("./pages/scripts")),
       route("compare", () => import("./pages/compare")),
       route("accuracy", () => import("./pages/accuracy")),
       route("hardware", () => import("./pages/hardware")),

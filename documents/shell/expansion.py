@@ -61,7 +61,7 @@ class Expander:
 
     def text(self, node: WordNode) -> Text:
         """A value, which is not split."""
-        return tuple(fragment for fragment in self._pieces(node.parts) if fragment is not None)
+        return tuple(self._known(node.parts))
 
     def _split(self, node: WordNode) -> list[Text]:
         if _has_braces(node):
@@ -106,7 +106,7 @@ class Expander:
 
     def calculate(self, parts: Sequence[Part]) -> int:
         """The value of an expression. Raises ``Undecided``, or ``ValueError`` where it has none."""
-        fragments = [fragment for fragment in self._pieces(parts) if fragment is not None]
+        fragments = list(self._known(parts))
         reason = unknown_in(fragments)
         if reason:
             raise Undecided(reason)
@@ -157,7 +157,8 @@ class Expander:
         yield from self._wrapped(part, self._elements(part, value))
 
     def _known(self, parts: Sequence[Part]) -> Iterator[Fragment]:
-        return (fragment for fragment in self._pieces(parts) if fragment is not None)
+        """Elements of an array as one text."""
+        return (Fragment(" ") if fragment is None else fragment for fragment in self._pieces(parts))
 
     def _length(self, part: Parameter, value: Value | None) -> Fragment:
         if value is None:

@@ -100,6 +100,8 @@ class WordParser:
                 parts.append(Literal(self.place(at), match[0], quoted=True))
             elif self.text[at] == '"':
                 self.position += 1
+                if any(isinstance(part, Parameter) and part.index == "@" for part in parts):
+                    return parts[1:]  # of an array without elements nothing is left, not even an empty word
                 return parts
             elif self.text[at] == "\\":
                 parts += self._escaped_in_quotes()

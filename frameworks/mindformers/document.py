@@ -1,4 +1,4 @@
-"""A YAML document of MindFormers as options: ``path=value`` with the value in JSON, as ``run_mindformer.py --options`` takes them."""
+"""A YAML document of MindFormers as options: ``path=value`` with the value in JSON, as its ``--options`` takes them."""
 
 from __future__ import annotations
 

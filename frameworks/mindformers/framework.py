@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from frameworks.environment import HCCL
 from frameworks.framework import Framework
+from frameworks.mindformers.job_reader import read_job
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.reader import read
 from frameworks.mindformers.rules import RULES
@@ -26,4 +27,5 @@ MINDFORMERS = Framework(
         "ENABLE_LAZY_INLINE_NO_PIPELINE": "one graph for all layers, which swap needs where no pipeline makes one",
     },
     file=yaml_file,
+    read_job=read_job,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES
-from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.draft import Draft
@@ -32,6 +32,11 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     if draft.strategy.etp > 1:
         draft.set("etp", draft.strategy.etp, 1, "MindFormers splits no expert over ranks", etp=1)
     draft.dispatcher(TABLE.dispatchers, rules.NAME)
+    if draft.breaks(rules.DEREDUNDENCY):
+        why = "alltoall_deredundency works between whole nodes"
+        draft.set("dispatcher", draft.strategy.dispatcher.label, "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
+    if draft.breaks(rules.HYBRID_CP):
+        draft.set("cp_algo", "hybrid", "ring", "its layers refuse hybrid_cp", cp_algo=CpAlgo.RING, ulysses_degree=1)
     draft.zero_stage(2, "MindFormers has no switch that gathers weights again in the backward pass")
     s = draft.strategy
     if s.optimizer_shard_size and s.zero_stage == 0:
@@ -42,6 +47,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
         )
     # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
     draft.quietly(on=Feature.OVERLAP_P2P if s.schedule is Schedule.INTERLEAVED else Feature(0))
+    draft.quietly(on=rules.always_on(workload.model), off=rules.never_on(workload.model))
     draft.replicated(DATA_PARALLEL_FEATURES if s.zero_stage else Feature.OVERLAP_GRAD_REDUCE)
     _recompute(draft)
     return draft.finish()

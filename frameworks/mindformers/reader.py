@@ -12,8 +12,9 @@ from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_NUMBER
 from frameworks.framework import ReadingError
 from frameworks.mindformers import cells
+from frameworks.mindformers.models import CLASSES
 from frameworks.mindformers.options import Options, as_given, options_of
-from frameworks.mindformers.table import MODEL, RELEASE, TABLE
+from frameworks.mindformers.table import EXPERT_KEYS, MODEL, RELEASE, TABLE
 from frameworks.rule import unless_default
 from frameworks.table import features_read, key_of
 
@@ -23,11 +24,24 @@ def read(arguments: Sequence[str], _num_devices: int | None = None) -> ParallelS
     return Reading(options_of(arguments)).strategy()
 
 
+def current_names(options: Options) -> tuple[Options, list[str]]:
+    """The options under the names of the release, and a sentence for each value that is given twice and differs."""
+    renamed = {name: value for name, value in options.items() if name not in RELEASE.former}
+    twice = []
+    for name, value in options.items():
+        now = RELEASE.former.get(name)
+        if now is not None and renamed.setdefault(now, value) != value:
+            twice.append(f"{name} {str(value)[:40]} is passed over: {now} is {str(renamed[now])[:40]}")
+    return renamed, twice
+
+
 class Reading:
     """Options by path, values as JSON or YAML reads them."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
+        self._options, self.twice = current_names(options)
+        self.trained_by = CLASSES.get(str(self._options.get(f"{MODEL}.model_type")))
+        self.legacy = self.value("use_legacy") is not False
         self.dp, self.tp, self.pp, self.cp = (self.column(name) for name in ("dp", "tp", "pp", "cp"))
         interleaved = self.value("parallel.pipeline_config.pipeline_interleave")
         self.vpp = self.column("vpp") if interleaved else 1
@@ -37,17 +51,26 @@ class Reading:
         )
 
     def value(self, name: str) -> Any:
-        """The value, given or by default."""
+        """The value, given or by default; null takes the default of a model's class away."""
         if self._options.get(name) is not None:
             return self._options[name]
+        if self.trained_by is not None and name.startswith(f"{MODEL}."):
+            key = name.removeprefix(f"{MODEL}.")
+            if key in self.trained_by.defaults:
+                return None if name in self._options else self.trained_by.defaults[key]
         argument = RELEASE.arguments.get(name)
         return argument.default if argument else None
+
+    def is_given(self, name: str) -> bool:
+        """Whether the options say it."""
+        return self._options.get(name) is not None
 
     def number(self, name: str, low: int = 0) -> int | None:
         """A whole number within bounds."""
         value = self.value(name)
         if value is None:
             return None
+        value = int(value) if isinstance(value, float) and value.is_integer() else value
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= MAX_NUMBER:
             raise ReadingError(f"{name} {str(value)[:80]!r} is not allowed; give a whole number from {low}")
         return value
@@ -58,7 +81,7 @@ class Reading:
 
     def strategy(self) -> ParallelStrategy:
         """The strategy."""
-        routed = bool(self.number(f"{MODEL}.num_experts"))
+        routed = any(self.number(key) for key in EXPERT_KEYS)
         algo = CpAlgo.NONE if self.cp == 1 else key_of(TABLE.cp_algos, self.value(TABLE.columns["cp_algo"]), CpAlgo.RING)
         stage = self._zero_stage()
         shard = self.value(TABLE.columns["optimizer_shard_size"])
@@ -97,14 +120,19 @@ class Reading:
         return 2 if self.value("parallel.parallel_optimizer_config.gradient_accumulation_shard") else 1
 
     def _features(self, zero_stage: int) -> Feature:
-        given = {name: as_given(value) for name, value in self._options.items() if name in RELEASE.arguments}
+        given = {n: as_given(v) for n, v in self._options.items() if n in RELEASE.arguments and v is not None}
         features = features_read(TABLE, RELEASE, given, self.value) | Feature.OVERLAP_GRAD_REDUCE
         features |= Feature.OVERLAP_PARAM_GATHER if zero_stage else Feature(0)
+        if self.legacy and self.value("parallel_config.vocab_emb_dp"):
+            features |= Feature.REPLICATED_EMBEDDING  # the layers of use_legacy: False split the table whatever it says
         return features | (Feature.OVERLAP_P2P if self.schedule is Schedule.INTERLEAVED else Feature(0))
 
     def _layout(self) -> LayerLayout | None:
         """``offset`` is what a stage holds beyond the even share."""
         total = self.number(f"{MODEL}.num_hidden_layers")
+        predicting = self.number(f"{MODEL}.num_nextn_predict_layers") or 0
+        if self.legacy and total:
+            total += predicting  # the legacy layers place them as the last ones [mindformers-1.5, deepseek2_model.py]
         stages = self.pp * self.vpp
         if not total or total < stages:
             return None
@@ -117,8 +145,10 @@ class Reading:
         fits = len(rows) == self.vpp and len(flat) == stages and all(isinstance(item, int) for item in flat)
         if not fits or sum(flat) + each * stages != total or min(flat) + each < 0:
             raise ReadingError(f"offset {str(offset)[:80]} does not place {total} layers on pp {self.pp} x {self.vpp}")
-        layout = tuple(tuple(each + item for item in row) for row in rows)
-        return layout
+        counts = [[each + item for item in row] for row in rows]
+        if self.legacy:
+            counts[-1][-1] = max(counts[-1][-1] - predicting, 0)
+        return tuple(map(tuple, counts))
 
     def _recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
         value = self.value("recompute_config.recompute")

@@ -8,19 +8,27 @@ from __future__ import annotations
 from functools import partial
 
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from frameworks.facts import fact_rule
+from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
 from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
-from frameworks.rule import Rule, none_of, num_microbatches, rules_in
+from frameworks.rule import Rule, every_row, none_of, num_microbatches, rules_in
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindFormers"
 
 PRECISION = precision_rule("mindformers_precision", "[mindformers-1.8, config_args.py]", NAME, "bf16", "fp16", "fp32")
+MODEL = Rule(
+    "mindformers_model",
+    "[mindformers-1.8, models; mindformers-1.8, gpt_layer_specs.py]",
+    "the release has a training class that builds the model",
+    lambda w, b: every_row(b, class_of(w.model) is None),
+    lambda w, s: untrained(w.model),
+)
 SANDWICH_NORM = two_norms_rule(
     "mindformers_sandwich_norm",
     "[mindformers-1.8, training_graph/transformer/transformer_layer.py]",
@@ -115,6 +123,38 @@ DISPATCHER = dispatcher_rule(
     "experts are reached by alltoall, or by hierarchical (alltoall_deredundency: an all-gather between nodes, then an "
     "all-to-all inside)",
 )
+
+
+DEREDUNDENCY = Rule(
+    "mindformers_deredundency",
+    "[mindformers-1.8, transformer_config.py; mindformers-1.8, training_graph/transformer/moe/token_dispatcher.py]",
+    "with the hierarchical dispatcher (alltoall_deredundency) the devices of a node divide ep",
+    lambda w, b: (
+        (b.dispatcher == Dispatcher.HIERARCHICAL) & (b.ep * b.etp > 1) & (b.ep % w.cluster.profile.devices_per_node != 0)
+    ),
+    lambda w, s: (
+        f"hierarchical dispatch over ep {s.ep}: it takes a multiple of the {w.cluster.profile.devices_per_node} devices of a node"
+    ),
+)
+
+HYBRID_CP = Rule(
+    "mindformers_hybrid_cp",
+    "[mindformers-1.8, transformer_config_utils.py]",
+    "context parallelism is ring (colossalai_cp) or ulysses",
+    lambda w, b: (b.cp > 1) & (b.cp_algo == CpAlgo.HYBRID),
+    lambda w, s: f"hybrid context parallelism over cp {s.cp}: the layers of use_legacy: False refuse hybrid_cp",
+)
+
+
+def always_on(model: ModelShape) -> Feature:
+    """Kernels that the layers have whatever the file says [mindformers-1.8, gpt_layer_specs.py]."""
+    chosen = model.mla is not None and model.moe is not None  # get_gpt_decoder_block_spec alone asks for fused_norm
+    return Feature.FLASH_ATTENTION if chosen else Feature.FLASH_ATTENTION | Feature.FUSED_NORM
+
+
+def never_on(model: ModelShape) -> Feature:
+    """Kernels that the layers refuse [mindformers-1.8, transformer_config.py]."""
+    return Feature(0) if model.mla is None else Feature.FUSED_ROPE
 
 
 def selectable(model: ModelShape) -> RecomputeModule:

@@ -19,7 +19,8 @@ def _switch(feature: Feature, key: str, *only: str) -> SwitchArgument:
     return SwitchArgument(feature, key, on=(True,), off=False, only=only)
 
 
-EXPERTS = (f"{MODEL}.num_experts>0",)
+EXPERT_KEYS = (f"{MODEL}.num_experts", f"{MODEL}.n_routed_experts")  # a class has one of them, and both are refused
+EXPERTS = tuple(f"{key}>0" for key in EXPERT_KEYS)
 
 RELEASE = read_release(Path(__file__).with_name("1.8.json"))
 TABLE = Table(
@@ -40,18 +41,23 @@ TABLE = Table(
         "layer_layout": f"{MODEL}.offset",
     },
     switches=(
-        _switch(Feature.REPLICATED_EMBEDDING, "parallel_config.vocab_emb_dp"),
         SwitchArgument(Feature.FINE_GRAIN_INTERLEAVE, "micro_batch_interleave_num", on=(2, 3, 4, 6, 8), off=1),
         _switch(Feature.MOE_GROUPED_GEMM, f"{MODEL}.moe_grouped_gemm", *EXPERTS),
         _switch(Feature.MOE_PERMUTE_FUSION, f"{MODEL}.moe_permute_fusion", *EXPERTS),
         _switch(Feature.MOE_SHARED_EXPERT_OVERLAP, f"{MODEL}.moe_shared_expert_overlap", *EXPERTS),
-        _switch(Feature.MOE_PAD_TO_CAPACITY, f"{MODEL}.moe_pad_expert_input_to_capacity", *EXPERTS),
         _switch(Feature.FLASH_ATTENTION, f"{MODEL}.use_flash_attention"),
         _switch(Feature.FUSED_NORM, f"{MODEL}.fused_norm"),
-        _switch(Feature.FUSED_SWIGLU, f"{MODEL}.use_fused_swiglu", f"{MODEL}.gated_linear_unit"),
-        _switch(Feature.FUSED_ROPE, f"{MODEL}.use_fused_rope", f"{MODEL}.position_embedding_type=rope"),
+        _switch(Feature.FUSED_SWIGLU, f"{MODEL}.bias_swiglu_fusion", f"{MODEL}.gated_linear_unit"),
+        _switch(Feature.FUSED_ROPE, f"{MODEL}.use_fused_rope", f"{MODEL}.multi_latent_attention!=True"),
         SwitchArgument(Feature.SWAP_OPTIMIZER, "optimizer.swap", on=(True,)),
-        SwitchArgument(Feature.SWAP_ATTENTION, "swap_config.swap", on=(True,), beside={"swap_config.op_swap": [cells.SWAPPED]}),
+        # The layers read model_config alone; swap_config is what check_rules.py looks at.
+        SwitchArgument(
+            Feature.SWAP_ATTENTION,
+            f"{MODEL}.swap",
+            on=(True,),
+            beside={f"{MODEL}.op_swap": [cells.SWAPPED], "swap_config.swap": True},
+            former="swap_config.swap",
+        ),
     ),
     dispatchers={Dispatcher.ALLTOALL: "alltoall", Dispatcher.HIERARCHICAL: "alltoall_deredundency"},
     cp_algos={CpAlgo.RING: "colossalai_cp", CpAlgo.ULYSSES: "ulysses_cp", CpAlgo.HYBRID: "hybrid_cp"},
@@ -70,7 +76,7 @@ BY_NAME = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.
 TERMS: Terms = {
     TABLE.columns["tp"]: number("tp"),
     TABLE.columns["sequence_parallel"]: SEQUENCE_PARALLEL,
-    f"{MODEL}.num_experts": Term(
+    EXPERT_KEYS[0]: Term(
         lambda w, b: w.model.moe.num_experts if w.model.moe else 0,
         "experts",
         lambda w, s: f"a model of {w.model.moe.num_experts if w.model.moe else 0} experts",

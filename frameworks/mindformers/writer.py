@@ -13,7 +13,10 @@ from cost_models.shapes.switches import Feature, Scope, acting_on
 from cost_models.shapes.workload import Workload
 from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
+from frameworks.launch_text import PLACEHOLDER
 from frameworks.mindformers import cells
+from frameworks.mindformers.constants import constants_written, unstated_note
+from frameworks.mindformers.models import class_of, likest
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.options import Options, as_given
 from frameworks.mindformers.table import MODEL, RELEASE, TABLE
@@ -21,6 +24,10 @@ from frameworks.rule import layout_of, num_microbatches
 from frameworks.table import settled
 
 KERNELS = Feature.FLASH_ATTENTION | Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
+# What a class of experts has by default, taken away for a model without.
+_NO_EXPERTS: Options = {"n_routed_experts": None, **dict.fromkeys(("n_shared_experts", "first_k_dense_replace"), 0)} | {
+    "n_group": 0, "topk_group": 0,
+}  # fmt: skip
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
@@ -38,7 +45,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     }
     written = settled(RELEASE, options, s.features, as_given)
     arguments = tuple(f"{name}={json.dumps(value)}" for name, value in written.items())
-    return LaunchArguments(arguments, _environment(workload, s), replaced + _notes(workload, s))
+    return LaunchArguments(arguments, _environment(workload, s), replaced + _notes(workload, planned, s))
 
 
 def _environment(workload: Workload, s: ParallelStrategy) -> dict[str, str]:
@@ -69,9 +76,10 @@ def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
         "parallel_config.micro_batch_num": num_microbatches(workload, s) if s.pp > 1 else 1,
         names["cp"]: s.cp,
         names["cp_algo"]: TABLE.cp_algos.get(s.cp_algo) if s.cp > 1 else None,
-        names["ulysses_degree"]: s.ulysses_degree if s.cp > 1 and s.cp_algo is CpAlgo.HYBRID else None,
+        names["ulysses_degree"]: s.cp if s.cp > 1 and s.cp_algo is CpAlgo.ULYSSES else None,
         names["ep"]: s.ep if workload.model.moe else None,
-        **TABLE.arguments_of(Feature.REPLICATED_EMBEDDING | Feature.FINE_GRAIN_INTERLEAVE),
+        "parallel_config.vocab_emb_dp": False,  # these layers split the table whatever it says
+        **TABLE.arguments_of(Feature.FINE_GRAIN_INTERLEAVE),
         names["layer_layout"]: offset if s.vpp > 1 else offset[0],
         names["vpp"]: s.vpp,
     }
@@ -87,17 +95,21 @@ def _halves(s: ParallelStrategy) -> int:
 
 def _model(workload: Workload, s: ParallelStrategy) -> Options:
     model, mla = workload.model, workload.model.mla
+    trained_by = class_of(model)
     options: Options = {
+        # Without a class the framework must refuse the file: it would train another model.
+        "model_type": trained_by.model_type if trained_by else model.constants.model_type or PLACEHOLDER,
+        "architectures": [trained_by.architecture] if trained_by else None,
         "num_hidden_layers": model.num_layers,
         "hidden_size": model.hidden_size,
         "intermediate_size": model.ffn_hidden_size,
         "num_attention_heads": model.num_attention_heads,
-        "num_key_value_heads": model.num_query_groups if mla is None else None,
+        "num_key_value_heads": model.num_query_groups,
         "head_dim": model.kv_channels if mla is None else None,
         "vocab_size": model.vocab_size,
         "seq_length": workload.training.seq_length,
-        "max_position_embeddings": workload.training.seq_length,
-        "position_embedding_type": "learned_absolute" if model.learned_positions else "rope",
+        "max_position_embeddings": model.constants.max_position_embeddings,
+        **constants_written(model, likest(model)),
         "normalization": cells.normalization(model),
         "hidden_act": cells.hidden_act(model, s.features),
         "gated_linear_unit": model.gated_linear_unit,
@@ -105,12 +117,11 @@ def _model(workload: Workload, s: ParallelStrategy) -> Options:
         "attention_bias": model.attention_bias,
         "qk_layernorm": model.qk_layernorm or mla is not None,
         "tie_word_embeddings": model.tied_embeddings,
-        "num_nextn_predict_layers": model.mtp_num_layers or None,
+        "num_nextn_predict_layers": model.mtp_num_layers if model.mtp_num_layers or mla else None,
         "multi_latent_attention": mla is not None,
     }
     if mla is not None:
         options |= {
-            "q_lora_rank": mla.q_lora_rank or None,
             "kv_lora_rank": mla.kv_lora_rank,
             "qk_nope_head_dim": mla.qk_nope_head_dim,
             "qk_rope_head_dim": mla.qk_rope_head_dim,
@@ -123,24 +134,24 @@ def _model(workload: Workload, s: ParallelStrategy) -> Options:
         "compute_dtype": dtype,
         "params_dtype": "float32" if workload.software.fp32_parameters else dtype,
     }
-    return _in_model(options)
+    # The class has a default for the rank, which null takes away.
+    return _in_model(options) | ({f"{MODEL}.q_lora_rank": mla.q_lora_rank or None} if mla else {})
 
 
 def _experts(workload: Workload, s: ParallelStrategy) -> Options:
-    moe = workload.model.moe
+    moe, trained_by = workload.model.moe, likest(workload.model)
     if moe is None:
-        return {}
-    grouped = moe.num_groups > 1
+        return {f"{MODEL}.{key}": value for key, value in _NO_EXPERTS.items()} if trained_by.experts else {}
+    grouped = moe.num_groups > 1 or trained_by.latent_attention
     options = {
-        "num_experts": moe.num_experts,
+        trained_by.experts or "num_experts": moe.num_experts,
         "num_experts_per_tok": moe.top_k,
         "moe_intermediate_size": moe.expert_ffn_hidden_size,
         "n_shared_experts": moe.num_shared_experts,
         "moe_shared_expert_intermediate_size": moe.shared_expert_ffn_hidden_size or None,
         "n_group": moe.num_groups if grouped else None,
         "topk_group": moe.group_topk if grouped else None,
-        "moe_layer_freq": [int(is_moe) for is_moe in workload.model.moe_layers()],
-        "capacity_factor": moe.capacity_factor,
+        **(_dense_layers(workload) if trained_by.dense_layers else {}),
         "moe_router_pre_softmax": True if moe.top_k == 1 else None,
         "moe_token_dispatcher_type": TABLE.dispatchers.get(s.dispatcher, "alltoall"),
     }
@@ -152,6 +163,15 @@ def _experts(workload: Workload, s: ParallelStrategy) -> Options:
         **_in_model({"npu_nums_per_device": devices}),
         "parallel.enable_alltoall": s.ep > 1,
     }
+
+
+def _dense_layers(workload: Workload) -> Options:
+    """Leading layers without experts, or which layers have them where that does not say it."""
+    moe = workload.model.moe
+    assert moe is not None
+    if moe.moe_layer_freq == 1:
+        return {"first_k_dense_replace": moe.num_leading_dense_layers, "moe_layer_freq": 1}
+    return {"first_k_dense_replace": 0, "moe_layer_freq": [int(is_moe) for is_moe in workload.model.moe_layers()]}
 
 
 def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
@@ -216,8 +236,10 @@ def _pool_gib(workload: Workload) -> int:
     return max(int((profile.usable_hbm_bytes - profile.context_bytes) // 2**30), 1)
 
 
-def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
-    notes = [start_note(workload, "scripts/msrun_launcher.sh")]
+def _notes(workload: Workload, planned: ParallelStrategy, s: ParallelStrategy) -> tuple[str, ...]:
+    notes = [start_note(workload, "scripts/msrun_launcher.sh"), *unstated_note(workload.model, likest(workload.model))]
+    if workload.model.mla is not None and Feature.FUSED_ROPE in planned.features:
+        notes.append("MindFormers has no fused rotary embedding for latent attention, so the file leaves it out.")
     if s.cp > 1 and s.cp_algo is not CpAlgo.ULYSSES:
         notes.append("MindFormers' colossalai_cp gathers keys and values over cp, where the plan passes them round a ring.")
     if Feature.SWAP_ATTENTION in s.features and workload.model.moe is not None:

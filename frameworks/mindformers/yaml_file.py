@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -72,15 +73,24 @@ def _yaml_lines(release: Release, document: Document, path: list[str]) -> list[s
         if title is not None and title != group and ".".join(path[:2]) == MODEL:
             lines.append(f"{indent}# {title}")
             group = title
-        lines.append(f"{indent}{key}: {json.dumps(value)}")
+        lines.append(f"{indent}{key}: {_yaml_value(value)}")
     return lines
+
+
+def _yaml_value(value: Any) -> str:
+    """JSON, with a point in every float: YAML 1.1 reads 1e-06 as a text."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_yaml_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key)}: {_yaml_value(item)}' for key, item in value.items())}}}"
+    text = json.dumps(value)
+    return re.sub(r"^(-?\d+)e", r"\1.0e", text) if isinstance(value, float) else text
 
 
 def _yours_in_yaml(options: Mapping[str, Any]) -> list[str]:
     seq_length = options[f"{MODEL}.seq_length"]
     columns = '["input_ids", "labels", "loss_mask", "position_ids", "attention_mask"]'
     return [
-        f"pretrained_model_dir: {PLACEHOLDER}  # folder of the model's Hugging Face configuration",
         "output_dir: ./output",
         "train_dataset: &train_dataset",
         "  data_loader:",

@@ -6,10 +6,13 @@ from functools import partial
 
 from frameworks.environment import HARDWARE_QUEUE, HCCL
 from frameworks.framework import Framework
+from frameworks.megatron_lm.arguments import untold
 from frameworks.megatron_lm.script import script
+from frameworks.mindspeed_llm.job_reader import JobReading
+from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.reader import read
-from frameworks.mindspeed_llm.rules import RULES
+from frameworks.mindspeed_llm.rules import NAME, RULES
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
 from frameworks.mindspeed_llm.writer import arguments
 from frameworks.target import Target
@@ -22,6 +25,8 @@ MINDSPEED_LLM = Framework(
     nearest=nearest,
     write=arguments,
     read=read,
+    untold=partial(untold, RELEASE, MODEL, NAME),
+    read_job=lambda given, num_devices: JobReading(RELEASE, TABLE, given, num_devices).job(),
     suffix="sh",
     purposes={
         **HARDWARE_QUEUE,

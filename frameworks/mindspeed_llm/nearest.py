@@ -31,6 +31,8 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     draft.drop_broken(rules.MC2, rules.COC, rules.TP_2D)
     if not workload.model.gated_linear_unit:  # the fused kernel is that of RMSNorm
         draft.quietly(off=Feature.FUSED_NORM)
+    if workload.model.constants.activation not in (None, "silu"):
+        draft.drop(Feature.FUSED_SWIGLU, "the fused kernel is SwiGLU's")
     if strategy.cp > 1:
         draft.quietly(on=Feature.FLASH_ATTENTION)
         if strategy.cp_algo is CpAlgo.ULYSSES:
@@ -88,6 +90,15 @@ def _experts(draft: Draft) -> None:
         )
 
 
+def _repeatable(draft: Draft) -> None:
+    """Without modules whose own switches refuse the model or its degrees."""
+    if draft.workload.model.mla is None:
+        draft.drop_modules(RecomputeModule.MLA_UP_PROJ, "the model has no latent attention")
+    for module, rule in ((RecomputeModule.LAYERNORM, rules.POST_NORM), (RecomputeModule.MLA_UP_PROJ, rules.MLA_UP_PROJ)):
+        if draft.breaks(rule):
+            draft.drop_modules(module, rule.reason(draft.workload, draft.strategy))
+
+
 def _recompute(draft: Draft) -> None:
     s = draft.strategy
     switches = rules.BY_SWITCH
@@ -100,8 +111,7 @@ def _recompute(draft: Draft) -> None:
                 RecomputeModule.CORE_ATTN if cheap else switches,
                 "MindSpeed-LLM takes modules or its switches for norms and activation functions, not both",
             )
-        if draft.workload.model.mla is None:
-            draft.drop_modules(RecomputeModule.MLA_UP_PROJ, "the model has no latent attention")
+        _repeatable(draft)
         return
     draft.drop_modules(s.recompute_modules & BY_LAYER, "MindSpeed-LLM takes one granularity")
     plan = s.recompute_layers_per_stage
@@ -122,5 +132,6 @@ def _recompute(draft: Draft) -> None:
         )
     elif s.recompute_method is RecomputeMethod.NONE or s.recompute_num_layers < 1:
         draft.strategy = replace(draft.strategy, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
+    _repeatable(draft)
     if draft.strategy.recompute_method is RecomputeMethod.UNIFORM:  # every layer is recomputed anyway
         draft.strategy = replace(draft.strategy, recompute_modules=draft.strategy.recompute_modules & ~switches)

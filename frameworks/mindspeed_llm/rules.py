@@ -19,17 +19,33 @@ from cost_models.shapes.strategy import (
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.facts import Extra, fact_rule
+from frameworks.megatron_lm.arguments import told, unbuildable
 from frameworks.megatron_lm.rules import FAMILY_RULES
+from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
+from frameworks.mindspeed_llm.specs import traits_of, unbuilt
 from frameworks.mindspeed_llm.table import BY_LAYER, RELEASE, TABLE, TERMS
-from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule
+from frameworks.offered import chunks_rule, dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
-from frameworks.rule import Mask, Rule, SwitchRule, every_row, has_effect, layout_of, layout_violates, none_of, rules_in
+from frameworks.rule import (
+    Mask,
+    Rule,
+    SwitchRule,
+    all_of,
+    every_row,
+    has_effect,
+    layout_of,
+    layout_violates,
+    none_of,
+    num_microbatches,
+    rules_in,
+)
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
 
 PRECISION = precision_rule("mindspeed_precision", "[megatron-0.12, arguments.py]", NAME, "bf16", "fp16", "fp32")
 FEATURES = offered_rule("mindspeed_features", "[mindspeed, features_manager]", NAME, TABLE)
+MODEL_RULE = model_rule("mindspeed_model", "[mindspeed-llm, features_manager]", NAME, partial(unbuildable, RELEASE, MODEL))
 SCHEDULE = schedule_rule("mindspeed_schedule", "[mindspeed, features_manager/pipeline_parallel]", NAME, TABLE)
 
 MOE_FREQUENCY = Rule(
@@ -101,6 +117,38 @@ DENSE_STAGE = Rule(
     _dense_stage_sentence,
 )
 
+
+def _no_spec_sentence(workload: Workload, _strategy: ParallelStrategy) -> str:
+    model = workload.model
+    return (
+        f"layers of {model.name} have {all_of(traits_of(model))}, and no --spec of MindSpeed-LLM builds such layers: "
+        "it would train another model"
+    )
+
+
+LAYER_SPEC = Rule(
+    "mindspeed_layer_spec",
+    "[mindspeed-llm, tasks/models/spec]",
+    "one of MindSpeed-LLM's layer specifications builds all that the model's layers have",
+    lambda w, b: every_row(b, bool(unbuilt(w.model))),
+    _no_spec_sentence,
+)
+
+MLA_QUERIES = FACTS(
+    "mindspeed_mla_queries",
+    "latent attention whose queries are not compressed runs with tp 1: every rank would take the same heads",
+    sentence=lambda w, s: (
+        f"latent attention over tp {s.tp} needs compressed queries (q_lora_rank), and {w.model.name} has none: MindSpeed-LLM "
+        "does not split them, and every rank would take the same heads"
+    ),
+)
+
+MLA_UP_PROJ = FACTS("mindspeed_mla_up_proj", "recompute of mla_up_proj over tp needs sequence parallelism")
+
+POST_NORM = FACTS(
+    "mindspeed_post_norm", "recompute of layernorm excludes norms behind attention and MLP, which it would leave out"
+)
+
 MC2 = FACTS("mindspeed_mc2", "mc2 needs sequence parallelism and excludes MoE and coc")
 
 COC = FACTS("mindspeed_coc", "coc excludes MoE")
@@ -122,6 +170,35 @@ DISPATCHER = dispatcher_rule(
 
 CAPACITY = FACTS("mindspeed_capacity", "a capacity factor excludes the allgather dispatcher")
 
+
+def _by_best(workload: Workload) -> bool:
+    return told(MODEL, workload).get("group_choice") == BY_BEST
+
+
+GROUP_CHOICE = Rule(
+    "mindspeed_group_choice",
+    "[mindspeed-llm, moe_router.py, router.py]",
+    "groups of experts chosen by their best expert need group_topk below ep, and micro_batch_size 1",
+    lambda w, b: (
+        (b.ep <= w.model.moe.group_topk) | (b.micro_batch_size > 1) if w.model.moe is not None and _by_best(w) else none_of(b)
+    ),
+    lambda w, s: (
+        f"group_limited_greedy, which chooses groups of experts by their best, needs group_topk "
+        f"{w.model.moe.group_topk if w.model.moe else 0} below ep {s.ep}, and micro_batch_size 1 (it is {s.micro_batch_size})"
+    ),
+)
+
+WINDOW = Rule(
+    "mindspeed_window",
+    "[mindspeed-llm, context_parallel_feature.py]",
+    "a window of attention below the sequence excludes context parallelism",
+    lambda w, b: (b.cp > 1) & (w.model.local_attention is not None and w.training.seq_length > w.model.local_attention.window),
+    lambda w, s: (
+        f"a window of {w.model.local_attention.window if w.model.local_attention else 0} tokens in sequences of "
+        f"{w.training.seq_length} excludes cp {s.cp}"
+    ),
+)
+
 TP_EXTEND_EP = FACTS(
     "mindspeed_tp_extend_ep",
     "moe_tp_extend_ep needs alltoall, etp 1, ep a multiple of tp, moe_grouped_gemm, and no capacity factor",
@@ -139,17 +216,32 @@ ALLGATHER_OVERLAP = FACTS(
 )
 
 ALLTOALL_OVERLAP = FACTS(
-    "mindspeed_alltoall_overlap", "moe_alltoall_overlap_comm needs the alltoall dispatcher and moe_grouped_gemm"
+    "mindspeed_alltoall_overlap",
+    "moe_alltoall_overlap_comm needs the alltoall dispatcher, moe_grouped_gemm and ep above 1 (above tp beside moe_tp_extend_ep)",
+    extra=Extra(  # beside moe_tp_extend_ep the framework counts the expert ranks outside tp
+        lambda w, b: b.ep <= np.where(has_effect(w, b, Feature.MOE_TP_EXTEND_EP), b.tp, 1),
+        lambda w, s: (
+            f"needs ep above {f'tp {s.tp} beside moe_tp_extend_ep' if Feature.MOE_TP_EXTEND_EP in s.features else 1} "
+            f"(it is {s.ep})"
+        ),
+    ),
 )
 
 FB_OVERLAP = FACTS(
     "mindspeed_fb_overlap",
     "moe_comm_overlap (moe-fb-overlap) needs ep above 1, etp 1, alltoall and moe_grouped_gemm, runs without a pipeline, with "
-    "virtual stages or with dualpipev, and excludes overlap_grad_reduce, moe_alltoall_overlap_comm, swap_attention and "
-    "moe_tp_extend_ep",
+    "virtual stages (two rounds of micro batches) or with dualpipev, and excludes overlap_grad_reduce, "
+    "moe_alltoall_overlap_comm, swap_attention, moe_tp_extend_ep and norms behind attention and MLP",
     extra=Extra(
-        lambda w, b: b.schedule == Schedule.ONE_F_ONE_B,
-        lambda w, s: f"runs without a pipeline, with virtual stages or with dualpipev (schedule is {s.schedule.label})",
+        lambda w, b: (
+            (b.schedule == Schedule.ONE_F_ONE_B)
+            | ((b.schedule == Schedule.INTERLEAVED) & (b.num_microbatches(w.training.global_batch_size) < 2 * b.pp))
+        ),
+        lambda w, s: (
+            f"needs num_microbatches of at least 2 x pp = {2 * s.pp} with virtual stages (they are {num_microbatches(w, s)})"
+            if s.schedule is Schedule.INTERLEAVED
+            else f"runs without a pipeline, with virtual stages or with dualpipev (schedule is {s.schedule.label})"
+        ),
     ),
 )
 

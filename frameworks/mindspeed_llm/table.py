@@ -79,6 +79,22 @@ TERMS: Terms = {
         lambda w, s: f"those of {w.model.name} are",
         of_job=True,
     ),
+    "multi-latent-attention": Term(
+        lambda w, b: w.model.mla is not None, "latent attention", lambda w, s: "latent attention", of_job=True
+    ),
+    "q-lora-rank": Term(
+        lambda w, b: w.model.mla is not None and bool(w.model.mla.q_lora_rank),
+        "compressed queries (q_lora_rank)",
+        lambda w, s: "compressed queries",
+        lambda w, s: f"{w.model.name} has none",
+        of_job=True,
+    ),
+    "post-norm": Term(
+        lambda w, b: w.model.sandwich_norm,
+        "norms behind attention and MLP",
+        lambda w, s: "norms behind attention and MLP",
+        of_job=True,
+    ),
     "recompute-granularity=selective": Term(  # MindSpeed's own switches have no granularity
         lambda w, b: (b.recompute_modules & int(BY_LAYER)) != 0,
         "recompute by module",

@@ -5,9 +5,10 @@ Sources: [mindspeed-llm, features_manager; mindspeed, features_manager].
 
 from __future__ import annotations
 
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
 from frameworks.megatron_lm.arguments import (
@@ -18,11 +19,13 @@ from frameworks.megatron_lm.arguments import (
     model_arguments,
     selective_recompute,
     tokens,
+    unstated_note,
     where,
 )
-from frameworks.megatron_lm.model_table import MODEL
+from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
+from frameworks.mindspeed_llm.specs import PACKAGE, spec_of
 from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, RELEASE, TABLE
 from frameworks.model_facts import Arguments
 from frameworks.rule import layout_of
@@ -40,8 +43,8 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **_layers(workload, s),
         **model_arguments(RELEASE, MODEL, workload),
         **_vocabulary(workload, s),
-        **where(model.sandwich_norm, "post-norm"),
-        **({"spec": ("mindspeed_llm.tasks.models.spec.deepseek_spec", "layer_spec")} if model.mla is not None else {}),
+        **_layer_spec(model),
+        **_latent_attention(workload, s),
         **batch_arguments(workload, s),
         **where(workload.training.precision in ("bf16", "fp8", "nvfp4"), "bf16"),
         **where(workload.training.precision == "fp16", "fp16"),
@@ -50,6 +53,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **_experts(workload, s),
         **_recompute(s),
         **where(s.zero_stage, "use-distributed-optimizer"),
+        "transformer-impl": "local",  # its own examples do; the default is transformer_engine
         "no-masked-softmax-fusion": BARE,
         "attention-softmax-in-fp32": BARE,
         **where(not model.learned_positions, "use-rotary-position-embeddings"),
@@ -82,6 +86,23 @@ def _layers(workload: Workload, s: ParallelStrategy) -> Arguments:
     if method:
         return arguments | {"schedules-method": method} | TABLE.arguments_of(Feature.DUALPIPEV_DW_DETACH)
     return arguments | ({"num-layers-per-virtual-pipeline-stage": slots} if s.vpp > 1 else {})
+
+
+def _layer_spec(model: ModelShape) -> Arguments:
+    """What makes ``pretrain_gpt.py`` build the model's layers."""
+    module = spec_of(model).module
+    return {"spec": (f"{PACKAGE}.{module}", "layer_spec")} if module else {}
+
+
+def _latent_attention(workload: Workload, s: ParallelStrategy) -> Arguments:
+    """Values as wide as they are, as plans are priced; and what lets the up-projections be recomputed over tp."""
+    if workload.model.mla is None:
+        return {}
+    repeats = s.tp > 1 and s.recompute is not Recompute.NONE and RecomputeModule.MLA_UP_PROJ in s.recompute_modules
+    return {
+        **where(Feature.FLASH_ATTENTION in s.features, "mla-fa-without-pad"),
+        **where(repeats, "mla-mm-split", "mla-up-proj-tp-overlap"),
+    }
 
 
 def _vocabulary(workload: Workload, s: ParallelStrategy) -> Arguments:
@@ -133,13 +154,18 @@ def _recompute(s: ParallelStrategy) -> Arguments:
 
 
 def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
-    notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node")]
+    notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node"), *unstated_note(RELEASE, MODEL, workload)]
     layout = layout_of(workload, s)
     noops = noop_positions(layout)
     if noops:
         total = max(map(max, layout)) * s.pp * s.vpp
         notes.append(
             f"{len(noops)} no-op layers fill {workload.model.num_layers} layers up to {total}; layer positions count them."
+        )
+    if "mla-up-proj-tp-overlap" in _latent_attention(workload, s):
+        notes.append(
+            "--mla-up-proj-tp-overlap, without which MindSpeed-LLM refuses recompute of mla_up_proj over tp, hides gathers that "
+            "the plan is priced with; its --mla-mm-split makes four up-projections of two."
         )
     if Feature.COC in s.features:
         notes.append(f"Try --coc-parallel-num {COC_PARALLEL_NUM}, 4 and 8; the plan does not choose between them.")

@@ -18,8 +18,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import yaml
-
 from app.jobs.job import parse_job
 from cost_models.shapes.workload import ModelShape
 from documents.reading import read_document
@@ -45,14 +43,14 @@ def main() -> int:
         checkouts = Checkouts(dict(map(_checkout, options.checkouts)), scratch)
         targets = [label for label in cases.targets() if not options.only or label.startswith(tuple(options.only.split(",")))]
         chosen = cases.models(options.models.split(",") if options.models else None)
-        matrix = list(cases.cases(chosen, targets, options.sizes))
-        made = list(exported(matrix, scratch / "exports", options.first, options.drawn, options.processes))
+        matrix, without = cases.with_files(list(cases.cases(chosen, targets, options.sizes)), options.files)
+        made = list(exported(matrix, scratch / "exports", options.processes))
         files = [each for each in made if each.file is not None][: options.limit]
         print(f"{len(matrix)} cases, {len(files)} files ({timed(started)})", flush=True)
         if options.self_test:
-            return self_test.run(files, checkouts, options.processes)
+            return self_test.run(_questions(files), checkouts, options.processes)
         rows = _rows(files, checkouts, options.processes)
-        without = [f"{each.case.folder}: {each.why}" for each in made if each.file is None]
+        without += [f"{each.case.folder}: {each.why}" for each in made if each.file is None]
     writable = {f"{each.name} {each.release.version}": frozenset(_set_by_plans(each)) for each in FRAMEWORKS}
     found = report.summaries(rows, writable)
     print(report.text_report(found, without))
@@ -78,8 +76,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", help="targets, with or without @release, separated by commas")
     parser.add_argument("--models", help="presets, and import:NAME for a config.json of the tests, separated by commas")
     parser.add_argument("--sizes", type=int, default=cases.NUM_SIZES, help="cluster sizes of each model (default %(default)s)")
-    parser.add_argument("--first", type=int, default=3, help="first plans of each search (default %(default)s)")
-    parser.add_argument("--drawn", type=int, default=2, help="drawn plans of each case (default %(default)s)")
+    parser.add_argument("--files", type=int, default=450, help="files of each release, at least (default %(default)s)")
     parser.add_argument("--limit", type=int, help="files to ask about at most")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--work", type=Path, help="folder for exports and source trees, which a later run takes again")
@@ -98,14 +95,17 @@ def _checkout(text: str) -> tuple[str, Path]:
 
 
 def _rows(files: Sequence[Exported], checkouts: Checkouts, processes: int) -> list[Row]:
-    models = [_model(each) for each in files]
-    questions = [
-        Question(each.file, model.vocab_size, config_json(each.case.model, model))
-        for each, model in zip(files, models, strict=True)
-        if each.file is not None
-    ]
-    answers = ask(questions, checkouts, processes)
-    return [_row(each, model, answer) for each, model, answer in zip(files, models, answers, strict=True)]
+    answers = ask(_questions(files), checkouts, processes)
+    return [_row(each, _model(each), answer) for each, answer in zip(files, answers, strict=True)]
+
+
+def _questions(files: Sequence[Exported]) -> list[Question]:
+    asked = []
+    for each in files:
+        assert each.file is not None
+        model = _model(each)
+        asked.append(Question(each.file, model.vocab_size, config_json(each.case.model, model)))
+    return asked
 
 
 def _model(export: Exported) -> ModelShape:
@@ -143,5 +143,4 @@ def _names(arguments: Sequence[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    assert yaml  # the frameworks' own start reads with it: better to miss it here
     sys.exit(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+import typing
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ SHARED = (
     *("accelerate", "jsonlines", "pybind11", "setuptools_scm", "six"),
 )
 OF_GPUS = (*SHARED, "transformer_engine", "transformer_engine_torch", "fused_weight_gradient_mlp_cuda", "deep_ep")
-OF_NPUS = (*SHARED, "torch_npu", "torchair", "acl", "bitsandbytes", "sqlalchemy", "highspy", "nevergrad")
+OF_NPUS = (*SHARED, "torch_npu", "torchair", "acl", "bitsandbytes", "sqlalchemy", "highspy", "nevergrad", "networkx")
 OF_MINDSPORE = (
     *("mindspore", "mindspore_gs", "torch", "transformers", "safetensors", "datasets", "tokenizers", "sentencepiece", "tiktoken"),
     *("ftfy", "regex", "tqdm", "psutil", "nltk", "jieba", "rouge_chinese", "pyarrow", "cv2", "PIL", "mindpet", "setproctitle"),
@@ -68,15 +69,18 @@ class ModuleList(StandIn):
 
 
 class ProcessGroup(StandIn):
-    """A group that knows its ranks, of which this process is the first of all."""
+    """A group that knows its ranks, of which this process is the first of all; ``acts_as``: a place in it to play instead."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self.ranks = list(ranks)
+        self.acts_as: int | None = None
 
     def size(self) -> int:
         return len(self.ranks)
 
     def rank(self) -> int:
+        if self.acts_as is not None:
+            return self.acts_as
         return self.ranks.index(0) if 0 in self.ranks else -1
 
 
@@ -115,6 +119,8 @@ class World:
 
 def gpus() -> None:
     """PyTorch with CUDA devices and Transformer Engine."""
+    if not hasattr(typing, "override"):  # Megatron-LM 0.19 is written for Python 3.12
+        typing.override = lambda method: method  # type: ignore[attr-defined]
     replace_packages(OF_GPUS, VERSIONS)
     _torch()
     import transformer_engine  # type: ignore[import-not-found]
@@ -138,6 +144,10 @@ def npus() -> None:
     torch.npu.get_device_name = torch_npu.npu.get_device_name = staticmethod(lambda *_: "Ascend910B")
 
 
+def _nothing_is_compiled(*_values: Any, **_keywords: Any) -> None:
+    raise RuntimeError("nothing is compiled here")
+
+
 def _torch() -> None:
     import torch
     import torch.nn  # type: ignore[import-not-found]
@@ -156,7 +166,9 @@ def _torch() -> None:
     torch.cuda.current_device = staticmethod(lambda: 0)
     torch.cuda.get_device_capability = staticmethod(lambda *_: (9, 0))
     torch.cuda.get_device_properties = staticmethod(lambda *_: types.SimpleNamespace(**properties))
+    torch.utils.cpp_extension.CUDA_HOME = "no-such-folder"
     torch.utils.cpp_extension._get_build_directory = staticmethod(lambda *_values, **_keywords: "no-such-folder")
+    torch.utils.cpp_extension.load_inline = staticmethod(_nothing_is_compiled)
     torch.nn.ModuleList = ModuleList
     torch.tensor = staticmethod(lambda *_values, **_keywords: StandIn())
     World().answer_for(torch.distributed)

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from scripts.conformance.checkouts import Checkouts, Tree, UncheckedError
-from scripts.conformance.launch_files import REPOSITORIES, Header, header, run_script, yaml_processes
+from scripts.conformance.launch_files import REPOSITORIES, Header, header, run_script, smallest_start, yaml_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A file, how wide its vocabulary is, and the config.json that its framework reads beside it."""
+    """A file, how wide its vocabulary is, and the config.json that its framework reads beside it where the file names one."""
 
     file: Path
     vocab_size: int | None = None
@@ -87,7 +87,7 @@ def _as_json(question: Question, target: str, folder: Path) -> dict[str, Any]:
         **common,
         "arguments": started.arguments,
         "environment": started.environment,
-        "num_processes": started.num_processes,
+        "num_processes": started.num_processes if question.like is None else smallest_start(started),
         "folder": str(folder / "here"),
     }
 
@@ -102,7 +102,15 @@ def _probe(
         asked, answered = (scratch / f"{name}-{os.getpid()}-{target}-{number}.json" for name in ("asked", "answered"))
         asked.write_text(json.dumps(share))
         answered.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "scripts.conformance.probe", target, asked, answered, *(tree.path for tree in trees)]
+        command: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "scripts.conformance.probe",
+            target,
+            asked,
+            answered,
+            *(tree.path for tree in trees),
+        ]
         environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(scratch), "PYTHONPYCACHEPREFIX": str(scratch / "compiled")}
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

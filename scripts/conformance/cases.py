@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.presets import resolve_model
+from app.jobs.job import Job, parse_job
 from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
+from frameworks.framework import Framework
+from frameworks.legality import violations
 from frameworks.registry import FRAMEWORKS
+from scripts.conformance.drawing import some_plan_is_legal
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = ROOT / "tests" / "fixtures" / "huggingface"
 NUM_SIZES = 4
 SEQ_LENGTH = 4096
+CONSIDERED = 4  # plans of a search for each that is taken, so that layouts differ
+SECONDS_A_SEARCH = 60.0
+NARROWER = {"micro_batch_size": [1, 2], "vpp": {"max": 4}, "tp": {"max": 8}}  # what a search tries by default has more
 # Bytes of weights, gradients and optimizer that a parameter takes, and what of a device's memory they may fill, so that the
 # smallest size is one that a user would take.
 BYTES_PER_PARAMETER, BYTES_PER_DEVICE = 18, 34e9
@@ -49,10 +58,57 @@ class Case:
     hardware: str
     num_devices: int
     global_batch_size: int
+    num_first: int = 1  # plans that a search returns first
+    num_drawn: int = 0  # and others
 
     @property
     def folder(self) -> str:
         return f"{self.model.name}-{self.target.replace('@', '-')}-{self.hardware}-{self.num_devices}"
+
+
+def job_of(case: Case) -> Job:
+    """The case as a user would state it."""
+    document = {
+        "model": case.model.source,
+        "cluster": {"hardware": case.hardware, "num_devices": case.num_devices},
+        "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size},
+        "software": {"target": case.target},
+        "search": {"top": CONSIDERED * case.num_first, "time_limit_s": SECONDS_A_SEARCH, **NARROWER},
+    }
+    return parse_job(document, folder=ROOT)
+
+
+def framework_of(case: Case) -> Framework:
+    """The record of the release."""
+    return next(framework for framework in FRAMEWORKS if framework.target.label == case.target)
+
+
+def with_files(matrix: Sequence[Case], num_files: int) -> tuple[list[Case], list[str]]:
+    """Shares of so many files for each target, three of five the first of a search; and why a target does not train a model."""
+    smallest = {(case.model, case.target): case for case in reversed(matrix)}
+    refused = {of: why for of, case in smallest.items() if (why := _why_not(case))}
+    shared = []
+    for case in matrix:
+        if (case.model, case.target) not in refused:
+            rivals = sum(other.target == case.target and (other.model, other.target) not in refused for other in matrix)
+            share = -(-num_files // rivals)
+            first = -(-3 * share // 5)
+            shared.append(replace(case, num_first=first, num_drawn=share - first))
+    return shared, [f"{model.name} for {target}: {why}" for (model, target), why in refused.items()]
+
+
+def _why_not(case: Case) -> str:
+    """Why the release trains no such model: what it cannot be told, or what the plainest plan breaks where no plan is legal."""
+    framework = framework_of(case)
+    try:
+        workload = job_of(case).workload
+    except InputError as error:
+        return str(error)
+    untold = framework.untold(workload)
+    if untold or some_plan_is_legal(workload, framework):
+        return " ".join(untold)
+    broken = violations(workload, ParallelStrategy(dp=case.num_devices), framework.target)
+    return " ".join(f"{violation.sentence.rstrip('.')}." for violation in broken) or "no plan is legal."
 
 
 def targets() -> list[str]:
@@ -61,11 +117,15 @@ def targets() -> list[str]:
 
 
 def models(chosen: Sequence[str] | None = None) -> list[Model]:
-    """All presets and every config.json of the tests, or those of the names that are given; ``import:NAME`` is a config.json."""
-    known = [Model(name, name) for name in preset_names()]
-    known += [Model(f"import-{path.stem}", str(path)) for path in sorted(IMPORTED.glob("*.json"))]
+    """All presets, and a config.json of each model type that no preset is of; or those named (``import:NAME``: a config.json)."""
+    presets = [Model(name, name) for name in preset_names()]
+    imported = {f"import-{path.stem}": path for path in sorted(IMPORTED.glob("*.json"))}
     if chosen is None:
-        return known
+        types = {name: json.loads(path.read_text(encoding="utf-8"))["model_type"] for name, path in imported.items()}
+        of_presets = {types.get(f"import-{preset.name}") for preset in presets}
+        first = {kind: name for name, kind in reversed(types.items()) if kind not in of_presets}
+        return [*presets, *(Model(name, str(imported[name])) for name in sorted(first.values()))]
+    known = [*presets, *(Model(name, str(path)) for name, path in imported.items())]
     by_name = {model.name: model for model in known}
     names = [name.replace(":", "-") for name in chosen]
     unknown = [name for name in names if name not in by_name]
@@ -77,12 +137,8 @@ def models(chosen: Sequence[str] | None = None) -> list[Model]:
 def cases(chosen: Sequence[Model], of_targets: Sequence[str], num_sizes: int = NUM_SIZES) -> Iterator[Case]:
     """Each model for each target on so many cluster sizes, each twice the one before."""
     for model in chosen:
-        try:
-            shape, _ = resolve_model(model.source, folder=ROOT)
-        except InputError:
-            continue  # exports say of each case why there is none
         smallest = SMALLEST
-        while smallest * BYTES_PER_DEVICE < num_parameters(shape).total * BYTES_PER_PARAMETER:
+        while smallest * BYTES_PER_DEVICE < _num_parameters(model) * BYTES_PER_PARAMETER:
             smallest *= 2
         for target in of_targets:
             hardware = HARDWARE[target.partition("@")[0]]
@@ -90,3 +146,11 @@ def cases(chosen: Sequence[Model], of_targets: Sequence[str], num_sizes: int = N
                 devices = smallest << size
                 batch = max(FEWEST_SEQUENCES, SEQUENCES_PER_DEVICE * devices)
                 yield Case(model, target, hardware[size % len(hardware)], devices, batch)
+
+
+def _num_parameters(model: Model) -> float:
+    """Zero for a config.json that is refused, of which ``with_files`` says so."""
+    try:
+        return num_parameters(resolve_model(model.source, folder=ROOT)[0]).total
+    except InputError:
+        return 0.0

@@ -14,19 +14,16 @@ from typing import Any
 
 from app.answers.files import plan_files
 from app.answers.search import search_document
-from app.jobs.job import Job, parse_job
+from app.jobs.job import Job
 from app.text.documents import plain
 from documents.errors import InputError
 from frameworks.framework import Framework
 from frameworks.launch import launch_block
-from frameworks.registry import FRAMEWORKS
 from hardware_profiles import catalogue
-from scripts.conformance.cases import ROOT, SEQ_LENGTH, Case
+from scripts.conformance.cases import Case, framework_of, job_of
 from scripts.conformance.drawing import drawn
 from search.plan import strategy_to_mapping
 
-CONSIDERED = 12  # plans of a search, of which the first of each layout are taken
-SECONDS_A_SEARCH = 30.0
 LAYOUT = ("tp", "pp", "cp", "ep", "etp", "schedule", "zero_stage")
 
 
@@ -43,27 +40,27 @@ class Exported:
     why: str = ""
 
 
-def exported(cases: Iterable[Case], folder: Path, num_first: int, num_drawn: int, processes: int) -> Iterator[Exported]:
+def exported(cases: Iterable[Case], folder: Path, processes: int) -> Iterator[Exported]:
     """Files of all cases, in order."""
-    export = partial(export_case, folder=folder, num_first=num_first, num_drawn=num_drawn)
     with ProcessPoolExecutor(processes) as pool:
-        for made in pool.map(export, cases):
+        for made in pool.map(partial(export_case, folder=folder), cases):
             yield from made
 
 
-def export_case(case: Case, folder: Path, num_first: int, num_drawn: int) -> list[Exported]:
+def export_case(case: Case, folder: Path) -> list[Exported]:
     """First plans of a search, one of each layout as long as there are others, then drawn plans."""
     place = folder / case.folder
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    framework = next(each for each in FRAMEWORKS if each.target.label == case.target)
+    framework = framework_of(case)
     try:
-        job = _job(case)
-        plans = plain(search_document(job))["plans"] if num_first else []
-        found = [_save(place, case, framework, job, plan, "first") for plan in _of_each_layout(plans, num_first)]
-        for index, strategy in enumerate(drawn(job.workload, framework, num_drawn, _seed(case)) if num_drawn else ()):
+        job = job_of(case)
+        plans = plain(search_document(job))["plans"]
+        found = [_save(place, case, framework, job, plan, "first") for plan in _of_each_layout(plans, case.num_first)]
+        others = drawn(job.workload, framework, case.num_drawn, zlib.crc32(case.folder.encode())) if case.num_drawn else []
+        for index, strategy in enumerate(others):
             plan = {
-                "rank": CONSIDERED + 1 + index,
+                "rank": len(plans) + 1 + index,
                 "plan_id": f"drawn-{index + 1}",
                 "strategy": strategy_to_mapping(job.workload, strategy),
                 "launch": launch_block(job.workload, strategy),
@@ -72,21 +69,6 @@ def export_case(case: Case, folder: Path, num_first: int, num_drawn: int) -> lis
     except InputError as error:
         return [Exported(case, "first", launchable=False, why=str(error))]
     return found or [Exported(case, "first", launchable=False, why="no plan is legal and fits")]
-
-
-def _seed(case: Case) -> int:
-    return zlib.crc32(case.folder.encode())
-
-
-def _job(case: Case) -> Job:
-    document = {
-        "model": case.model.source,
-        "cluster": {"hardware": case.hardware, "num_devices": case.num_devices},
-        "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size},
-        "software": {"target": case.target},
-        "search": {"top": CONSIDERED, "time_limit_s": SECONDS_A_SEARCH},
-    }
-    return parse_job(document, folder=ROOT)
 
 
 def _of_each_layout(plans: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:

@@ -20,7 +20,9 @@ REPOSITORIES = {
 AS_IT_IS = "The framework runs this plan as it is."
 LAUNCHERS = ("torchrun", "python", "python3", "msrun")
 CALLED_BESIDE = ("tee", "mkdir")  # by the scripts that frameworks ship
+FOLDERS = tuple("abcdefgh")
 SECONDS = 10
+ENTRY_POINT = "pretrain_gpt.py"
 RECORDER = """#!{bash}
 printf '%s\\0' "${{0##*/}}" "$@" > "$STARTED.arguments"
 "{env}" -0 > "$STARTED.environment"
@@ -91,13 +93,17 @@ def run_script(path: Path, folder: Path) -> Started:
         recorder.chmod(0o755)
     for name in CALLED_BESIDE:
         (programs / name).symlink_to(nothing)
-    shutil.copyfile(path, here / path.name)
+    # A shipped script leaves its folders to words such as "your model path", or to its own arguments.
+    (here / path.name).write_text(re.sub(r'="your [^"]*"', "=yours", path.read_text(encoding="utf-8")), encoding="utf-8")
+    (here / "yours").mkdir()
+    for name in ("model.safetensors", "config.json"):
+        (here / "yours" / name).write_text("{}")
     given = _filled_in(path, folder)
     started = folder / "started"
     environment = {"PATH": str(programs), "STARTED": str(started), **given}
     try:
         done = subprocess.run(
-            [bash, path.name], cwd=here, env=environment, timeout=SECONDS, capture_output=True, text=True, check=False
+            [bash, path.name, *FOLDERS], cwd=here, env=environment, timeout=SECONDS, capture_output=True, text=True, check=False
         )
     except subprocess.TimeoutExpired:
         raise UncheckedError(f"The script ran for more than {SECONDS} s.") from None
@@ -135,8 +141,25 @@ def _started(called: list[str], environment: dict[str, str]) -> Started:
         place += 1
     if place >= len(called):
         raise UncheckedError("The script starts its launcher without a training script.")
+    if Path(called[place]).name != ENTRY_POINT:
+        raise UncheckedError(f"The script starts {called[place]}, not {ENTRY_POINT}.")
     processes = int(options.get("nproc-per-node", 1)) * int(options.get("nnodes", 1))
     return Started(called[place:], environment, processes)
+
+
+def smallest_start(started: Started) -> int:
+    """Processes that the degrees of a shipped script need at least, which may start on more nodes than it is written for."""
+    processes = started.num_processes
+    needed = 1
+    for name in (
+        "tensor-model-parallel-size",
+        "pipeline-model-parallel-size",
+        "context-parallel-size",
+        "expert-model-parallel-size",
+    ):
+        given = started.arguments[:-1].index(f"--{name}") if f"--{name}" in started.arguments[:-1] else None
+        needed *= int(started.arguments[given + 1]) if given is not None else 1
+    return max(processes, needed)
 
 
 def yaml_processes(path: Path) -> int:

@@ -1,6 +1,6 @@
 """The start of ``pretrain_gpt.py``, Megatron-LM's and, with its patches applied, MindSpeed-LLM's.
 
-parse, validate, globals, groups, config: as ``initialize_megatron`` does them, rank 0 of all ranks. layers: what all pipeline
+parse, validate, globals, groups, config, container: as the release does them, for rank 0 of all ranks. layers: what all pipeline
 stages would build adds up to the model. build: ``model_provider`` for the first, a middle and the last stage, on stand-ins.
 """
 
@@ -11,6 +11,7 @@ import importlib
 import inspect
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from scripts.conformance.stages import RefusedError, Stages, plain
@@ -27,26 +28,40 @@ def run(question: dict[str, Any], stages: Stages, entry: Any, defaults: dict[str
     """All stages of one file."""
     initialize = importlib.import_module("megatron.training.initialize")
     arguments = importlib.import_module("megatron.training.arguments")
+    first = initialize if hasattr(initialize, "parse_args") else arguments  # where the start takes both from
     stages.enter("parse")
-    args = initialize.parse_args(None, False)
+    args = first.parse_args(None, False)
     stages.keep("arguments", vars(args))
     stages.enter("validate")
-    args = initialize.validate_args(args, defaults) or args
+    args = first.validate_args(args, defaults) or args
     stages.keep("arguments", vars(args))
     stages.enter("globals")
-    initialize.set_global_variables(args, build_tokenizer=False)
+    importlib.import_module("megatron.training.global_vars").set_global_variables(args, build_tokenizer=False)
     _pad_vocabulary(question, stages, args)
     calculator = importlib.import_module("megatron.core.num_microbatches_calculator")
     stages.found["num_microbatches"] = calculator.get_num_microbatches()
     stages.enter("groups")
-    required = [p for p in inspect.signature(initialize._initialize_distributed).parameters.values()]
-    initialize._initialize_distributed(*[None] * min(len(required), 3))
+    hooks = [
+        each for each in inspect.signature(initialize._initialize_distributed).parameters.values() if each.default is each.empty
+    ]
+    initialize._initialize_distributed(*[None] * len(hooks))
     stages.enter("config")
     config = arguments.core_transformer_config_from_args(args)
     stages.keep("config", vars(config))
+    model_config = _container(stages, args, entry)
     stages.enter("layers")
     _count_layers(stages, args, config)
-    _build(stages, args, entry)
+    _build(stages, args, entry, model_config)
+
+
+def _container(stages: Stages, args: Any, entry: Any) -> Any:
+    """The configurations that newer releases make of all arguments; the model's, if there is one."""
+    if not hasattr(entry, "pretrain_cfg_container_from_args"):
+        return None
+    stages.enter("container")
+    model_config = entry.gpt_config_from_args(args) if hasattr(entry, "gpt_config_from_args") else None
+    entry.pretrain_cfg_container_from_args(args, *([] if model_config is None else [model_config]))
+    return model_config
 
 
 def _pad_vocabulary(question: dict[str, Any], stages: Stages, args: Any) -> None:
@@ -88,9 +103,10 @@ def _is_dualpipev(args: Any) -> bool:
     return getattr(args, "schedules_method", None) == "dualpipev"
 
 
-def _build(stages: Stages, args: Any, entry: Any) -> None:
-    builder = sys.modules.get("gpt_builders")
-    holder = builder if builder is not None else entry
+def _build(stages: Stages, args: Any, entry: Any, model_config: Any) -> None:
+    if getattr(args, "padded_vocab_size", None) is None:
+        args.padded_vocab_size = ENOUGH_ROWS
+    holder, provide = _builder(entry, model_config)
     real = holder.GPTModel
 
     def recorded(*values: Any, **keywords: Any) -> Any:
@@ -99,21 +115,18 @@ def _build(stages: Stages, args: Any, entry: Any) -> None:
 
     holder.GPTModel = recorded
     state = importlib.import_module("megatron.core.parallel_state")
-    provide = entry.model_provider if builder is None else functools.partial(entry.model_provider, builder.gpt_builder)
-    takes_stage = "vp_stage" in inspect.signature(entry.model_provider).parameters
     pp, vpp = args.pipeline_model_parallel_size, args.virtual_pipeline_model_parallel_size
     try:
         importlib.import_module("megatron.core.tensor_parallel").model_parallel_cuda_manual_seed(args.seed)
-        args.padded_vocab_size = getattr(args, "padded_vocab_size", None) or ENOUGH_ROWS
         if _is_dualpipev(args):
             args.dualpipev_first_chunk = True
         for rank in sorted({0, pp // 2, pp - 1}):
             state.set_pipeline_model_parallel_rank(rank)
+            state.get_pipeline_model_parallel_group().acts_as = rank
             chunk = vpp - 1 if vpp and rank == pp - 1 else 0  # the head is in the last stage's last chunk
             if vpp:
                 state.set_virtual_pipeline_model_parallel_rank(chunk)
-            given = {"vp_stage": chunk if vpp else None} if takes_stage else {}
-            provide(pre_process=rank == 0, post_process=rank == pp - 1, **given)
+            provide(pre_process=rank == 0, post_process=rank == pp - 1, vp_stage=chunk if vpp else None)
         stages.found["build"] = "done"
     except (AssertionError, ValueError, RuntimeError):
         stages.enter("build")
@@ -122,6 +135,20 @@ def _build(stages: Stages, args: Any, entry: Any) -> None:
         # A stand-in may be the reason, so it refuses nothing.
         stages.found["build"] = f"{type(error).__name__}: {error}"
         stages.found["build_traceback"] = traceback.format_exc()[-3000:]
+
+
+def _builder(entry: Any, model_config: Any) -> tuple[Any, Callable[..., Any]]:
+    """The module that names ``GPTModel``, and what makes one stage of it, in the release's own way."""
+    if model_config is not None:
+        models = importlib.import_module("megatron.training.models.gpt")
+        groups = importlib.import_module("megatron.core.process_groups_config").ProcessGroupCollection.use_mpu_process_groups()
+        return models, functools.partial(models.GPTModelBuilder(model_config).build_model, groups)
+    builders = sys.modules.get("gpt_builders")
+    holder: Any = builders or entry
+    provide = functools.partial(entry.model_provider, builders.gpt_builder) if builders else entry.model_provider
+    if "vp_stage" in inspect.signature(entry.model_provider).parameters:
+        return holder, provide
+    return holder, lambda vp_stage, **given: provide(**given)
 
 
 def _described(keywords: dict[str, Any]) -> dict[str, Any]:

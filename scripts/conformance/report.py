@@ -43,14 +43,16 @@ class Row:
 
 @dataclass
 class Summary:
-    """Rows of one release, counted. ``reasons``: refusals and crashes by their text; ``unwritten``: arguments in no file."""
+    """Rows of one release, counted: those that are announced to run as they are, and, by verdict alone, the ``others``.
+
+    ``reasons``: refusals and crashes by their text; ``unwritten``: arguments that plans set and no file has.
+    """
 
     release: str
     trees: tuple[str, ...]
     verdicts: Counter[str] = field(default_factory=Counter)
     origins: Counter[str] = field(default_factory=Counter)
-    claimed: int = 0
-    claimed_accepted: int = 0
+    others: Counter[str] = field(default_factory=Counter)
     models: set[str] = field(default_factory=set)
     reasons: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     named: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -70,7 +72,7 @@ class Summary:
         return {
             "release": self.release, "commits": list(self.trees), "files": self.files, "origins": dict(self.origins),
             **{verdict: self.verdicts[verdict] for verdict in ("accept", "refuse", "crash", "unchecked")},
-            "claimed": self.claimed, "claimed_accepted": self.claimed_accepted, "models": sorted(self.models),
+            "others": dict(self.others), "models": sorted(self.models),
             "reasons": {reason: len(files) for reason, files in self.reasons.items()},
             "constants_named": {fact: sorted(models) for fact, models in self.named.items()},
             "constants_unnamed": {text: len(files) for text, files in self.unnamed.items()},
@@ -96,11 +98,12 @@ def summaries(rows: Iterable[Row], writable: dict[str, frozenset[str]]) -> list[
         summary = found.setdefault(answer.release, Summary(answer.release, answer.trees))
         summary.trees = summary.trees or answer.trees
         summary.writable = writable.get(answer.release, frozenset())
+        if not row.launchable:
+            summary.others[answer.verdict] += 1
+            continue
         summary.verdicts[answer.verdict] += 1
         summary.origins[row.origin] += 1
         summary.models.add(row.model)
-        summary.claimed += row.launchable
-        summary.claimed_accepted += row.launchable and answer.verdict == "accept"
         summary.arguments |= row.arguments
         if answer.verdict != "accept":
             summary.reasons[f"{answer.verdict}: {reason(answer)}"].append(f"{row.model} {answer.file}")
@@ -119,7 +122,7 @@ def text_report(made: Sequence[Summary], without: Sequence[str]) -> str:
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in each.verdicts.most_common())
         lines += [
             f"\n{each.release} ({', '.join(each.trees)}): {each.files} files of {len(each.models)} models: {verdicts}",
-            f"  announced to run as they are: {each.claimed}, accepted {each.claimed_accepted}",
+            f"  beside these, not announced to run as they are: {dict(each.others)}",
             f"  {len(each.arguments)} arguments occur; of those that a plan sets, never: {', '.join(each.unwritten) or '-'}",
         ]
         for why, files in sorted(each.reasons.items(), key=lambda item: -len(item[1])):
@@ -130,11 +133,22 @@ def text_report(made: Sequence[Summary], without: Sequence[str]) -> str:
             f"        differs, as the file says: {fact} ({', '.join(sorted(of))})" for fact, of in sorted(each.named.items())
         ]
     if without:
-        lines += ["", f"{len(without)} cases without a file:", *(f"  {each}" for each in without)]
+        lines += ["", f"{len(without)} models or cases without a file:", *(f"  {each}" for each in without)]
     return "\n".join(lines)
 
 
-COLUMNS = ("release", "commits", "files", "models", "accepted", "refused", "crashed", "unnamed differences", "arguments")
+COLUMNS = (
+    "release",
+    "commits",
+    "files",
+    "models",
+    "accepted",
+    "refused",
+    "crashed",
+    "unnamed differences",
+    "arguments",
+    "not announced",
+)
 
 
 def section(made: Sequence[Summary], without: Sequence[str]) -> str:
@@ -144,7 +158,8 @@ def section(made: Sequence[Summary], without: Sequence[str]) -> str:
     lines = [BEGIN, *_table(COLUMNS, rows), ""]
     lines += [
         f"Of the files {first} are what a search returns first, {others} are drawn from the legal plans, so that switches,",
-        f"modules and schedules that are rarely best occur too. In {len(without)} cases of the matrix nothing is legal and fits.",
+        "modules and schedules that are rarely best occur too.",
+        "Files that are not announced to run as they are (their first lines say why) are counted in the last column alone.",
     ]
     refusals = [(f"`{each.release}`", len(files), why) for each in made for why, files in each.reasons.items()]
     if refusals:
@@ -157,7 +172,14 @@ def section(made: Sequence[Summary], without: Sequence[str]) -> str:
     if named:
         lines += ["", "Constants that differ, as the first lines of the files say:", ""]
         lines += _table(("release", "constant", "models"), named)
+    if without:
+        lines += ["", "No file is made of these:", "", *_table(("model", "because"), [_shortened(each) for each in without])]
     return "\n".join([*lines, END])
+
+
+def _shortened(text: str) -> tuple[str, str]:
+    model, _, why = text.partition(": ")
+    return model, why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]}..."
 
 
 def _row(each: Summary) -> tuple[Any, ...]:
@@ -172,7 +194,8 @@ def _row(each: Summary) -> tuple[Any, ...]:
         unnamed,
         len(each.arguments),
     )
-    return f"`{each.release}`", ", ".join(each.trees), *counts
+    others = f"{sum(each.others.values())}, {each.others['accept']} of them accepted"
+    return f"`{each.release}`", ", ".join(each.trees), *counts, others
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:

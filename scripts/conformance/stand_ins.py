@@ -6,20 +6,19 @@ first use and stays it. What a validator reads (versions, devices, dtypes) is se
 
 from __future__ import annotations
 
-import abc
 import importlib.abc
 import importlib.machinery
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, Protocol
 
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or")
 UNARY = ("neg", "invert")
 ORDER = ("lt", "gt", "le", "ge")
 # A spec's class is asked for these; a parameter must not have the others before Megatron sets them.
 NEVER_OF_A_CLASS = ("submodules", "params")
-NEVER_OF_AN_INSTANCE = ("tensor_model_parallel", "partition_dim", "partition_stride")
+NEVER_OF_AN_INSTANCE = ("tensor_model_parallel", "partition_dim", "partition_stride", "is_qkv", "qkv_split_shapes", "expert_tp")
 _FULL_NAME = "_full_name_of_stand_in"
 _made: dict[str, Any] = {}
 
@@ -57,7 +56,7 @@ def _is_decorated(values: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
     return isinstance(value, types.FunctionType | classmethod | staticmethod | property)
 
 
-class StandInKind(abc.ABCMeta):
+class StandInKind(type(Protocol)):  # type: ignore[misc]  # so that a class can be a module and follow a protocol
     """The class of stand-ins: an attribute that is missing becomes a stand-in too."""
 
     def __getattr__(cls, name: str) -> Any:
@@ -97,7 +96,7 @@ class StandInKind(abc.ABCMeta):
     def __bool__(cls) -> bool:
         return True
 
-    def __exit__(cls, *_error: Any) -> bool:
+    def __exit__(cls, *_error: Any) -> Literal[False]:
         return False
 
     __getitem__ = _same
@@ -142,7 +141,7 @@ class StandIn(metaclass=StandInKind):
     def __float__(self) -> float:
         return 0.0
 
-    def __exit__(self, *_error: Any) -> bool:
+    def __exit__(self, *_error: Any) -> Literal[False]:
         return False
 
     __enter__ = _same

@@ -241,6 +241,31 @@ def test_a_finished_study_has_plans_rejections_and_a_result(api: TestClient, job
     assert launch["launchable_on"] == plans[0].launchable_on
 
 
+def test_a_search_that_names_no_target_is_for_the_usual_framework_and_stands_beside_physics(
+    api: TestClient, job: dict[str, Any], finish: Finish
+) -> None:
+    study = StudyDocument.model_validate(created(api, job))
+    target = study.job["software"]["target"]
+    assert target.startswith("mindspeed-llm@")
+    assert any(sentence.startswith(f"software.target = {target} (usual") for sentence in study.assumptions)
+    finish(study.id)
+    document = StudyDocument.model_validate(api.get(f"/v1/studies/{study.id}").json())
+    result = StudyResult.model_validate(document.result)
+    assert result.physics_best is not None
+    assert result.physics_best.proved_best
+    assert result.nearest_launchable == []
+    plans = [Plan.model_validate(item) for item in pages(api, f"/v1/studies/{study.id}/plans")]
+    assert all(target in plan.launchable_on for plan in plans)
+
+
+def test_a_search_of_physics_alone_prices_what_frameworks_take(api: TestClient, job: dict[str, Any], finish: Finish) -> None:
+    study = created(api, {**job, "software": {"target": "any"}})
+    finish(study["id"])
+    result = StudyResult.model_validate(api.get(f"/v1/studies/{study['id']}").json()["result"])
+    assert result.physics_best is None
+    assert {nearest.target.partition("@")[0] for nearest in result.nearest_launchable} == {"mindspeed-llm", "mindformers"}
+
+
 def test_a_ranking_is_the_plans_with_fewer_fields(api: TestClient, refused: Refused, job: dict[str, Any], finish: Finish) -> None:
     study = created(api, job)["id"]
     assert api.get(f"/v1/studies/{study}/ranking").json() == {"items": [], "next_cursor": None}

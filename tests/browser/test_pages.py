@@ -20,6 +20,7 @@ PAGES = {
     "cancelled study": "/studies/{cancelled}",
     "study with a long name": "/studies/{long_name}",
     "plan": "/studies/{completed}/plans/{best_plan}",
+    "scripts": "/scripts",
     "compare": "/compare?studies={completed},{long_name}",
     "compare nothing": "/compare",
     "accuracy": "/accuracy",

@@ -17,7 +17,11 @@ from app.storage.tables import Plan, Study
 from tests.browser.conftest import DESKTOP, FAILURE, PHONE, SMALL, OpenView, Site
 
 ZH_RULES = json.loads((Path(__file__).parents[2] / "dashboard/src/locales/zh/rules.json").read_text(encoding="utf-8"))
-LARGE = {"model": "pangu-ultra-moe-718b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144}}
+LARGE = {
+    "model": "pangu-ultra-moe-718b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144},
+    "software": {"target": "any"},
+}
 VARIED = {**SMALL, "cluster": {"hardware": "atlas-800t-a2", "num_devices": 16}, "search": {"cp": 1, "top": 30}}
 MANY = 1000
 
@@ -210,7 +214,7 @@ def test_a_search_is_watched_loses_its_connection_is_stopped_and_resumed(view: O
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("progressbar", name="Layouts done")).to_be_visible()
     page.get_by_role("button", name="Stop the search").click()
-    expect(page.get_by_text("The search was stopped", exact=True)).to_be_visible()
+    expect(page.get_by_text("The search was stopped", exact=True)).to_be_visible(timeout=20_000)
     assert len(followed) >= 3
     opened.complaints[:] = [complaint for complaint in opened.complaints if "ERR_FAILED" not in complaint]
 
@@ -235,7 +239,7 @@ def test_a_stream_goes_on_after_the_last_event(view: OpenView, site: Site) -> No
     expect(page.get_by_text("1,234", exact=True)).to_be_visible()
     assert asked[:2] == ["", "41"]
     httpx.post(f"{site.url}/v1/studies/{study}:cancel").raise_for_status()
-    expect(page.get_by_text("The search was stopped", exact=True)).to_be_visible()
+    expect(page.get_by_text("The search was stopped", exact=True)).to_be_visible(timeout=20_000)
 
 
 @pytest.fixture(scope="module")
@@ -279,3 +283,42 @@ def test_the_first_plans_do_not_wait_for_the_others(view: OpenView, site: Site, 
     for route in held:
         route.continue_()
     expect(page.get_by_text("1 – 10 of 1,000")).to_be_visible()
+
+
+MIXTURE = {
+    "model": "qwen3-30b-a3b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 32},
+    "training": {"seq_length": 4096, "global_batch_size": 64},
+    "search": {"tp": 4, "pp": 2, "vpp": 1, "ep": 16, "micro_batch_size": 1, "recompute": "full", "top": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "heading"), [(None, "What physics alone would give"), ("any", "What frameworks take in place of the best plan")]
+)
+def test_launchable_plans_and_physics_alone_stand_side_by_side(
+    view: OpenView, site: Site, target: str | None, heading: str
+) -> None:
+    job = {**MIXTURE, **({} if target is None else {"software": {"target": target}})}
+    study = httpx.post(f"{site.url}/v1/studies", json=job, headers={"Prefer": "wait=60"}, timeout=90).json()
+    opened = view(site.url)
+    page = opened.open(f"/studies/{study['id']}")
+    card = page.get_by_role("region", name=heading).first
+    result = study["result"]
+    if target is None:
+        best = result["physics_best"]
+        assert best["rules"]
+        told = [
+            best["why"],
+            *(broken["sentence"] for broken in best["rules"]),
+            f"{best['difference_fraction']:.1%}".replace("%", " %"),
+        ]
+        expect(page.get_by_text(f"the whole lattice of {study['job']['software']['target']}")).to_be_visible()
+    else:
+        told = [text for entry in result["nearest_launchable"] for text in (entry["target"], entry["why"], *entry["replaced"])]
+    assert told
+    for text in told:
+        expect(card).to_contain_text(text)
+    for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []

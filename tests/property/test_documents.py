@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.catalogue.models.huggingface import model_from_config
+from app.catalogue.models.huggingface.reading import model_from_config
 from app.checks.budget import parse_budget
 from app.jobs.job import parse_job
 from calibration.run_records import RefusedRecord, parse_run_record

@@ -27,8 +27,9 @@ from tests.study_jobs import small_job
 
 NUM_TRIALS = 4 * BATCH_TRIALS
 SAMPLER = {"sampler": "nsga2", "max_trials": NUM_TRIALS, "seed": 5}
-SEARCHES = pytest.mark.parametrize("search", [{}, SAMPLER], ids=["exhaustive", "nsga2"])
-FOUND = ("counts", "proof", "baseline", "nearest")
+TARGET = {"target": "mindspeed-llm"}
+SEARCHES = pytest.mark.parametrize("search", [{}, TARGET, SAMPLER], ids=["exhaustive", "launchable", "nsga2"])
+FOUND = ("counts", "proof", "baseline", "nearest", "physics_best", "nearest_launchable")
 
 
 def create(database: Database, **search: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from app.catalogue.models.huggingface import model_from_config_file
+from app.catalogue.models.huggingface.reading import model_from_config_file
 from app.catalogue.models.shape import model_from_mapping, model_to_mapping
 from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.workload import ModelShape
@@ -132,8 +132,12 @@ def model_preset(name: str) -> Preset:
     return _preset(name, text)
 
 
-def resolve_model(value: object, *, where: str = "model", folder: Path | None = None) -> tuple[ModelShape, Preset | None]:
+def resolve_model(
+    value: object, *, where: str = "model", folder: Path | None = None, warnings: list[str] | None = None
+) -> tuple[ModelShape, Preset | None]:
     """What a job's ``model`` stands for, with its preset where it is one; raises ``InputError``.
+
+    What a user should know of a file that was read is added to ``warnings``.
 
     ``value`` is a preset's name, a mapping, or, only where ``folder`` is given, the path of a ``config.json`` (relative
     ones from there): a server must not read files that a request names.
@@ -141,7 +145,10 @@ def resolve_model(value: object, *, where: str = "model", folder: Path | None = 
     if not isinstance(value, str):
         return model_from_mapping(value, where), None
     if value not in names() and folder is not None and (value.endswith(".json") or "/" in value):
-        return model_from_config_file(folder / value), None
+        imported = model_from_config_file(folder / value)
+        if warnings is not None:
+            warnings.extend(f"{where}: {note}" for note in imported.notes)
+        return imported.model, None
     preset = model_preset(value)
     return preset.model, preset
 

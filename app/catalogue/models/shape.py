@@ -96,6 +96,7 @@ class RopeScalingSection(Section):
     beta_slow: Positive | None = None
     mscale: Annotated[float, Field(ge=0, le=1e6)] | None = None
     mscale_all_dim: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    truncate: bool | None = None
 
 
 class RouterSection(Section):
@@ -112,10 +113,14 @@ class ConstantsSection(Section):
     """What no price depends on, and a launch file must say."""
 
     model_type: Annotated[str, Field(max_length=MAX_NAME)] = ""
-    activation: Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"] | None = None
+    activation: Literal["silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2"] | None = None
+    activation_clamp: Positive | None = None
+    glu_linear_offset: Annotated[float, Field(ge=-1e6, le=1e6)] = 0.0
     normalization: Literal["rmsnorm", "layernorm"] | None = None
     norm_epsilon: Fraction | None = None
     norm_zero_centered: bool = False
+    qk_norm_over_heads: bool = False
+    post_norm_residual: Positive | None = None
     rotary_base: Positive | None = None
     rotary_fraction: Fraction = 1.0
     rotary_interleaved: bool = False
@@ -152,6 +157,7 @@ class ModelSection(Section):
     qk_layernorm: bool = False
     attention_bias: bool = False
     learned_positions: bool = False
+    alibi: bool = False
     attention_output_gate: bool = False
     mla: MlaSection | None = None
     moe: MoeSection | None = None
@@ -238,12 +244,13 @@ def _check_local_attention(local: LocalAttention, num_layers: int, where: str) -
             )
     if local.is_linear and local.num_value_heads % local.num_key_heads:
         raise InputError(
-            f"{where}num_value_heads: {local.num_value_heads} is not allowed; give a multiple of the {local.num_key_heads} key heads."
+            f"{where}num_value_heads: {local.num_value_heads} is not allowed; give a multiple of the {local.num_key_heads} "
+            "key heads."
         )
     if local.full_attention_every == 1 or local.full_attention_every > num_layers:
         raise InputError(
-            f"{where}full_attention_every: {local.full_attention_every} is not allowed; give 0 (no layer) or an integer from 2 to "
-            f"the {num_layers} layers."
+            f"{where}full_attention_every: {local.full_attention_every} is not allowed; give 0 (no layer) or an integer from 2 "
+            f"to the {num_layers} layers."
         )
 
 

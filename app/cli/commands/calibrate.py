@@ -21,7 +21,7 @@ def calibrate(
     as_json: Json = False,
 ) -> int:
     """Fits the model's constants to your own runs, and says how much they taught."""
-    from app.calibrations.fit import fit_of_file
+    from app.calibrations.fit import fit_of_file, site_profile
     from app.calibrations.outcome import calibrate_document
     from app.calibrations.tables import print_outcome
     from app.text import terminal
@@ -31,11 +31,14 @@ def calibrate(
     if output is not None and (output.is_dir() or not output.parent.is_dir()):
         raise InputError(f"--output: {output} is {'a folder' if output.is_dir() else 'in no folder that exists'}; give a file.")
 
+    path = output or Path(f"{site_profile(hardware).name}.{stack}.calibration.json")
+    if output is None and path.exists():  # a name that the user did not give
+        raise InputError(f"--output: missing, and {path} is here already; name the file to write, or to replace.")
+
     def show(iteration: int, median: float) -> None:
         terminal.messages().print(f"fit step {iteration + 1}: median error {median:.1%}", markup=False)
 
     outcome = fit_of_file(runs, hardware, stack, show)
-    path = output or Path(f"{outcome.calibration.hardware}.{stack}.calibration.json")
     write_calibration(path, outcome.calibration)
     terminal.answer(calibrate_document(outcome, path), as_json, lambda console: print_outcome(console, outcome, path))
     return DONE

@@ -54,11 +54,14 @@ def estimate(
     ] = None,
     as_json: options.Json = False,
 ) -> int:
-    """Step time and memory of one strategy, to the last part."""
+    """Step time and memory of one strategy, to the last part; MODEL may also be a launch script."""
     from app.answers.price import estimate_document
     from app.answers.tables.estimate import print_estimate
     from app.calibrations.constants import constants_for, own_calibrations
     from app.jobs.job import load_job
+    from app.scripts.files import is_launch_script, script_job
+    from app.scripts.service import not_understood
+    from app.scripts.table import print_not_understood
     from app.text import terminal
 
     given = dict(context.params)
@@ -68,13 +71,20 @@ def estimate(
     sections = options.sections(fields, given)
     if switch:
         sections.setdefault("strategy", {})["switches"] = _switches(switch)
-    job = load_job(model, sections, options.labels(fields, given))
+    read = None
+    if is_launch_script(model):
+        read = script_job(model, sections)
+        job = read.job
+    else:
+        job = load_job(model, sections, options.labels(fields, given))
     if job.strategy is None:
         raise InputError("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4.")
     own = own_calibrations(job)
     document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None)
     if timeline is not None:
         _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
+    if read is not None:
+        print_not_understood(terminal.messages(), not_understood(read))
     terminal.answer(document, as_json, lambda console: print_estimate(console, document))
     return DONE
 

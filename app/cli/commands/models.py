@@ -39,9 +39,10 @@ def import_config(
 ) -> int:
     """Reads a config.json and prints the `model` part of a job."""
     from app.catalogue.models import presets
-    from app.catalogue.models.huggingface import model_from_config_file
+    from app.catalogue.models.huggingface.reading import model_from_config_file
 
-    return _print(presets.model_details(model_from_config_file(path)), as_json)
+    imported = model_from_config_file(path)
+    return _print({**presets.model_details(imported.model), "notes": list(imported.notes)}, as_json)
 
 
 def _print(document: dict[str, Any], as_json: bool) -> int:

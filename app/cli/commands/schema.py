@@ -8,7 +8,7 @@ import typer
 
 from app.exit_codes import DONE
 
-NAMES = ("job", "search", "estimate", "validate", "budget", "check", "calibrate")
+NAMES = ("job", "search", "estimate", "tune", "validate", "budget", "check", "calibrate")
 
 
 def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]) -> int:
@@ -20,6 +20,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.checks.budget import BudgetDocument
     from app.checks.schemas import CheckDocument
     from app.jobs.fields import JobDocument
+    from app.scripts.schemas import TuneDocument
     from app.text import terminal
     from documents.errors import unknown_name
 
@@ -27,6 +28,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "job": JobDocument,
         "search": schemas.SearchDocument,
         "estimate": schemas.EstimateDocument,
+        "tune": TuneDocument,
         "validate": ValidationDocument,
         "budget": BudgetDocument,
         "check": CheckDocument,

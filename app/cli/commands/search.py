@@ -49,17 +49,21 @@ def search(
         ),
     ] = None,
     save_dir: Annotated[Path | None, typer.Option(help="folder for the report, the job and the launch arguments")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the answer that --save-dir holds")] = False,
     server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
     as_json: options.Json = False,
 ) -> int:
     """Scores every legal layout of the job and ranks the best."""
+    if overwrite and save_dir is None:
+        raise InputError("--overwrite: there is nothing to replace without --save-dir.")
     given = _parsed(context.params)
     fields = {**JOB_FIELDS, **SEARCH_FIELDS}
     sections = options.sections(fields, given)
     for name, values in _switches(switch or []).items():
         sections.setdefault("search", {})[name] = values
 
-    from app.answers.files import make_folder, save_report
+    from app.answers.files import report_files
+    from app.answers.folder import answer_folder
     from app.answers.search import search_document
     from app.answers.tables.search import print_search
     from app.answers.targets import with_usual_target
@@ -75,8 +79,7 @@ def search(
         job = with_filled_devices(job)
     own = own_calibrations(job) if server is None else ()
     job = with_usual_target(job, own)
-    if save_dir is not None:
-        make_folder(save_dir)
+    folder = None if save_dir is None else answer_folder(save_dir, overwrite=overwrite)
     with search_progress() as on_progress:
         if server is None:
             document = search_document(job, on_progress, own=own)
@@ -85,8 +88,8 @@ def search(
 
             document = remote_search_document(job, server, on_progress)
     terminal.answer(document, as_json, lambda console: print_search(console, document))
-    if save_dir is not None:
-        save_report(save_dir, document)
+    if folder is not None:
+        folder.write(report_files(document))
     said = not as_json and sys.stdout.isatty()  # the report on this terminal says it
     if document.proof.stopped_by:
         if not said:

@@ -7,6 +7,7 @@ import {
   IconCheck,
   IconCpu,
   IconDeviceDesktop,
+  IconFileCode,
   IconKeyboard,
   IconLanguage,
   IconMoon,
@@ -27,7 +28,7 @@ import { KeyboardHelp } from "./KeyboardHelp";
 import { PAGES, useShortcuts } from "./shortcuts";
 import classes from "./Shell.module.css";
 
-const ICONS = { studies: IconStack2, compare: IconArrowsLeftRight, accuracy: IconTargetArrow, hardware: IconCpu, models: IconBox };
+const ICONS = { studies: IconStack2, scripts: IconFileCode, compare: IconArrowsLeftRight, accuracy: IconTargetArrow, hardware: IconCpu, models: IconBox };
 
 export function Shell() {
   const { t } = useTranslation();

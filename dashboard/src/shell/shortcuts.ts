@@ -4,6 +4,7 @@ import { useNavigate } from "react-router";
 /** The pages of the menu, each reached with `g` and a letter. */
 export const PAGES = [
   { page: "studies", key: "s" },
+  { page: "scripts", key: "t" },
   { page: "compare", key: "c" },
   { page: "accuracy", key: "a" },
   { page: "hardware", key: "h" },

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { ago, bytes, bytesPerSecond, compact, duration, flopsPerSecond, number, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "./format";
+import { ago, bytes, bytesPerSecond, compact, duration, factor, flopsPerSecond, number, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "./format";
 
 describe("quantities carry their unit and as many digits as they deserve", () => {
   it.each([
@@ -23,6 +23,8 @@ describe("quantities carry their unit and as many digits as they deserve", () =>
     [tokensPerSecond(250_569.46), "251K tokens/s"],
     [tokensPerSecond(1_460_000), "1.46M tokens/s"],
     [percent(0.569066), "56.9 %"],
+    [factor(1.2871), "1.29×"],
+    [factor(null), "–"],
     [signedPercent(0.0321), "+3.2 %"],
     [signedPercent(-0.001), "−0.1 %"],
     [signedPercent(0), "0.0 %"],

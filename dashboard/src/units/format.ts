@@ -130,6 +130,11 @@ export function percent(fraction: Value, decimals = 1): string {
 }
 
 /** With its sign: +3.2 %, −0.1 %. */
+/** How many times as fast. */
+export function factor(value: Value): string {
+  return value == null ? NOTHING : `${number(value, 3)}×`;
+}
+
 export function signedPercent(fraction: Value, decimals = 1): string {
   if (fraction == null || !Number.isFinite(fraction)) return NOTHING;
   const text = percent(Math.abs(fraction), decimals);

@@ -84,7 +84,7 @@ def _unreadable(found: list[str], name: str) -> bool:
 
 def _parse_options(options: Mapping[str, Any]) -> LaunchFile:
     release = RELEASES["mindformers"]
-    given = {name: reading_mindformers.written(value) for name, value in options.items() if name in _KNOWN}
+    given = {n: reading_mindformers.written(value) for n, value in options.items() if n in _KNOWN and value is not None}
     found = problems(release, given)
     unknown = [name for name in options if name not in _KNOWN and not name.startswith(reading_mindformers.FREE_SECTIONS)]
     for name in unknown:

@@ -32,15 +32,13 @@ MAX_NUMBER = 10**12
 _SWITCHES = {
     Feature.FLASH_ATTENTION: "model.model_config.use_flash_attention",
     Feature.FUSED_NORM: "model.model_config.fused_norm",
-    Feature.FUSED_SWIGLU: "model.model_config.use_fused_swiglu",
+    Feature.FUSED_SWIGLU: "model.model_config.bias_swiglu_fusion",
     Feature.FUSED_ROPE: "model.model_config.use_fused_rope",
-    Feature.REPLICATED_EMBEDDING: "parallel_config.vocab_emb_dp",
     Feature.SWAP_OPTIMIZER: "optimizer.swap",
-    Feature.SWAP_ATTENTION: "swap_config.swap",
+    Feature.SWAP_ATTENTION: "model.model_config.swap",
     Feature.MOE_GROUPED_GEMM: "model.model_config.moe_grouped_gemm",
     Feature.MOE_PERMUTE_FUSION: "model.model_config.moe_permute_fusion",
     Feature.MOE_SHARED_EXPERT_OVERLAP: "model.model_config.moe_shared_expert_overlap",
-    Feature.MOE_PAD_TO_CAPACITY: "model.model_config.moe_pad_expert_input_to_capacity",
 }
 _SCHEDULERS = {"gpipe": Schedule.GPIPE, "zero_bubble_v": Schedule.ZBV}
 _CP_ALGOS = {"colossalai_cp": CpAlgo.RING, "ulysses_cp": CpAlgo.ULYSSES, "hybrid_cp": CpAlgo.HYBRID}
@@ -94,7 +92,7 @@ class Reading:
             if self._value("parallel.pipeline_config.pipeline_interleave")
             else 1
         )
-        has_experts = bool(self._number("model.model_config.num_experts"))
+        has_experts = bool(self._experts())
         algo, ulysses = self._context_parallel()
         halves = self._degree("micro_batch_interleave_num")
         kind, method, layers, modules, plan = self._recompute(vpp)
@@ -121,6 +119,10 @@ class Reading:
             recompute_layers_per_stage=plan,
             layer_layout=self._layout(vpp),
         )
+
+    def _experts(self) -> int | None:
+        names = ("num_experts", "n_routed_experts")
+        return next((found for name in names if (found := self._number(f"model.model_config.{name}"))), None)
 
     def _schedule(self, vpp: int) -> Schedule:
         written = self._value("parallel.pipeline_config.pipeline_scheduler")
@@ -208,6 +210,8 @@ class Reading:
         features |= Feature.FINE_GRAIN_INTERLEAVE if halves > 1 else Feature(0)
         for feature, name in _SWITCHES.items():
             features |= feature if self._value(name) is True else Feature(0)
+        if self._value("use_legacy") and self._value("parallel_config.vocab_emb_dp"):
+            features |= Feature.REPLICATED_EMBEDDING
         return features
 
     def model(self) -> dict[str, Any]:
@@ -226,9 +230,9 @@ class Reading:
             for field, name in names.items()
             if f"model.model_config.{name}" in self._options
         }
-        if self._number("model.model_config.num_experts"):
+        if self._experts():
             facts["moe"] = {
-                "num_experts": self._number("model.model_config.num_experts"),
+                "num_experts": self._experts(),
                 "top_k": self._number("model.model_config.num_experts_per_tok"),
                 "expert_ffn_hidden_size": self._number("model.model_config.moe_intermediate_size"),
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from cost_models.shapes.model_constants import ModelConstants, RouterConstants
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
@@ -13,6 +14,7 @@ from tests.unit.frameworks.legality_workloads import (
     DENSE,
     DENSE_PLAN,
     FABRIC,
+    LATENT,
     MIXTURE,
     MIXTURE_PLAN,
     NODE,
@@ -27,6 +29,8 @@ FULL = replace(FLAT, recompute=Recompute.FULL, recompute_method=RecomputeMethod.
 ALONE = ParallelStrategy(tp=4, dp=16, sequence_parallel=True)  # no pipeline
 DENSE_JOB = job()
 MIXTURE_JOB = job(MIXTURE)
+QWEN = job(replace(DENSE, qk_layernorm=True))  # what a class of MindFormers trains
+QWEN_MIXTURE = job(replace(MIXTURE, qk_layernorm=True))
 WINDOWED = LocalAttention("window", window=1024)
 RECURRENT = LocalAttention(
     "linear", num_key_heads=2, num_value_heads=4, key_head_dim=128, value_head_dim=128, conv_kernel=4, full_attention_every=4
@@ -44,6 +48,15 @@ def with_features(strategy: ParallelStrategy, *features: Feature, base: Feature 
     return replace(strategy, features=base)
 
 
+MLA_JOB = job(LATENT)
+PLAIN_QUERIES = replace(LATENT, mla=replace(LATENT.mla, q_lora_rank=0)) if LATENT.mla else LATENT
+UP_PROJ = changed(MIXTURE_PLAN, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.MLA_UP_PROJ)
+BY_BEST = replace(
+    MIXTURE,
+    moe=replace(MIXTURE.moe, num_groups=8, group_topk=3) if MIXTURE.moe else None,
+    constants=ModelConstants(router=RouterConstants("softmax", normalize_topk=False, topk_scale=16.0, expert_bias=False)),
+)
+SANDWICHED = job(replace(DENSE, sandwich_norm=True))
 FB = changed(MIXTURE_PLAN, features=OVERLAPPED | Feature.MOE_COMM_OVERLAP, vpp=2, schedule=Schedule.INTERLEAVED)
 
 # (rule, target, workload, a legal strategy, an illegal one, numbers and names that the sentence holds)
@@ -249,6 +262,21 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      MIXTURE_PLAN, changed(MIXTURE_PLAN, pp=4, dp=8), ("position 11", "pp 4", "6 layers")),
     ("mindspeed_dense_stage", "mindspeed-llm", LEADING, changed(MIXTURE_PLAN, pp=1, dp=32, schedule=Schedule.NONE), MIXTURE_PLAN,
      ("position 12", "pp 2", "12 layers")),
+    ("mindspeed_window", "mindspeed-llm", job(replace(DENSE, local_attention=WINDOWED)), FLAT,
+     changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.RING), ("4096", "1024")),
+    ("mindspeed_group_choice", "mindspeed-llm", job(BY_BEST), MIXTURE_PLAN, changed(MIXTURE_PLAN, ep=2), ("topk 3", "ep 2")),
+    ("mindspeed_group_choice", "mindspeed-llm", job(BY_BEST), MIXTURE_PLAN, changed(MIXTURE_PLAN, micro_batch_size=2), ("is 2",)),
+    ("mindspeed_mla_queries", "mindspeed-llm", job(PLAIN_QUERIES), changed(MIXTURE_PLAN, tp=1, dp=32, sequence_parallel=False),
+     MIXTURE_PLAN, ("tp 2", "q_lora_rank", "latent has none")),
+    ("mindspeed_mla_up_proj", "mindspeed-llm", MLA_JOB, UP_PROJ, changed(UP_PROJ, sequence_parallel=False), ("tp 2", "false")),
+    ("mindspeed_post_norm", "mindspeed-llm", SANDWICHED,
+     changed(FLAT, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.MLP_ACT),
+     changed(FLAT, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM), ("layernorm", "norms behind")),
+    ("mindspeed_fb_overlap", "mindspeed-llm", job(replace(MIXTURE, sandwich_norm=True)), MIXTURE_PLAN, FB, ("norms behind",)),
+    ("mindspeed_fb_overlap", "mindspeed-llm", job(MIXTURE, global_batch_size=32), MIXTURE_PLAN, FB, ("2 x pp = 4", "are 2")),
+    ("mindspeed_alltoall_overlap", "mindspeed-llm", MIXTURE_JOB,
+     with_features(changed(MIXTURE_PLAN, ep=4), Feature.MOE_ALLTOALL_OVERLAP_COMM, Feature.MOE_TP_EXTEND_EP),
+     with_features(changed(MIXTURE_PLAN, ep=2), Feature.MOE_ALLTOALL_OVERLAP_COMM, Feature.MOE_TP_EXTEND_EP), ("tp 2", "is 2")),
     ("mindspeed_mc2", "mindspeed-llm", DENSE_JOB, with_features(FLAT, Feature.MC2),
      changed(with_features(FLAT, Feature.MC2), sequence_parallel=False), ("tp 4", "false")),
     ("mindspeed_mc2", "mindspeed-llm", MIXTURE_JOB, MIXTURE_PLAN, with_features(MIXTURE_PLAN, Feature.MC2), ("(64)",)),
@@ -300,8 +328,12 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("megatron_linear_heads", "megatron-lm@0.19",
      job(replace(DENSE, local_attention=LocalAttention("linear", 4, num_key_heads=4, num_value_heads=8))), FLAT,
      changed(FLAT, tp=8), ("tp 8", "4 key heads")),
-    ("mindformers_features", "mindformers", DENSE_JOB, with_features(FLAT, Feature.REPLICATED_EMBEDDING),
-     with_features(FLAT, Feature.COC), ("coc",)),
+    ("mindformers_features", "mindformers", DENSE_JOB, with_features(FLAT, Feature.FINE_GRAIN_INTERLEAVE),
+     with_features(FLAT, Feature.REPLICATED_EMBEDDING), ("replicated_embedding",)),
+    ("mindformers_deredundency", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, dispatcher=Dispatcher.HIERARCHICAL),
+     changed(MIXTURE_PLAN, ep=4, dispatcher=Dispatcher.HIERARCHICAL), ("ep 4", "the 8 devices")),
+    ("mindformers_hybrid_cp", "mindformers", DENSE_JOB, changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.ULYSSES),
+     changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.HYBRID), ("cp 2", "hybrid_cp")),
     ("mindformers_expert_world", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
      changed(MIXTURE_PLAN, dp=8, cp=2, cp_algo=CpAlgo.RING), ("32", "dp 8 x tp 2 = 16")),
     ("mindformers_dispatcher", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, dispatcher=Dispatcher.HIERARCHICAL),
@@ -322,8 +354,17 @@ JOBS: list[tuple[str, str, Workload, Workload, str]] = [
         "limited by a window",
     ),
     ("mindspeed_precision", "mindspeed-llm", DENSE_JOB, job(precision="fp8"), "fp8"),
+    ("mindspeed_model", "mindspeed-llm", DENSE_JOB, job(replace(DENSE, alibi=True)), "(alibi)"),
+    (
+        "mindspeed_layer_spec",
+        "mindspeed-llm",
+        job(LATENT),
+        job(replace(LATENT, sandwich_norm=True)),
+        "latent attention and norms behind",
+    ),
     ("mindspeed_moe_frequency", "mindspeed-llm", MIXTURE_JOB, FREQUENT, "moe_layer_freq 2"),
     ("mindformers_precision", "mindformers", DENSE_JOB, job(precision="fp8"), "fp8"),
+    ("mindformers_model", "mindformers", QWEN, job(replace(QWEN.model, mtp_num_layers=1)), "does not build multi-token"),
     ("mindformers_sandwich_norm", "mindformers", DENSE_JOB, job(replace(DENSE, sandwich_norm=True)), "4 norms"),
     ("mindformers_mtp", "mindformers", job(replace(DENSE, mtp_num_layers=1)), job(replace(DENSE, mtp_num_layers=2)), "is 2"),
 ]

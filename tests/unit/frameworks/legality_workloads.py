@@ -66,6 +66,7 @@ PANGU = ModelShape(
     mla=MlaShape(1536, 512, 128, 64, 128),
     moe=MoeShape(256, 8, 2048, num_shared_experts=1, shared_expert_ffn_hidden_size=2048, num_leading_dense_layers=3),
 )
+LATENT = replace(MIXTURE, name="latent", num_query_groups=32, kv_channels=192, mla=MlaShape(1536, 512, 128, 64, 128))
 
 
 def job(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.workload import Software, Workload
+from cost_models.shapes.workload import ModelShape, Software, Workload
 from frameworks.legality import legal_mask
 from frameworks.registry import BY_LABEL, parse_target
 from search.enumeration import Rejections, chunks
@@ -51,7 +52,7 @@ SWITCHES = {
     "mindformers": (
         DEFAULT_FEATURES,
         BARE,
-        DEFAULT_FEATURES | Feature.REPLICATED_EMBEDDING | Feature.FINE_GRAIN_INTERLEAVE,
+        DEFAULT_FEATURES | Feature.FINE_GRAIN_INTERLEAVE,
         DEFAULT_FEATURES | Feature.SWAP_ATTENTION | Feature.MOE_SHARED_EXPERT_OVERLAP,
     ),
 }
@@ -65,13 +66,24 @@ MODELS = {
         PANGU, num_layers=13, sandwich_norm=False, moe=replace(PANGU.moe, num_experts=32, num_groups=8, group_topk=4)
     ),
 }
+# MindFormers has a class for each model that it trains: what makes one of its kind of each of these.
+OF_A_CLASS: dict[str, dict[str, Any]] = {name: {"qk_layernorm": True} for name in MODELS} | {
+    "tall": {"qk_layernorm": True, "gated_linear_unit": True, "learned_positions": False},
+    "capacity": {"qk_layernorm": True, "moe": replace(MIXTURE.moe, top_k=1)},
+    "latent": {},
+}
 MOST_PLANS_A_CHUNK = 300
+
+
+def shape(framework: str, model: str) -> ModelShape:
+    """The model, as the framework trains it."""
+    return replace(MODELS[model], **OF_A_CLASS[model]) if framework == "mindformers" else MODELS[model]
 
 
 def workload(framework: str, model: str) -> Workload:
     """Thirty-two devices that the framework, or one release of it, runs on."""
     target = parse_target(framework)
-    made = job(MODELS[model], 32, family=target.families[0])
+    made = job(shape(target.name, model), 32, family=target.families[0])
     return replace(made, software=Software(target.name, target=target.label))
 
 

@@ -103,7 +103,8 @@ def test_mindformers_yaml_holds_the_options_as_sections() -> None:
     assert document["parallel"]["pipeline_config"] == {"pipeline_interleave": True, "pipeline_scheduler": "1f1b"}
     assert document["parallel"]["dataset_strategy"] == [[4, 1], [4, 1], [4, 1], [4, 1], [4, 1, 1, 1]]
     assert document["runner_config"] == {"batch_size": 1, "gradient_accumulation_steps": 1}
-    assert document["pretrained_model_dir"] == PLACEHOLDER
+    assert document["model"]["model_config"]["model_type"] == PLACEHOLDER  # without a class for the model it must not start
+    assert "pretrained_model_dir" not in document  # everything is here
     assert document["train_dataset"]["data_loader"]["config"]["seq_length"] == 4096
     assert "msrun_launcher.sh" in text
 

@@ -36,6 +36,8 @@ from tests.unit.frameworks.legality_cases import (
     MIXTURE_JOB,
     NVIDIA,
     PHYSICS,
+    QWEN,
+    QWEN_MIXTURE,
     changed,
     with_features,
 )
@@ -72,7 +74,7 @@ def test_every_rule_has_a_case() -> None:
 @pytest.mark.parametrize(
     ("workload", "strategy", "target"),
     [(DENSE_JOB, DENSE_PLAN, "any"), (DENSE_JOB, FLAT, "megatron-lm"), (MIXTURE_JOB, MIXTURE_PLAN, "mindspeed-llm@master"),
-     (MIXTURE_JOB, FB, "mindspeed-llm"), (MIXTURE_JOB, MIXTURE_PLAN, "mindformers@1.8"), (PANGU_JOB, PANGU_PLAN, "any")],
+     (MIXTURE_JOB, FB, "mindspeed-llm"), (QWEN_MIXTURE, MIXTURE_PLAN, "mindformers@1.8"), (PANGU_JOB, PANGU_PLAN, "any")],
 )  # fmt: skip
 def test_sound_plans_break_nothing(workload: Workload, strategy: ParallelStrategy, target: str) -> None:
     assert violations(workload, strategy, target) == ()
@@ -83,16 +85,18 @@ def test_the_published_pangu_plan_is_physics_only() -> None:
     assert violations(PANGU_JOB, PANGU_PLAN) == ()
     assert launchable_on(PANGU_JOB, PANGU_PLAN) == ()
     on_mindspeed = broken(PANGU_JOB, PANGU_PLAN, "mindspeed-llm")
-    assert set(on_mindspeed) == {"mindspeed_dispatcher"}
-    # With the all-to-all that MindSpeed has, it can be launched, whichever way it saves memory.
+    assert set(on_mindspeed) == {"mindspeed_dispatcher", "mindspeed_layer_spec"}
+    # With the all-to-all that MindSpeed has, it is the model's four norms beside latent attention that no layer there has.
     plain = changed(PANGU_PLAN, dispatcher=Dispatcher.ALLTOALL)
     selective = changed(
         with_features(plain, Feature.SWAP_OPTIMIZER),
         recompute=Recompute.SELECTIVE,
         recompute_modules=RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLA_UP_PROJ,
     )
+    without = replace(PANGU_JOB, model=replace(PANGU_JOB.model, sandwich_norm=False))
     for plan in (plain, selective):
-        assert launchable_on(PANGU_JOB, plan) == ("mindspeed-llm@master",)
+        assert set(broken(PANGU_JOB, plan, "mindspeed-llm")) >= {"mindspeed_layer_spec"}
+        assert "mindspeed-llm@master" in launchable_on(without, plan)
     assert set(broken(PANGU_JOB, PANGU_PLAN, "mindformers")) == {"mindformers_sandwich_norm"}
 
 
@@ -108,8 +112,8 @@ def test_no_framework_on_ascend_sends_a_token_once_to_each_node() -> None:
 
 def test_mindformers_swaps_the_moments_where_there_is_no_master_copy() -> None:
     swapped = with_features(FLAT, Feature.SWAP_OPTIMIZER)
-    assert set(broken(DENSE_JOB, swapped, "mindformers")) == {"mindformers_swap_optimizer"}
-    assert violations(FP32_PARAMETERS, swapped, "mindformers") == ()
+    assert set(broken(QWEN, swapped, "mindformers")) == {"mindformers_swap_optimizer"}
+    assert violations(replace(QWEN, software=FP32_PARAMETERS.software), swapped, "mindformers") == ()
 
 
 def test_a_strategy_is_charged_to_the_first_rule_it_breaks() -> None:
@@ -195,9 +199,11 @@ def test_targets_are_parsed_and_named_when_wrong() -> None:
 
 
 def test_launchable_on_asks_rules_and_devices() -> None:
-    assert launchable_on(MIXTURE_JOB, MIXTURE_PLAN) == ("mindspeed-llm@master", "mindformers@1.8")
+    assert launchable_on(MIXTURE_JOB, MIXTURE_PLAN) == ("mindspeed-llm@master",)  # no model that MindFormers has a class for
+    assert launchable_on(QWEN_MIXTURE, MIXTURE_PLAN) == ("mindspeed-llm@master", "mindformers@1.8")
     assert launchable_on(NVIDIA, MIXTURE_PLAN) == ("megatron-lm@0.12", "megatron-lm@0.19")
-    assert launchable_on(MIXTURE_JOB, with_features(MIXTURE_PLAN, Feature.REPLICATED_EMBEDDING)) == ("mindformers@1.8",)
+    assert launchable_on(QWEN_MIXTURE, with_features(MIXTURE_PLAN, Feature.FINE_GRAIN_INTERLEAVE)) == ()  # one sample
+    assert launchable_on(QWEN_MIXTURE, with_features(MIXTURE_PLAN, Feature.REPLICATED_EMBEDDING)) == ()
     assert launchable_on(MIXTURE_JOB, changed(MIXTURE_PLAN, sequence_parallel=False)) == ()
 
 

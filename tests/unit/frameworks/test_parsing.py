@@ -89,7 +89,7 @@ def test_the_frameworks_defaults_hold_for_what_is_not_written() -> None:
     ascend = parse_arguments(
         ["--context-parallel-size", "2", "--micro-batch-size", "1"], framework="mindspeed-llm", num_devices=8
     )
-    assert ascend.strategy.cp_algo is CpAlgo.ULYSSES  # MindSpeed-LLM's own default, where Megatron has a ring
+    assert ascend.strategy.cp_algo is CpAlgo.RING
 
 
 def test_unknown_arguments_are_named_and_the_rest_is_read() -> None:

@@ -42,7 +42,7 @@ def read(framework: str, text: str, devices: int | None = None) -> ParallelStrat
 def test_the_frameworks_defaults_hold_for_what_is_not_given() -> None:
     experts = read("megatron-lm", "--num-experts 8 --tensor-model-parallel-size 2 --micro-batch-size 1", 8)
     assert (experts.dp, experts.etp, experts.dispatcher) == (4, 2, Dispatcher.ALLGATHER)
-    assert read("mindspeed-llm", "--context-parallel-size 2").cp_algo is CpAlgo.ULYSSES
+    assert read("mindspeed-llm", "--context-parallel-size 2").cp_algo is CpAlgo.RING
     assert read("megatron-lm", "--context-parallel-size 2").cp_algo is CpAlgo.RING
     assert read("megatron-lm", "").features == Feature.FUSED_NORM | Feature.FLASH_ATTENTION
     assert Feature.FUSED_ROPE in read("megatron-lm", "--position-embedding-type rope").features

@@ -67,11 +67,11 @@ def test_defaults_have_the_type_and_a_choice_of_their_argument(release: Release)
 
 
 def test_a_later_definition_replaces_megatrons() -> None:
-    # MindSpeed-LLM registers --ckpt-format again, without torch_dcp and with torch as its default.
-    assert values_of(MEGATRON, {}, "ckpt-format") == ["torch_dist"]
-    assert values_of(MINDSPEED, {}, "ckpt-format") == ["torch"]
-    assert problems(MINDSPEED, {"ckpt-format": ("torch_dcp",)})
-    assert not problems(MEGATRON, {"ckpt-format": ("torch_dcp",)})
+    # MindSpeed-LLM adds a choice of --position-embedding-type and widens that of the router.
+    assert values_of(MINDSPEED, {}, "position-embedding-type") == values_of(MEGATRON, {}, "position-embedding-type")
+    for name, value in (("position-embedding-type", "alibi"), ("moe-router-score-function", "sqrtsoftplus")):
+        assert problems(MEGATRON, {name: (value,)})
+        assert not problems(MINDSPEED, {name: (value,)})
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ IMPLIED = {
         | Feature.MOE_TP_EXTEND_EP
         | Feature.CP_SEND_RECV_OVERLAP
     ),
-    "mindformers": DATA_PARALLEL_FEATURES | Feature.OVERLAP_P2P,
+    "mindformers": (
+        DATA_PARALLEL_FEATURES | Feature.OVERLAP_P2P | Feature.FLASH_ATTENTION | Feature.FUSED_NORM | Feature.FUSED_ROPE
+    ),
 }
 INDEPENDENT = ("megatron-lm", "mindspeed-llm", "mindformers")  # frameworks that the tests have a reader of their own for
 NEAREST = {name: framework.nearest for name, framework in BY_NAME.items()}
@@ -109,8 +111,8 @@ def test_each_release_reads_what_it_writes_and_its_own_table_takes_it(label: str
         assert (problems(record.release, given_), stray) == ([], [])
 
 
-# Transformer Engine fuses the norms of every plan.
-UNTOLD = {"megatron-lm": Feature.FUSED_NORM}
+# Transformer Engine fuses the norms of every plan, and MindFormers has no other attention.
+UNTOLD = {"megatron-lm": Feature.FUSED_NORM, "mindformers": Feature.FLASH_ATTENTION}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

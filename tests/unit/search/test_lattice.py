@@ -23,7 +23,7 @@ from search.limits import SearchLimits
 from search.recompute_modes import recompute_mode
 from search.result import Progress, SearchResult
 from search.space import search_space
-from tests.search_workloads import DENSE, MOE, workload
+from tests.search_workloads import DENSE, MOE, RECURRENT, WINDOWED, workload
 
 CONSTANTS = prior_constants("ascend")
 LARGE = replace(MOE, name="large-moe", hidden_size=8192, num_attention_heads=64, num_query_groups=64, ffn_hidden_size=24576)
@@ -64,8 +64,25 @@ def test_the_first_plan_is_the_fastest_that_fits_of_all_priced_at_once() -> None
     assert result.proof.optimality_gap_fraction == 0.0
 
 
+def test_a_search_leaves_the_ring_to_models_that_look_at_everything() -> None:
+    limits = replace(SMALL, tp=(4,), cp=(2,), vpp=(1,))
+    algorithms = {
+        model.name: {row.cp_algo for row in everything(workload(model, seq_length=8192), limits)} for model in (DENSE, WINDOWED)
+    }
+    assert algorithms == {"small-dense": {CpAlgo.RING, CpAlgo.ULYSSES}, "small-windowed": {CpAlgo.ULYSSES}}
+    # A window as long as the sequence is none.
+    assert {row.cp_algo for row in everything(workload(WINDOWED, seq_length=1024), limits)} == {CpAlgo.RING, CpAlgo.ULYSSES}
+
+
 @pytest.mark.parametrize(
-    ("model", "limits"), [(DENSE, None), (MOE, SMALL), (MOE, replace(SMALL, schedule=tuple(Schedule), tp=(4,)))]
+    ("model", "limits"),
+    [
+        (DENSE, None),
+        (MOE, SMALL),
+        (MOE, replace(SMALL, schedule=tuple(Schedule), tp=(4,))),
+        (WINDOWED, SMALL),
+        (RECURRENT, replace(SMALL, tp=(4,))),
+    ],
 )
 def test_the_proof_holds_against_simulating_everything(model: Any, limits: SearchLimits | None) -> None:
     job = workload(model, num_devices=16, global_batch_size=128)

@@ -5,13 +5,14 @@ import { useTranslation } from "../../i18n";
 import { calibrationsQuery, hardwareListQuery, modelsQuery } from "../../api/queries";
 import { Explained } from "../../components/Explained";
 import { ago, count } from "../../units/format";
-import { LIMITS } from "./form";
+import { AUTOMATIC, LIMITS } from "./form";
 import { Choice, Text as TextField, WholeNumber } from "./Input";
 import { Section, type SectionProps } from "./Section";
 
 const PRECISIONS = ["bf16", "fp16", "fp8", "nvfp4", "fp32"];
 const STACKS = ["mindspeed-llm", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"];
 const TARGETS: Record<string, string[]> = { ascend: ["mindspeed-llm", "mindformers"], nvidia: ["megatron-lm"], amd: ["megatron-lm"] };
+const FREE: readonly string[] = [AUTOMATIC, "any"];
 const OBJECTIVES = ["step_time", "memory_headroom", "device_hours"];
 const SAMPLERS = ["exhaustive", "tpe", "nsga2", "random"];
 const EXAMPLES: Record<(typeof LIMITS)[number], string> = {
@@ -65,7 +66,7 @@ export function SoftwareSection(props: SectionProps) {
   const targets = family ? (TARGETS[family] ?? []) : [...new Set(Object.values(TARGETS).flat())];
   const { data: calibrations } = useQuery(calibrationsQuery());
   const fitted = calibrations?.filter(({ id, hardware: of }) => of === form.hardware || id === form.calibration) ?? [];
-  const own = form.target !== "any" && !targets.includes(form.target) ? [form.target] : [];
+  const own = !FREE.includes(form.target) && !targets.includes(form.target) ? [form.target] : [];
   return (
     <Section title={t("section.software")}>
       <SimpleGrid cols={{ base: 1, xs: 2 }}>
@@ -74,7 +75,7 @@ export function SoftwareSection(props: SectionProps) {
           field="target"
           label={t("software.target")}
           description={t("software.targetHelp")}
-          data={[{ value: "any", label: t("software.any") }, ...named([...targets, ...own])]}
+          data={[{ value: AUTOMATIC, label: t("software.automatic") }, ...named([...targets, ...own]), { value: "any", label: t("software.any") }]}
         />
         <Choice
           {...props}

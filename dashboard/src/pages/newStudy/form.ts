@@ -13,10 +13,13 @@ const FIELDS = [
 export type Field = (typeof FIELDS)[number];
 export type Form = Record<Field, string>;
 
+/** What the server decides where nothing is said. */
+export const AUTOMATIC = "auto";
+
 export const DEFAULTS: Form = {
   ...(Object.fromEntries(FIELDS.map((field) => [field, ""])) as Form),
   source: "preset",
-  target: "any",
+  target: AUTOMATIC,
   objective: "step_time",
   sampler: "exhaustive",
 };

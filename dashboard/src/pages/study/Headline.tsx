@@ -7,6 +7,7 @@ import type { Study } from "../../api/queries";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
 import { bytes, compact, duration, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "../../units/format";
+import { Beside } from "./Beside";
 import type { RankedPlan, Result } from "./data";
 import { ProofText, SearchText } from "./Proof";
 
@@ -47,6 +48,7 @@ export function Headline({ study, result, best }: Props) {
         </Text>
       </Card>
       <Tiles study={study} result={result} best={best} />
+      <Beside study={study} result={result} />
     </Stack>
   );
 }

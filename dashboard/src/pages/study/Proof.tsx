@@ -10,7 +10,8 @@ export function ProofText({ result: { proof, counts } }: { result: Result }) {
   const { t } = useTranslation("study");
   const objective = t(`common:objective.${proof.objective}`, { defaultValue: proof.objective }).toLocaleLowerCase();
   const known = SCOPES[proof.scope];
-  const scope = known ? t(`proof.scope.${known}`) : proof.scope; // one that this page does not know stays as the server says it
+  const target = /^lattice of (\S+), simulated$/.exec(proof.scope)?.[1];
+  const scope = target ? t("proof.scope.target", { target }) : known ? t(`proof.scope.${known}`) : proof.scope; // one that this page does not know stays as the server says it
   const seen = count(counts.enumerated);
   if (proof.proved_best) return t("proof.proved", { scope, objective, enumerated: seen });
   const gap = proof.optimality_gap_fraction;

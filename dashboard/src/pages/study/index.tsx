@@ -15,6 +15,7 @@ import { StateBadge } from "../../components/StateBadge";
 import { useUrlChoice } from "../../state/url";
 import { ago, count, moment } from "../../units/format";
 import { rankingQuery, type RankedPlan } from "./data";
+import { Beside } from "./Beside";
 import { Headline } from "./Headline";
 import { JobTab } from "./JobTab";
 import { PlansTab } from "./PlansTab";
@@ -151,6 +152,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
           <Text size="sm" c="dimmed" ta="center" mb="lg">
             <SearchText result={result} />
           </Text>
+          <Beside study={study} result={result} />
         </>
       )}
       {study.warnings.length > 0 && tab !== "job" && (

@@ -165,3 +165,15 @@ def test_a_validation_shows_every_row_on_request(runs: Path, capsys: pytest.Capt
     text = capsys.readouterr().out
     assert "80 % interval" in text
     assert all(json.loads(line)["id"] in text for line in runs.read_text("utf-8").splitlines())
+
+
+def test_a_calibration_that_is_here_already_is_replaced_only_where_it_is_named(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    earlier = Path("atlas-900-a2-podc.mindspeed-llm.calibration.json")
+    earlier.write_text("mine")
+    assert f"--output: missing, and {earlier} is here already" in refusal(capsys, "calibrate", runs, *SITE)
+    assert earlier.read_text() == "mine"
+    assert main(["calibrate", str(runs), *SITE, "--output", str(earlier)]) == DONE
+    assert earlier.read_text() != "mine"

@@ -7,11 +7,13 @@ import pytest
 from app.catalogue.models.presets import model_preset
 from cost_models.shapes.flops import (
     MFU_CONVENTION,
+    attended_length,
     attention_score_flops_per_token,
     layer_flops_per_token,
     model_flops_per_step,
     model_flops_per_token,
 )
+from tests.published_models import GEMMA_2_9B, MINIMAX_TEXT_01, MISTRAL_7B, QWEN3_NEXT_80B
 from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE, workload
 
@@ -20,6 +22,39 @@ def test_scores_of_one_token() -> None:
     # On average a token attends to half of the sequence: QK^T and PV are 2 x 2 x s/2 x H x d.
     assert attention_score_flops_per_token(DENSE, 2048) == 2 * 2048 * 8 * 128
     assert attention_score_flops_per_token(LATENT, 2048) == 2048 * 8 * (64 + 32 + 64)
+
+
+def test_scores_under_a_window() -> None:
+    # s w - w^2 / 2 pairs of query and key, 4 H d FLOPs each.
+    assert attention_score_flops_per_token(MISTRAL_7B, 8192, local=True) == worked("window-flops")
+    pairs = sum(min(position, 4096) for position in range(1, 8193))  # a query meets itself and up to 4,095 before it
+    assert attention_score_flops_per_token(MISTRAL_7B, 8192, local=True) * 8192 == pytest.approx(4 * 32 * 128 * pairs, rel=2e-4)
+    assert attended_length(MISTRAL_7B, 8192, local=True) == 4096 * (2 - 0.5)
+
+
+@pytest.mark.parametrize("seq_length", [2048, 4096])
+def test_a_window_as_long_as_the_sequence_is_full_attention(seq_length: int) -> None:
+    whole = attention_score_flops_per_token(MISTRAL_7B, seq_length)
+    assert attention_score_flops_per_token(MISTRAL_7B, seq_length, local=True) == whole
+
+
+def test_a_recurrence_costs_the_same_at_any_length() -> None:
+    for length in (1024, 1 << 20):
+        assert attention_score_flops_per_token(QWEN3_NEXT_80B, length, local=True) == worked("delta-rule-flops")
+        assert attention_score_flops_per_token(MINIMAX_TEXT_01, length, local=True) == 4 * 64 * 128 * 128
+
+
+def test_a_recurrent_layer_passes_its_projections_and_its_convolution() -> None:
+    # What Megatron-LM counts of a gated delta net: its projections, its convolution, four matmuls of 128 x 128 a value head.
+    projections = 2048 * (2 * 2048 + 2 * 4096 + 2 * 32) + 2048 * 4096
+    experts = 3 * 2048 * 512 * (10 + 1)
+    expected = 2 * (projections + 4 * (2 * 2048 + 4096) + 32 * 4 * 128**2 + experts)
+    assert layer_flops_per_token(QWEN3_NEXT_80B, 4096, moe=True, local=True) == expected
+
+
+def test_a_model_sums_its_kinds_of_layers() -> None:
+    full, local = (layer_flops_per_token(GEMMA_2_9B, 8192, moe=False, local=each) for each in (False, True))
+    assert model_flops_per_token(GEMMA_2_9B, 8192) == pytest.approx(3 * (21 * full + 21 * local + 2 * 3584 * 256000))
 
 
 def test_a_dense_layer() -> None:

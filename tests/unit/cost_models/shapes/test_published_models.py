@@ -40,13 +40,13 @@ def test_all_parameters_of_a_published_checkpoint(model: ModelShape, total: int)
 @pytest.mark.parametrize(
     ("model", "total", "active"),
     [
-        (GEMMA_3_12B, 10_759e6 + 262208 * 3840, None),  # without embedding 10,759 M, 25,600 M [gemma-3, table 1]
+        (GEMMA_3_12B, 10_759e6 + 262208 * 3840, None),  # the report: 10,759 M and 25,600 M without the embedding
         (GEMMA_3_27B, 25_600e6 + 262208 * 5376, None),
-        (GPT_OSS_20B, 20.91e9, 3.61e9),  # [gpt-oss, table 1]
+        (GPT_OSS_20B, 20.91e9, 3.61e9),  # the model card: 20.91 B and 3.61 B, 116.83 B and 5.13 B
         (GPT_OSS_120B, 116.83e9, 5.13e9),
         (QWEN3_NEXT_80B, 79.7e9, 3.6e9),  # published as 80 B and 3 B: with the MTP module, and without the head
         (MINIMAX_TEXT_01, 456e9, 45.9e9 + 200064 * 6144),  # active without the head
-        (GLM_4_5, 353e9, 32e9),  # 355 B with the MTP module
+        (GLM_4_5, 353e9, 32e9 + 151552 * 5120),  # 355 B with the MTP module, active without the head
         (KIMI_K2, 1.026e12, 32.0e9),  # 1.04 T and 32.6 B: with both ends
     ],
     ids=lambda value: value.name if isinstance(value, ModelShape) else "",

@@ -10,8 +10,9 @@ from cost_models.layer.edges import edge_costs
 from cost_models.shapes.parameters import layer_parameters, num_parameters
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.shapes.workload import LocalAttention, ModelShape, Workload
 from cost_models.step.composition import estimate
+from cost_models.step.stage_costs import stage_costs
 from tests.worked_examples import worked
 from tests.workloads import DENSE, SPARSE, constants, device, hop_s, keys, network, priced, workload
 
@@ -37,6 +38,26 @@ def test_one_device() -> None:
     count = num_parameters(DENSE).total
     expected = 64 * (8 * pair_s(layer(job)) + sum(ends_s(job))) + 38 * count / HBM
     assert float(priced(job, ParallelStrategy()).step_time_s[0]) == pytest.approx(expected)
+
+
+def test_a_step_sums_the_kinds_of_its_layers() -> None:
+    # Eight layers, each fourth looks at everything; 7/16 of the scores of 2,048 tokens lie in a window of 512.
+    job = workload(replace(DENSE, local_attention=LocalAttention("window", full_attention_every=4, window=512)))
+    priced_once, full = priced(job, ParallelStrategy()), layer(job)
+    assert priced_once.breakdown is not None
+    attention = float(full.forward["attention"][0] + full.backward["attention"][0])
+    assert float(priced_once.breakdown.time_s["attention"][0]) == pytest.approx(64 * (2 + 6 * 7 / 16) * attention)
+    saved_s = float(priced(workload(), ParallelStrategy()).step_time_s[0] - priced_once.step_time_s[0])
+    assert saved_s == pytest.approx(64 * 6 * 9 / 16 * attention)
+
+
+def test_each_rank_takes_the_time_of_its_own_kinds_of_layers() -> None:
+    # Of layers 0 to 7 on four ranks, those at 3 and 7 look at everything: on the second and the fourth rank.
+    job = workload(replace(DENSE, local_attention=LocalAttention("window", full_attention_every=4, window=512)))
+    found = stage_costs(job, ParallelStrategy(pp=4, dp=2), constants())
+    full, local = (layer_costs(job, keys(), device(job), network(job), moe=False, local=each) for each in (False, True))
+    second, third = found.forward_s[1:3]
+    assert second - third == pytest.approx(float(full.forward_s[0] - local.forward_s[0]))
 
 
 def test_fixed_times_add_up() -> None:

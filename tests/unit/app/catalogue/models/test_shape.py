@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.catalogue.models.shape import MLA_FIELDS, MODEL_FIELDS, MOE_FIELDS, model_from_mapping, model_to_mapping
-from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
+from app.catalogue.models.shape import LINEAR_FIELDS, MLA_FIELDS, MODEL_FIELDS, MOE_FIELDS, model_from_mapping, model_to_mapping
+from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape
 from documents.errors import InputError
 
 DENSE = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 8, "ffn_hidden_size": 256, "vocab_size": 1000}
@@ -34,6 +34,47 @@ def test_moe_and_mla_defaults() -> None:
     assert model.mla == MlaShape(0, 16, 8, 4, 8)
     assert model.kv_channels == 12
     assert model.moe == MoeShape(8, 2, 32, 3, 96, num_groups=4, group_topk=4)
+
+
+def test_local_attention_gates_and_biases_are_read_and_written_back() -> None:
+    linear = {"kind": "linear", "full_attention_every": 2, "conv_kernel": 4, **dict.fromkeys(LINEAR_FIELDS, 4)}
+    mapping = {**DENSE, "attention_output_gate": True, "local_attention": linear, "moe": {**MOE, "expert_biases": True}}
+    model = model_from_mapping(mapping)
+    assert model.local_attention == LocalAttention("linear", 2, 0, 4, 4, 4, 4, 4)
+    assert model.moe is not None
+    assert model.moe.expert_biases
+    assert model_from_mapping(json.loads(json.dumps(model_to_mapping(model)))) == model
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"window": 0}, "local_attention.window: 0 is not allowed; local_attention of kind window needs an integer above 0."),
+        ({"conv_kernel": 4}, "local_attention.conv_kernel: 4 is not allowed; local_attention of kind window has none."),
+        ({"full_attention_every": 1}, "full_attention_every: 1 is not allowed; give 0 (no layer) or an integer from 2 to the 2"),
+        ({"full_attention_every": 3}, "full_attention_every: 3 is not allowed; give 0 (no layer) or an integer from 2 to the 2"),
+        ({"kind": "linear"}, "local_attention.num_key_heads: 0 is not allowed; local_attention of kind linear needs an integer"),
+        (
+            {"kind": "linear", "num_key_heads": 4, "num_value_heads": 6, "key_head_dim": 8, "value_head_dim": 8, "window": 0},
+            "local_attention.num_value_heads: 6 is not allowed; give a multiple of the 4 key heads.",
+        ),
+        (
+            {"kind": "linear", "num_key_heads": 4, "num_value_heads": 8, "key_head_dim": 8, "value_head_dim": 8},
+            "local_attention.window: 16 is not allowed; local_attention of kind linear has none.",
+        ),
+        ({"kind": "chunked"}, "local_attention.kind: "),
+    ],
+)
+def test_local_attention_that_does_not_fit_gets_one_sentence(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        model_from_mapping({**DENSE, "local_attention": {"kind": "window", "window": 16, **changes}})
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_latent_attention_has_no_gate() -> None:
+    with pytest.raises(InputError, match=r"model\.attention_output_gate: true is not allowed with mla; give false\."):
+        model_from_mapping({**DENSE, "mla": MLA, "attention_output_gate": True})
 
 
 def test_nulls_of_a_run_record_are_defaults() -> None:

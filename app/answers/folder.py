@@ -1,0 +1,90 @@
+"""A folder that holds one saved answer and is known by a list of its files, so that nothing of the user's is removed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from documents.errors import InputError
+from frameworks.registry import FRAMEWORKS
+
+MANIFEST = ".meshplan-files.json"
+MAX_MANIFEST_BYTES = 1 << 20
+MAX_REPORT_BYTES = 1 << 28
+REPORT = "report.json"
+_FRAMEWORKS = "|".join(sorted({re.escape(framework.name) for framework in FRAMEWORKS}))
+_OURS = re.compile(
+    rf"report\.(txt|json)|job\.yaml|expert_counts\.json|plan-[1-9][0-9]*\.(job|({_FRAMEWORKS})[A-Za-z0-9@._-]*)\.(sh|yaml)"
+)
+
+
+@dataclass(frozen=True)
+class AnswerFolder:
+    """A folder to write an answer to, and the names of the files that an earlier one left there."""
+
+    path: Path
+    left: frozenset[str]
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        """The files of an answer by name, in place of those that were left; ``InputError`` where that cannot be."""
+        try:
+            self._list(self.left | texts.keys())  # first, so that what a fault leaves behind is known as ours
+            for name in self.left - texts.keys():
+                (self.path / name).unlink(missing_ok=True)
+            for name, text in texts.items():
+                (self.path / name).write_text(text, encoding="utf-8")
+            self._list(texts.keys())
+        except OSError as error:
+            raise InputError(f"--save-dir: {self.path} cannot be written ({error.strerror or error}).") from None
+
+    def _list(self, names: Set[str]) -> None:
+        document = {"files": sorted(names)}
+        (self.path / MANIFEST).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def answer_folder(folder: Path, *, overwrite: bool) -> AnswerFolder:
+    """The folder, made where there is none; ``InputError`` where it holds another answer, or files of the user's by our names.
+
+    Asked before a search, so that none is lost for want of a place to write to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        named_as_ours = {path.name: path for path in folder.iterdir() if _OURS.fullmatch(path.name)}
+        known = _known(folder)
+    except FileExistsError:
+        raise InputError(f"--save-dir: {folder} is a file; give a folder.") from None
+    except OSError as error:
+        raise InputError(f"--save-dir: {folder} cannot be made or read ({error.strerror or error}).") from None
+    for name, path in sorted(named_as_ours.items()):
+        if path.is_symlink() or not path.is_file() or not (known is None or name in known):
+            raise InputError(f"--save-dir: {path} is not of an answer that meshplan saved here; move it, or give another folder.")
+    left = sorted(named_as_ours)
+    if left and not overwrite:
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        raise InputError(
+            f"--save-dir: {folder} holds another answer ({left[0]}{more}); give another folder, or --overwrite to replace it."
+        )
+    return AnswerFolder(folder, frozenset(left))
+
+
+def _known(folder: Path) -> frozenset[str] | None:
+    """Names that the list holds; None where an answer of a version without a list stands there, whose every file is ours."""
+    manifest = _document(folder / MANIFEST, MAX_MANIFEST_BYTES)
+    if isinstance(manifest, dict) and isinstance(manifest.get("files"), list):
+        return frozenset(name for name in manifest["files"] if isinstance(name, str))
+    report = _document(folder / REPORT, MAX_REPORT_BYTES)
+    is_answer = isinstance(report, dict) and {"schema_version", "job", "proof", "plans"} <= report.keys()
+    return None if is_answer else frozenset()
+
+
+def _document(path: Path, most_bytes: int) -> object:
+    """What a JSON file holds; nothing where it cannot be read as one."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > most_bytes:
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,1 @@
+"""Hugging Face ``config.json`` files: what each family of models keeps in them."""

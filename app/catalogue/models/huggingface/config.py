@@ -1,0 +1,134 @@
+"""What the ``config.json`` files of all families share [transformers-main, models/*/configuration_*.py]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from app.catalogue.models.shape import Fraction, Positive, head_width
+from documents.bounds import FfnWidth, Line, NumLayers, SeqLength, Vocab, Width
+from documents.checking import LenientSection
+from documents.errors import InputError, show
+
+# Names that the library has for one function; "swish" and "silu" are the same.
+ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "relu2": "relu2",
+}
+Activation = Literal["silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2"]
+
+
+def _no_bias(given: bool) -> bool:
+    if given:
+        raise ValueError("true is not allowed; biases in the MLP are not modelled.")
+    return given
+
+
+NoBias = Annotated[bool, AfterValidator(_no_bias)]
+
+
+class Rope(LenientSection):
+    """``rope_scaling``, and ``rope_parameters`` of newer files, which holds the base too."""
+
+    rope_type: Line | None = None
+    type: Line | None = None  # its older name
+    rope_theta: Positive | None = None
+    partial_rotary_factor: Fraction | None = None
+    factor: Positive | None = None
+    original_max_position_embeddings: SeqLength | None = None
+    low_freq_factor: Positive | None = None
+    high_freq_factor: Positive | None = None
+    beta_fast: Positive | None = None
+    beta_slow: Positive | None = None
+    mscale: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    mscale_all_dim: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    attention_factor: Positive | None = None
+    alpha: Positive | None = None
+    truncate: bool | None = None
+
+
+class RopeByLayer(Rope):
+    """``rope_parameters`` of models whose layers with a window have another base."""
+
+    full_attention: Rope | None = None
+    sliding_attention: Rope | None = None
+
+
+class TypedConfig(LenientSection):
+    """What tells the family."""
+
+    model_type: Line
+
+
+class Config(LenientSection):
+    """Grouped-query attention and gated MLPs, the common ground. A family's defaults are its library's."""
+
+    model_type: Line
+    num_hidden_layers: NumLayers
+    hidden_size: Width
+    num_attention_heads: Width
+    num_key_value_heads: Width | None = None
+    head_dim: Width | None = None
+    intermediate_size: FfnWidth
+    vocab_size: Vocab
+    tie_word_embeddings: bool = False
+    hidden_act: Activation = "silu"
+    rms_norm_eps: Fraction = 1e-6
+    rope_theta: Positive | None = None
+    rope_scaling: Rope | None = None
+    rope_parameters: RopeByLayer | None = None
+    max_position_embeddings: SeqLength | None = None
+
+    default_theta: ClassVar[float] = 10_000.0
+    default_fraction: ClassVar[float] = 1.0
+    default_positions: ClassVar[int | None] = None
+
+
+class BiasedConfig(Config):
+    """Attention whose projections, the output's too, have a bias where the file says so."""
+
+    attention_bias: bool = False
+    mlp_bias: NoBias = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a reader knows beside the checked section."""
+
+    name: str
+    nulls: frozenset[str]  # fields that are null, which the library tells from those that are left out
+    notes: list[str] = field(default_factory=list)  # what a user should know of the import
+
+
+def given(config: LenientSection, name: str) -> int:
+    """A field that this kind of model needs."""
+    value: int | None = getattr(config, name)
+    if value is None:
+        raise InputError(f"{name}: missing; give an integer.")
+    return value
+
+
+def nullable(config: LenientSection, name: str, source: Source) -> int:
+    """An integer whose null means 0; it must be written, because the library's default depends on its version."""
+    value: int | None = getattr(config, name)
+    if value is None and name not in source.nulls:
+        raise InputError(f"{name}: missing; give an integer, or null for none.")
+    return value or 0
+
+
+def channels(config: Config) -> int:
+    """Of a head, where the library derives them from the hidden size."""
+    return config.head_dim or head_width(config.hidden_size, config.num_attention_heads, "head_dim")
+
+
+def only(name: str, value: object, allowed: object, why: str) -> None:
+    """Refuses what changes the model in a way that no formula and no launch file has."""
+    if value != allowed:
+        raise InputError(f"{name}: {show(value)} is not allowed; {why}, give {show(allowed)}.")

@@ -1,0 +1,117 @@
+"""DeepSeek-V2, DeepSeek-V3 and Kimi-K2: latent attention, shared experts."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from app.catalogue.models.huggingface.config import BiasedConfig, Source, given, nullable, only
+from app.catalogue.models.huggingface.grouped import constants, grouped
+from app.catalogue.models.huggingface.layers import moe_period, num_experts
+from app.catalogue.models.shape import Positive
+from cost_models.shapes.model_constants import RouterConstants
+from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
+from documents.bounds import Experts, FfnWidth, Layers, MtpLayers, NullableWidth, NumLayers, SharedExperts, Width
+
+TopkMethod = Literal["greedy", "group_limited_greedy", "noaux_tc"]
+
+
+class DeepseekV2Config(BiasedConfig):
+    """[configuration_deepseek_v2.py]."""
+
+    q_lora_rank: NullableWidth | None = None
+    kv_lora_rank: Width
+    qk_nope_head_dim: Width
+    qk_rope_head_dim: NullableWidth
+    v_head_dim: Width
+    num_nextn_predict_layers: MtpLayers = 0
+    n_routed_experts: Experts | None = None
+    num_local_experts: Experts | None = None
+    num_experts: Experts | None = None
+    num_experts_per_tok: Experts | None = None
+    moe_intermediate_size: FfnWidth | None = None
+    n_shared_experts: SharedExperts | None = None
+    first_k_dense_replace: Layers = 0
+    moe_layer_freq: NumLayers = 1
+    n_group: Experts | None = None
+    topk_group: Experts | None = None
+    topk_method: TopkMethod | None = None
+    scoring_func: Literal["softmax", "sigmoid"] = "softmax"
+    norm_topk_prob: bool = False
+    routed_scaling_factor: Positive = 1.0
+    rope_interleave: bool = True
+
+    default_positions: ClassVar[int] = 2048
+
+
+class DeepseekV3Config(DeepseekV2Config):
+    """[configuration_deepseek_v3.py], and Kimi-K2's own, which is a copy of it."""
+
+    scoring_func: Literal["softmax", "sigmoid"] = "sigmoid"
+    norm_topk_prob: bool = True
+    routed_scaling_factor: Positive = 2.5
+
+    default_positions: ClassVar[int] = 4096
+
+
+def deepseek(config: DeepseekV2Config, source: Source) -> ModelShape:
+    """Latent attention; neighbours of its rotated channels are paired, as all frameworks do there."""
+    heads = config.num_attention_heads
+    only("num_key_value_heads", config.num_key_value_heads or heads, heads, "latent attention has as many as attention heads")
+    only("rope_interleave", config.rope_interleave, True, "frameworks rotate neighbours in latent attention")
+    mla = MlaShape(
+        q_lora_rank=nullable(config, "q_lora_rank", source),
+        kv_lora_rank=config.kv_lora_rank,
+        qk_nope_head_dim=config.qk_nope_head_dim,
+        qk_rope_head_dim=config.qk_rope_head_dim,
+        v_head_dim=config.v_head_dim,
+    )
+    moe = _moe(config, source)
+    router = RouterConstants() if moe is None else _router(config)
+    return grouped(
+        config,
+        source,
+        num_query_groups=heads,
+        kv_channels=mla.qk_head_dim,
+        mtp_num_layers=config.num_nextn_predict_layers,
+        attention_bias=config.attention_bias,
+        mla=mla,
+        moe=moe,
+        constants=constants(config, source, attention_output_bias=config.attention_bias, router=router),
+    )
+
+
+def _router(config: DeepseekV2Config) -> RouterConstants:
+    method = config.topk_method or ("noaux_tc" if isinstance(config, DeepseekV3Config) else "greedy")
+    return RouterConstants(
+        score_function=config.scoring_func,
+        normalize_topk=config.norm_topk_prob,
+        topk_scale=config.routed_scaling_factor,
+        expert_bias=method == "noaux_tc",
+    )
+
+
+def _moe(config: DeepseekV2Config, source: Source) -> MoeShape | None:
+    if "n_routed_experts" in source.nulls:
+        return None  # null: a dense model in the publisher's own code
+    experts = num_experts(config, ("n_routed_experts", "num_local_experts", "num_experts"))
+    leading, every = config.first_k_dense_replace, config.moe_layer_freq
+    pattern = tuple(index >= leading and index % every == 0 for index in range(config.num_hidden_layers))
+    if not any(pattern):
+        return None
+    first, frequency = moe_period("moe_layer_freq", pattern)
+    num_shared, width = nullable(config, "n_shared_experts", source), given(config, "moe_intermediate_size")
+    if isinstance(config, DeepseekV3Config):
+        nullable(config, "n_group", source)
+    # "greedy" ignores the groups [modeling_deepseek_v2.py].
+    grouped_experts = config.n_group is not None and config.topk_method != "greedy"
+    return MoeShape(
+        num_experts=experts,
+        top_k=given(config, "num_experts_per_tok"),
+        expert_ffn_hidden_size=width,
+        num_shared_experts=num_shared,
+        shared_expert_ffn_hidden_size=num_shared * width,
+        num_leading_dense_layers=first,
+        moe_layer_freq=frequency,
+        num_groups=given(config, "n_group") if grouped_experts else 1,
+        group_topk=given(config, "topk_group") if grouped_experts else 1,
+    )

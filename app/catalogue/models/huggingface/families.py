@@ -1,0 +1,66 @@
+"""Which families are read, from which ``model_type``, and under which names of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from app.catalogue.models.huggingface import deepseek, gemma, glm, gpt_oss, hunyuan, llama, minimax, pangu, qwen
+from app.catalogue.models.huggingface.config import Config, Source
+from cost_models.shapes.workload import ModelShape
+
+
+@dataclass(frozen=True)
+class Family:
+    """One ``model_type``: what its file holds, how a shape is made of it, and its classes' names in ``architectures``."""
+
+    section: type[Config]
+    read: Callable[[Any, Source], ModelShape]
+    architectures: tuple[str, ...]
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Of the file, that are read."""
+        return frozenset(field.alias or name for name, field in self.section.model_fields.items())
+
+
+FAMILIES: Mapping[str, Family] = {
+    "llama": Family(llama.LlamaConfig, llama.llama, ("LlamaForCausalLM", "LLaMAForCausalLM")),
+    "mistral": Family(llama.MistralConfig, llama.mistral, ("MistralForCausalLM",)),
+    "mixtral": Family(llama.MixtralConfig, llama.mixtral, ("MixtralForCausalLM",)),
+    "qwen2": Family(qwen.QwenConfig, qwen.qwen2, ("Qwen2ForCausalLM",)),
+    "qwen2_moe": Family(qwen.Qwen2MoeConfig, qwen.qwen2_moe, ("Qwen2MoeForCausalLM",)),
+    "qwen3": Family(qwen.QwenConfig, qwen.qwen3, ("Qwen3ForCausalLM",)),
+    "qwen3_moe": Family(qwen.QwenMoeConfig, qwen.qwen3_moe, ("Qwen3MoeForCausalLM",)),
+    "qwen3_next": Family(qwen.Qwen3NextConfig, qwen.qwen3_next, ("Qwen3NextForCausalLM",)),
+    "deepseek_v2": Family(deepseek.DeepseekV2Config, deepseek.deepseek, ("DeepseekV2ForCausalLM",)),
+    "deepseek_v3": Family(deepseek.DeepseekV3Config, deepseek.deepseek, ("DeepseekV3ForCausalLM",)),
+    "kimi_k2": Family(deepseek.DeepseekV3Config, deepseek.deepseek, ("KimiK2ForCausalLM",)),
+    "chatglm": Family(glm.ChatGlmConfig, glm.chatglm, ("ChatGLMModel", "ChatGLMForConditionalGeneration")),
+    "glm": Family(glm.GlmConfig, glm.glm, ("GlmForCausalLM",)),
+    "glm4": Family(glm.GlmConfig, glm.glm4, ("Glm4ForCausalLM",)),
+    "glm4_moe": Family(glm.Glm4MoeConfig, glm.glm4_moe, ("Glm4MoeForCausalLM",)),
+    "gemma2": Family(gemma.Gemma2Config, gemma.gemma2, ("Gemma2ForCausalLM",)),
+    "gemma3_text": Family(gemma.Gemma3Config, gemma.gemma3, ("Gemma3ForCausalLM",)),
+    "gemma3": Family(gemma.Gemma3Config, gemma.gemma3, ("Gemma3ForConditionalGeneration",)),
+    "gpt_oss": Family(gpt_oss.GptOssConfig, gpt_oss.gpt_oss, ("GptOssForCausalLM",)),
+    "minimax": Family(minimax.MiniMaxConfig, minimax.minimax, ("MiniMaxForCausalLM",)),
+    "minimax_text_01": Family(minimax.MiniMaxConfig, minimax.minimax, ("MiniMaxText01ForCausalLM",)),
+    "minimax_m1": Family(minimax.MiniMaxConfig, minimax.minimax, ("MiniMaxM1ForCausalLM",)),
+    "minimax_m2": Family(minimax.MiniMaxM2Config, minimax.minimax_m2, ("MiniMaxM2ForCausalLM",)),
+    "hunyuan_v1_dense": Family(hunyuan.HunyuanConfig, hunyuan.hunyuan_dense, ("HunYuanDenseV1ForCausalLM",)),
+    "hunyuan_v1_moe": Family(hunyuan.HunyuanMoeConfig, hunyuan.hunyuan_moe, ("HunYuanMoEV1ForCausalLM",)),
+    "internlm": Family(llama.InternLmConfig, llama.internlm, ("InternLMForCausalLM",)),
+    "internlm2": Family(llama.InternLm2Config, llama.internlm2, ("InternLM2ForCausalLM",)),
+    "internlm3": Family(llama.InternLm3Config, llama.internlm3, ("InternLM3ForCausalLM",)),
+    "baichuan": Family(llama.BaichuanConfig, llama.baichuan, ("BaichuanForCausalLM", "BaiChuanForCausalLM")),
+    "PanguEmbedded": Family(pangu.PanguEmbeddedConfig, pangu.embedded, ("PanguEmbeddedForCausalLM",)),
+    "PanguProMoE": Family(pangu.PanguProMoeConfig, pangu.pro_moe, ("PanguProMoEForCausalLM",)),
+    "pangu_ultra_moe": Family(pangu.PanguUltraMoeConfig, pangu.ultra_moe, ("PanguUltraMoEForCausalLM",)),
+}
+SUPPORTED_MODEL_TYPES = tuple(FAMILIES)
+BY_ARCHITECTURE: Mapping[str, str] = {
+    architecture: model_type for model_type, family in FAMILIES.items() for architecture in family.architectures
+}

@@ -1,0 +1,89 @@
+"""Which layers of a ``config.json`` are MoE, and which do not look at the whole sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.catalogue.models.huggingface.config import Config, given
+from cost_models.shapes.model_constants import RouterConstants
+from cost_models.shapes.workload import LocalAttention, MoeShape
+from documents.bounds import MAX_LAYERS, MAX_TOKENS
+from documents.errors import InputError
+
+LayerTypes = Annotated[list[Literal["full_attention", "sliding_attention", "linear_attention"]], Field(max_length=MAX_LAYERS)]
+Window = Annotated[int, Field(ge=1, le=int(MAX_TOKENS))]
+
+
+def full_attention_every(name: str, local: Sequence[bool], num_layers: int) -> int | None:
+    """n of each n-th layer with full attention; 0: none has it, None: all have it. ``local`` has one entry a layer."""
+    if len(local) != num_layers:
+        raise InputError(f"{name}: it has {len(local)} entries; give one for each of the {num_layers} layers.")
+    if not any(local):
+        return None
+    if all(local):
+        return 0
+    every = local.index(False) + 1
+    if any(is_local != ((index + 1) % every != 0) for index, is_local in enumerate(local)):
+        raise InputError(f"{name}: it puts full attention at an irregular distance; only each n-th layer may have it.")
+    return every
+
+
+def windowed(config: Config, name: str, local: Sequence[bool]) -> LocalAttention | None:
+    """Layers with a window of ``sliding_window`` tokens; ``name`` is the field that says which."""
+    every = full_attention_every(name, local, config.num_hidden_layers)
+    if every is None:
+        return None
+    return LocalAttention("window", full_attention_every=every, window=given(config, "sliding_window"))
+
+
+def of_type(layer_types: Sequence[str], kind: str, name: str = "layer_types") -> list[bool]:
+    """Whether each layer is of ``kind`` in place of full attention; no other kind may occur."""
+    for index, layer in enumerate(layer_types):
+        if layer not in (kind, "full_attention"):
+            raise InputError(f"{name}[{index}]: {layer!r} is not allowed; give {kind} or full_attention.")
+    return [layer == kind for layer in layer_types]
+
+
+def num_experts(config: Config, names: tuple[str, ...]) -> int:
+    """The first of ``names`` that is there: transformers writes one under several."""
+    counts = {name: count for name in names if (count := getattr(config, name)) is not None}
+    if not counts:
+        raise InputError(f"{names[0]}: missing; give an integer.")
+    first, *others = counts
+    for name in others:
+        if counts[name] != counts[first]:
+            raise InputError(f"{name}: {counts[name]} is not allowed; {first} says {counts[first]}.")
+    return int(counts[first])
+
+
+def moe_period(name: str, pattern: tuple[bool, ...]) -> tuple[int, int]:
+    """``num_leading_dense_layers`` and ``moe_layer_freq`` that give ``pattern``, which has a MoE layer."""
+    moe_layers = [index for index, is_moe in enumerate(pattern) if is_moe]
+    frequency = moe_layers[1] - moe_layers[0] if len(moe_layers) > 1 else max(len(pattern) - moe_layers[0], 1)
+    first = moe_layers[0] - frequency + 1
+    rebuilt = tuple(index >= first and (index - first) % frequency == frequency - 1 for index in range(len(pattern)))
+    if first < 0 or rebuilt != pattern:
+        raise InputError(
+            f"{name}: it puts MoE layers at an irregular distance; dense layers may only lead, or alternate with a fixed period."
+        )
+    return first, frequency
+
+
+def with_shared_experts(moe: MoeShape, width: int) -> MoeShape:
+    """``moe`` beside shared experts of ``width`` together: as many as fill it with experts of the routed ones' width, or one."""
+    number = width // moe.expert_ffn_hidden_size if width % moe.expert_ffn_hidden_size == 0 else 1
+    return replace(moe, num_shared_experts=number, shared_expert_ffn_hidden_size=width)
+
+
+def softmax_router(*, normalize: bool, gate: bool = False) -> RouterConstants:
+    """Weights are a softmax over the experts, and stay so where ``normalize`` is false."""
+    return RouterConstants("softmax", normalize_topk=normalize, topk_scale=1.0, expert_bias=False, shared_expert_gate=gate)
+
+
+def sigmoid_router(*, normalize: bool = True, scale: float = 1.0, expert_bias: bool = True) -> RouterConstants:
+    """Each expert's weight is its own sigmoid."""
+    return RouterConstants("sigmoid", normalize_topk=normalize, topk_scale=scale, expert_bias=expert_bias)

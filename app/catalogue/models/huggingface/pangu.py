@@ -1,0 +1,138 @@
+"""openPangu: Embedded, Pro MoE and Ultra MoE, under the publisher's own names."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from app.catalogue.models.huggingface.config import Config, NoBias, Source
+from app.catalogue.models.huggingface.grouped import constants, grouped
+from app.catalogue.models.huggingface.layers import moe_period, sigmoid_router, softmax_router, with_shared_experts
+from app.catalogue.models.shape import Fraction, Positive
+from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
+from documents.bounds import Experts, FfnWidth, Layers, MtpLayers, NullableWidth, SharedExperts, Width
+from documents.errors import InputError
+
+PRO_GROUPS = 8  # each token goes to one expert of each group (pangu_moe.py of vllm-ascend)
+
+
+class PanguEmbeddedConfig(Config):
+    """[configuration_openpangu_dense.py]."""
+
+    rms_norm_eps: Fraction = 1e-5
+    bias: bool = True
+
+    default_theta: ClassVar[float] = 16_000_000.0
+    default_positions: ClassVar[int] = 32_768
+
+
+class PanguProMoeConfig(Config):
+    """[configuration_pangu_moe.py]; no layer is dense."""
+
+    intermediate_size: FfnWidth | None = None  # type: ignore[assignment]
+    rms_norm_eps: Fraction = 1e-5
+    num_experts: Experts
+    num_experts_per_tok: Experts
+    moe_intermediate_size: FfnWidth
+    shared_expert_intermediate_size: FfnWidth
+    mlp_bias: NoBias = False
+
+    default_theta: ClassVar[float] = 16_000_000.0
+    default_positions: ClassVar[int] = 131_072
+
+
+class PanguUltraMoeConfig(Config):
+    """[configuration_openpangu_moe.py]."""
+
+    rms_norm_eps: Fraction = 1e-5
+    q_lora_rank: NullableWidth = Field(alias="attention_q_lora_dim")
+    kv_lora_rank: Width = Field(alias="attention_kv_lora_dim")
+    qk_nope_head_dim: Width = Field(alias="attention_qk_dim")
+    qk_rope_head_dim: NullableWidth = Field(alias="attention_qk_rope_dim")
+    v_head_dim: Width = Field(alias="attention_v_dim")
+    num_mtp_layers: MtpLayers = 0
+    num_routed_experts: Experts
+    num_experts_per_tok: Experts
+    moe_intermediate_size: FfnWidth
+    num_shared_experts: SharedExperts = 0
+    num_dense_layers: Layers = 0
+    norm_topk_prob: bool = True
+    routed_scaling_factor: Positive = 2.5
+    router_enable_expert_bias: bool = False
+    sandwich_norm: bool = True
+
+    default_theta: ClassVar[float] = 25_600_000.0
+    default_positions: ClassVar[int] = 131_072
+
+
+def embedded(config: PanguEmbeddedConfig, source: Source) -> ModelShape:
+    """Biases on all four projections of attention [modeling_openpangu_dense.py]."""
+    model_constants = constants(config, source, attention_output_bias=config.bias)
+    return grouped(config, source, attention_bias=config.bias, constants=model_constants)
+
+
+def pro_moe(config: PanguProMoeConfig, source: Source) -> ModelShape:
+    """Weights are a softmax over all experts, times a learned scale of each (pangu_moe.py of vllm-ascend)."""
+    moe = MoeShape(
+        num_experts=config.num_experts,
+        top_k=config.num_experts_per_tok,
+        expert_ffn_hidden_size=config.moe_intermediate_size,
+        num_groups=PRO_GROUPS,
+        group_topk=PRO_GROUPS,
+    )
+    moe = with_shared_experts(moe, config.shared_expert_intermediate_size)
+    source.notes.append("the router's learned scale of each expert is in no launch file.")
+    return grouped(
+        config,
+        source,
+        ffn_hidden_size=config.intermediate_size or config.shared_expert_intermediate_size,
+        attention_bias=True,
+        moe=moe,
+        constants=constants(config, source, attention_output_bias=True, router=softmax_router(normalize=False)),
+    )
+
+
+def ultra_moe(config: PanguUltraMoeConfig, source: Source) -> ModelShape:
+    """As DeepSeek-V3 with four norms a layer and without the router's bias [modeling_openpangu_moe.py]."""
+    heads, num_layers, leading = config.num_attention_heads, config.num_hidden_layers, config.num_dense_layers
+    if config.num_key_value_heads not in (None, heads):
+        raise InputError(
+            f"num_key_value_heads: {config.num_key_value_heads} is not allowed; latent attention has as many as attention heads, "
+            f"{heads}."
+        )
+    mla = MlaShape(
+        q_lora_rank=config.q_lora_rank,
+        kv_lora_rank=config.kv_lora_rank,
+        qk_nope_head_dim=config.qk_nope_head_dim,
+        qk_rope_head_dim=config.qk_rope_head_dim,
+        v_head_dim=config.v_head_dim,
+    )
+    moe, more = None, dict[str, Any]()
+    if leading < num_layers:
+        first, frequency = moe_period("num_dense_layers", tuple(index >= leading for index in range(num_layers)))
+        moe = MoeShape(
+            num_experts=config.num_routed_experts,
+            top_k=config.num_experts_per_tok,
+            expert_ffn_hidden_size=config.moe_intermediate_size,
+            num_shared_experts=config.num_shared_experts,
+            shared_expert_ffn_hidden_size=config.num_shared_experts * config.moe_intermediate_size,
+            num_leading_dense_layers=first,
+            moe_layer_freq=frequency,
+        )
+        more["router"] = sigmoid_router(
+            normalize=config.norm_topk_prob,
+            scale=config.routed_scaling_factor,
+            expert_bias=config.router_enable_expert_bias,
+        )
+    return grouped(
+        config,
+        source,
+        num_query_groups=heads,
+        kv_channels=mla.qk_head_dim,
+        sandwich_norm=config.sandwich_norm,
+        mtp_num_layers=config.num_mtp_layers,
+        mla=mla,
+        moe=moe,
+        constants=constants(config, source, **more),
+    )

@@ -1,0 +1,104 @@
+"""Rotary positions of a ``config.json``: base, part of a head, scaling [transformers-main, modeling_rope_utils.py]."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from app.catalogue.models.huggingface.config import Config, Rope, Source
+from cost_models.shapes.model_constants import RopeScaling
+from documents.errors import InputError, show
+
+YARN_BETA_FAST, YARN_BETA_SLOW = 32.0, 1.0  # the library's, where a file has none
+KINDS = ("default", "linear", "llama3", "yarn", "dynamic")
+SAME = 1e-6  # of an attention factor that is the library's own
+
+
+def rotary(config: Config, source: Source, *, fraction: float | None = None) -> dict[str, Any]:
+    """Keywords of ``ModelConstants``; ``fraction`` is the part of a head that is rotated, where a file states it."""
+    local, whole = _entries(config)
+    base = _agreed("rope_theta", config.rope_theta, whole.rope_theta if whole else None) or config.default_theta
+    rotated = _agreed("partial_rotary_factor", fraction, whole.partial_rotary_factor if whole else None)
+    rotated = config.default_fraction if rotated is None else rotated
+    scaling = config.rope_scaling or whole
+    name = "rope_scaling" if config.rope_scaling is not None else "rope_parameters"
+    positions = config.max_position_embeddings or config.default_positions
+    values: dict[str, Any] = {"rotary_base": base, "rotary_fraction": rotated, "max_position_embeddings": positions}
+    if scaling is not None:
+        values["rope_scaling"] = _scaling(scaling, name, positions, source)
+    if local is not None and local.rope_theta is not None:
+        values["local_rotary_base"] = local.rope_theta
+        if _kind(local, "rope_parameters.sliding_attention") != "default":
+            raise InputError(
+                f"rope_parameters.sliding_attention.rope_type: {show(local.rope_type)} is not allowed; give default, layers with "
+                "a window are not stretched."
+            )
+    return values
+
+
+def _entries(config: Config) -> tuple[Rope | None, Rope | None]:
+    """Of the layers with a window where they have their own, and of all other layers."""
+    given = config.rope_parameters
+    if given is None or given.full_attention is None:
+        return None, given
+    return given.sliding_attention, given.full_attention
+
+
+def _agreed(name: str, first: float | None, second: float | None) -> float | None:
+    """One value that two places may state."""
+    if first is not None and second is not None and first != second:
+        raise InputError(f"rope_parameters.{name}: {show(second)} is not allowed; {name} says {show(first)}.")
+    return second if first is None else first
+
+
+def _kind(rope: Rope, name: str) -> str:
+    kind = rope.rope_type or rope.type or "default"
+    if kind not in KINDS:
+        raise InputError(f"{name}.rope_type: {show(kind)} is not supported; supported: {', '.join(KINDS)}.")
+    return kind
+
+
+def _scaling(rope: Rope, name: str, positions: int | None, source: Source) -> RopeScaling | None:
+    kind = _kind(rope, name)
+    if kind == "default":
+        return None
+    if kind == "dynamic":
+        source.notes.append(
+            f"{name}: dynamic stretches only sequences above max_position_embeddings{f' ({positions})' if positions else ''}; "
+            "it is in no launch file."
+        )
+        return None
+    if rope.factor is None:
+        raise InputError(f"{name}.factor: missing; give a number above 0.")
+    if kind == "llama3":
+        for field in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings"):
+            if getattr(rope, field) is None:
+                raise InputError(f"{name}.{field}: missing; give a number above 0.")
+    if kind == "yarn":
+        _check_attention_factor(rope, name)
+    yarn = kind == "yarn"
+    return RopeScaling(
+        kind=kind,
+        factor=rope.factor,
+        original_max_position_embeddings=rope.original_max_position_embeddings,
+        low_freq_factor=rope.low_freq_factor,
+        high_freq_factor=rope.high_freq_factor,
+        beta_fast=rope.beta_fast or (YARN_BETA_FAST if yarn else None),
+        beta_slow=rope.beta_slow or (YARN_BETA_SLOW if yarn else None),
+        mscale=rope.mscale,
+        mscale_all_dim=rope.mscale_all_dim,
+        truncate=rope.truncate,
+    )
+
+
+def _check_attention_factor(rope: Rope, name: str) -> None:
+    """It must be the library's own: no framework is told another one."""
+    if rope.attention_factor is None or rope.factor is None:
+        return
+
+    def scale(mscale: float) -> float:
+        return 0.1 * mscale * math.log(rope.factor) + 1.0 if rope.factor and rope.factor > 1 else 1.0
+
+    own = scale(rope.mscale) / scale(rope.mscale_all_dim) if rope.mscale and rope.mscale_all_dim else scale(1.0)
+    if abs(rope.attention_factor - own) > SAME * own:
+        raise InputError(f"{name}.attention_factor: {rope.attention_factor} is not allowed; give {own:.6g}, or leave it out.")

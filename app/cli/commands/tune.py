@@ -1,0 +1,67 @@
+"""``meshplan tune``: a launch script's plan, the best one, and the lines to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.commands import options
+from app.exit_codes import DONE, NOTHING_FEASIBLE
+
+
+def tune(
+    script: Annotated[
+        Path,
+        typer.Argument(metavar="SCRIPT", help="a Bash script of Megatron-LM or MindSpeed-LLM, or a YAML file of MindFormers"),
+    ],
+    hardware: Annotated[str, typer.Option(help="profile name or file")],
+    devices: Annotated[int | None, typer.Option(help="number of devices; default: what the script's launcher starts")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="framework, or name@release; default: the one that knows most of the arguments")
+    ] = None,
+    vocab_size: Annotated[
+        int | None,
+        typer.Option(help="rows of the embedding, where the script leaves them to the tokenizer"),
+    ] = None,
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="a variable of the environment; 1=VALUE is the script's first argument"),
+    ] = None,
+    files: Annotated[list[Path] | None, typer.Option("--with", metavar="FILE", help="a file that the script sources")] = None,
+    time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds of the search")] = None,
+    output: Annotated[Path | None, typer.Option(help="file for the changed script")] = None,
+    calibration: options.Calibration = None,
+    as_json: options.Json = False,
+) -> int:
+    """Reads a launch script, prices its plan, and shows what to change for the best. Nothing of the script is run."""
+    from app.calibrations.constants import own_calibrations
+    from app.cli.progress import search_progress
+    from app.scripts.files import load_script
+    from app.scripts.service import tune_document
+    from app.scripts.table import print_tuning
+    from app.text import terminal
+    from app.text.files import save_text
+
+    sections: dict[str, dict[str, object]] = {"search": {"top": 1}}
+    if time_limit_s is not None:
+        sections["search"]["time_limit_s"] = time_limit_s
+    if calibration is not None:
+        sections["software"] = {"calibration": str(calibration.absolute())}
+    read = load_script(
+        script,
+        hardware,
+        devices=devices,
+        target=target,
+        values=values or (),
+        files=files or (),
+        sections=sections,
+        vocab_size=vocab_size,
+    )
+    with search_progress() as on_progress:
+        document = tune_document(read, on_progress, own=own_calibrations(read.job))
+    if output is not None:
+        save_text(output, document.script, "--output")
+    terminal.answer(document, as_json, lambda console: print_tuning(console, document))
+    return DONE if document.best is not None else NOTHING_FEASIBLE

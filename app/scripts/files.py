@@ -1,0 +1,85 @@
+"""Launch scripts on this machine, and the files that they source. They are read, and never run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from app.scripts.launch import Given
+from app.scripts.reading import ReadScript, Sections, read_script_job
+from app.scripts.yaml_launch import is_yaml
+from documents.errors import InputError, show
+from documents.reading import read_text
+from hardware_profiles import catalogue
+
+_NAME = re.compile(r"[A-Za-z_]\w*|[1-9]\d?")
+
+
+def is_launch_script(source: str) -> bool:
+    """Whether a command's model is a launch script: by its name, a YAML file by its keys."""
+    path = Path(source)
+    if path.suffix == ".sh":
+        return True
+    return path.suffix in (".yaml", ".yml") and path.is_file() and is_yaml(read_text(path)) and not _is_job(read_text(path))
+
+
+def _is_job(text: str) -> bool:
+    return re.search(r"^(cluster|training|strategy|search)\s*:", text, re.M) is not None
+
+
+def load_script(
+    path: Path,
+    hardware: str,
+    *,
+    devices: int | None = None,
+    target: str | None = None,
+    values: Sequence[str] = (),
+    files: Sequence[Path] = (),
+    sections: Sections | None = None,
+    vocab_size: int | None = None,
+) -> ReadScript:
+    """The job in a script's file; ``values`` are ``NAME=VALUE``, ``files`` those that it sources."""
+    given = Given(str(path), _values(values), _texts(files))
+    profile = catalogue.profile(hardware)
+    text = read_text(path)
+    return read_script_job(
+        text,
+        given,
+        profile,
+        hardware,
+        devices=devices,
+        target=target,
+        sections=sections,
+        folder=Path(),
+        vocab_size=vocab_size,
+    )
+
+
+def script_job(path: str, sections: Sections) -> ReadScript:
+    """The job of a script, with flags by section in place of what it says."""
+    cluster, software = dict(sections.get("cluster", {})), dict(sections.get("software", {}))
+    hardware, devices, target = cluster.pop("hardware", None), cluster.pop("num_devices", None), software.pop("target", None)
+    if hardware is None:
+        raise InputError("cluster.hardware (--hardware): missing; a launch script does not say it.")
+    others = {**sections, "cluster": cluster, "software": software}
+    return load_script(Path(path), hardware, devices=devices, target=target, sections=others)
+
+
+def _values(given: Sequence[str]) -> Mapping[str, str]:
+    values = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not _NAME.fullmatch(name):
+            raise InputError(f"--set: {show(text)} is not allowed; give NAME=VALUE, or 1=VALUE for an argument of the script.")
+        values[name] = value
+    return values
+
+
+def _texts(paths: Sequence[Path]) -> Mapping[str, str]:
+    texts: dict[str, str] = {}
+    for path in paths:
+        if path.name in texts:
+            raise InputError(f"--with: two files are named {path.name}; give one of them.")
+        texts[path.name] = read_text(path)
+    return texts

@@ -1,0 +1,1 @@
+function e(e,t,n){let r=URL.createObjectURL(new Blob([n],{type:t}));Object.assign(document.createElement(`a`),{href:r,download:e}).click(),URL.revokeObjectURL(r)}export{e as t};

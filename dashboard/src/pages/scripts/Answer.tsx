@@ -1,0 +1,159 @@
+import { Alert, Button, Card, Group, List, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { IconAlertTriangle, IconDownload } from "@tabler/icons-react";
+import { useTranslation } from "../../i18n";
+
+import type { Schemas } from "../../api/client";
+import { CopyButton } from "../../components/CopyButton";
+import { saveFile } from "../../components/saveFile";
+import { StatTile } from "../../components/StatTile";
+import { strategyText } from "../../components/strategy";
+import { bytes, factor, seconds } from "../../units/format";
+import { diffLines } from "./request";
+import classes from "./scripts.module.css";
+
+type Tuned = Schemas["TuneDocument"];
+
+/** Yours, the best, and what to change. */
+export function Answer({ name, answer }: { name: string; answer: Tuned }) {
+  const { t } = useTranslation("scripts");
+  return (
+    <Stack role="status">
+      <Tiles answer={answer} />
+      {answer.warnings.length > 0 && (
+        <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} c="inherit">
+          {answer.warnings.join(" ")}
+        </Alert>
+      )}
+      {answer.violations.length > 0 && (
+        <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} title={t("cannotRun", { target: answer.target })} c="inherit">
+          <Sentences sentences={answer.violations} />
+        </Alert>
+      )}
+      <NotUnderstood entries={answer.not_understood} />
+      <Plans answer={answer} />
+      <Change name={name} answer={answer} />
+    </Stack>
+  );
+}
+
+function Tiles({ answer: { estimate, best, speedup } }: { answer: Tuned }) {
+  const { t } = useTranslation("scripts");
+  const memory = (of: Schemas["EstimateNumbers"]) =>
+    t(of.fits ? "memory" : "tooLarge", { peak: bytes(of.peak_memory_bytes), limit: bytes(of.memory_limit_bytes) });
+  return (
+    <SimpleGrid cols={{ base: 1, xs: 3 }} spacing="sm">
+      <StatTile
+        label={t("yours")}
+        value={estimate ? seconds(estimate.step_time_s) : "–"}
+        note={estimate ? memory(estimate) : t("noPrice")}
+        {...(estimate && !estimate.fits && { tone: "bad" as const })}
+      />
+      <StatTile label={t("best")} value={best ? seconds(best.estimate.step_time_s) : "–"} note={best ? memory(best.estimate) : t("noBest")} />
+      <StatTile
+        label={t("speedup")}
+        help={t("speedupHelp")}
+        value={speedup == null ? "–" : factor(speedup)}
+        {...(speedup != null && speedup > 1 && { tone: "good" as const })}
+      />
+    </SimpleGrid>
+  );
+}
+
+function Plans({ answer: { target, strategy, best, why, nearest, assumptions } }: { answer: Tuned }) {
+  const { t } = useTranslation("scripts");
+  return (
+    <Card component="section" aria-label={t("plans")}>
+      <Stack gap={6} style={{ overflowWrap: "anywhere" }}>
+        <Title order={2}>{t("plans")}</Title>
+        <Text size="sm">{t("yourPlan", { target, strategy: strategyText(strategy) })}</Text>
+        {best && <Text size="sm">{t(best.proved_best ? "bestProved" : "bestPlan", { strategy: strategyText(best.strategy) })}</Text>}
+        {why && <Text size="sm">{why}</Text>}
+        {nearest && <Text size="sm">{nearest}</Text>}
+        {assumptions.length > 0 && (
+          <>
+            <Title order={3}>{t("assumed")}</Title>
+            <Sentences sentences={assumptions} />
+          </>
+        )}
+      </Stack>
+    </Card>
+  );
+}
+
+function Change({ name, answer: { diff, script } }: { name: string; answer: Tuned }) {
+  const { t } = useTranslation("scripts");
+  return (
+    <Card component="section" aria-label={t("change")}>
+      <Group justify="space-between" mb="sm" gap="xs">
+        <Title order={2}>{t("change")}</Title>
+        {diff && (
+          <Group gap="xs">
+            <CopyButton text={diff} label={t("copyDiff")} />
+            <Button variant="default" leftSection={<IconDownload size={15} />} onClick={() => saveFile(name, "text/plain", script)}>
+              {t("save")}
+            </Button>
+          </Group>
+        )}
+      </Group>
+      {diff ? (
+        <pre className={classes.diff} tabIndex={0} role="region" aria-label={t("diff")}>
+          {diffLines(diff).map(({ text, kind }, index) => (
+            <span key={index} className={classes[kind]}>
+              {text}
+              {"\n"}
+            </span>
+          ))}
+        </pre>
+      ) : (
+        <Text size="sm">{t("noChange")}</Text>
+      )}
+    </Card>
+  );
+}
+
+function NotUnderstood({ entries }: { entries: Tuned["not_understood"] }) {
+  const { t } = useTranslation("scripts");
+  if (entries.length === 0) return null;
+  return (
+    <Card>
+      <Title order={2}>{t("notUnderstood.title")}</Title>
+      <Text size="sm" c="dimmed" mb="xs">
+        {t("notUnderstood.help")}
+      </Text>
+      <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("notUnderstood.title")}>
+        <Table verticalSpacing={6}>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>{t("notUnderstood.line")}</Table.Th>
+              <Table.Th>{t("notUnderstood.text")}</Table.Th>
+              <Table.Th>{t("notUnderstood.reason")}</Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {entries.map(({ line, text, reason }, index) => (
+              <Table.Tr key={index}>
+                <Table.Td className="number">{line ?? "–"}</Table.Td>
+                <Table.Td ff="monospace" fz="sm" style={{ overflowWrap: "anywhere" }}>
+                  {text}
+                </Table.Td>
+                <Table.Td miw={160}>{reason}</Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Table.ScrollContainer>
+    </Card>
+  );
+}
+
+function Sentences({ sentences }: { sentences: readonly string[] }) {
+  return (
+    <List size="sm" spacing={2}>
+      {sentences.map((sentence) => (
+        <List.Item key={sentence} style={{ overflowWrap: "anywhere" }}>
+          {sentence}
+        </List.Item>
+      ))}
+    </List>
+  );
+}

@@ -1,0 +1,154 @@
+"""Options of MindFormers as a whole job: model, strategy, batch, and a sentence for what was passed over and may matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
+from frameworks.framework import ReadingError, ReadJob
+from frameworks.mindformers.model_reader import ModelReading
+from frameworks.mindformers.options import options_of
+from frameworks.mindformers.reader import Reading
+from frameworks.mindformers.table import MODEL, RELEASE
+
+PRECISIONS = {"bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "fp16": "fp16", "float32": "fp32", "fp32": "fp32"}
+# Arguments that change what a plan costs and that no plan says: the values that change nothing.
+_UNPRICED: Mapping[str, tuple[Any, ...]] = {
+    "parallel_config.seq_split_num": (1,),
+    "parallel_config.optimizer_shard": (None,),
+    "recompute_config.select_recompute_exclude": (False, None, [], {}),
+    "recompute_config.select_comm_recompute": (False, None, [], {}),
+    "recompute_config.select_comm_recompute_exclude": (False, None, [], {}),
+    "recompute_config.parallel_optimizer_comm_recompute": (False,),
+    "recompute_config.mp_comm_recompute": (True,),
+    "recompute_config.recompute_slice_activation": (False,),
+    "swap_config.layer_swap": (None, [], {}),
+    f"{MODEL}.fp32_residual_connection": (False,),
+    f"{MODEL}.use_ring_attention": (False,),
+    f"{MODEL}.use_eod_attn_mask_compression": (False,),
+    f"{MODEL}.use_eod_reset": (False,),
+    f"{MODEL}.window_size": (None,),
+    f"{MODEL}.group_wise_a2a": (False,),
+    f"{MODEL}.comp_comm_parallel": (False,),
+    f"{MODEL}.fine_grain_interleave": (None, 1),
+    f"{MODEL}.disable_lazy_inline": (None, False),
+    "parallel.parallel_mode": (1, "semi_auto_parallel"),
+    "context.mode": (0, "GRAPH_MODE"),
+    "optimizer.type": ("AdamW", "FP32StateAdamWeightDecay", "FusedAdamW"),
+}
+# Sections whose keys cost nothing, or belong to data, checkpoints and logs.
+_FREE = (
+    *("train_dataset", "train_dataset_task", "eval_dataset", "eval_dataset_task", "processor", "callbacks", "eval_callbacks"),
+    *(
+        "monitor_config",
+        "runner_wrapper",
+        "lr_schedule",
+        "metric",
+        "trainer",
+        "context",
+        "parallel",
+        "runner_config",
+        "optimizer",
+    ),
+    *("moe_config", "generation_config", "infer", "auto_tune", "remote_save_url"),
+)
+
+
+def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJob:
+    """The job of ``path=value`` arguments; raises ``ReadingError``."""
+    options = options_of(arguments)
+    reading = Reading(options)
+    mode = reading.value("run_mode")
+    if mode not in (None, "train", "finetune"):
+        raise ReadingError(f"run_mode {str(mode)[:80]!r} trains nothing; give the file of a training")
+    model = ModelReading(reading)
+    shape, strategy = model.model(), reading.strategy()
+    precision = str(reading.value(f"{MODEL}.compute_dtype"))
+    sentences = [
+        *reading.twice,
+        *model.passed_over(),
+        *_unknown(options),
+        *_unpriced(reading, strategy),
+        *_idle(reading, strategy),
+        *_of_devices(strategy, num_devices),
+    ]
+    if precision not in PRECISIONS:
+        sentences.append(f"{MODEL}.compute_dtype {precision[:80]} is read as bfloat16")
+    return ReadJob(
+        shape,
+        strategy,
+        reading.number(f"{MODEL}.seq_length", low=1),
+        _global_batch(reading, strategy),
+        PRECISIONS.get(precision, "bf16"),
+        tuple(sentences),
+    )
+
+
+def _global_batch(reading: Reading, strategy: ParallelStrategy) -> int:
+    """Samples of a step [mindformers-1.8, base_trainer.py]."""
+    accumulated = "parallel_config.micro_batch_num" if strategy.pp > 1 else "runner_config.gradient_accumulation_steps"
+    return strategy.micro_batch_size * strategy.dp * (reading.number(accumulated, low=1) or 1)
+
+
+def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
+    """Keys that the release does not have: those of older layers, and misspelt ones."""
+    sections = {name.partition(".")[0] for name in RELEASE.arguments if "." in name}
+    adapters = f"{MODEL}.pet_config"
+    if any(name.startswith(adapters) and value not in _NOTHING for name, value in options.items()):
+        yield f"{adapters} trains adapters, and is read as a training of all weights"
+    for name, value in options.items():
+        section = name.partition(".")[0]
+        known = name.startswith(adapters) or name in RELEASE.arguments or name in RELEASE.former or name in _UNPRICED
+        if not known and section in sections and section not in _FREE and name not in _OF_LEGACY_LAYERS and value not in _NOTHING:
+            yield f"{name} is no key of MindFormers {RELEASE.version} that is known here"
+
+
+# Of the layers before use_legacy: False: what numbers are computed in, and what belongs to words and predictions.
+_OF_LEGACY_LAYERS = frozenset(
+    f"{MODEL}.{key}"
+    for key in (
+        *("type", "auto_register", "layernorm_compute_type", "softmax_compute_type", "embedding_init_type", "res_dtype"),
+        *("rmsnorm", "post_layer_norm", "multi_query_attention", "partial_rotary_factor", "rope_ratio", "mlp_concat"),
+        *("max_position_embedding", "parallel_optimizer", "pretrain_seqlen", "expert_num", "return_extra_loss"),
+        *("hidden_dropout_prob", "attention_dropout_prob", "embed_dropout_prob", "max_length", "quantization_bit", "pre_seq_len"),
+        *("rotary_pct", "rotary_emb_base", "compute_in_2d", "net_name", "temperature", "expand_ratio", "router_aux_loss_coef"),
+    )
+) | {"model.arch.type", "model.arch.auto_register"}
+_NOTHING: tuple[Any, ...] = (None, "", "None", False, [])
+
+
+def _unpriced(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
+    recomputes = strategy.recompute is not Recompute.NONE or reading.value("recompute_config.select_comm_recompute")
+    for name, usual in _UNPRICED.items():
+        value = reading.value(name)
+        idle = name.startswith("recompute_config.") and not recomputes
+        if reading.is_given(name) and value not in usual and not idle:
+            yield f"{name} {str(value)[:60]} changes what the plan costs, and no plan says it"
+    for name in (f"{MODEL}.attention_dropout", f"{MODEL}.hidden_dropout"):
+        if reading.is_given(name) and reading.value(name) != 0:
+            yield f"{name} {str(reading.value(name))[:20]} is read as 0, which keeps no masks"
+    dtype, computed = (str(reading.value(f"{MODEL}.{key}")) for key in ("params_dtype", "compute_dtype"))
+    stated = reading.is_given(f"{MODEL}.params_dtype") or not reading.legacy
+    if stated and PRECISIONS.get(dtype) == "fp32" != PRECISIONS.get(computed):
+        yield f"{MODEL}.params_dtype {dtype} is read as 16-bit weights with FP32 copies; software.fp32_parameters says otherwise"
+
+
+def _idle(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
+    """What layers of ``use_legacy: False`` do not listen to [mindformers-1.8, transformer_config_utils.py, attention.py]."""
+    if reading.legacy:
+        return
+    if reading.value("swap_config.swap") and not reading.value(f"{MODEL}.swap"):
+        yield f"swap_config.swap is read as swap, for which these layers ask {MODEL}.swap"
+    degree = reading.value("parallel_config.ulysses_degree_in_cp")
+    if strategy.cp_algo is CpAlgo.ULYSSES and degree != strategy.cp:
+        yield (
+            f"parallel_config.ulysses_degree_in_cp {degree} is read as {strategy.cp}: these layers split heads by it, whatever "
+            "context_parallel_algo is"
+        )
+
+
+def _of_devices(strategy: ParallelStrategy, num_devices: int | None) -> Iterator[str]:
+    degrees = strategy.dp * strategy.tp * strategy.pp * strategy.cp
+    if num_devices is not None and num_devices != degrees:
+        yield f"parallel_config asks for {degrees} devices, and {num_devices} are started"

@@ -1,0 +1,172 @@
+"""Which models MindFormers trains: the classes of a release, each of which builds models of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cost_models.shapes.model_constants import ModelConstants
+from cost_models.shapes.workload import ModelShape
+from frameworks.mindformers.table import RELEASE
+from frameworks.rule import all_of, either
+
+# What no class computes, as fields of the constants: the value that they must have, and words for another.
+NOT_COMPUTED: Mapping[str, tuple[Any, str]] = {
+    "activation_clamp": (None, "a clamped activation"),
+    "glu_linear_offset": (0.0, "an offset of what the gate multiplies"),
+    "qk_norm_over_heads": (False, "QK norm over all heads together"),
+    "post_norm_residual": (None, "residuals behind the norm"),
+    "norm_zero_centered": (False, "norms with a weight of 1 + w"),
+    "rotary_fraction": (1.0, "a partial rotary embedding"),
+    "local_rotary_base": (None, "a second rotary base"),
+    "attention_output_bias": (False, "a bias behind attention"),
+    "attention_scale": (None, "a scale of its own in attention"),
+    "attention_softcap": (None, "soft-capped attention scores"),
+    "logit_softcap": (None, "soft-capped logits"),
+    "embedding_scale": (None, "scaled embeddings"),
+    "attention_sinks": (False, "attention sinks"),
+    "activation_clamp": (None, "a clamped activation"),
+    "glu_linear_offset": (0.0, "an offset in the gated linear unit"),
+    "qk_norm_over_heads": (False, "norms of queries and keys over all heads"),
+    "post_norm_residual": (None, "a residual behind the norm"),
+}
+
+
+@dataclass(frozen=True)
+class ModelClass:
+    """A class that trains. ``configurations``: Hugging Face's model types that it builds; ``defaults``: its own, of model_config.
+
+    ``experts``: the key of their number, empty for a class without; ``dense_layers``: whether layers without may stand beside.
+    ``qk_layernorm``: it has the norms whatever the file says.
+    """
+
+    model_type: str
+    architecture: str
+    configurations: tuple[str, ...]
+    experts: str
+    latent_attention: bool
+    tied_embeddings: bool
+    mtp_layers: int
+    source: str
+    defaults: Mapping[str, Any]
+    qk_layernorm: bool = False
+    dense_layers: bool = True
+
+    def lacks(self, model: ModelShape) -> Iterator[str]:
+        """What the model has and the class does not build."""
+        if self.latent_attention != (model.mla is not None):
+            yield "grouped attention" if self.latent_attention else "latent attention"
+        if self.qk_layernorm and not model.qk_layernorm:
+            yield "attention without QK norm"
+        if model.moe is not None and not self.experts:
+            yield "experts"
+        if model.moe is None and self.experts and not self.dense_layers:
+            yield "layers without experts"
+        if model.moe is not None and not self.dense_layers and not all(model.moe_layers()):
+            yield "dense layers beside those of experts"
+        if model.tied_embeddings and not self.tied_embeddings:
+            yield "tied embeddings"
+        if model.mtp_num_layers > self.mtp_layers == 0:
+            yield "multi-token prediction"
+        yield from _attention(model)
+        yield from _common(model)
+        yield from _router(model)
+
+
+def _attention(model: ModelShape) -> Iterator[str]:
+    constants, scaling = model.constants, model.constants.rope_scaling
+    if model.mla is None:
+        if model.hidden_size % model.num_attention_heads:
+            yield f"{model.num_attention_heads} heads, which do not divide hidden_size {model.hidden_size}"
+        if scaling is not None:
+            yield f"rotary positions scaled by {scaling.kind} without latent attention"
+        if constants.rotary_interleaved:
+            yield "interleaved rotary positions"
+        return
+    if model.mla.qk_head_dim < model.mla.v_head_dim:
+        yield f"values wider ({model.mla.v_head_dim}) than queries ({model.mla.qk_head_dim})"
+    if scaling is not None and scaling.kind != "yarn":
+        yield f"rotary positions scaled by {scaling.kind}"
+    elif scaling is not None and not scaling.truncate:
+        yield "YaRN without whole channels as its borders"
+    elif scaling is not None and scaling.mscale != scaling.mscale_all_dim:
+        yield f"YaRN with mscale {scaling.mscale} and mscale_all_dim {scaling.mscale_all_dim}, which it takes as one"
+
+
+def _common(model: ModelShape) -> Iterator[str]:
+    constants = model.constants
+    if not model.gated_linear_unit or constants.activation not in (None, "silu"):
+        yield f"an MLP of {'' if model.gated_linear_unit else 'ungated '}{constants.activation or 'gelu'}"
+    if constants.normalization not in (None, "rmsnorm"):
+        yield f"{constants.normalization}"
+    if model.learned_positions or model.alibi:
+        yield "learned positions" if model.learned_positions else "ALiBi positions"
+    if model.local_attention is not None:
+        yield f"layers with {'a window' if model.local_attention.kind == 'window' else 'linear attention'}"
+    if model.attention_output_gate:
+        yield "a gate behind attention"
+    yield from not_computed(constants)
+
+
+def not_computed(constants: ModelConstants) -> Iterator[str]:
+    """Words for the constants that no class computes."""
+    for name, (usual, words) in NOT_COMPUTED.items():
+        if getattr(constants, name) != usual:
+            yield words
+
+
+def _router(model: ModelShape) -> Iterator[str]:
+    moe, router = model.moe, model.constants.router
+    if moe is None:
+        return
+    if moe.capacity_factor is not None:
+        yield "a capacity of experts"
+    if moe.expert_biases:
+        yield "biases of experts"
+    if moe.num_groups > 1 and moe.top_k % moe.group_topk:
+        yield f"top {moe.top_k} of {moe.group_topk} groups, which do not divide it"
+    if router.expert_bias and router.score_function != "sigmoid":
+        yield "an expert bias without sigmoid scores"
+
+
+CLASSES = {
+    name: ModelClass(**{**entry, "model_type": name, "configurations": tuple(entry["configurations"])})
+    for name, entry in RELEASE.models.items()
+}
+_BY_TYPE = {configuration: each for each in CLASSES.values() for configuration in each.configurations}
+
+
+def class_of(model: ModelShape) -> ModelClass | None:
+    """The class that trains the model: that of its type, or the only one that builds such a model; None where there is none."""
+    if model.constants.model_type:
+        named = _BY_TYPE.get(model.constants.model_type)
+        return named if named and not any(named.lacks(model)) else None
+    fitting = [each for each in CLASSES.values() if not any(each.lacks(model))]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def likest(model: ModelShape) -> ModelClass:
+    """The class that trains the model, else the one that comes nearest, whose keys a file for another model is written with."""
+    named = _BY_TYPE.get(model.constants.model_type)
+    return class_of(model) or named or min(CLASSES.values(), key=lambda each: len(list(each.lacks(model))))
+
+
+def untrained(model: ModelShape) -> str:
+    """Why the release trains no such model, as the end of a sentence."""
+    release, named = f"MindFormers {RELEASE.version}", _BY_TYPE.get(model.constants.model_type)
+    if named is not None:
+        return f"the class {named.architecture} of {release} does not build {all_of(list(named.lacks(model)))}"
+    kind = model.constants.model_type
+    trained = f"it trains {all_of(sorted(_BY_TYPE))}"
+    if kind:
+        other = RELEASE.elsewhere.get(kind)
+        has_it = f"; {other} has one, for which no file is written here" if other else ""
+        return f"{release} has no training class for {kind} ({trained}){has_it}"
+    fitting = [each.model_type for each in CLASSES.values() if not any(each.lacks(model))]
+    if fitting:
+        return f"{release} has several classes for it; state model.constants.model_type: {either(fitting)}"
+    nearest = likest(model)
+    return f"{release} has no class for it ({trained}); the nearest, {nearest.model_type}, does not build " + all_of(
+        list(nearest.lacks(model))
+    )

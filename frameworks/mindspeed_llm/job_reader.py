@@ -1,0 +1,67 @@
+"""Arguments of MindSpeed-LLM as a whole job: Megatron's, with no-op layers, leading dense layers and layer specifications."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cost_models.shapes.workload import ModelShape
+from frameworks.framework import ReadingError
+from frameworks.megatron_lm import job_reader as megatron
+from frameworks.megatron_lm.reader import integers
+from frameworks.mindspeed_llm.model_table import MODEL
+from frameworks.mindspeed_llm.reader import Reading
+from frameworks.mindspeed_llm.specs import PACKAGE, READ_SPECS, SPECS, traits_of
+
+
+class JobReading(Reading, megatron.JobReading):
+    """With what MindSpeed-LLM says of layers in its own way."""
+
+    models = MODEL
+
+    def noops(self) -> set[int]:
+        """Positions of no-op layers."""
+        return set(integers(self.value("noop-layers"))) if self.value("noop-layers") else set()
+
+    def layers(self) -> int:
+        """Layers of the model: those that are no no-op."""
+        layers = super().layers() - len(self.noops())
+        if layers < 1:
+            raise ReadingError(f"noop-layers {self.value('noop-layers')} leave no layer of num-layers {self.value('num-layers')}")
+        return layers
+
+    def widths(self) -> Mapping[str, Any]:
+        """The shared experts' width too, as a number of experts."""
+        shared = self.number("n-shared-experts") or 0
+        found = dict(super().widths())
+        each = self.number("moe-ffn-hidden-size") or found["moe.expert_ffn_hidden_size"]
+        return found | ({"moe.shared_expert_ffn_hidden_size": shared * each} if shared else {})
+
+    def pattern(self) -> list[int]:
+        """1 for each MoE layer, 0 for each dense one; positions count no-op layers [mindspeed-llm, transformer_block.py]."""
+        dense, frequency = self.value("first-k-dense-replace"), self.value("moe-layer-freq")
+        total, noops = super().layers(), self.noops()
+        moe = [not dense or not frequency or (at >= dense and at % frequency == 0) for at in range(total)]
+        return [int(is_moe) for at, is_moe in enumerate(moe) if at not in noops]
+
+    def model(self, notes: list[str]) -> ModelShape:
+        """The model that its layer specification builds: what that does not honour is not there."""
+        model = super().model(notes)
+        given = self.value("spec") or ""
+        spec = next(
+            (spec for spec in (*SPECS, *READ_SPECS) if given == (f"{PACKAGE}.{spec.module}" if spec.module else "")), None
+        )
+        if spec is None:
+            notes.append(f"spec {given[:80]} builds layers that are not known here; they are priced as plain ones.")
+            return model
+        lost = [name for name in traits_of(model) if name not in spec.honours]
+        if lost:
+            where = f"spec {given}" if given else "no spec"
+            notes.append(f"{' and '.join(lost)} are not built: {where} does not honour them [mindspeed-llm, tasks/models/spec].")
+        without: dict[str, Any] = {}
+        if "norms of queries and keys" in lost:
+            without["qk_layernorm"] = False
+        if "norms behind attention and MLP" in lost:
+            without["sandwich_norm"] = False
+        return replace(model, **without)

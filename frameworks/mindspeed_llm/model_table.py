@@ -1,0 +1,159 @@
+"""What arguments of MindSpeed-LLM say of a model, where they are not Megatron's.
+
+Sources: [mindspeed-llm, rotary_pos_embedding.py, yarn_rope.py, router.py, custom_dot_product_attention.py, mlp.py, gpt_model.py].
+"""
+
+from __future__ import annotations
+
+from math import isclose, sqrt
+from typing import Any
+
+from frameworks.megatron_lm import model_table as megatron
+from frameworks.megatron_lm.model_table import ROUTER, SCALING, latent, rotary, routed, switch
+from frameworks.model_facts import Fact, Flat, ModelTable
+
+BY_BEST = "by their best expert"
+GROUPS = {"moe-router-load-balancing-type": "group_limited_greedy"}
+SOFTMAX_FIRST = {"moe-router-load-balancing-type": "softmax_topk"}
+YARN = "yarn"
+LLAMA3 = "llama3"
+
+
+def stretched(kind: str) -> Any:
+    """Whether rotary positions are stretched in one way."""
+    return lambda flat: flat.get(f"{SCALING}.kind") == kind
+
+
+FACTS = (
+    switch("sandwich_norm", "post-norm"),
+    Fact(
+        "mlp",
+        says={
+            "gated silu": {"swiglu": ()},
+            "gated gelu": {"geglu": ()},
+            "gated gelu_tanh": {"gelu-tanh": ()},
+            "relu2": {"squared-relu": ()},
+            "gelu": {"no-bias-gelu-fusion": ()},
+            "gelu_tanh": {},
+        },
+        instead="gated silu",
+        label="activation",
+    ),
+    Fact("local", says={"window": {}}, label="attention limited by a", priced=True),
+    Fact("local_attention.window", "sliding-window", only=lambda flat: flat.get("local") == "window", unsaid=(None, 0)),
+    switch("constants.norm_zero_centered", "add-rmsnorm-offset"),
+    Fact(
+        "constants.rotary_interleaved",
+        says={
+            True: {"rotary-interleaved": (), "no-rope-fusion": ()},
+            "glm": {"use-glm-rope": ()},  # the same, never fused: read alone
+            False: {},
+        },
+        only=lambda flat: rotary(flat) and not latent(flat),
+    ),
+    Fact(
+        f"{SCALING}.kind",
+        says={LLAMA3: {"rope-scaling-type": LLAMA3}, YARN: {"rope-scaling-type": YARN}},
+        only=rotary,
+        label="rotary positions scaled by",
+    ),
+    *(Fact(f"{SCALING}.factor", "rope-scaling-factor", only=stretched(kind)) for kind in (LLAMA3, YARN)),
+    Fact(f"{SCALING}.low_freq_factor", "low-freq-factor", only=stretched(LLAMA3)),
+    Fact(f"{SCALING}.high_freq_factor", "high-freq-factor", only=stretched(LLAMA3)),
+    Fact(f"{SCALING}.original_max_position_embeddings", "original-max-position-embeddings", only=stretched(LLAMA3)),
+    Fact(f"{SCALING}.original_max_position_embeddings", "rope-scaling-original-max-position-embeddings", only=stretched(YARN)),
+    Fact(f"{SCALING}.mscale", "rope-scaling-mscale", only=stretched(YARN)),
+    Fact(f"{SCALING}.mscale_all_dim", "rope-scaling-mscale-all-dim", only=stretched(YARN)),
+    Fact(f"{SCALING}.beta_fast", "beta-fast", only=stretched(YARN)),
+    Fact(f"{SCALING}.beta_slow", "beta-slow", only=stretched(YARN)),
+    Fact(
+        "outgrown",
+        label="a factor of YaRN for less than",
+        because="outside latent attention the factor is --max-position-embeddings over the original length",
+    ),
+    Fact("constants.attention_scale", "query-pre-attn-scalar", only=lambda flat: not latent(flat)),
+    Fact("constants.attention_scale", only=latent),
+    Fact("constants.attention_softcap", because="its flash attention does not apply --attn-logit-softcapping"),
+    Fact("constants.logit_softcap", "output-logit-softcapping"),
+    Fact("constants.embedding_scale", "scale-emb"),
+    switch("embeddings_by_width", "input-embeds-norm"),  # read alone
+    Fact(
+        f"{ROUTER}.normalize_topk",
+        says={
+            "divided": {"moe-router-pre-softmax": (), "norm-topk-prob": ()},  # read alone, as the next two
+            "divided first": {**SOFTMAX_FIRST, "norm-topk-prob": ()},
+            "first": SOFTMAX_FIRST,
+            False: {"moe-router-pre-softmax": ()},
+            True: {},
+        },
+        only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") != "sigmoid",
+        instead=False,
+        asked=True,
+    ),
+    Fact(
+        f"{ROUTER}.normalize_topk",
+        says={True: {}},
+        only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") == "sigmoid",
+        because="weights of a sigmoid router are always divided by their sum",
+    ),
+    Fact(f"{ROUTER}.topk_scale", "moe-router-topk-scaling-factor", only=routed),
+    switch(f"{ROUTER}.shared_expert_gate", "shared-expert-gate", only=routed),
+    Fact("moe.expert_biases", says={False: {}}, only=routed, label="biases of experts", priced=True),
+    Fact("group_choice", says={BY_BEST: GROUPS}, only=routed, label="groups of experts:"),
+)
+
+
+def derived(flat: Flat) -> dict[str, Any]:
+    """What several fields decide together."""
+    found = megatron.derived(flat)
+    mla, kind = latent(flat), flat.get(f"{SCALING}.kind")
+    factor, original = flat.get(f"{SCALING}.factor"), flat.get(f"{SCALING}.original_max_position_embeddings")
+    seq_length = flat.get("seq_length") or 0
+    room = flat["constants.max_position_embeddings"]
+    found |= {"position": "learned" if flat["learned_positions"] else "rope", "outgrown": None}
+    if kind == YARN and not mla and original and factor:
+        room = round(original * factor)  # which is where the framework has the factor from
+        found["outgrown"] = seq_length if room < seq_length else None
+    found["positions"] = max(room or 0, seq_length) or None
+    scale = found["constants.attention_scale"]
+    if scale and not mla and isclose(squared := 1 / scale**2, round(squared), rel_tol=1e-6):
+        found["constants.attention_scale"] = round(squared)
+    local, every = flat.get("local_attention.kind"), flat.get("local_attention.full_attention_every")
+    found["local"] = f"{local} but in every {every}th layer" if local == "window" and every else local
+    if str(found.get("group_choice")).startswith("chosen by their best"):
+        found["group_choice"] = BY_BEST
+    return found
+
+
+def undone(flat: Flat) -> dict[str, Any]:
+    """Fields of a model, from facts that were read."""
+    found = megatron.undone(flat)
+    kind, original = flat.get(f"{SCALING}.kind"), flat.get(f"{SCALING}.original_max_position_embeddings")
+    found |= {
+        SCALING: bool(kind),
+        f"{SCALING}.original_max_position_embeddings": original,
+        "constants.max_position_embeddings": flat.get("positions"),
+    }
+    if kind == YARN and original and not latent(flat):
+        found[f"{SCALING}.factor"] = (flat.get("positions") or original) / original
+    if latent(flat):
+        found["mla.q_lora_rank"] = flat.get("mla.q_lora_rank") or 0
+    if flat.get("constants.rotary_interleaved") == "glm":
+        found["constants.rotary_interleaved"] = True
+    if flat.get("constants.attention_scale"):
+        found["constants.attention_scale"] = 1 / sqrt(flat["constants.attention_scale"])
+    if flat.get("embeddings_by_width"):
+        found["constants.embedding_scale"] = sqrt(flat["hidden_size"])
+    if flat.get("local_attention.window"):
+        found |= {"local_attention": True, "local_attention.kind": "window"}
+    normalized = flat.get(f"{ROUTER}.normalize_topk")
+    if isinstance(normalized, str):
+        found[f"{ROUTER}.normalize_topk"] = normalized.startswith("divided")
+    return found
+
+
+MODEL = ModelTable(
+    megatron.MODEL.with_facts(*FACTS, without=("local_attention.kind",)).facts,
+    derived,
+    undone,
+)

@@ -1,0 +1,62 @@
+"""Which layers MindSpeed-LLM builds for which models: ``--spec`` by what their layers have [mindspeed-llm, tasks/models/spec].
+
+Without a specification ``pretrain_gpt.py`` builds layers with two norms and plain attention, whatever other arguments say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cost_models.shapes.workload import ModelShape
+
+TRAITS: Mapping[str, Callable[[ModelShape], bool]] = {
+    "latent attention": lambda model: model.mla is not None,
+    "norms of queries and keys": lambda model: model.qk_layernorm and model.mla is None,
+    "norms behind attention and MLP": lambda model: model.sandwich_norm,
+    "a gate of the shared experts": lambda model: model.moe is not None and model.constants.router.shared_expert_gate,
+    "linear attention": lambda model: model.local_attention is not None and model.local_attention.kind == "linear",
+    "a gate of attention's output": lambda model: model.attention_output_gate,
+    "attention sinks": lambda model: model.constants.attention_sinks,
+}
+"""What a layer may have beside norm, attention, norm and MLP; no trait is built by a specification that does not honour it."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """``module`` builds layers with any of the traits ``honours``."""
+
+    module: str
+    honours: tuple[str, ...] = ()
+
+
+SPECS = (
+    Spec(""),  # what pretrain_gpt.py builds by itself
+    Spec("qwen3_spec", ("norms of queries and keys",)),
+    Spec("deepseek_spec", ("latent attention",)),
+    Spec("gemma2_spec", ("norms behind attention and MLP", "norms of queries and keys")),
+    Spec("qwen2_moe_spec", ("a gate of the shared experts", "norms of queries and keys")),
+)
+# Others that build the same: read, never written.
+READ_SPECS = (
+    Spec("bailing_spec", ("norms of queries and keys",)),
+    Spec("grok_spec", ("norms behind attention and MLP", "norms of queries and keys")),
+)
+PACKAGE = "mindspeed_llm.tasks.models.spec"
+
+
+def traits_of(model: ModelShape) -> tuple[str, ...]:
+    """What the model's layers have beside norm, attention, norm and MLP."""
+    return tuple(name for name, has in TRAITS.items() if has(model))
+
+
+def spec_of(model: ModelShape) -> Spec:
+    """The first specification that honours most of it."""
+    wanted = set(traits_of(model))
+    return max(SPECS, key=lambda spec: len(wanted.intersection(spec.honours)))
+
+
+def unbuilt(model: ModelShape) -> tuple[str, ...]:
+    """Traits that the specification does not honour: with it, another model would train."""
+    honoured = spec_of(model).honours
+    return tuple(name for name in traits_of(model) if name not in honoured)

@@ -1,0 +1,120 @@
+"""A search that names no target plans for the framework of its stack, where that takes a plan of the job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.answers.search import search_document
+from app.answers.tables.search import beside_sentences, launch_sentences
+from app.answers.targets import with_usual_target
+from app.jobs.job import Job, parse_job
+
+DENSE: dict[str, Any] = {
+    "model": "llama-2-7b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+    "training": {"seq_length": 4096, "global_batch_size": 32},
+    "search": {"tp": 8, "pp": 1, "recompute": "full", "micro_batch_size": 1},
+}
+MIXTURE: dict[str, Any] = {
+    "model": "qwen3-30b-a3b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 32},
+    "training": {"seq_length": 4096, "global_batch_size": 64},
+    "search": {"tp": 4, "pp": 2, "vpp": 1, "ep": 16, "micro_batch_size": 1, "recompute": "full", "top": 2},
+}
+
+
+def job(document: dict[str, Any], **software: Any) -> Job:
+    return parse_job({**document, "software": software})
+
+
+def test_the_usual_framework_of_the_hardware_is_the_target_and_is_told() -> None:
+    found = with_usual_target(job(DENSE))
+    target = found.workload.software.target
+    assert target.startswith("mindspeed-llm@")
+    assert found.document["software"]["target"] == target
+    assert found.assumptions[-1].startswith(f"software.target = {target} (usual for stack mindspeed-llm; --target any")
+
+
+def test_the_framework_of_the_stack_that_a_job_names_is_its_target() -> None:
+    qwen = {**DENSE, "model": "qwen3-8b"}  # MindFormers has a class that trains it
+    assert with_usual_target(job(qwen, stack="mindformers")).workload.software.target.startswith("mindformers@")
+    gpus = {**DENSE, "cluster": {"hardware": "a100-sxm-80gb", "num_devices": 8}}
+    assert with_usual_target(job(gpus)).workload.software.target.startswith("megatron-lm@")
+
+
+def test_a_stack_that_no_launch_file_is_written_for_is_planned_on_physics() -> None:
+    gpus = {**DENSE, "cluster": {"hardware": "a100-sxm-80gb", "num_devices": 8}}
+    found = with_usual_target(job(gpus, stack="fsdp"))
+    assert found.workload.software.target == "any"
+    assert found.assumptions[-1] == "software.target = any (no launch files are written for stack fsdp)"
+
+
+@pytest.mark.parametrize("target", ["any", "mindformers", "mindspeed-llm"])
+def test_a_target_that_is_given_stays(target: str) -> None:
+    given = job(DENSE, target=target)
+    assert with_usual_target(given) is given
+
+
+def test_a_job_that_the_framework_takes_no_plan_of_is_planned_on_physics_and_says_why() -> None:
+    limited = {**MIXTURE, "search": {**MIXTURE["search"], "moe_dispatcher": "two_level"}}
+    found = with_usual_target(job(limited))
+    assert found.workload.software.target == found.document["software"]["target"] == "any"
+    assert found.assumptions[-1].startswith("software.target = any (mindspeed-llm@")
+    assert "takes no plan of this job that fits; most often: " in found.assumptions[-1]
+    assert "two_level" in found.assumptions[-1]
+
+
+def test_the_resolved_job_searches_the_same_again() -> None:
+    found = with_usual_target(job(DENSE))
+    again = parse_job(found.document)
+    assert with_usual_target(again) is again
+    assert again.workload.software == found.workload.software
+    assert search_document(again).plans == search_document(found).plans
+
+
+def test_a_price_or_a_check_of_a_job_without_a_target_asks_physics_alone() -> None:
+    plain = job(DENSE)
+    assert plain.workload.software.target == plain.document["software"]["target"] == "any"
+    assert not plain.is_target_given
+
+
+def test_the_report_says_what_physics_alone_would_give_and_what_refuses_it() -> None:
+    document = search_document(with_usual_target(job(MIXTURE)))
+    best = document.physics_best
+    assert best is not None
+    assert best.difference_fraction is not None
+    assert best.difference_fraction > 0
+    told = list(beside_sentences(document))
+    assert told[0].startswith("Physics alone: TP4 PP2 ")
+    assert best.why in told[0]
+    assert all(broken.sentence.rstrip(".") in told[1] for broken in best.rules)
+    launched = list(launch_sentences(document.plans[0]))
+    assert launched[0].startswith("Plan 1 can be launched on: mindspeed-llm@")
+
+
+def test_the_report_of_physics_alone_prices_what_each_framework_takes_and_names_the_rules_it_breaks() -> None:
+    document = search_document(job(MIXTURE, target="any"))
+    assert document.physics_best is None
+    plan = document.plans[0]
+    nearest = document.nearest_launchable[0]
+    assert nearest.target.startswith("mindspeed-llm@")
+    assert nearest.target not in plan.launchable_on
+    assert nearest.estimate is not None
+    assert any(sentence.startswith(f"Nearest on {nearest.target}: ") for sentence in beside_sentences(document))
+    refused = plan.launch["mindspeed-llm"]
+    assert refused is not None
+    assert refused.rules
+    sentences = list(launch_sentences(plan))
+    assert sentences[0] == f"Plan 1 can be launched on: {', '.join(plan.launchable_on) or 'no public release'}."
+    told = next(sentence for sentence in sentences if sentence.startswith(f"{refused.target} does not take it: "))
+    assert all(broken.sentence.rstrip(".") in told and broken.rule in told for broken in refused.rules)
+
+
+def test_a_sampler_plans_for_the_target_and_says_nothing_of_physics() -> None:
+    sampled = {**DENSE, "search": {**DENSE["search"], "sampler": "random", "max_trials": 32}}
+    document = search_document(with_usual_target(job(sampled)))
+    assert document.job["software"]["target"].startswith("mindspeed-llm@")
+    assert document.physics_best is None
+    assert list(beside_sentences(document)) == []
