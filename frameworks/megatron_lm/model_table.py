@@ -127,6 +127,10 @@ CONSTANTS = (
     Fact("constants.attention_softcap"),
     Fact("constants.logit_softcap"),
     Fact("constants.embedding_scale"),
+    Fact("constants.activation_clamp"),
+    Fact("constants.glu_linear_offset", says={0.0: {}}),
+    Fact("constants.qk_norm_over_heads", says={False: {}}),
+    Fact("constants.post_norm_residual"),
     Fact("constants.attention_sinks", says={True: {"softmax-type": "learnable"}, False: {}}),
 )
 EXPERTS = (
@@ -157,6 +161,7 @@ EXPERTS = (
         only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") == "sigmoid",
         because="weights of a sigmoid router are always divided by their sum",
     ),
+    Fact("moe.expert_biases", says={False: {}}, only=routed, label="biases of experts", priced=True),
     Fact(f"{ROUTER}.topk_scale", "moe-router-topk-scaling-factor", only=routed, unsaid=(None, 1.0)),
     switch(f"{ROUTER}.expert_bias", "moe-router-enable-expert-bias", only=routed),
     switch(f"{ROUTER}.shared_expert_gate", "moe-shared-expert-gate", only=routed),
