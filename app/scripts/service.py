@@ -11,6 +11,7 @@ from app.answers.price import fill_intervals, priced
 from app.answers.provenance import about, priced_with
 from app.answers.schemas import Plan, SearchDocument, StrategyDocument
 from app.answers.search import search_document
+from app.answers.simulation import check_cost
 from app.calibrations.stored import stored_calibrations
 from app.jobs.fields import StrategySection
 from app.jobs.job import Job
@@ -67,9 +68,10 @@ def tune_document(
     strategy = job.strategy
     assert strategy is not None  # a script says one
     broken = violations(workload, strategy)
-    estimate = None if violations(workload, strategy, ANY) else _estimate(job, strategy, own)
     found = search_document(job, on_progress, own=own)
     best = _with_own_switches(job, found.plans[0]) if found.plans else None
+    is_played = best is None or best.estimate.fidelity == "simulated"
+    estimate = None if violations(workload, strategy, ANY) else _estimate(job, strategy, own, is_played=is_played)
     is_kept = best is None or (not broken and estimate is not None and _is_no_gain(estimate, best))
     warnings = list(job.warnings)
     changed = Patched(read.launch, (), is_exact=True)
@@ -115,8 +117,13 @@ def _with_own_switches(job: Job, best: Plan) -> Plan:
     return best.model_copy(update={"plan_id": plan_id(job.workload, kept), "strategy": StrategyDocument.model_validate(mapping)})
 
 
-def _estimate(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration]) -> dict[str, Any]:
-    numbers = priced(job.workload, StrategyBatch.of([strategy]), own)
+def _estimate(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration], *, is_played: bool) -> dict[str, Any]:
+    """The price of the script's plan; its step is played, as that of the best plan is, unless it has too many tasks."""
+    try:
+        check_cost(job.workload, [strategy], "script")
+    except InputError:
+        is_played = False
+    numbers = priced(job.workload, StrategyBatch.of([strategy]), own, simulated=is_played)
     (document,) = fill_intervals(job.workload, estimates_to_mappings(job.workload, numbers), own)
     return dict(document)
 

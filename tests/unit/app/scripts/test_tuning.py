@@ -103,7 +103,7 @@ def test_the_table_says_yours_the_best_and_the_lines(capsys: pytest.CaptureFixtu
 
 def test_an_estimate_of_a_script_is_the_price_of_its_plan(capsys: pytest.CaptureFixture[str], script: Path) -> None:
     document = tuned(capsys, script)
-    assert main(["estimate", str(script), "--hardware", HARDWARE, "--devices", "8", "--json"]) == 0
+    assert main(["estimate", str(script), "--hardware", HARDWARE, "--devices", "8", "--simulate", "--json"]) == 0
     estimate = json.loads(capsys.readouterr().out)
     assert estimate["strategy"] == document["strategy"]
     assert estimate["estimate"] == document["estimate"]
