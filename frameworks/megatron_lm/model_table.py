@@ -127,10 +127,6 @@ CONSTANTS = (
     Fact("constants.attention_softcap"),
     Fact("constants.logit_softcap"),
     Fact("constants.embedding_scale"),
-    Fact("constants.activation_clamp"),
-    Fact("constants.glu_linear_offset", says={0.0: {}}),
-    Fact("constants.qk_norm_over_heads", says={False: {}}),
-    Fact("constants.post_norm_residual"),
     Fact("constants.attention_sinks", says={True: {"softmax-type": "learnable"}, False: {}}),
 )
 EXPERTS = (
@@ -161,7 +157,6 @@ EXPERTS = (
         only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") == "sigmoid",
         because="weights of a sigmoid router are always divided by their sum",
     ),
-    Fact("moe.expert_biases", says={False: {}}, only=routed, label="biases of experts", priced=True),
     Fact(f"{ROUTER}.topk_scale", "moe-router-topk-scaling-factor", only=routed, unsaid=(None, 1.0)),
     switch(f"{ROUTER}.expert_bias", "moe-router-enable-expert-bias", only=routed),
     switch(f"{ROUTER}.shared_expert_gate", "moe-shared-expert-gate", only=routed),
@@ -340,6 +335,8 @@ MODEL_0_19 = MODEL.with_facts(
     Fact(f"{SCALING}.beta_slow", says={1.0: {}}, only=YARN_MLA),
     Fact(f"{SCALING}.beta_slow", "yarn-beta-slow", only=stretched),
     Fact("longest", "max-position-embeddings"),
+    Fact(f"{SCALING}.truncate", unsaid=(None, True), only=YARN_MLA, label="YaRN without rounded bounds"),
+    Fact(f"{SCALING}.truncate", says={False: {"no-yarn-correction-range-round-to-int": ()}}, unsaid=(None, True), only=stretched),
     Fact(
         "local_attention.kind",
         says={"linear": {"experimental-attention-variant": "gated_delta_net"}},
