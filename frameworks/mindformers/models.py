@@ -84,7 +84,7 @@ def _attention(model: ModelShape) -> Iterator[str]:
         yield f"values wider ({model.mla.v_head_dim}) than queries ({model.mla.qk_head_dim})"
     if scaling is not None and scaling.kind != "yarn":
         yield f"rotary positions scaled by {scaling.kind}"
-    elif scaling is not None and not scaling.truncate:
+    elif scaling is not None and scaling.truncate is False:
         yield "YaRN without whole channels as its borders"
     elif scaling is not None and scaling.mscale != scaling.mscale_all_dim:
         yield f"YaRN with mscale {scaling.mscale} and mscale_all_dim {scaling.mscale_all_dim}, which it takes as one"
