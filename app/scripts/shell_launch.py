@@ -71,7 +71,9 @@ class ShellLaunch:
     def _is_full(self, argument: ShellArgument) -> bool:
         """Whether another value would be none of its own."""
         known = self._release.arguments.get(argument.name)
-        return known is not None and (known.kind is Kind.SWITCH or (bool(argument.values) and not known.many))
+        if known is None:
+            return bool(argument.values)
+        return known.kind is Kind.SWITCH or (bool(argument.values) and not known.many)
 
     def said(self) -> dict[str, tuple[str, ...]]:
         launcher = tuple(word.text for word in self._launcher)

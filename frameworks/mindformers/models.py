@@ -26,6 +26,10 @@ NOT_COMPUTED: Mapping[str, tuple[Any, str]] = {
     "logit_softcap": (None, "soft-capped logits"),
     "embedding_scale": (None, "scaled embeddings"),
     "attention_sinks": (False, "attention sinks"),
+    "activation_clamp": (None, "a clamped activation"),
+    "glu_linear_offset": (0.0, "an offset in the gated linear unit"),
+    "qk_norm_over_heads": (False, "norms of queries and keys over all heads"),
+    "post_norm_residual": (None, "a residual behind the norm"),
 }
 
 
@@ -84,7 +88,7 @@ def _attention(model: ModelShape) -> Iterator[str]:
         yield f"values wider ({model.mla.v_head_dim}) than queries ({model.mla.qk_head_dim})"
     if scaling is not None and scaling.kind != "yarn":
         yield f"rotary positions scaled by {scaling.kind}"
-    elif scaling is not None and not scaling.truncate:
+    elif scaling is not None and scaling.truncate is False:
         yield "YaRN without whole channels as its borders"
     elif scaling is not None and scaling.mscale != scaling.mscale_all_dim:
         yield f"YaRN with mscale {scaling.mscale} and mscale_all_dim {scaling.mscale_all_dim}, which it takes as one"
@@ -118,6 +122,8 @@ def _router(model: ModelShape) -> Iterator[str]:
         return
     if moe.capacity_factor is not None:
         yield "a capacity of experts"
+    if moe.expert_biases:
+        yield "biases of experts"
     if moe.num_groups > 1 and moe.top_k % moe.group_topk:
         yield f"top {moe.top_k} of {moe.group_topk} groups, which do not divide it"
     if router.expert_bias and router.score_function != "sigmoid":
