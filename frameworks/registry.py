@@ -14,7 +14,7 @@ from frameworks.mindformers.framework import MINDFORMERS
 from frameworks.mindspeed_llm.framework import MINDSPEED_LLM
 from frameworks.target import ANY, Target, TargetError
 
-FRAMEWORKS: tuple[Framework, ...] = (MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS)
+FRAMEWORKS: tuple[Framework, ...] = (*MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS)
 BY_LABEL = {framework.target.label: framework for framework in FRAMEWORKS}
 # By name alone, a framework is the release that is listed first.
 BY_NAME = {name: next(f for f in FRAMEWORKS if f.name == name) for name in dict.fromkeys(f.name for f in FRAMEWORKS)}

@@ -24,7 +24,7 @@ class RopeScaling:
     beta_slow: float | None = None
     mscale: float | None = None
     mscale_all_dim: float | None = None
-    truncate: bool = True  # of YaRN: the channels between which frequencies are mixed are rounded to whole ones
+    truncate: bool | None = None  # of YaRN: the channels between which frequencies are mixed are rounded to whole ones
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,9 @@ class ModelConstants:
 
     model_type: str = ""  # Hugging Face's; "": unknown
     activation: str | None = None  # of the MLP: silu | gelu | gelu_tanh | quick_gelu | relu | relu2; gated or not is the shape's
-    activation_clamp: float | None = None  # of the gate, and of what it gates to both sides
-    glu_linear_offset: float = 0.0  # added to what the gate multiplies
     normalization: str | None = None  # rmsnorm | layernorm
     norm_epsilon: float | None = None
     norm_zero_centered: bool = False  # the norm's weight is 1 + what is stored
-    qk_norm_over_heads: bool = False  # the norm of queries, and of keys, is over all heads together
-    post_norm_residual: float | None = None  # the residual is the normed input times this; None: the input itself
     rotary_base: float | None = None
     rotary_fraction: float = 1.0  # part of a head's channels that is rotated
     rotary_interleaved: bool = False  # pairs of neighbours are rotated, not halves
@@ -64,3 +60,7 @@ class ModelConstants:
     embedding_scale: float | None = None
     attention_sinks: bool = False
     router: RouterConstants = field(default_factory=RouterConstants)
+    activation_clamp: float | None = None  # of the gate, and of what it gates to both sides
+    glu_linear_offset: float = 0.0  # added to what the gate multiplies
+    qk_norm_over_heads: bool = False  # the norm of queries, and of keys, is over all heads together
+    post_norm_residual: float | None = None  # the residual is the normed input times this; None: the input itself

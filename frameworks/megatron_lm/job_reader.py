@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS
 from frameworks.framework import ReadingError, ReadJob
+from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.reader import Reading
 from frameworks.model_facts import ModelTable
@@ -17,6 +19,18 @@ from frameworks.release import Kind, holds, parts_of, problems
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
 FEWEST_ROWS = 1024  # a multiple below it is padding, from it on the embedding's rows themselves
 _FREQUENCIES = 64  # "every n-th layer" is tried up to this
+
+
+def read(dialect: Dialect, arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:
+    """The strategy; arguments that the release does not know, or whose values it refuses, are passed over."""
+    return Reading(dialect.release, dialect.table, arguments, num_devices).strategy()
+
+
+def read_job(dialect: Dialect, arguments: Sequence[str], num_devices: int | None) -> ReadJob:
+    """The job, with a sentence for what is passed over."""
+    reading = JobReading(dialect.release, dialect.table, arguments, num_devices)
+    reading.models = dialect.models
+    return reading.job()
 
 
 class JobReading(Reading):

@@ -98,6 +98,8 @@ CONSTANTS = (
         unsaid=(None, "yarn"),  # a kind of position
         label="rotary positions scaled by",
     ),
+    # Latent attention always has YaRN, which a factor of 1 leaves without effect.
+    Fact(f"{SCALING}.kind", says={"yarn": {}}, only=latent, label="rotary positions of latent attention scaled by"),
     Fact(
         f"{SCALING}.factor",
         "rope-scaling-factor",
@@ -109,19 +111,26 @@ CONSTANTS = (
     Fact(f"{SCALING}.low_freq_factor", says={1.0: {}}, only=LLAMA3),
     Fact(f"{SCALING}.high_freq_factor", says={4.0: {}}, only=LLAMA3),
     Fact(f"{SCALING}.original_max_position_embeddings", says={8192: {}}, only=LLAMA3),
-    # Latent attention always has YaRN, which a factor of 1 leaves without effect.
-    Fact(f"{SCALING}.kind", says={"yarn": {}}, only=latent, label="rotary positions of latent attention scaled by"),
     Fact(f"{SCALING}.factor", "rotary-scaling-factor", only=YARN_MLA),
     Fact(f"{SCALING}.mscale", "mscale", only=YARN_MLA),
     Fact(f"{SCALING}.mscale_all_dim", "mscale-all-dim", only=YARN_MLA),
     Fact(f"{SCALING}.beta_fast", says={32.0: {}}, only=YARN_MLA),
     Fact(f"{SCALING}.beta_slow", says={1.0: {}}, only=YARN_MLA),
+    Fact(f"{SCALING}.truncate", unsaid=(None, True), only=rotary, label="YaRN without rounded bounds"),
     Fact("positions", "max-position-embeddings"),
     Fact("constants.attention_output_bias", says={False: {}}, only=lambda flat: not flat.get("linear_bias")),
+    Fact("constants.activation_clamp", label="activation clamped at"),
+    Fact("constants.glu_linear_offset", unsaid=(None, 0.0), label="offset of the gated linear unit"),
+    Fact("constants.qk_norm_over_heads", says={False: {}}, label="norm of queries and keys over all heads"),
+    Fact("constants.post_norm_residual", label="residual behind the norm, times"),
     Fact("constants.attention_scale"),
     Fact("constants.attention_softcap"),
     Fact("constants.logit_softcap"),
     Fact("constants.embedding_scale"),
+    Fact("constants.activation_clamp"),
+    Fact("constants.glu_linear_offset", says={0.0: {}}),
+    Fact("constants.qk_norm_over_heads", says={False: {}}),
+    Fact("constants.post_norm_residual"),
     Fact("constants.attention_sinks", says={True: {"softmax-type": "learnable"}, False: {}}),
 )
 EXPERTS = (
@@ -132,6 +141,7 @@ EXPERTS = (
     Fact("moe.num_groups", "moe-router-num-groups", only=routed, unsaid=(None, 1)),
     Fact("moe.group_topk", "moe-router-group-topk", only=lambda flat: (flat.get("moe.num_groups") or 1) > 1),
     Fact("moe.capacity_factor", "moe-expert-capacity-factor", only=routed),
+    Fact("moe.expert_biases", says={False: {}}, only=routed, label="biases of the experts", priced=True),
     Fact(
         f"{ROUTER}.score_function",
         says={name: {"moe-router-score-function": name} for name in ("sigmoid", "softmax")},
@@ -151,6 +161,7 @@ EXPERTS = (
         only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") == "sigmoid",
         because="weights of a sigmoid router are always divided by their sum",
     ),
+    Fact("moe.expert_biases", says={False: {}}, only=routed, label="biases of experts", priced=True),
     Fact(f"{ROUTER}.topk_scale", "moe-router-topk-scaling-factor", only=routed, unsaid=(None, 1.0)),
     switch(f"{ROUTER}.expert_bias", "moe-router-enable-expert-bias", only=routed),
     switch(f"{ROUTER}.shared_expert_gate", "moe-shared-expert-gate", only=routed),
@@ -171,6 +182,8 @@ def derived(flat: Flat) -> dict[str, Any]:
         "linear_bias": not gated and not moe,
         "qk_norm": flat["qk_layernorm"] or mla,
         "positions": positions(flat),
+        "longest": longest(flat),
+        "window": window(flat),
         "unequal_mscales": mscales(flat),
         "outgrown": outgrown(flat),
         "constants.normalization": flat["constants.normalization"] or ("rmsnorm" if gated else "layernorm"),
@@ -233,17 +246,24 @@ def undone(flat: Flat) -> dict[str, Any]:
         shared, width = flat.get("moe.shared_expert_ffn_hidden_size") or 0, flat.get("moe.expert_ffn_hidden_size") or 1
         found[f"{ROUTER}.topk_scale"] = flat.get(f"{ROUTER}.topk_scale") or 1.0
         found["moe.num_shared_experts"] = max(round(shared / width), 1) if shared else 0
+    if flat.get("window"):
+        found |= {"local_attention": True, "local_attention.kind": "window"}
+        found["local_attention.window"] = int(str(flat["window"]).strip("()").split(",")[0]) + 1
+    elif flat.get("local_attention.kind"):
+        found["local_attention"] = True
     return found | _scaling(flat)
 
 
 def _scaling(flat: Flat) -> dict[str, Any]:
     kind = "yarn" if flat.get("position") == "yarn" else flat.get(f"{SCALING}.kind")
+    room = flat.get("longest", flat.get("positions"))
     if latent(flat) and flat.get(f"{SCALING}.factor") == 1.0:
         kind = None
     if not kind:
-        return {SCALING: None, "constants.max_position_embeddings": flat.get("positions")}
-    room = "constants.max_position_embeddings" if not latent(flat) else f"{SCALING}.original_max_position_embeddings"
-    return {SCALING: True, f"{SCALING}.kind": kind, room: flat.get("positions")}
+        return {SCALING: None, "constants.max_position_embeddings": room}
+    if "longest" in flat or not latent(flat):
+        return {SCALING: True, f"{SCALING}.kind": kind, "constants.max_position_embeddings": room}
+    return {SCALING: True, f"{SCALING}.kind": kind, f"{SCALING}.original_max_position_embeddings": room}
 
 
 def mscales(flat: Flat) -> str | None:
@@ -258,6 +278,17 @@ def outgrown(flat: Flat) -> int | None:
     return original if original and original < (flat.get("seq_length") or 0) else None
 
 
+def longest(flat: Flat) -> int | None:
+    """Positions that the model has room for, at least a sequence's."""
+    return max(flat["constants.max_position_embeddings"] or 0, flat.get("seq_length") or 0) or None
+
+
+def window(flat: Flat) -> str | None:
+    """Tokens to either side of a token that it looks at, itself not counted."""
+    size = flat.get("local_attention.window")
+    return f"{size - 1},0" if size and flat.get("local_attention.kind") == "window" else None
+
+
 MODEL = ModelTable((*WIDTHS, *CONSTANTS, *EXPERTS), derived, undone)
 MODEL_0_12 = MODEL.with_facts(
     Fact(
@@ -270,4 +301,56 @@ MODEL_0_12 = MODEL.with_facts(
         label="original_max_position_embeddings",
         because="YaRN takes it from --max-position-embeddings, which must hold the sequence",
     ),
+)
+
+
+def windowed(flat: Flat) -> bool:
+    """Whether some layers attend to a window."""
+    return bool(flat.get("window"))
+
+
+def linear(flat: Flat) -> bool:
+    """Whether some layers have linear attention."""
+    return flat.get("local_attention.kind") == "linear"
+
+
+def stretched(flat: Flat) -> bool:
+    """Whether positions are rotary by YaRN, outside latent attention."""
+    return flat.get("position") == "yarn"
+
+
+def either_yarn(flat: Flat) -> bool:
+    """Whether there is YaRN anywhere."""
+    return stretched(flat) or bool(YARN_MLA(flat))
+
+
+POSITIONS = {name: {"position-embedding-type": value} for name, value in (("learned", "learned_absolute"), ("rope", "rope"))}
+LINEAR = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
+MODEL_0_19 = MODEL.with_facts(
+    Fact("position", says={**POSITIONS, "yarn": {"position-embedding-type": "yarn"}}, label="positions by"),
+    *(fact for fact in MODEL.facts if fact.path == f"{SCALING}.factor" and fact.number == "rope-scaling-factor"),
+    Fact(f"{SCALING}.factor", "rotary-scaling-factor", only=either_yarn),
+    Fact(f"{SCALING}.mscale", "mscale", only=either_yarn),
+    Fact(f"{SCALING}.mscale_all_dim", "mscale-all-dim", only=either_yarn),
+    Fact(f"{SCALING}.original_max_position_embeddings", says={8192: {}}, only=LLAMA3),
+    Fact(f"{SCALING}.original_max_position_embeddings", says={4096: {}}, only=YARN_MLA),
+    Fact(f"{SCALING}.original_max_position_embeddings", "yarn-original-max-position-embeddings", only=stretched),
+    Fact(f"{SCALING}.beta_fast", says={32.0: {}}, only=YARN_MLA),
+    Fact(f"{SCALING}.beta_fast", "yarn-beta-fast", only=stretched),
+    Fact(f"{SCALING}.beta_slow", says={1.0: {}}, only=YARN_MLA),
+    Fact(f"{SCALING}.beta_slow", "yarn-beta-slow", only=stretched),
+    Fact("longest", "max-position-embeddings"),
+    Fact(
+        "local_attention.kind",
+        says={"linear": {"experimental-attention-variant": "gated_delta_net"}},
+        unsaid=(None, "window"),
+        label="attention limited by a",
+        priced=True,
+    ),
+    Fact("window", "window-size", priced=True),
+    Fact("local_attention.full_attention_every", "window-attn-skip-freq", only=windowed, unsaid=(None, 0), priced=True),
+    Fact("local_attention.full_attention_every", "linear-attention-freq", only=linear, priced=True),
+    *(Fact(f"local_attention.{name}", f"linear-{name.replace('_', '-')}", only=linear, priced=True) for name in LINEAR),
+    Fact("local_attention.conv_kernel", "linear-conv-kernel-dim", only=linear, priced=True),
+    without=("positions",),
 )

@@ -1,4 +1,4 @@
-"""The nearest strategy that Megatron-LM core 0.12 can be told, where it cannot express the planned one.
+"""The nearest strategy that a release of Megatron-LM can be told, where it cannot express the planned one.
 
 What the release takes is in its table and rules; here is what to write instead. A plan that breaks no rule of the framework
 changes in nothing but switches that the framework sets by itself.
@@ -16,37 +16,38 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.draft import Draft
 from frameworks.megatron_lm import rules
-from frameworks.megatron_lm.table import TABLE
+from frameworks.megatron_lm.dialect import Dialect
+from frameworks.megatron_lm.rules_0_19 import DELAYED
 from frameworks.rule import layout_of
 
 
-def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
-    """What Megatron-LM core 0.12 can be told, and a sentence for each replaced setting."""
+def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
+    """What the release can be told, and a sentence for each replaced setting."""
     draft = Draft(workload, strategy)
-    draft.offered(TABLE, rules.NAME)
-    # Transformer Engine always fuses norms, and core 0.12 refuses the fused rotary embedding with MLA and interleaved.
-    unfused = workload.model.mla is not None or workload.model.constants.rotary_interleaved
-    draft.quietly(on=Feature.FUSED_NORM, off=Feature.FUSED_ROPE if unfused else Feature(0))
+    draft.offered(dialect.table, dialect.name)
+    # Transformer Engine always fuses norms; what the release refuses of the fused rotary embedding is off.
+    draft.quietly(on=Feature.FUSED_NORM, off=dialect.unfused_rope(workload.model))
     draft.sequence_parallel(rules.SEQUENCE_PARALLEL_FOR_EXPERTS, "Megatron-LM")
-    here = set(TABLE.dispatchers) - (set() if rules.has_deepep(workload.cluster) else {Dispatcher.TWO_LEVEL})
-    draft.dispatcher(here, rules.NAME)
-    if draft.breaks(rules.DEEPEP_CAPACITY):
+    here = set(dialect.table.dispatchers) - (set() if rules.has_deepep(workload.cluster) else {Dispatcher.TWO_LEVEL})
+    draft.dispatcher(here, dialect.name)
+    if dialect.broken(draft, "megatron_deepep_capacity"):
         draft.drop(Feature.MOE_PAD_TO_CAPACITY, "DeepEP takes no padding to capacity")
-    draft.drop_broken(rules.SHARED_EXPERT_OVERLAP, rules.GROUPED_GEMM_PRECISION, rules.TP_COMM_OVERLAP)
-    _optimizer(draft)
-    _recompute(draft)
-    _layout(draft)
-    if draft.breaks(rules.P2P_OVERLAP):
+    dialect.drop_broken(draft, "megatron_shared_expert_overlap", "megatron_grouped_gemm_precision", "megatron_tp_comm_overlap")
+    _optimizer(dialect, draft)
+    _recompute(dialect, draft)
+    if not dialect.any_layout:
+        _layout(draft)
+    if dialect.broken(draft, "megatron_p2p_overlap"):
         draft.add(Feature.OVERLAP_P2P, "virtual stages over pp 2 need it")
-    draft.drop_broken(rules.CUDA_GRAPH)
+    dialect.drop_broken(draft, "megatron_cuda_graph")
     return draft.finish()
 
 
-def _optimizer(draft: Draft) -> None:
-    if draft.breaks(rules.ZERO_PIPELINE):
+def _optimizer(dialect: Dialect, draft: Draft) -> None:
+    if dialect.broken(draft, "megatron_zero_pipeline"):
         draft.zero_stage(1, "Megatron-LM shards gradients and weights without a pipeline only")
     if draft.strategy.zero_stage < 3:  # fully sharded data parallelism overlaps by itself
-        draft.drop_broken(rules.PARAM_GATHER)
+        dialect.drop_broken(draft, "megatron_param_gather")
     size, stage = draft.strategy.optimizer_shard_size, draft.strategy.zero_stage
     if size and stage != 1:
         draft.set("optimizer_shard_size", size, "all data-parallel ranks", "it belongs to zero_stage 1", optimizer_shard_size=0)
@@ -54,7 +55,7 @@ def _optimizer(draft: Draft) -> None:
         draft.replicated(DATA_PARALLEL_FEATURES if stage == 3 else Feature.OVERLAP_GRAD_REDUCE)
 
 
-def _recompute(draft: Draft) -> None:
+def _recompute(dialect: Dialect, draft: Draft) -> None:
     s = draft.strategy
     if s.recompute is Recompute.FULL:
         draft.drop_modules(s.recompute_modules, "Megatron-LM takes one granularity")
@@ -64,7 +65,9 @@ def _recompute(draft: Draft) -> None:
             draft.strategy = replace(draft.strategy, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
         return
     draft.recompute_by_module()
-    if draft.breaks(rules.ACTIVATION_RECOMPUTE):
+    if dialect.broken(draft, "megatron_fp8_recompute"):
+        draft.drop_modules(DELAYED, "the scaling of fp8 is delayed")
+    if dialect.broken(draft, "megatron_activation_recompute"):
         draft.drop_modules(RecomputeModule.MLP_ACT, "Megatron-LM recomputes activations of experts with moe_grouped_gemm only")
     if draft.workload.model.mla is None:
         draft.drop_modules(RecomputeModule.MLA_UP_PROJ, "the model has no latent attention")

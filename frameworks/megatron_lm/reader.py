@@ -12,16 +12,13 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, Paralle
 from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_LAYERS, MAX_NUMBER
 from frameworks.framework import ReadingError
-from frameworks.megatron_lm.table import RELEASE, TABLE
-from frameworks.megatron_lm.writer import SHARDING
+from frameworks.megatron_lm.layouts import LAYOUT, read_layout
 from frameworks.release import Release, accepted, read_tokens, values_of
 from frameworks.rule import unless_default
 from frameworks.table import Table, features_read, key_of
 
-
-def read(arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:
-    """The strategy; arguments that core 0.12 does not know, or whose values it refuses, are passed over."""
-    return Reading(RELEASE, TABLE, arguments, num_devices).strategy()
+SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
+FSDP = ("use-custom-fsdp", "use-megatron-fsdp")
 
 
 class Reading:
@@ -107,6 +104,12 @@ class Reading:
         total = self.number("num-layers")
         chunk = self.number("num-layers-per-virtual-pipeline-stage", low=1)
         self.vpp = self.number("num-virtual-stages-per-pipeline-rank", low=1) or 1
+        if text := self.value(LAYOUT) if LAYOUT in self.release.arguments else None:
+            layout = read_layout(text, self.pp)
+            self.vpp = len(layout)
+            if total is not None and total != sum(map(sum, layout)):
+                raise ReadingError(f"{LAYOUT} places {sum(map(sum, layout))} layers, and num-layers is {total}")
+            return self.vpp, unless_default(layout, self.schedule())
         if total is None or total > MAX_LAYERS:
             return self.chunks(self.vpp), None
         if chunk is not None and self.pp > 1:
@@ -160,10 +163,11 @@ class Reading:
 
     def optimizer(self) -> tuple[int, int]:
         """ZeRO stage, and ranks that share one optimizer state."""
-        if not self.on("use-distributed-optimizer"):
+        sharded = any(name in self.release.arguments and self.on(name) for name in FSDP)
+        if not (sharded or self.on("use-distributed-optimizer")):
             return 0, 0
         instances = self.number("num-distributed-optimizer-instances", low=1) or 1
-        stage = key_of(SHARDING, self.value("data-parallel-sharding-strategy"), 1) if self.on("use-custom-fsdp") else 1
+        stage = key_of(SHARDING, self.value("data-parallel-sharding-strategy"), 1) if sharded else 1
         return stage, self.dp * self.cp // instances if instances > 1 else 0
 
     def recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
@@ -179,7 +183,7 @@ class Reading:
                 return Recompute.FULL, method, layers or 1, modules, None
         elif granularity == "selective":
             for name in self.values("recompute-modules") or ["core_attn"]:
-                modules |= key_of(TABLE.modules, name, RecomputeModule(0))
+                modules |= key_of(self.table.modules, name, RecomputeModule(0))
         kind = Recompute.SELECTIVE if modules else Recompute.NONE
         return kind, RecomputeMethod.NONE, 0, modules, None
 

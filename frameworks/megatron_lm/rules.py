@@ -130,10 +130,13 @@ DEEPEP_DEVICES = Rule(
 
 DEEPEP_CAPACITY = FACTS("megatron_deepep_capacity", "two_level dispatch (DeepEP) excludes moe_pad_to_capacity")
 
+NO_SHARED_EXPERTS = Extra(
+    lambda w, b: w.model.moe is None or w.model.moe.num_shared_experts == 0, lambda w, s: "needs shared experts"
+)
 SHARED_EXPERT_OVERLAP = FACTS(
     "megatron_shared_expert_overlap",
     "moe_shared_expert_overlap needs shared experts and the all-to-all dispatcher",
-    extra=Extra(lambda w, b: w.model.moe is None or w.model.moe.num_shared_experts == 0, lambda w, s: "needs shared experts"),
+    extra=NO_SHARED_EXPERTS,
     sentence=lambda w, s: (
         f"moe_shared_expert_overlap needs shared experts ({w.model.name} has "
         f"{w.model.moe.num_shared_experts if w.model.moe else 0}) and moe_dispatcher alltoall (it is {s.dispatcher.label})"

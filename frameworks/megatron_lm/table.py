@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -156,4 +157,27 @@ TERMS: Terms = {
     **SHARED_TERMS,
     "moe-token-dispatcher-type": dispatcher_term(TABLE.dispatchers),
     "use-custom-fsdp": Term(lambda w, b: b.zero_stage >= 2, "zero_stage above 1", lambda w, s: f"zero_stage {s.zero_stage}"),
+}
+
+RELEASE_0_19 = read_release(Path(__file__).with_name("0.19.json"))
+CHANGED = {
+    Feature.OVERLAP_P2P: SwitchArgument(
+        Feature.OVERLAP_P2P, "no-overlap-p2p-communication", negated=True, only=(*CHUNKED, "pipeline-model-parallel-layout")
+    ),
+    Feature.CUDA_GRAPH: SwitchArgument(Feature.CUDA_GRAPH, "cuda-graph-impl", on=("local",), beside={"te-rng-tracker": ()}),
+    Feature.FUSED_ROPE: SwitchArgument(  # there is a fused kernel for MLA
+        Feature.FUSED_ROPE, "no-rope-fusion", negated=True, only=("position-embedding-type=rope",)
+    ),
+}
+TABLE_0_19 = replace(TABLE, switches=tuple(CHANGED.get(switch.feature, switch) for switch in TABLE.switches))
+TERMS_0_19: Terms = {
+    **{name: term for name, term in TERMS.items() if name not in ("enable-cuda-graph", "use-custom-fsdp")},
+    **switch_terms(TABLE_0_19),
+    **SHARED_TERMS,
+    "moe-token-dispatcher-type": TERMS["moe-token-dispatcher-type"],
+    # The other back ends of the flexible dispatcher are not planned with.
+    "moe-flex-dispatcher-backend=deepep": Term(
+        lambda w, b: b.dispatcher == Dispatcher.TWO_LEVEL, "DeepEP", lambda w, s: "DeepEP"
+    ),
+    "use-megatron-fsdp": TERMS["use-custom-fsdp"],
 }

@@ -1,4 +1,4 @@
-"""Arguments of ``pretrain_gpt.py`` of Megatron-LM core 0.12 [megatron-0.12, arguments.py]."""
+"""Arguments of ``pretrain_gpt.py`` of Megatron-LM [megatron-0.12, arguments.py; megatron-0.19, arguments.py]."""
 
 from __future__ import annotations
 
@@ -20,38 +20,42 @@ from frameworks.megatron_lm.arguments import (
     unstated_note,
     where,
 )
-from frameworks.megatron_lm.model_table import MODEL_0_12
+from frameworks.megatron_lm.dialect import Dialect
+from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
-from frameworks.megatron_lm.table import RELEASE, TABLE
+from frameworks.megatron_lm.reader import SHARDING
+from frameworks.megatron_lm.rules import uneven_inside
 from frameworks.model_facts import Arguments
 from frameworks.rule import layout_of
+from frameworks.table import Table
 
 FLOAT32_ROUTER_EXPERTS = 32  # from here on Megatron warns without --moe-router-dtype fp32
-SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 
 
-def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
-    """Arguments, environment and notes of the nearest strategy that core 0.12 takes."""
-    model = workload.model
-    s, replaced = nearest(workload, planned)
+def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
+    """Arguments, environment and notes of the nearest strategy that the release takes."""
+    model, table = workload.model, dialect.table
+    s, replaced = nearest(dialect, workload, planned)
     optimizer = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.GRAD_REDUCE_IN_BF16
     written = {
         "num-layers": model.num_layers,
-        **model_arguments(RELEASE, MODEL_0_12, workload),
+        **model_arguments(dialect.release, dialect.models, workload),
         **embedding_rows(workload, s),
         **batch_arguments(workload, s),
         **_precision(workload),
-        **degree_arguments(TABLE, s),
-        **_pipeline(workload, s),
-        **_context_parallel(s),
-        **_experts(workload, s),
-        **(selective_recompute(TABLE, s.recompute_modules) if s.recompute is Recompute.SELECTIVE else full_recompute(s)),
+        **degree_arguments(table, s),
+        **_pipeline(dialect, workload, s),
+        **_context_parallel(table, s),
+        **_experts(dialect, workload, s),
+        **(selective_recompute(table, s.recompute_modules) if s.recompute is Recompute.SELECTIVE else full_recompute(s)),
         **where(s.zero_stage, "use-distributed-optimizer"),
-        **TABLE.arguments_of(optimizer),
-        **_sharding(s),
-        **TABLE.arguments_of(~optimizer),
+        **table.arguments_of(optimizer),
+        **_sharding(dialect, s),
+        **table.arguments_of(~optimizer),
     }
-    return LaunchArguments(tokens(RELEASE, written, s.features), _environment(s), replaced + _notes(workload, s, planned))
+    return LaunchArguments(
+        tokens(dialect.release, written, s.features), _environment(s), replaced + _notes(dialect, workload, s, planned)
+    )
 
 
 def _environment(s: ParallelStrategy) -> dict[str, str]:
@@ -69,10 +73,12 @@ def _precision(workload: Workload) -> Arguments:
     )
 
 
-def _pipeline(workload: Workload, s: ParallelStrategy) -> Arguments:
+def _pipeline(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Arguments:
     if s.pp == 1:
         return {}
     layout = layout_of(workload, s)
+    if dialect.any_layout and uneven_inside(layout, workload.model):
+        return {LAYOUT: layout_text(layout, workload.model.mtp_num_layers)}
     ranks = [sum(row[i] for row in layout) for i in range(s.pp)]
     if len(set(ranks)) == 1:
         return {"num-layers-per-virtual-pipeline-stage": ranks[0] // s.vpp} if s.vpp > 1 else {}
@@ -85,28 +91,28 @@ def _pipeline(workload: Workload, s: ParallelStrategy) -> Arguments:
     return arguments
 
 
-def _context_parallel(s: ParallelStrategy) -> Arguments:
+def _context_parallel(table: Table, s: ParallelStrategy) -> Arguments:
     if s.cp == 1:
         return {}
-    arguments: Arguments = {"cp-comm-type": TABLE.cp_algos.get(s.cp_algo, "p2p")}
+    arguments: Arguments = {"cp-comm-type": table.cp_algos.get(s.cp_algo, "p2p")}
     if s.cp_algo is CpAlgo.HYBRID:
         arguments["hierarchical-context-parallel-sizes"] = (s.ulysses_degree, s.cp // s.ulysses_degree)
     return arguments
 
 
-def _experts(workload: Workload, s: ParallelStrategy) -> Arguments:
+def _experts(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Arguments:
     moe = workload.model.moe
     if moe is None:
         return {}
     pattern = "+".join(f"[{int(is_moe)}]*{length}" for is_moe, length in _runs(workload.model.moe_layers()))
-    names = TABLE.columns
+    names = dialect.table.columns
     routed = s.ep * s.etp > 1
     return {
         "moe-layer-freq": f"({pattern})",
         names["ep"]: s.ep,
         names["etp"]: s.etp,
-        names["dispatcher"]: TABLE.dispatchers.get(s.dispatcher if routed else Dispatcher.ALLTOALL, "alltoall"),
-        **where(s.dispatcher is Dispatcher.TWO_LEVEL and routed, "moe-enable-deepep"),
+        names["dispatcher"]: dialect.table.dispatchers.get(s.dispatcher if routed else Dispatcher.ALLTOALL, "alltoall"),
+        **(dialect.deepep if s.dispatcher is Dispatcher.TWO_LEVEL and routed else {}),
         **(
             {"moe-router-dtype": "fp32"}
             if moe.num_experts >= FLOAT32_ROUTER_EXPERTS or s.dispatcher is Dispatcher.TWO_LEVEL
@@ -125,10 +131,10 @@ def _runs(layers: tuple[bool, ...]) -> list[tuple[bool, int]]:
     return runs
 
 
-def _sharding(s: ParallelStrategy) -> Arguments:
+def _sharding(dialect: Dialect, s: ParallelStrategy) -> Arguments:
     if s.zero_stage >= 2:
         return {
-            "use-custom-fsdp": BARE,
+            **dialect.fsdp,
             "data-parallel-sharding-strategy": SHARDING[min(s.zero_stage, 3)],
             "no-gradient-accumulation-fusion": BARE,
         }
@@ -137,8 +143,11 @@ def _sharding(s: ParallelStrategy) -> Arguments:
     return {}
 
 
-def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
-    notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node"), *unstated_note(RELEASE, MODEL_0_12, workload)]
+def _notes(dialect: Dialect, workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
+    notes = [
+        start_note(workload, "torchrun --nnodes and --nproc-per-node"),
+        *unstated_note(dialect.release, dialect.models, workload),
+    ]
     model = workload.model
     if RecomputeModule.MLP_ACT in s.recompute_modules and model.moe is not None:
         dense = sum(not is_moe for is_moe in model.moe_layers())
@@ -147,9 +156,9 @@ def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -
                 f"moe_act recomputes the activation of routed experts; {dense} dense layers and {model.moe.num_shared_experts} "
                 "shared experts keep theirs, which takes slightly more memory than the plan states."
             )
-    if (model.mla is not None or model.constants.rotary_interleaved) and Feature.FUSED_ROPE in planned.features:
+    if dialect.unfused_rope(model) & planned.features:
         kind = "for MLA" if model.mla is not None else "of neighbouring channels"
-        notes.append(f"Core 0.12 has no fused rotary embedding {kind}, so --no-rope-fusion is set.")
+        notes.append(f"Core {dialect.release.version} has no fused rotary embedding {kind}, so --no-rope-fusion is set.")
     if Feature.FUSED_NORM not in planned.features:
         notes.append("Transformer Engine always fuses the norms.")
     if s.zero_stage >= 2 and s.tp * s.cp > 1:

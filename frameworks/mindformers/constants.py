@@ -46,7 +46,7 @@ def constants_written(model: ModelShape, trained_by: ModelClass) -> Options:
     written = {key: value for key, value in written.items() if value is not None}
     scaling = model.constants.rope_scaling
     if scaling is not None:
-        said = {name: value for name, value in asdict(scaling).items() if name != "kind" and value is not None}
+        said = {name: value for name, value in asdict(scaling).items() if name not in ("kind", "truncate") and value is not None}
         written |= {"position_embedding_type": scaling.kind, "rope_scaling": {"type": scaling.kind, **said}}
     else:
         written |= {"position_embedding_type": "learned_absolute" if model.learned_positions else "rope"}
@@ -109,5 +109,5 @@ def _scaling(given: dict[str, Any]) -> RopeScaling | None:
     if not isinstance(kind, str) or factor is None:
         return None
     names = ("low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
-    numbers = {name: _number(given.get(name)) for name in names}
+    numbers: dict[str, Any] = {name: _number(given.get(name)) for name in names}
     return RopeScaling(kind, factor, _whole(given.get(_ORIGINAL_LENGTH)), **numbers)

@@ -12,7 +12,7 @@ from frameworks.mindformers.table import RELEASE
 from frameworks.rule import all_of, either
 
 # What no class computes, as fields of the constants: the value that they must have, and words for another.
-_NOT_COMPUTED: Mapping[str, tuple[Any, str]] = {
+NOT_COMPUTED: Mapping[str, tuple[Any, str]] = {
     "norm_zero_centered": (False, "norms with a weight of 1 + w"),
     "rotary_fraction": (1.0, "a partial rotary embedding"),
     "local_rotary_base": (None, "a second rotary base"),
@@ -22,6 +22,10 @@ _NOT_COMPUTED: Mapping[str, tuple[Any, str]] = {
     "logit_softcap": (None, "soft-capped logits"),
     "embedding_scale": (None, "scaled embeddings"),
     "attention_sinks": (False, "attention sinks"),
+    "activation_clamp": (None, "a clamped activation"),
+    "glu_linear_offset": (0.0, "an offset in the gated linear unit"),
+    "qk_norm_over_heads": (False, "norms of queries and keys over all heads"),
+    "post_norm_residual": (None, "a residual behind the norm"),
 }
 
 
@@ -80,6 +84,8 @@ def _attention(model: ModelShape) -> Iterator[str]:
         yield f"values wider ({model.mla.v_head_dim}) than queries ({model.mla.qk_head_dim})"
     if scaling is not None and scaling.kind != "yarn":
         yield f"rotary positions scaled by {scaling.kind}"
+    elif scaling is not None and not scaling.truncate:
+        yield "YaRN without whole channels as its borders"
     elif scaling is not None and scaling.mscale != scaling.mscale_all_dim:
         yield f"YaRN with mscale {scaling.mscale} and mscale_all_dim {scaling.mscale_all_dim}, which it takes as one"
 
@@ -101,7 +107,7 @@ def _common(model: ModelShape) -> Iterator[str]:
 
 def not_computed(constants: ModelConstants) -> Iterator[str]:
     """Words for the constants that no class computes."""
-    for name, (usual, words) in _NOT_COMPUTED.items():
+    for name, (usual, words) in NOT_COMPUTED.items():
         if getattr(constants, name) != usual:
             yield words
 
@@ -112,6 +118,8 @@ def _router(model: ModelShape) -> Iterator[str]:
         return
     if moe.capacity_factor is not None:
         yield "a capacity of experts"
+    if moe.expert_biases:
+        yield "biases of experts"
     if moe.num_groups > 1 and moe.top_k % moe.group_topk:
         yield f"top {moe.top_k} of {moe.group_topk} groups, which do not divide it"
     if router.expert_bias and router.score_function != "sigmoid":

@@ -180,9 +180,11 @@ def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
     Beside swap the same list holds the numbers of layers instead [mindformers-1.8, training_graph/transformer/utils.py].
     """
     patterns = cells.recompute_patterns(workload.model, s)
+    numbered = Feature.SWAP_ATTENTION in s.features  # then every pattern has the numbers of its layers [check_rules.py]
+    where = list(range(workload.model.num_layers)) if numbered else True
     return {
         "recompute_config.recompute": _recomputed_layers(workload, s),
-        "recompute_config.select_recompute": dict.fromkeys(patterns, True) or False,
+        "recompute_config.select_recompute": dict.fromkeys(patterns, where) or False,
     }
 
 

@@ -98,6 +98,7 @@ FACTS = (
     ),
     Fact(f"{ROUTER}.topk_scale", "moe-router-topk-scaling-factor", only=routed),
     switch(f"{ROUTER}.shared_expert_gate", "shared-expert-gate", only=routed),
+    Fact("moe.expert_biases", says={False: {}}, only=routed, label="biases of experts", priced=True),
     Fact("group_choice", says={BY_BEST: GROUPS}, only=routed, label="groups of experts:"),
 )
 

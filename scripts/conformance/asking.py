@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Question:
-    """A file, how wide its vocabulary is, and the config.json that its framework reads beside it."""
+    """A file, how wide its vocabulary is, and the config.json that its framework reads beside it where the file names one."""
 
     file: Path
     vocab_size: int | None = None

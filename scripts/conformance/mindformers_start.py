@@ -34,21 +34,23 @@ def run(question: dict[str, Any], stages: Stages) -> None:
         if hasattr(rules, name):
             setattr(rules, name, lambda: question["num_processes"])
     rules.check_rules(config, mode="train", dataset=object())  # a start has made its data set by then
-    if question.get("config_json") is not None:
-        _model(question, stages, config)
+    reads_config_json = bool(config.get("pretrained_model_dir"))
+    if not reads_config_json or question.get("config_json") is not None:
+        _model(question, stages, config, reads_config_json=reads_config_json)
 
 
-def _model(question: dict[str, Any], stages: Stages, config: Any) -> None:
+def _model(question: dict[str, Any], stages: Stages, config: Any, *, reads_config_json: bool) -> None:
     stages.enter("model")
-    folder = Path(question["folder"]) / "model"
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(question["config_json"]))
+    if reads_config_json:
+        folder = Path(question["folder"]) / "model"
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(question["config_json"]))
+        config.model.pretrained_model_dir = str(folder)
     build = importlib.import_module("mindformers.models.build_model").build_network
     for module in _framework_modules("is_legacy_model"):
         module.is_legacy_model = lambda: bool(config.use_legacy)
     _stop_at_conversion(stages)
     os.environ["RUN_MODE"] = "train"
-    config.model.pretrained_model_dir = str(folder)
     beside = {
         "parallel_config": config.parallel_config,
         "moe_config": config.moe_config,

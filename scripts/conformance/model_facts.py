@@ -123,7 +123,7 @@ def of_megatron(found: Mapping[str, Parsed], *, mindspeed: bool) -> Facts:
     }
     for name in ("hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels", "norm_epsilon", "rotary_base"):
         facts[name] = args.get(name)
-    for name in ("q_lora_rank", "kv_lora_rank", "v_head_dim", "beta_fast", "beta_slow"):
+    for name in ("q_lora_rank", "kv_lora_rank", "v_head_dim"):
         facts[name] = args.get(name)
     return facts | _scaling_of_megatron(args, config, mindspeed=mindspeed) | _experts_of_megatron(args, noops)
 
@@ -137,11 +137,9 @@ def _scaling_of_megatron(args: Parsed, config: Parsed, *, mindspeed: bool) -> Fa
         betas = {name: args.get(f"rope_scaling_{name}") for name in ("beta_fast", "beta_slow")}
         return {"rope_scaling": [kind, float(factor)], **scale, **betas}
     if not mindspeed and latent and config.get("rope_type", "yarn") == "yarn":
-        scaling = ["yarn", float(args.get("rotary_scaling_factor") or 1.0)]
-        return {
-            "rope_scaling": scaling if scaling[1] != 1 else [],
-            **{name: config.get(name) for name in ("mscale", "mscale_all_dim")},
-        }
+        factor = float(args.get("rotary_scaling_factor") or 1.0)
+        said = {name: config.get(name) for name in ("mscale", "mscale_all_dim", "beta_fast", "beta_slow")}
+        return {"rope_scaling": ["yarn", factor] if factor != 1 else [], **said}
     if args.get("position_embedding_type") == "yarn":
         return {
             "rope_scaling": ["yarn", float(config.get("yarn_rotary_scaling_factor") or 1.0)],

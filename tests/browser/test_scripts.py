@@ -18,6 +18,19 @@ CHANGED = SCRIPT.replace("TP=8", "TP=1")
 DIFF = "--- launch.sh\n+++ launch.sh\n@@ -1,2 +1,2 @@\n-TP=8\n+TP=1\n torchrun --nproc_per_node 8\n"
 
 
+REAL = """#!/bin/bash
+TP=8
+PP=2
+torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --tensor-model-parallel-size $TP --pipeline-model-parallel-size $PP \\
+    --sequence-parallel --num-layers 32 --hidden-size 4096 --ffn-hidden-size 11008 --num-attention-heads 32 \\
+    --seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 256 \\
+    --tokenizer-type NullTokenizer --vocab-size 31999 --make-vocab-size-divisible-by 1 --swiglu --normalization RMSNorm \\
+    --position-embedding-type rope --untie-embeddings-and-output-weights --disable-bias-linear --use-flash-attn \\
+    --use-distributed-optimizer --bf16 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 \\
+    --our-own-flag 3
+"""
+
+
 def _answer(site: Site) -> dict[str, Any]:
     """What the server would say of a script with the estimate and the best plan of a study that it has."""
     plan = httpx.get(f"{site.url}/v1/studies/{site.completed}/plans?limit=1", timeout=30).json()["items"][0]
@@ -86,6 +99,22 @@ def test_a_script_gets_its_price_the_best_and_the_lines_to_change(view: OpenView
     for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert opened.violations() == []
+
+
+def test_a_script_of_megatron_is_read_priced_and_changed_by_the_server(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/scripts?hardware=a100-sxm-80gb")
+    page.get_by_role("textbox", name="Script").fill(REAL)
+    with page.expect_response("**/v1/scripts", timeout=60_000) as answered:
+        page.get_by_role("button", name="Price it and find better").click()
+    assert answered.value.status == 200, answered.value.text()
+    answer = TuneDocument.model_validate(answered.value.json())
+    assert answer.speedup is not None
+    assert answer.speedup > 1
+    assert answer.diff
+    diff = page.get_by_role("region", name="Diff of the script")
+    expect(diff).to_contain_text("-TP=8")
+    expect(page.get_by_role("region", name="Not understood")).to_contain_text("--our-own-flag 3")
+    expect(page.get_by_text("Best, proved")).to_be_visible()
 
 
 def test_the_page_and_its_answer_are_chinese(view: OpenView, site: Site) -> None:

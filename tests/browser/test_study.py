@@ -17,7 +17,11 @@ from app.storage.tables import Plan, Study
 from tests.browser.conftest import DESKTOP, FAILURE, PHONE, SMALL, OpenView, Site
 
 ZH_RULES = json.loads((Path(__file__).parents[2] / "dashboard/src/locales/zh/rules.json").read_text(encoding="utf-8"))
-LARGE = {"model": "pangu-ultra-moe-718b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144}}
+LARGE = {
+    "model": "pangu-ultra-moe-718b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144},
+    "software": {"target": "any"},
+}
 VARIED = {**SMALL, "cluster": {"hardware": "atlas-800t-a2", "num_devices": 16}, "search": {"cp": 1, "top": 30}}
 MANY = 1000
 
@@ -210,7 +214,7 @@ def test_a_search_is_watched_loses_its_connection_is_stopped_and_resumed(view: O
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("progressbar", name="Layouts done")).to_be_visible()
     page.get_by_role("button", name="Stop the search").click()
-    expect(page.get_by_text("The search was stopped", exact=True)).to_be_visible()
+    expect(page.get_by_text("The search was stopped", exact=True)).to_be_visible(timeout=20_000)
     assert len(followed) >= 3
     opened.complaints[:] = [complaint for complaint in opened.complaints if "ERR_FAILED" not in complaint]
 
@@ -235,7 +239,7 @@ def test_a_stream_goes_on_after_the_last_event(view: OpenView, site: Site) -> No
     expect(page.get_by_text("1,234", exact=True)).to_be_visible()
     assert asked[:2] == ["", "41"]
     httpx.post(f"{site.url}/v1/studies/{study}:cancel").raise_for_status()
-    expect(page.get_by_text("The search was stopped", exact=True)).to_be_visible()
+    expect(page.get_by_text("The search was stopped", exact=True)).to_be_visible(timeout=20_000)
 
 
 @pytest.fixture(scope="module")

@@ -96,7 +96,7 @@ class RopeScalingSection(Section):
     beta_slow: Positive | None = None
     mscale: Annotated[float, Field(ge=0, le=1e6)] | None = None
     mscale_all_dim: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    truncate: bool = True
+    truncate: bool | None = None
 
 
 class RouterSection(Section):

@@ -12,7 +12,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Sc
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Software, Workload
 from frameworks.legality import legal_mask
-from frameworks.registry import BY_NAME, parse_target
+from frameworks.registry import BY_LABEL, parse_target
 from search.enumeration import Rejections, chunks
 from search.recompute_modes import recompute_mode
 from search.space import SearchSpace
@@ -81,16 +81,18 @@ def shape(framework: str, model: str) -> ModelShape:
 
 
 def workload(framework: str, model: str) -> Workload:
-    """Thirty-two devices that the framework runs on."""
-    made = job(shape(framework, model), 32, family=BY_NAME[framework].target.families[0])
-    return replace(made, software=Software(framework, target=parse_target(framework).label))
+    """Thirty-two devices that the framework, or one release of it, runs on."""
+    target = parse_target(framework)
+    made = job(shape(target.name, model), 32, family=target.families[0])
+    return replace(made, software=Software(target.name, target=target.label))
 
 
 @cache
 def legal_plans(framework: str, model: str) -> tuple[ParallelStrategy, ...]:
     """Legal strategies, thinned evenly over the whole lattice."""
-    offered = BY_NAME[framework].table.offered
-    switches = SWITCHES.get(framework) or tuple(dict.fromkeys(each & offered for all_ in SWITCHES.values() for each in all_))
+    record = BY_LABEL[parse_target(framework).label]
+    offered = record.table.offered
+    switches = SWITCHES.get(record.name) or tuple(dict.fromkeys(each & offered for all_ in SWITCHES.values() for each in all_))
     space = SearchSpace(
         tp=(1, 2),
         pp=(1, 2, 4),

@@ -18,10 +18,11 @@ from cost_models.shapes.workload import Workload
 from frameworks.framework import LaunchArguments
 from frameworks.launch import launch_block
 from frameworks.legality import violations
-from frameworks.megatron_lm import writer as megatron
 from frameworks.mindspeed_llm import writer as mindspeed
+from frameworks.registry import BY_NAME
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
 
+megatron = BY_NAME["megatron-lm"].write
 FLAT = replace(DENSE_PLAN, vpp=1, schedule=Schedule.ONE_F_ONE_B)
 UNEVEN = replace(FLAT, layer_layout=((7, 9, 9, 7),))
 NVIDIA = job(MIXTURE, family="nvidia")
@@ -108,7 +109,7 @@ def assert_says(workload: Workload, plan: ParallelStrategy, read: dict[str, list
     ],
 )
 def test_both_frameworks_read_back_the_plan(workload: Workload, plan: ParallelStrategy) -> None:
-    assert_says(workload, plan, flags(megatron.arguments(workload, plan)))
+    assert_says(workload, plan, flags(megatron(workload, plan)))
     assert_says(workload, plan, flags(mindspeed.arguments(workload, plan)))
 
 
@@ -161,7 +162,7 @@ def test_mindspeed_counts_expert_ranks_outside_tp_when_tp_extends_ep() -> None:
 
 def test_megatron_writes_the_pattern_of_moe_layers() -> None:
     model = replace(MIXTURE, moe=replace(MIXTURE.moe, num_leading_dense_layers=2, moe_layer_freq=11))
-    read = flags(megatron.arguments(job(model), MIXTURE_PLAN))
+    read = flags(megatron(job(model), MIXTURE_PLAN))
     (pattern,) = read["--moe-layer-freq"]
     terms = re.findall(r"\[(\d)\]\*(\d+)", pattern)
     assert tuple(bool(int(kind)) for kind, times in terms for _ in range(int(times))) == model.moe_layers()
@@ -172,7 +173,7 @@ def test_context_parallel_algorithms() -> None:
     ring = replace(FLAT, dp=1, cp=4, cp_algo=CpAlgo.RING, features=DEFAULT_FEATURES | Feature.CP_SEND_RECV_OVERLAP)
     ulysses = replace(ring, cp_algo=CpAlgo.ULYSSES, ulysses_degree=4)
     hybrid = replace(ring, cp_algo=CpAlgo.HYBRID, ulysses_degree=2)
-    on_megatron = [flags(megatron.arguments(job(), plan)) for plan in (ring, ulysses, hybrid)]
+    on_megatron = [flags(megatron(job(), plan)) for plan in (ring, ulysses, hybrid)]
     assert [read["--cp-comm-type"] for read in on_megatron] == [["p2p"], ["a2a"], ["a2a+p2p"]]
     assert on_megatron[2]["--hierarchical-context-parallel-sizes"] == ["2", "2"]
     on_mindspeed = [flags(mindspeed.arguments(job(), plan)) for plan in (ring, ulysses, hybrid)]
@@ -184,17 +185,17 @@ def test_context_parallel_algorithms() -> None:
 
 def test_recompute_by_layer_and_by_module() -> None:
     block = replace(FLAT, recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=3)
-    for export in (megatron.arguments, mindspeed.arguments):
+    for export in (megatron, mindspeed.arguments):
         read = flags(export(job(), block))
         assert read["--recompute-granularity"] == ["full"]
         assert read["--recompute-method"] == ["block"]
         assert read["--recompute-num-layers"] == ["3"]
     modules = RecomputeModule.CORE_ATTN | RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
     by_module = replace(MIXTURE_PLAN, recompute=Recompute.SELECTIVE, recompute_modules=modules)
-    read = flags(megatron.arguments(NVIDIA, by_module))
+    read = flags(megatron(NVIDIA, by_module))
     assert read["--recompute-granularity"] == ["selective"]
     assert read["--recompute-modules"] == ["core_attn", "layernorm", "moe_act"]
-    assert "2 shared experts keep theirs" in " ".join(megatron.arguments(NVIDIA, by_module).notes)
+    assert "2 shared experts keep theirs" in " ".join(megatron(NVIDIA, by_module).notes)
     read = flags(mindspeed.arguments(job(MIXTURE), by_module))
     assert {"--recompute-norm", "--recompute-activation-function"} <= set(read)
     # MindSpeed-LLM takes modules or its own switches; flash attention keeps nothing that core_attn would drop.
@@ -216,13 +217,13 @@ def test_recompute_by_layer_and_by_module() -> None:
 
 
 def test_optimizer_sharding() -> None:
-    assert "--overlap-param-gather" not in flags(megatron.arguments(job(), replace(FLAT, zero_stage=0)))
-    parts = flags(megatron.arguments(job(), replace(FLAT, optimizer_shard_size=2)))
+    assert "--overlap-param-gather" not in flags(megatron(job(), replace(FLAT, zero_stage=0)))
+    parts = flags(megatron(job(), replace(FLAT, optimizer_shard_size=2)))
     assert parts["--num-distributed-optimizer-instances"] == ["2"]  # dp 4 in groups of 2
-    sharded = megatron.arguments(job(), ParallelStrategy(tp=4, dp=16, zero_stage=3))
+    sharded = megatron(job(), ParallelStrategy(tp=4, dp=16, zero_stage=3))
     assert flags(sharded)["--data-parallel-sharding-strategy"] == ["optim_grads_params"]
     assert "CUDA_DEVICE_MAX_CONNECTIONS" not in sharded.environment
-    assert megatron.arguments(job(), FLAT).environment == {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    assert megatron(job(), FLAT).environment == {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     swapped = replace(FLAT, features=DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER)
     assert "--swap-optimizer" in flags(mindspeed.arguments(job(), swapped))
     reused = replace(FLAT, features=DEFAULT_FEATURES | Feature.REUSE_FP32_PARAM)
@@ -230,15 +231,15 @@ def test_optimizer_sharding() -> None:
 
 
 def test_precision_and_kernels() -> None:
-    fp8 = flags(megatron.arguments(job(precision="fp8", family="nvidia"), FLAT))
+    fp8 = flags(megatron(job(precision="fp8", family="nvidia"), FLAT))
     assert "--bf16" in fp8
     assert fp8["--fp8-format"] == ["hybrid"]
-    plain = flags(megatron.arguments(job(), replace(FLAT, features=Feature(0))))
+    plain = flags(megatron(job(), replace(FLAT, features=Feature(0))))
     assert plain["--attention-backend"] == ["unfused"]
     assert {"--no-bias-swiglu-fusion", "--no-rope-fusion"} <= set(plain)
     fused = flags(mindspeed.arguments(job(), FLAT))
     assert {"--use-flash-attn", "--use-fused-rmsnorm", "--use-fused-swiglu", "--use-fused-rotary-pos-emb"} <= set(fused)
-    assert "--no-rope-fusion" in flags(megatron.arguments(PANGU_JOB, PANGU_PLAN))  # refused with MLA otherwise
+    assert "--no-rope-fusion" in flags(megatron(PANGU_JOB, PANGU_PLAN))  # refused with MLA otherwise
 
 
 def test_mindspeed_leaves_out_the_fused_permutation_where_it_is_refused() -> None:

@@ -105,9 +105,9 @@ def test_no_framework_on_ascend_sends_a_token_once_to_each_node() -> None:
     two_level = changed(MIXTURE_PLAN, dispatcher=Dispatcher.TWO_LEVEL)
     assert violations(MIXTURE_JOB, two_level) == ()
     assert launchable_on(MIXTURE_JOB, two_level) == ()
-    assert launchable_on(NVIDIA, two_level) == ("megatron-lm@0.12",)
+    assert launchable_on(NVIDIA, two_level) == ("megatron-lm@0.12", "megatron-lm@0.19")
     assert launchable_on(AMD, two_level) == ()
-    assert launchable_on(AMD, MIXTURE_PLAN) == ("megatron-lm@0.12",)
+    assert launchable_on(AMD, MIXTURE_PLAN) == ("megatron-lm@0.12", "megatron-lm@0.19")
 
 
 def test_mindformers_swaps_the_moments_where_there_is_no_master_copy() -> None:
@@ -188,6 +188,7 @@ def test_targets_are_parsed_and_named_when_wrong() -> None:
     assert parse_target("any").label == "any"
     assert parse_target("megatron-lm").label == "megatron-lm@0.12"
     assert parse_target("megatron-lm@core_r0.12.0").label == "megatron-lm@0.12"
+    assert parse_target("megatron-lm@core_v0.19.0").label == "megatron-lm@0.19"
     assert parse_target("mindformers@1.5").name == "mindformers"
     with pytest.raises(TargetError, match=r"'mindspeed' is unknown .did you mean 'mindspeed-llm'"):
         parse_target("mindspeed")
@@ -200,7 +201,7 @@ def test_targets_are_parsed_and_named_when_wrong() -> None:
 def test_launchable_on_asks_rules_and_devices() -> None:
     assert launchable_on(MIXTURE_JOB, MIXTURE_PLAN) == ("mindspeed-llm@master",)  # no model that MindFormers has a class for
     assert launchable_on(QWEN_MIXTURE, MIXTURE_PLAN) == ("mindspeed-llm@master", "mindformers@1.8")
-    assert launchable_on(NVIDIA, MIXTURE_PLAN) == ("megatron-lm@0.12",)
+    assert launchable_on(NVIDIA, MIXTURE_PLAN) == ("megatron-lm@0.12", "megatron-lm@0.19")
     assert launchable_on(QWEN_MIXTURE, with_features(MIXTURE_PLAN, Feature.FINE_GRAIN_INTERLEAVE)) == ()  # one sample
     assert launchable_on(QWEN_MIXTURE, with_features(MIXTURE_PLAN, Feature.REPLICATED_EMBEDDING)) == ()
     assert launchable_on(MIXTURE_JOB, changed(MIXTURE_PLAN, sequence_parallel=False)) == ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -13,16 +13,17 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import LocalAttention, ModelShape
 from frameworks.launch import launch_block
 from frameworks.legality import violations
-from frameworks.mindformers.models import CLASSES, class_of, untrained
+from frameworks.mindformers.constants import MODEL_KEYS, ROUTER_KEYS
+from frameworks.mindformers.models import CLASSES, NOT_COMPUTED, class_of, untrained
 from frameworks.mindformers.options import options_of
 from frameworks.mindformers.table import MODEL, RELEASE
 from frameworks.mindformers.writer import arguments
 from tests.unit.frameworks.legality_workloads import DENSE, MIXTURE, PANGU, job
-from tests.unit.frameworks.megatron_models import DEEPSEEK_V2_LITE, DEEPSEEK_V3, QWEN_30B
+from tests.unit.frameworks.megatron_models import DEEPSEEK_V2_LITE, DEEPSEEK_V3, QWEN_30B, SILU
 
 QWEN_8B = ModelShape(
     "qwen3-8b", 36, 4096, 32, 8, 128, 12288, 151936, qk_layernorm=True,
-    constants=ModelConstants("qwen3", "silu", "rmsnorm", 1e-6, rotary_base=1e6, max_position_embeddings=40960),
+    constants=ModelConstants("qwen3", norm_epsilon=1e-6, rotary_base=1e6, max_position_embeddings=40960, **SILU),
 )  # fmt: skip
 PLAN = ParallelStrategy(tp=2, pp=1, dp=4, sequence_parallel=True)
 
@@ -139,6 +140,20 @@ def test_a_constant_that_no_class_computes_is_a_reason(constants: dict[str, Any]
     assert words in untrained(replace(QWEN_8B, constants=replace(QWEN_8B.constants, **constants)))
 
 
+def test_every_constant_of_a_model_is_written_or_a_reason() -> None:
+    built = {
+        "model_type",
+        "activation",
+        "normalization",
+        "rotary_interleaved",
+        "rope_scaling",
+        "max_position_embeddings",
+        "router",
+    }
+    assert {field.name for field in fields(ModelConstants)} == built | set(NOT_COMPUTED) | set(MODEL_KEYS)
+    assert {field.name for field in fields(RouterConstants)} == {"shared_expert_gate", *ROUTER_KEYS}
+
+
 def test_the_router_and_yarn_of_a_class_have_limits() -> None:
     biased = replace(QWEN_MOE.constants, router=RouterConstants("softmax", expert_bias=True))
     assert "an expert bias without sigmoid scores" in untrained(replace(QWEN_MOE, constants=biased))
@@ -147,6 +162,8 @@ def test_the_router_and_yarn_of_a_class_have_limits() -> None:
     twofold = replace(DEEPSEEK.constants, rope_scaling=replace(scaling, mscale=0.7))
     assert "YaRN with mscale 0.7 and mscale_all_dim 1.0" in untrained(replace(DEEPSEEK, constants=twofold))
     stretched = replace(DEEPSEEK.constants, rope_scaling=replace(scaling, kind="llama3"))
+    unrounded = replace(DEEPSEEK.constants, rope_scaling=replace(scaling, truncate=False))
+    assert "YaRN without whole channels" in untrained(replace(DEEPSEEK, constants=unrounded))
     assert "rotary positions scaled by llama3" in untrained(replace(DEEPSEEK, constants=stretched))
 
 

@@ -161,8 +161,7 @@ def test_rows_that_the_framework_takes_are_not_priced_twice() -> None:
     assert both.physics_best.num_refused == num_refused > 0
 
 
-@pytest.mark.parametrize("model", [DENSE, MOE], ids=["dense", "moe"])
-@pytest.mark.parametrize("target", [TARGET, "mindformers@1.8"])
+@pytest.mark.parametrize(("model", "target"), [(DENSE, TARGET), (MOE, TARGET), (MOE, "mindformers@1.8")])
 def test_what_physics_tries_and_a_framework_takes_is_among_what_a_search_for_it_tries(model: ModelShape, target: str) -> None:
     limits = replace(SMALL, ep=None if model is DENSE else (16,))
 
@@ -174,6 +173,8 @@ def test_what_physics_tries_and_a_framework_takes_is_among_what_a_search_for_it_
                 rows |= {legal.row(index) for index in range(len(legal))}
         return rows
 
+    if model is DENSE:  # MindFormers trains the models that it has a class for
+        model = replace(model, qk_layernorm=True, constants=replace(model.constants, model_type="qwen3"))
     job = workload(model, num_devices=32, target=target)
     assert taken(on_physics(job)) <= taken(job)
     assert taken(job)

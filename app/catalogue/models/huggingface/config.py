@@ -51,7 +51,7 @@ class Rope(LenientSection):
     mscale_all_dim: Annotated[float, Field(ge=0, le=1e6)] | None = None
     attention_factor: Positive | None = None
     alpha: Positive | None = None
-    truncate: bool = True
+    truncate: bool | None = None
 
 
 class RopeByLayer(Rope):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.answers.files import save_report
+from app.answers.files import report_files
 from app.answers.price import estimate_document
 from app.answers.search import search_document
 from app.checks.baseline import job_changes, parse_baseline, repriced
@@ -138,7 +138,8 @@ def test_a_baseline_holds_its_counts_and_names_what_changed() -> None:
 def test_saved_jobs_name_one_file_of_counts(tmp_path: Path) -> None:
     limits = {"tp": 1, "pp": 1, "cp": 1, "ep": 8, "micro_batch_size": 1, "recompute": "full", "top": 1}
     job = load_job(str(EXAMPLE), {"search": limits}, {})
-    save_report(tmp_path, search_document(job))
+    for name, text in report_files(search_document(job)).items():
+        (tmp_path / name).write_text(text)
     assert "expert_counts: expert_counts.json" in (tmp_path / "plan-1.job.yaml").read_text()
     for name in ("job.yaml", "plan-1.job.yaml"):
         assert load_job(str(tmp_path / name), {}, {}).workload == job.workload

@@ -1,0 +1,71 @@
+"""What differs between releases of Megatron-LM, beside their arguments, terms and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import ModelShape
+from frameworks.draft import Draft
+from frameworks.megatron_lm import rules, rules_0_19
+from frameworks.megatron_lm.model_table import MODEL_0_12, MODEL_0_19
+from frameworks.megatron_lm.table import RELEASE, RELEASE_0_19, TABLE, TABLE_0_19
+from frameworks.model_facts import Arguments, ModelTable
+from frameworks.release import Release
+from frameworks.rule import Rule, SwitchRule
+from frameworks.table import Table
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those beside the flexible dispatcher.
+
+    ``any_layout``: one argument places layers as it likes. ``fused_latent_rope``: latent attention has a fused rotary embedding.
+    """
+
+    release: Release
+    table: Table
+    models: ModelTable
+    rules: tuple[Rule, ...]
+    fsdp: Arguments
+    deepep: Arguments
+    any_layout: bool = False
+    fused_latent_rope: bool = False
+    by_name: Mapping[str, Rule] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {rule.name: rule for rule in self.rules})
+
+    @property
+    def name(self) -> str:
+        """The framework and its release."""
+        return f"Megatron-LM {self.release.version}"
+
+    def broken(self, draft: Draft, name: str) -> bool:
+        """Whether a draft breaks the rule of that name, if the release has it."""
+        rule = self.by_name.get(name)
+        return rule is not None and draft.breaks(rule)
+
+    def drop_broken(self, draft: Draft, *names: str) -> None:
+        """Switches off whose rule the draft breaks."""
+        found = (self.by_name.get(name) for name in names)
+        draft.drop_broken(*(rule for rule in found if isinstance(rule, SwitchRule)))
+
+    def unfused_rope(self, model: ModelShape) -> Feature:
+        """The fused rotary embedding, where the model cannot have it."""
+        unfused = model.constants.rotary_interleaved if model.mla is None else not self.fused_latent_rope
+        return Feature.FUSED_ROPE if unfused else Feature(0)
+
+
+CORE_0_12 = Dialect(RELEASE, TABLE, MODEL_0_12, rules.RULES, fsdp={"use-custom-fsdp": ()}, deepep={"moe-enable-deepep": ()})
+CORE_0_19 = Dialect(
+    RELEASE_0_19,
+    TABLE_0_19,
+    MODEL_0_19,
+    rules_0_19.RULES,
+    fsdp={"use-megatron-fsdp": (), "ckpt-format": "fsdp_dtensor"},
+    deepep={"moe-flex-dispatcher-backend": "deepep"},
+    any_layout=True,
+    fused_latent_rope=True,
+)

@@ -1,0 +1,101 @@
+"""Rules of Megatron-LM core 0.19: those of 0.12 asked of its own facts, and what is new."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.workload import Workload
+from frameworks.facts import FactRule, fact_rule
+from frameworks.megatron_lm import rules
+from frameworks.megatron_lm.arguments import unbuildable
+from frameworks.megatron_lm.model_table import MODEL_0_19
+from frameworks.megatron_lm.rules import (
+    CP_SEQUENCE,
+    DEEPEP_DEVICES,
+    RECOMPUTE_MIX,
+    RECOMPUTE_PLAN,
+    ZERO_SHARD,
+)
+from frameworks.megatron_lm.table import RELEASE_0_19, TABLE_0_19, TERMS_0_19
+from frameworks.offered import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
+from frameworks.physics.memory import module_names
+from frameworks.rule import Rule, none_of, rules_in
+
+NAME = "Megatron-LM 0.19"
+ARGUMENTS, CONFIG = "[megatron-0.19, arguments.py]", "[megatron-0.19, transformer_config.py]"
+
+
+def again(rule: FactRule) -> FactRule:
+    """A rule of 0.12, of the facts of 0.19."""
+    return fact_rule(RELEASE_0_19, TERMS_0_19, rule.name, rule.requirement)
+
+
+PRECISION = precision_rule("megatron_precision", ARGUMENTS, NAME, "bf16", "fp16", "fp8", "fp32")
+SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.19, gpt_layer_specs.py]", f"of {NAME}")
+MODEL = model_rule("megatron_model", ARGUMENTS, NAME, partial(unbuildable, RELEASE_0_19, MODEL_0_19))
+FEATURES = offered_rule("megatron_features", ARGUMENTS, NAME, TABLE_0_19)
+SCHEDULE = schedule_rule("megatron_schedule", "[megatron-0.19, schedules.py]", NAME, TABLE_0_19)
+
+QUERY_GROUPS = Rule(
+    "megatron_query_groups",
+    CONFIG,
+    "tp divides the query groups, or they divide tp",
+    lambda w, b: (
+        none_of(b) if w.model.mla else (w.model.num_query_groups % b.tp != 0) & (b.tp % max(w.model.num_query_groups, 1) != 0)
+    ),
+    lambda w, s: f"tp {s.tp} neither divides num_query_groups {w.model.num_query_groups} nor is a multiple of it",
+)
+
+
+def _linear_heads(workload: Workload) -> int:
+    local = workload.model.local_attention
+    return local.num_key_heads if local is not None and local.kind == "linear" else 0
+
+
+LINEAR_HEADS = Rule(
+    "megatron_linear_heads",
+    CONFIG,
+    "tp x cp divides the key heads of linear attention",
+    lambda w, b: _linear_heads(w) % (b.tp * b.cp) != 0,
+    lambda w, s: f"tp {s.tp} x cp {s.cp} = {s.tp * s.cp} does not divide the {_linear_heads(w)} key heads of linear attention",
+)
+
+SEQUENCE_PARALLEL_FOR_EXPERTS = again(rules.SEQUENCE_PARALLEL_FOR_EXPERTS)
+P2P_OVERLAP = again(rules.P2P_OVERLAP)
+PARAM_GATHER = again(rules.PARAM_GATHER)
+ZERO_PIPELINE = again(rules.ZERO_PIPELINE)
+TP_COMM_OVERLAP = again(rules.TP_COMM_OVERLAP)
+CUDA_GRAPH = fact_rule(RELEASE_0_19, TERMS_0_19, "megatron_cuda_graph", "cuda_graph excludes full recompute")
+DISPATCHER = dispatcher_rule(
+    "megatron_dispatcher",
+    "[megatron-0.19, token_dispatcher.py]",
+    NAME,
+    TABLE_0_19,
+    "experts are reached by allgather, alltoall or two_level (DeepEP)",
+)
+DEEPEP_CAPACITY = again(rules.DEEPEP_CAPACITY)
+SHARED_EXPERT_OVERLAP = fact_rule(
+    RELEASE_0_19,
+    TERMS_0_19,
+    "megatron_shared_expert_overlap",
+    "moe_shared_expert_overlap needs shared experts and the all-to-all dispatcher or two_level (DeepEP)",
+    extra=rules.NO_SHARED_EXPERTS,
+)
+ACTIVATION_RECOMPUTE = fact_rule(
+    RELEASE_0_19,
+    TERMS_0_19,
+    "megatron_activation_recompute",
+    rules.ACTIVATION_RECOMPUTE.requirement,
+    sentence=rules.ACTIVATION_RECOMPUTE.sentence,
+)
+DELAYED = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
+FP8_RECOMPUTE = Rule(
+    "megatron_fp8_recompute",
+    CONFIG,
+    "layernorm and mlp_act are not recomputed in fp8 with delayed scaling, the default recipe",
+    lambda w, b: ((b.recompute_modules & int(DELAYED)) != 0) & (w.training.precision == "fp8"),
+    lambda w, s: f"recompute of {module_names(s.recompute_modules & DELAYED)} in fp8, whose scaling is delayed",
+)
+SHARED = (CP_SEQUENCE, DEEPEP_DEVICES, ZERO_SHARD, RECOMPUTE_MIX, RECOMPUTE_PLAN)  # as imported
+RULES = (*(rule for rule in rules_in(globals()) if rule not in SHARED), *SHARED)
