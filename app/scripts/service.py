@@ -20,7 +20,7 @@ from app.jobs.strategy import strategy_from_section
 from app.scripts.launch import Given
 from app.scripts.patch import Patched, patched
 from app.scripts.reading import ReadScript, read_script_job
-from app.scripts.schemas import TunedPlan, NotUnderstood, ScriptRequest, TuneDocument
+from app.scripts.schemas import NotUnderstood, ScriptRequest, TuneDocument, TunedPlan
 from app.storage.session import Database
 from app.text.documents import plain
 from calibration.files import Calibration
