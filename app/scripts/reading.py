@@ -47,7 +47,8 @@ def read_launch(text: str, given: Given, family: str, target: str | None) -> tup
     candidates = [framework for framework in FRAMEWORKS if framework.suffix == suffix]
     if target is not None:
         wanted = parse_target(target)
-        candidates = [framework for framework in candidates if framework.target == wanted]
+        any_release = "@" not in target
+        candidates = [f for f in candidates if f.target == wanted or (any_release and f.name == wanted.name)]
         if not candidates:
             others = " or ".join(framework.target.label for framework in FRAMEWORKS if framework.suffix == suffix)
             raise InputError(f"target: {wanted.label} does not start from such a file; give {others}.")

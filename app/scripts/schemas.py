@@ -52,7 +52,7 @@ class ScriptChange(Document):
     line: int | None = Field(description="where it stood")
 
 
-class BestPlan(Document):
+class TunedPlan(Document):
     """The best plan for the same model, batch, devices and target."""
 
     plan_id: str
@@ -71,7 +71,7 @@ class TuneDocument(Answer):
     strategy: StrategyDocument
     estimate: EstimateNumbers | None = Field(description="of the script's own plan; null where it cannot run")
     violations: list[str] = Field(description="rules of legality that the script's own plan breaks")
-    best: BestPlan | None = Field(description="null where no plan fits")
+    best: TunedPlan | None = Field(description="null where no plan fits")
     speedup: float | None = Field(description="step time of the script's plan over that of the best")
     why: str | None = Field(description="what makes the difference")
     nearest: str | None = Field(description="without a best plan: what stands in the way")

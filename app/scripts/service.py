@@ -20,7 +20,7 @@ from app.jobs.strategy import strategy_from_section
 from app.scripts.launch import Given
 from app.scripts.patch import Patched, patched
 from app.scripts.reading import ReadScript, read_script_job
-from app.scripts.schemas import BestPlan, NotUnderstood, ScriptRequest, TuneDocument
+from app.scripts.schemas import NotUnderstood, ScriptRequest, TuneDocument, TunedPlan
 from app.storage.session import Database
 from app.text.documents import plain
 from calibration.files import Calibration
@@ -137,11 +137,11 @@ def _speedup(estimate: Mapping[str, Any], best: Plan, *, is_kept: bool) -> float
     return 1.0 if is_kept else float(estimate["step_time_s"] / best.estimate.step_time_s)
 
 
-def _best(read: ReadScript, estimate: Mapping[str, Any] | None, best: Plan, found: SearchDocument, *, is_kept: bool) -> BestPlan:
+def _best(read: ReadScript, estimate: Mapping[str, Any] | None, best: Plan, found: SearchDocument, *, is_kept: bool) -> TunedPlan:
     strategy, own = read.job.strategy, is_kept and estimate is not None
     assert strategy is not None
     workload = read.job.workload
-    return BestPlan.model_validate(
+    return TunedPlan.model_validate(
         {
             "plan_id": plan_id(workload, strategy) if own else best.plan_id,
             "strategy": strategy_to_mapping(workload, strategy) if own else plain(best.strategy),
