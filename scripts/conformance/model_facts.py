@@ -134,7 +134,7 @@ def _scaling_of_megatron(args: Parsed, config: Parsed, *, mindspeed: bool) -> Fa
         kind, factor = args["rope_scaling_type"], args.get("rope_scaling_factor") or 1.0
         scale = {"mscale": args.get("rope_scaling_mscale"), "mscale_all_dim": args.get("rope_scaling_mscale_all_dim")}
         scale |= {name: args.get(name) for name in ("low_freq_factor", "high_freq_factor")}
-        betas = {name: args.get(f"rope_scaling_{name}") for name in ("beta_fast", "beta_slow")}
+        betas = {name: args.get(name) for name in ("beta_fast", "beta_slow")}
         return {"rope_scaling": [kind, float(factor)], **scale, **betas}
     if not mindspeed and latent and config.get("rope_type", "yarn") == "yarn":
         factor = float(args.get("rotary_scaling_factor") or 1.0)
