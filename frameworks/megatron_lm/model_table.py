@@ -184,6 +184,8 @@ def derived(flat: Flat) -> dict[str, Any]:
         "constants.normalization": flat["constants.normalization"] or ("rmsnorm" if gated else "layernorm"),
         "constants.attention_scale": None if scale is None or isclose(scale * sqrt(width), 1, rel_tol=1e-6) else scale,
     }
+    if flat["local_attention"] and flat["local_attention.kind"] == "linear" and not flat["local_attention.conv_kernel"]:
+        found["local_attention.kind"] = "linear recurrence of fixed decay"  # lightning attention: no release has it
     return found | (_router(flat) if moe else {})
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from cost_models.shapes.strategy import ParallelStrategy
-from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
+from cost_models.shapes.workload import Cluster, LocalAttention, ModelShape, Software, TrainingJob, Workload
 from frameworks.launch import launch_block
 from frameworks.legality import launchable_on
 from frameworks.megatron_lm.table import RELEASE
@@ -105,6 +105,16 @@ def test_yarn_of_latent_attention_is_another_where_a_sequence_outgrows_what_it_w
     notes = launch_block(made(DEEPSEEK_V3, 8192), PLAN)["megatron-lm"]["notes"]
     assert any("original_max_position_embeddings 4096" in note for note in notes)
     assert written(DEEPSEEK_V3, seq_length=8192)["max-position-embeddings"] == ("8192",)
+
+
+def test_lightning_attention_is_not_told_as_the_delta_rule() -> None:
+    heads = {"num_key_heads": 32, "num_value_heads": 32, "key_head_dim": 128, "value_head_dim": 128}
+    delta = replace(LLAMA_31, local_attention=LocalAttention("linear", 4, conv_kernel=4, **heads))
+    lightning = replace(LLAMA_31, local_attention=LocalAttention("linear", 4, **heads))
+    assert launchable_on(made(delta), PLAN) == ("megatron-lm@0.19",)
+    assert launchable_on(made(lightning), PLAN) == ()
+    arguments = BY_LABEL["megatron-lm@0.19"].write(made(lightning), PLAN).arguments
+    assert not [argument for argument in arguments if argument.startswith(("--experimental-attention", "--linear-"))]
 
 
 def test_groups_that_are_chosen_otherwise_are_named() -> None:
