@@ -111,6 +111,8 @@ class Answers:
             rules = tuple(BrokenRule(violation.rule, violation.sentence) for violation in broken)
             why = f"{target.label} takes nothing near plan 1: {broken[0].sentence}."
             return NearestLaunchable(target.label, None, None, None, why, replaced, rules)
+        if untold := framework.untold(workload):
+            return NearestLaunchable(target.label, None, None, None, untold[0], replaced, ())
         (priced,) = self.estimates([strategy])
         difference = priced["step_time_s"] / plan.estimate["step_time_s"] - 1.0
         why = f"{target.label} takes plan 1 as it is."

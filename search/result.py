@@ -128,8 +128,8 @@ class PhysicsBest:
 class NearestLaunchable:
     """What a framework takes in place of a plan of the physics alone.
 
-    ``replaced`` says what was changed and why. ``strategy`` and ``estimate`` are ``None`` where even that breaks ``rules``;
-    ``difference_fraction`` is its step time over the plan's, minus 1.
+    ``replaced`` says what was changed and why. ``strategy`` and ``estimate`` are ``None`` where even that breaks ``rules``, or
+    trains another model; ``difference_fraction`` is its step time over the plan's, minus 1.
     """
 
     target: str

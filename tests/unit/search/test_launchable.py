@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
+from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES
 from cost_models.shapes.workload import ModelShape, Workload
@@ -206,6 +207,14 @@ def test_a_framework_that_takes_nothing_near_a_plan_says_which_rule_stands_in_th
     assert entry.difference_fraction is None
     assert "mindformers_sandwich_norm" in [broken.rule for broken in entry.rules]
     assert entry.rules[0].sentence in entry.why
+
+
+def test_a_framework_that_would_train_another_model_takes_nothing_in_its_place() -> None:
+    scaled = replace(JOB, model=replace(MOE, constants=ModelConstants(post_norm_residual=3.5)))
+    entry = next(entry for entry in alone(on_physics(scaled)).nearest_launchable if entry.target == TARGET)
+    assert entry.strategy is None
+    assert entry.rules == ()
+    assert "residual behind the norm, times 3.5" in entry.why
 
 
 def test_a_baseline_that_only_the_framework_refuses_is_priced_with_its_violations() -> None:
