@@ -6,14 +6,14 @@ from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
-from frameworks.legality import Violation, violations
-from frameworks.registry import BY_NAME, release_for
+from frameworks.legality import Violation, launches, violations
+from frameworks.registry import BY_NAME, releases_for
 
 
 def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, dict[str, Any]]:
     """For each framework: ``target``, ``launchable``, ``arguments``, ``environment``, ``notes`` and ``rules``, JSON-ready.
 
-    ``target`` is the release that the job names, of other frameworks the one that is listed first.
+    ``target`` is the release that the job names, of other frameworks the first that runs the plan, else the first.
     ``launchable`` says whether the framework runs exactly this plan, of this model. Where it breaks a rule of the framework,
     the arguments are the closest it takes, ``rules`` those that it breaks, and notes state each rule and each setting that was
     replaced. ``arguments`` is null where the framework does not run on the devices.
@@ -21,7 +21,8 @@ def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, di
     profile = workload.cluster.profile
     block: dict[str, dict[str, Any]] = {}
     for name in BY_NAME:
-        framework = release_for(name, workload.software.target)
+        releases = releases_for(name, workload.software.target)
+        framework = next((release for release in releases if launches(release, workload, strategy)), releases[0])
         target = framework.target
         if profile.family not in target.families:
             note = f"{target.name} runs on {' and '.join(target.families)} devices, not on {profile.device}."

@@ -11,6 +11,7 @@ import numpy as np
 
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
+from frameworks.framework import Framework
 from frameworks.physics import degrees, memory, pipeline, switches
 from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.rule import Mask, Rule
@@ -104,15 +105,15 @@ def violations(workload: Workload, strategy: ParallelStrategy, target: str | Tar
 
 def launchable_on(workload: Workload, strategy: ParallelStrategy) -> tuple[str, ...]:
     """``name@release`` of each release that runs on these devices, takes this strategy and builds this model."""
-    family = workload.cluster.profile.family
-    batch = StrategyBatch.of([strategy])
-    return tuple(
-        framework.target.label
-        for framework in FRAMEWORKS
-        if family in framework.target.families
-        and legal_mask(workload, batch, framework.target)[0]
-        and not framework.untold(workload)
-    )
+    return tuple(framework.target.label for framework in FRAMEWORKS if launches(framework, workload, strategy))
+
+
+def launches(framework: Framework, workload: Workload, strategy: ParallelStrategy) -> bool:
+    """Whether a release runs on these devices, takes this strategy and builds this model."""
+    if workload.cluster.profile.family not in framework.target.families:
+        return False
+    legal = legal_mask(workload, StrategyBatch.of([strategy]), framework.target)
+    return bool(legal[0]) and not framework.untold(workload)
 
 
 _INDEX = {rule: index for index, rule in enumerate(RULES)}

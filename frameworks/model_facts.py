@@ -35,7 +35,7 @@ class Fact:
     model does not state it). ``instead``: the value that is written for one that cannot be said. ``effective``: the only numbers
     that the framework heeds, where it takes more. ``label``: the word for it in sentences; ``because``: why a value has no
     argument. ``asked``: a launch file names it where the model does not state it.
-    ``priced``: it changes what a plan costs.
+    ``priced``: it changes what a plan costs. ``named``: words for values that label and value make no sense of.
     ``says`` is read from top to bottom: the first whose arguments hold, given or by default.
     """
 
@@ -50,6 +50,7 @@ class Fact:
     because: str = ""
     asked: bool = False
     priced: bool = False
+    named: Mapping[Any, str] = field(default_factory=dict)
 
     @property
     def words(self) -> str:
@@ -127,7 +128,8 @@ class ModelTable:
             value = flat.get(fact.path)
             if fact.only(flat) and value not in fact.unsaid and not fact.sayable(release, value):
                 shown = "" if value is True else f" {whole(value)}"
-                found.append((fact, f"{fact.words}{shown}{f' ({fact.because})' if fact.because else ''}"))
+                words = fact.named.get(value, f"{fact.words}{shown}")
+                found.append((fact, f"{words}{f' ({fact.because})' if fact.because else ''}"))
         return tuple(found)
 
     def unstated(self, release: Release, flat: Flat) -> tuple[str, ...]:

@@ -38,10 +38,15 @@ def parse_target(text: str) -> Target:
     raise TargetError(f"software.target: {text!r} is unknown; the rules of {name} cover {releases}, not {release!r}.")
 
 
-def release_for(name: str, target: str) -> Framework:
-    """The release of a framework that a job's target means, the one that is listed first where it means another framework."""
+def releases_of(name: str) -> tuple[Framework, ...]:
+    """The releases of a framework, the one that its bare name means first."""
+    return tuple(framework for framework in FRAMEWORKS if framework.name == name)
+
+
+def releases_for(name: str, target: str) -> tuple[Framework, ...]:
+    """The release of a framework that a job's target means; where it means another framework, all of them."""
     meant = parse_target(target)
-    return BY_LABEL[meant.label] if meant.name == name else BY_NAME[name]
+    return (BY_LABEL[meant.label],) if meant.name == name else releases_of(name)
 
 
 def offers(target: str, feature: Feature) -> bool:

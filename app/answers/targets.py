@@ -10,7 +10,7 @@ from app.jobs.job import Job
 from calibration.files import Calibration
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
-from frameworks.registry import parse_target
+from frameworks.registry import parse_target, releases_of
 from frameworks.target import Target, TargetError
 from search.enumeration import Rejections
 from search.leanest import most_frequent, takes_a_lean_plan
@@ -24,13 +24,18 @@ def with_usual_target(job: Job, own: Sequence[Calibration] = ()) -> Job:
     target = _framework_of(software.stack)
     if target is None or family not in target.families:
         return _assuming(job, f"software.target = any (no launch files are written for stack {software.stack})")
-    workload = replace(job.workload, software=replace(software, target=target.label))
-    rejections = Rejections()
-    if not takes_a_lean_plan(workload, job.limits, constants_for(workload, own), estimate, rejections):
-        return _assuming(job, f"software.target = any ({_why_not(workload, target, rejections)})")
-    document = {**job.document, "software": {**job.document["software"], "target": target.label}}
-    sentence = f"software.target = {target.label} (usual for stack {software.stack}; --target any asks for the physics alone)"
-    return _assuming(replace(job, workload=workload, document=document), sentence)
+    reasons = []
+    # A release that builds the model before one that would train another, else in the order of the registry.
+    for framework in sorted(releases_of(target.name), key=lambda release: bool(release.untold(job.workload))):
+        label = framework.target.label
+        workload = replace(job.workload, software=replace(software, target=label))
+        rejections = Rejections()
+        if takes_a_lean_plan(workload, job.limits, constants_for(workload, own), estimate, rejections):
+            document = {**job.document, "software": {**job.document["software"], "target": label}}
+            sentence = f"software.target = {label} (usual for stack {software.stack}; --target any asks for the physics alone)"
+            return _assuming(replace(job, workload=workload, document=document), sentence)
+        reasons.append(_why_not(workload, framework.target, rejections))
+    return _assuming(job, f"software.target = any ({reasons[0]})")
 
 
 def _framework_of(stack: str) -> Target | None:

@@ -39,6 +39,7 @@ def switch(path: str, argument: str, **more: Any) -> Fact:
     return Fact(path, says={True: {argument: ()}, False: {}}, **more)
 
 
+LOCAL = {"window": "attention limited to a window", "linear": "linear attention"}
 LLAMA3, YARN_MLA = scaled("llama3", mla=False), scaled("yarn", mla=True)
 WIDTHS = (
     Fact("hidden_size", "hidden-size"),
@@ -81,7 +82,7 @@ WIDTHS = (
     Fact("mla.qk_rope_head_dim", "qk-pos-emb-head-dim", only=latent),
     Fact("mla.v_head_dim", "v-head-dim", only=latent),
     Fact("alibi", says={False: {}}, label="a bias on scores in place of positions (alibi)", priced=True),
-    Fact("local_attention.kind", label="attention limited by a", priced=True),
+    Fact("local_attention.kind", named=LOCAL, priced=True),
     switch("attention_output_gate", "attention-output-gate", label="a gate on attention's output", priced=True),
 )
 CONSTANTS = (
@@ -343,7 +344,7 @@ MODEL_0_19 = MODEL.with_facts(
         "local_attention.kind",
         says={"linear": {"experimental-attention-variant": "gated_delta_net"}},
         unsaid=(None, "window"),
-        label="attention limited by a",
+        named=LOCAL,
         priced=True,
     ),
     Fact("window", "window-size", priced=True),

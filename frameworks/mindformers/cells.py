@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import LayerLayout, ParallelStrategy
+from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 
@@ -94,6 +94,14 @@ def spread(by_stage: Sequence[int], layout: LayerLayout) -> list[list[int]]:
                     counts[chunk][stage] += 1
                     left -= 1
     return counts
+
+
+def by_rank(rows: Sequence[Sequence[int]], schedule: Schedule) -> list[list[int]]:
+    """Numbers of each virtual stage, ``[chunk][stage]`` in the order of the model, by rank instead, or back again.
+
+    In a V the second chunk runs the ranks in reverse, and lists hold its numbers by rank [mindformers-1.8, utils.py].
+    """
+    return [list(row)[:: -1 if schedule.is_vee and chunk % 2 else 1] for chunk, row in enumerate(rows)]
 
 
 def numbers_of_layers(counts: Sequence[Sequence[int]], layout: LayerLayout) -> list[int]:

@@ -145,7 +145,7 @@ class Reading:
         fits = len(rows) == self.vpp and len(flat) == stages and all(isinstance(item, int) for item in flat)
         if not fits or sum(flat) + each * stages != total or min(flat) + each < 0:
             raise ReadingError(f"offset {str(offset)[:80]} does not place {total} layers on pp {self.pp} x {self.vpp}")
-        counts = [[each + item for item in row] for row in rows]
+        counts = cells.by_rank([[each + item for item in row] for row in rows], self.schedule)
         if self.legacy:
             counts[-1][-1] = max(counts[-1][-1] - predicting, 0)
         return tuple(map(tuple, counts))

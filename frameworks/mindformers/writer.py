@@ -67,7 +67,7 @@ def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
     names = TABLE.columns
     layout = layout_of(workload, s)
     each = workload.model.num_layers // (s.pp * s.vpp)
-    offset = [[layers - each for layers in row] for row in layout]
+    offset = cells.by_rank([[layers - each for layers in row] for row in layout], s.schedule)
     options: Options = {
         names["dp"]: s.dp,
         names["tp"]: s.tp,
@@ -203,7 +203,7 @@ def _recomputed_layers(workload: Workload, s: ParallelStrategy) -> bool | list[i
         counts = cells.spread(plan, layout)
     if swap:
         return cells.numbers_of_layers(counts, layout)
-    return counts if s.vpp > 1 else counts[0]
+    return cells.by_rank(counts, s.schedule) if s.vpp > 1 else counts[0]
 
 
 def _optimizer(s: ParallelStrategy) -> Options:

@@ -9,7 +9,7 @@ from math import isclose, sqrt
 from typing import Any
 
 from frameworks.megatron_lm import model_table as megatron
-from frameworks.megatron_lm.model_table import ROUTER, SCALING, latent, rotary, routed, switch
+from frameworks.megatron_lm.model_table import LOCAL, ROUTER, SCALING, latent, rotary, routed, switch
 from frameworks.model_facts import Fact, Flat, ModelTable
 
 BY_BEST = "by their best expert"
@@ -39,7 +39,7 @@ FACTS = (
         instead="gated silu",
         label="activation",
     ),
-    Fact("local", says={"window": {}}, label="attention limited by a", priced=True),
+    Fact("local", says={"window": {}}, label="attention limited to a", named=LOCAL, priced=True),
     Fact("local_attention.window", "sliding-window", only=lambda flat: flat.get("local") == "window", unsaid=(None, 0)),
     switch("constants.norm_zero_centered", "add-rmsnorm-offset"),
     Fact(

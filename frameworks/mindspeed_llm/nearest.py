@@ -83,10 +83,10 @@ def _experts(draft: Draft) -> None:
         draft.add(Feature.MOE_SHARED_EXPERT_OVERLAP, "MindSpeed switches it on with moe_alltoall_overlap_comm")
     gathers = draft.routed and draft.strategy.dispatcher is Dispatcher.ALLGATHER
     dropping = moe.capacity_factor is not None and Feature.MOE_PAD_TO_CAPACITY not in features
-    if gathers or dropping or (Feature.MOE_ALLTOALL_OVERLAP_COMM in features and not extends):
+    if gathers or dropping:
         draft.drop(
             Feature.MOE_PERMUTE_FUSION,
-            "MindSpeed has no fused permutation with this dispatcher, overlap or capacity, although the plan is priced with it",
+            "MindSpeed has no fused permutation with this dispatcher or capacity, although the plan is priced with it",
         )
 
 

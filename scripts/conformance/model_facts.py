@@ -36,7 +36,7 @@ def expected(model: ModelShape) -> Facts:
         "gated_linear_unit": model.gated_linear_unit,
         "vocabulary": model.vocab_size,
         "learned_positions": model.learned_positions,
-        "qkv_bias": model.attention_bias,
+        "qkv_bias": model.attention_bias or (not model.gated_linear_unit and model.moe is None),  # those of GPT-3 have all
         "qk_layernorm": model.qk_layernorm or model.mla is not None,  # latents are always normalized
         "mtp_num_layers": model.mtp_num_layers,
         "normalization": constants.normalization,

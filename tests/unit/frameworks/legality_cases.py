@@ -351,7 +351,7 @@ JOBS: list[tuple[str, str, Workload, Workload, str]] = [
         "megatron-lm",
         DENSE_JOB,
         job(replace(DENSE, local_attention=LocalAttention("window", window=4096))),
-        "limited by a window",
+        "limited to a window",
     ),
     ("mindspeed_precision", "mindspeed-llm", DENSE_JOB, job(precision="fp8"), "fp8"),
     ("mindspeed_model", "mindspeed-llm", DENSE_JOB, job(replace(DENSE, alibi=True)), "(alibi)"),

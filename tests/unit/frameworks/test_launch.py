@@ -243,12 +243,16 @@ def test_precision_and_kernels() -> None:
 
 
 def test_mindspeed_leaves_out_the_fused_permutation_where_it_is_refused() -> None:
-    overlapped = replace(MIXTURE_PLAN, features=DEFAULT_FEATURES | Feature.MOE_ALLTOALL_OVERLAP_COMM)
-    launch = mindspeed.arguments(job(MIXTURE), overlapped)
+    launch = mindspeed.arguments(job(MIXTURE), replace(MIXTURE_PLAN, dispatcher=Dispatcher.ALLGATHER))
     assert "--moe-permute-fusion" not in flags(launch)
-    assert "--moe-shared-expert-overlap" in flags(launch)
     assert "moe_permute_fusion is left out" in " ".join(launch.notes)
     assert "--moe-permute-fusion" in flags(mindspeed.arguments(job(MIXTURE), MIXTURE_PLAN))
+
+
+def test_mindspeed_fuses_the_permutation_beside_overlapped_all_to_all() -> None:
+    overlapped = replace(MIXTURE_PLAN, features=DEFAULT_FEATURES | Feature.MOE_ALLTOALL_OVERLAP_COMM)
+    read = flags(mindspeed.arguments(job(MIXTURE), overlapped))
+    assert {"--moe-permute-fusion", "--moe-alltoall-overlap-comm", "--moe-shared-expert-overlap"} <= set(read)
 
 
 def test_vocabulary_is_padded_to_tp_and_no_further() -> None:

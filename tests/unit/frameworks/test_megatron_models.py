@@ -22,7 +22,9 @@ PLAN = ParallelStrategy(tp=1, pp=1, dp=8, micro_batch_size=1)
 
 
 def made(model: ModelShape, seq_length: int = 4096) -> Workload:
-    return Workload(model, TrainingJob(seq_length, 64), Cluster(profile("nvidia"), 8), Software("megatron-lm"))
+    return Workload(
+        model, TrainingJob(seq_length, 64), Cluster(profile("nvidia"), 8), Software("megatron-lm", target="megatron-lm@0.12")
+    )
 
 
 def written(model: ModelShape, plan: ParallelStrategy = PLAN, **given: int) -> dict[str, tuple[str, ...]]:
@@ -129,3 +131,18 @@ def test_what_a_model_does_not_state_is_named_with_the_frameworks_default() -> N
     notes = launch_block(made(replace(QWEN_30B, constants=ModelConstants())), PLAN)["megatron-lm"]["notes"]
     (note,) = [note for note in notes if "does not state" in note]
     assert "norm_epsilon (1e-05), rotary_base (10000), score_function (softmax) and normalize_topk (True)" in note
+
+
+def test_without_a_release_the_first_that_launches_the_plan_is_written() -> None:
+    sunken = replace(LLAMA_31, constants=replace(LLAMA_31.constants, attention_sinks=True))
+    asked = {
+        label: replace(made(sunken), software=Software("megatron-lm", target=label)) for label in ("any", "megatron-lm@0.12")
+    }
+    blocks = {label: launch_block(workload, PLAN)["megatron-lm"] for label, workload in asked.items()}
+    found = {label: (block["target"], block["launchable"]) for label, block in blocks.items()}
+    assert found == {"any": ("megatron-lm@0.19", True), "megatron-lm@0.12": ("megatron-lm@0.12", False)}
+
+
+def test_linear_attention_is_named_as_such() -> None:
+    linear = replace(LLAMA_31, local_attention=LocalAttention("linear", 4, 0, 16, 32, 128, 128, 4))
+    assert "cannot be told linear attention of" in " ".join(launch_block(made(linear), PLAN)["megatron-lm"]["notes"])

@@ -9,7 +9,7 @@ import yaml
 
 from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape
 from frameworks.framework import Start
@@ -18,6 +18,7 @@ from frameworks.launch_files import launch_file
 from frameworks.mindformers import writer as mindformers
 from frameworks.mindformers.cells import block_size, counts_of, modules_of, numbers_of_layers, spread
 from frameworks.mindformers.nearest import nearest
+from frameworks.registry import BY_NAME
 from tests.oracle.launch_files.parsing import parse_arguments, parse_launch
 from tests.unit.frameworks.plans import shape, workload
 
@@ -166,3 +167,18 @@ def test_beside_swap_layers_are_numbered_and_come_back(vpp: int, recompute: dict
     assert read.strategy == nearest(made, plan)[0]
     start = Start("Plan 1", 32, 8)
     assert parse_launch(launch_file("mindformers", launch_block(made, plan)["mindformers"], start)[1]).strategy == read.strategy
+
+
+def test_lists_of_the_second_chunk_of_a_v_are_by_rank() -> None:
+    # The framework turns the second row round, and sends its layers down the ranks (LayerSetting of its utils.py).
+    layout = ((3, 2, 2, 2), (2, 2, 2, 1))  # in the order of the model, whose last layers rank 0 runs
+    plan = ParallelStrategy(
+        pp=4, vpp=2, dp=1, micro_batch_size=1, schedule=Schedule.ZBV, layer_layout=layout,
+        recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=2,
+    )  # fmt: skip
+    job = workload("mindformers", "dense")
+    job = replace(job, model=replace(job.model, num_layers=16))
+    launch = mindformers.arguments(job, plan)
+    assert "model.model_config.offset=[[1, 0, 0, 0], [-1, 0, 0, 0]]" in launch.arguments
+    assert "recompute_config.recompute=[[2, 2, 2, 2], [1, 2, 2, 2]]" in launch.arguments
+    assert BY_NAME["mindformers"].read(launch.arguments, None).layer_layout == layout
