@@ -71,6 +71,7 @@ def precision_rule(name: str, source: str, framework: str, *offered: str) -> Rul
         f"precision is {either(offered)}",
         lambda w, b: every_row(b, w.training.precision not in offered),
         lambda w, s: f"{framework} trains in {either(offered)}, not {w.training.precision}",
+        job_only=True,
     )
 
 
@@ -97,6 +98,7 @@ def model_rule(name: str, source: str, framework: str, unbuildable: Callable[[Wo
         "each part of the model that costs time or memory has an argument",
         lambda w, b: every_row(b, bool(unbuildable(w))),
         lambda w, s: f"{framework} cannot be told {all_of(unbuildable(w))} of {w.model.name}",
+        job_only=True,
     )
 
 
@@ -108,4 +110,5 @@ def two_norms_rule(name: str, source: str, layer: str) -> Rule:
         "a layer has 2 norms",
         lambda w, b: every_row(b, w.model.sandwich_norm),
         lambda w, s: f"{w.model.name} has 4 norms a layer (sandwich norm), and a layer {layer} has 2",
+        job_only=True,
     )

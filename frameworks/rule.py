@@ -27,6 +27,7 @@ class Rule:
     and the micro batch size alone, so one verdict holds for all options of a layout (such rules of physics come first).
     ``targets``, from the registry: ``any`` for physics, which binds every target, else the releases (``name@release``) that have
     the rule; releases of one framework may have rules of one name that differ.
+    ``job_only``: it looks at the job alone, so one verdict holds for all strategies (``every_row``).
     """
 
     name: str
@@ -35,6 +36,7 @@ class Rule:
     violates: Callable[[Workload, StrategyBatch], Mask]
     sentence: Callable[[Workload, ParallelStrategy], str]
     layout_only: bool = False
+    job_only: bool = False
     targets: frozenset[str] = frozenset()
 
 

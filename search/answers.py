@@ -19,7 +19,7 @@ from frameworks.legality import launchable_on, violations
 from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
 from search.baseline import default_baseline
-from search.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.enumeration import Rejections, charge_illegal, chunks, option_rules, refusals
 from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change
 from search.fillable import fillable_device_counts
 from search.limits import SearchLimits
@@ -145,6 +145,9 @@ class Answers:
         counts = fillable_device_counts(self.workload, num_devices)
         if not rejections.counts:
             return "The search space is empty: its limits leave no strategy to try."
+        if refused := refusals(self.workload):
+            why = "; ".join(rule.sentence(self.workload, ParallelStrategy()).rstrip(".") for rule in refused)
+            return f"{self.workload.software.target} takes no strategy of this job: {why}."
         rule = max(rejections.counts, key=lambda name: (rejections.counts[name], name))
         broken, example = rejections.examples[rule]
         sentence = f"No strategy is legal; most often: {broken.sentence(self.workload, example)}."

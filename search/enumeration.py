@@ -56,17 +56,28 @@ class Rejections:
         self.examples.setdefault(rule.name, (rule, example))
 
 
-def layout_rules(workload: Workload) -> tuple[Rule, ...]:
-    """The leading rules of the workload's target that look at the layout alone.
+def refusals(workload: Workload) -> tuple[Rule, ...]:
+    """The rules of the workload's target that refuse the job whatever the strategy."""
+    one = StrategyBatch.of([ParallelStrategy()])
+    return tuple(rule for rule in rules_for(workload.software.target) if rule.job_only and rule.violates(workload, one)[0])
 
-    Only leading ones can be charged a block at a time: behind a rule that reads options, rows of one layout differ.
+
+def layout_rules(workload: Workload) -> tuple[Rule, ...]:
+    """What can be charged a layout at a time: refusals of the whole job, else the leading rules that look at the layout alone.
+
+    Only leading ones can: behind a rule that reads options, rows of one layout differ. A refusal comes first, since no change of
+    a strategy helps against it.
     """
-    return tuple(takewhile(lambda rule: rule.layout_only, rules_for(workload.software.target)))
+    return refusals(workload) or _leading(workload)
 
 
 def option_rules(workload: Workload) -> tuple[Rule, ...]:
-    """The other rules of the target, in their order."""
-    return rules_for(workload.software.target)[len(layout_rules(workload)) :]
+    """The rules of the target behind the leading ones, in their order."""
+    return rules_for(workload.software.target)[len(_leading(workload)) :]
+
+
+def _leading(workload: Workload) -> tuple[Rule, ...]:
+    return tuple(takewhile(lambda rule: rule.layout_only, rules_for(workload.software.target)))
 
 
 def chunks(workload: Workload, space: SearchSpace, rejections: Rejections, chunk_rows: int = CHUNK_ROWS) -> Iterator[Chunk]:

@@ -12,7 +12,7 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from frameworks.registry import parse_target, releases_of
 from frameworks.target import Target, TargetError
-from search.enumeration import Rejections
+from search.enumeration import Rejections, refusals
 from search.leanest import most_frequent, takes_a_lean_plan
 
 
@@ -47,6 +47,8 @@ def _framework_of(stack: str) -> Target | None:
 
 def _why_not(workload: Workload, target: Target, rejections: Rejections) -> str:
     reason = most_frequent(workload, rejections)
+    if reason is not None and refusals(workload):
+        return f"{target.label} takes no plan of this job: {reason.rstrip('.')}"
     if reason is None:
         return f"no plan that {target.label} takes fits"
     return f"{target.label} takes no plan of this job that fits; most often: {reason.rstrip('.')}"

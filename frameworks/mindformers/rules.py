@@ -28,6 +28,7 @@ MODEL = Rule(
     "the release has a training class that builds the model",
     lambda w, b: every_row(b, class_of(w.model) is None),
     lambda w, s: untrained(w.model),
+    job_only=True,
 )
 SANDWICH_NORM = two_norms_rule(
     "mindformers_sandwich_norm",

@@ -57,6 +57,7 @@ MOE_FREQUENCY = Rule(
         f"moe_layer_freq {w.model.moe.moe_layer_freq if w.model.moe else 1}: MindSpeed-LLM counts it from the first layer, "
         "which makes other layers MoE; only 1 means the same"
     ),
+    job_only=True,
 )
 
 ZERO_STAGE = Rule(
@@ -132,6 +133,7 @@ LAYER_SPEC = Rule(
     "one of MindSpeed-LLM's layer specifications builds all that the model's layers have",
     lambda w, b: every_row(b, bool(unbuilt(w.model))),
     _no_spec_sentence,
+    job_only=True,
 )
 
 MLA_QUERIES = FACTS(

@@ -109,3 +109,13 @@ def test_an_unknown_profile_is_told_with_the_nearest(view: OpenView, site: Site)
         expect(opened.page.get_by_role("alert")).to_contain_text(near)
         assert all("404" in complaint for complaint in opened.complaints)
         opened.complaints.clear()
+
+
+def test_what_an_import_did_not_read_is_named(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    page = opened.open("/models?import=yes")
+    page.get_by_label("Hugging Face config.json").fill(json.dumps({**json.loads(CONFIG.read_text()), "our_own_key": 3}))
+    page.get_by_role("button", name="Read the config").click()
+    notes = page.get_by_role("alert", name="Not read of this config")
+    expect(notes).to_contain_text("our_own_key")
+    assert opened.violations() == []

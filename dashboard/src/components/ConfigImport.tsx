@@ -1,5 +1,5 @@
-import { Button, FileButton, Group, JsonInput, TextInput } from "@mantine/core";
-import { IconFileImport, IconUpload } from "@tabler/icons-react";
+import { Alert, Button, FileButton, Group, JsonInput, List, TextInput } from "@mantine/core";
+import { IconAlertTriangle, IconFileImport, IconUpload } from "@tabler/icons-react";
 import { useState, type ReactNode } from "react";
 import { useTranslation } from "../i18n";
 
@@ -19,14 +19,18 @@ export function ConfigImport({ onModel, error, rows = 5 }: Props) {
   const [text, setText] = useState("");
   const [name, setName] = useState("");
   const [refusal, setRefusal] = useState<string | null>(null);
+  const [notes, setNotes] = useState<string[]>([]);
   const [isBusy, setBusy] = useState(false);
 
   async function read(config: string) {
     setBusy(true);
     setRefusal(null);
+    setNotes([]);
     try {
       const body = JSON.parse(config) as { model_type: string };
-      onModel(await answered(api.POST("/v1/models:import", { body, params: { query: { name } } })));
+      const imported = await answered(api.POST("/v1/models:import", { body, params: { query: { name } } }));
+      onModel(imported);
+      setNotes(imported.notes);
       setText("");
     } catch (failure) {
       setRefusal(failure instanceof SyntaxError ? t("model.notJson") : toApiError(failure).message);
@@ -74,6 +78,15 @@ export function ConfigImport({ onModel, error, rows = 5 }: Props) {
           )}
         </FileButton>
       </Group>
+      {notes.length > 0 && (
+        <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} title={t("model.notes")} c="inherit">
+          <List size="sm">
+            {notes.map((note) => (
+              <List.Item key={note}>{note}</List.Item>
+            ))}
+          </List>
+        </Alert>
+      )}
     </>
   );
 }

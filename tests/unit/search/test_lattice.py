@@ -296,6 +296,18 @@ def test_nothing_legal_says_what_most_strategies_break() -> None:
     assert result.nearest.startswith("No strategy is legal; most often: tp 3")
 
 
+def test_a_refusal_of_the_whole_job_is_told_first_and_once() -> None:
+    job = workload(replace(DENSE, sandwich_norm=True), num_devices=8, target="megatron-lm")
+    result = run(job, SearchLimits(tp=(1, 2, 3), vpp=(1, 2)))
+    assert result.plans == ()
+    assert result.nearest is not None
+    assert result.nearest.startswith(f"{job.software.target} takes no strategy of this job: ")
+    assert "4 norms a layer" in result.nearest
+    assert [(rejected.rule, rejected.count) for rejected in result.rejections] == [
+        ("megatron_sandwich_norm", result.counts.enumerated)
+    ]
+
+
 def test_limits_that_leave_nothing_are_told() -> None:
     job = workload(DENSE, num_devices=8, seq_length=32768)
     result = run(job, SearchLimits(cp=(2,), cp_algo=(CpAlgo.HYBRID,)))
