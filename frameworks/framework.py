@@ -67,7 +67,7 @@ class Framework:
 
     ``rules`` are those that bind its plans beside physics. ``nearest``: what it can be told, and a sentence for each setting that
     is replaced; ``write``: arguments of that; ``read``: the strategy that such arguments mean, with the number of devices where
-    they do not say it (raises ``ReadingError``). ``purposes``: what each of its environment variables is for.
+    they do not say it, ``read_job`` the whole job (raise ``ReadingError``). ``purposes``: what each environment variable is for.
     ``untold``: a sentence for what the release cannot be told of the model, so that it would train another one.
     ``file``: text of a launch file, of ``suffix``, from release, purposes and an entry of ``launch_block``.
     """
@@ -79,11 +79,11 @@ class Framework:
     nearest: Callable[[Workload, ParallelStrategy], tuple[ParallelStrategy, tuple[str, ...]]]
     write: Callable[[Workload, ParallelStrategy], LaunchArguments]
     read: Callable[[Sequence[str], int | None], ParallelStrategy]
+    read_job: Callable[[Sequence[str], int | None], ReadJob]
     suffix: str
     purposes: Mapping[str, str]
     file: Callable[[Release, Mapping[str, str], Mapping[str, Any], Start], str]
     untold: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
-    read_job: Callable[[Sequence[str], int | None], ReadJob] | None = None
 
     @property
     def name(self) -> str:

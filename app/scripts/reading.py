@@ -147,8 +147,6 @@ def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> di
 
 
 def _read_job(framework: Framework, launch: Launch, given: Given, num_devices: int | None) -> ReadJob:
-    if framework.read_job is None:
-        raise InputError(f"target: the models of {framework.target.label} are not read back; describe the job in a file.")
     try:
         return framework.read_job(launch.arguments, num_devices)
     except ReadingError as error:

@@ -10,6 +10,11 @@ from typing import Any
 
 import yaml
 
+try:
+    from yaml import CSafeLoader as _Loader
+except ImportError:  # PyYAML built without libyaml: the same places, fifty times slower
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
 from app.scripts.launch import Given, Launch, Passed, named_values
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
@@ -39,7 +44,7 @@ class YamlLaunch:
         except ReadingError as error:
             raise InputError(f"{given.name}: {error}.") from None
         self._said = named_values(release, self.arguments)
-        self._root = yaml.compose(text, Loader=yaml.SafeLoader)
+        self._root = yaml.compose(text, Loader=_Loader)
         assert isinstance(self._root, yaml.MappingNode)  # as the document is one
         self._nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         self._collect(self._root, "")
@@ -82,15 +87,23 @@ class YamlLaunch:
         written = _written(values)
         nodes = self._nodes.get(name)
         if nodes is not None:
-            start, end = nodes[1].start_mark.index, _end(nodes[1])
-            lead = "" if start > end or self.text[start - 1 : start].isspace() else " "
-            yield self.text[:start] + lead + written + self.text[max(start, end) :]
+            start, end = self._value_span(*nodes)
+            lead = "" if self.text[start - 1 : start].isspace() else " "
+            yield self.text[:start] + lead + written + self.text[end:]
             return
         parts = name.split(".")
         depth = next((d for d in range(len(parts) - 1, 0, -1) if self._is_open(".".join(parts[:d]))), 0)
         parent = self._nodes[".".join(parts[:depth])][1] if depth else self._root
         assert isinstance(parent, yaml.MappingNode)
         yield from self._added(parent, parts[depth:], written)
+
+    def _value_span(self, key: yaml.Node, value: yaml.Node) -> tuple[int, int]:
+        """Where a value stands; one that is left out, behind its colon."""
+        start, end = int(value.start_mark.index), _end(value)
+        if start < end:
+            return start, end
+        behind = self.text.index(":", int(key.end_mark.index)) + 1
+        return behind, behind
 
     def _is_open(self, path: str) -> bool:
         nodes = self._nodes.get(path)
@@ -99,7 +112,7 @@ class YamlLaunch:
     def _added(self, parent: yaml.MappingNode, parts: list[str], written: str) -> Iterator[str]:
         text = self.text
         last_key, last_value = parent.value[-1]
-        end = max(_end(last_value), last_key.end_mark.index)
+        end = self._value_span(last_key, last_value)[1]
         if parent.flow_style:
             inside = ": {".join(parts) + f": {written}" + "}" * (len(parts) - 1)
             yield f"{text[:end]}, {inside}{text[end:]}"
@@ -112,11 +125,16 @@ class YamlLaunch:
         yield text[:line_end] + "\n" + "\n".join(lines) + text[line_end:]
 
     def without(self, name: str) -> Iterator[str]:
+        """A section that holds nothing else goes with it."""
+        section = name.rpartition(".")[0]
+        nodes = self._nodes.get(section)
+        if nodes is not None and len(nodes[1].value) == 1:
+            yield from self.without(section)
         nodes = self._nodes.get(name)
         if nodes is None:
             return
         key, value = nodes
-        start, end = key.start_mark.index, max(_end(value), key.end_mark.index)
+        start, end = key.start_mark.index, self._value_span(key, value)[1]
         line_start, line_end = self.text.rfind("\n", 0, start) + 1, self.text.find("\n", end)
         if not self.text[line_start:start].strip():
             yield self.text[:line_start] + (self.text[line_end + 1 :] if line_end >= 0 else "")

@@ -98,8 +98,9 @@ def linear_attention_kept_bytes(linear: LocalAttention) -> float:
     """What a token keeps for the backward. [B]
 
     Queries, keys and values before their convolution or activation function; behind it values, and queries and keys of every
-    value head; the gate, the output and the gated output. Under the delta rule also decay and step in FP32, and a row of
-    the chunk's inverse for each head [flash-linear-attention, chunk.py].
+    value head; the gate, the output, the normalised output and the gated output. Under the delta rule also queries and keys
+    normalised before they are repeated, the gate as a view of the whole projection beside its copy, decay and step in FP32, and
+    a row of the chunk's inverse for each head [megatron-0.19, gated_delta_net/common.py; flash-linear-attention, chunk.py].
 
     Parameters
     ----------
@@ -113,9 +114,10 @@ def linear_attention_kept_bytes(linear: LocalAttention) -> float:
     """
     before = 2.0 * linear.query_key_width + linear.value_width
     behind = 2.0 * linear.num_value_heads * linear.key_head_dim + linear.value_width
-    kept = ELEMENT_BYTES * (before + behind + 3.0 * linear.value_width)
+    kept = ELEMENT_BYTES * (before + behind + 4.0 * linear.value_width)
     if not linear.is_delta_rule:
         return kept
+    kept += ELEMENT_BYTES * (2.0 * linear.query_key_width + linear.value_width)
     return kept + linear.num_value_heads * (DELTA_RULE_STEPS * FP32_BYTES + ELEMENT_BYTES * DELTA_RULE_CHUNK)
 
 

@@ -114,17 +114,13 @@ class Expander:
         def value_of(name: str) -> str:
             value = self._value(name)
             if value is None:
-                return "0" if name in self.given else self._undecided(name)
+                raise Undecided(_unset(name))
             reason = unknown_in(value.first)
             if reason:
                 raise Undecided(reason)
             return text_of(value.first)
 
         return calculated(text_of(fragments), value_of)
-
-    @staticmethod
-    def _undecided(name: str) -> str:
-        raise Undecided(_unset(name))
 
     def _value(self, name: str) -> Value | None:
         if name in self.variables:
@@ -145,7 +141,7 @@ class Expander:
         if operator == "+":
             yield from () if empty else self._wrapped(part, [tuple(self._known(part.operand))])
             return
-        if operator in ("-", "=") and operator and empty:
+        if operator in ("-", "=") and empty:
             default = tuple(self._known(part.operand))
             if operator == "=":
                 self.variables[part.name] = Value([default])
@@ -172,7 +168,7 @@ class Expander:
         return Fragment(str(length), (Link(part.place, str(length)),), part.quoted)
 
     def _elements(self, part: Parameter, value: Value) -> Sequence[Text]:
-        if part.index in ("@", "*") and part.index:
+        if part.index in ("@", "*"):
             return value.texts
         if not part.index:
             return [value.first]

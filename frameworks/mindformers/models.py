@@ -22,6 +22,10 @@ NOT_COMPUTED: Mapping[str, tuple[Any, str]] = {
     "logit_softcap": (None, "soft-capped logits"),
     "embedding_scale": (None, "scaled embeddings"),
     "attention_sinks": (False, "attention sinks"),
+    "activation_clamp": (None, "a clamped activation"),
+    "glu_linear_offset": (0.0, "an offset in the gated linear unit"),
+    "qk_norm_over_heads": (False, "QK norm over all heads together"),
+    "post_norm_residual": (None, "a residual behind the norm"),
 }
 
 

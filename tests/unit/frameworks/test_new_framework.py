@@ -18,10 +18,10 @@ from typing import Any
 
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.draft import Draft
 from frameworks.facts import fact_rule, number, switch
-from frameworks.framework import Framework, LaunchArguments, Start
+from frameworks.framework import Framework, LaunchArguments, ReadJob, Start
 from frameworks.offered import offered_rule, schedule_rule
 from frameworks.release import Argument, Exclusion, Kind, Release, read_tokens
 from frameworks.table import SwitchArgument, Table
@@ -59,12 +59,17 @@ def read(arguments: Sequence[str], _num_devices: int | None) -> ParallelStrategy
     return ParallelStrategy(tp=int(given["split"][0]), features=Feature.MC2 if "mc2" in given else Feature(0))
 
 
+def read_job(arguments: Sequence[str], num_devices: int | None) -> ReadJob:
+    model = ModelShape("toy", 1, 64, 64, 1, 1, 64, 64)
+    return ReadJob(model, read(arguments, num_devices), None, None, "bf16", ())
+
+
 def file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start) -> str:
     return f"# {start.title}: {release.name}, {purposes['TOYS']}\\n{' '.join(launch['arguments'])}"
 
 
 TARGET = Target("toy", "1.0", families=("ascend",))
-TOY = Framework(TARGET, RELEASE, TABLE, RULES, nearest, write, read, "txt", {"TOYS": "how many"}, file)
+TOY = Framework(TARGET, RELEASE, TABLE, RULES, nearest, write, read, read_job, "txt", {"TOYS": "how many"}, file)
 '''
 ASKED = """
 import importlib.util

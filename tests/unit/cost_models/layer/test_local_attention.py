@@ -104,15 +104,15 @@ def test_worked_chunks() -> None:
 def test_a_recurrence_keeps_no_scores_and_no_statistics() -> None:
     job, key = workload(RECURRENT), keys(tp=2, features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION)
     saved = layer_activations(job, key, moe=False, local=True).saved
-    # 1,024 channels before and, with keys and queries of eight heads, 1,536 behind the convolution, three times 512; decay, step
-    # and 64 numbers of the inverse a head.
-    kept = 2 * (1024 + 1536 + 3 * 512) + 8 * (2 * 4 + 2 * 64)
+    # 1,024 channels before and, with keys and queries of eight heads, 1,536 behind the convolution, the gate, its view, the
+    # output three times, 512 queries and keys normalised; decay, step and 64 numbers of the inverse a head.
+    kept = 2 * (1024 + 1536 + 5 * 512 + 512) + 8 * (2 * 4 + 2 * 64)
     assert float(saved["attention"][0]) == kept * N / 2
     assert float(saved["attention_scores"][0]) == 0
     assert float(layer_activations(job, key, moe=False).saved["attention_scores"][0]) > 0
-    # Lightning attention: 3,072 channels before and behind the activation function, and no numbers of the delta rule.
+    # Lightning attention: 3,072 channels before and behind the activation function, the gate and three outputs.
     lightning, _ = attention_bytes_per_token(workload(LIGHTNING), keys(), local=True)
-    assert float(lightning[0]) == 2 * (3 * 1024 + 3 * 1024 + 3 * 1024)
+    assert float(lightning[0]) == 2 * (3 * 1024 + 3 * 1024 + 4 * 1024)
 
 
 def test_recompute_of_core_attention_repeats_no_recurrence() -> None:
