@@ -24,13 +24,13 @@ DISTRIBUTED_ARGS="
 GPT_ARGS="
     --tensor-model-parallel-size ${TP} \\
     --sequence-parallel \\
-    --num-layers 32 \\
+    --num-layers 8 \\
     --hidden-size 4096 \\
     --ffn-hidden-size 11008 \\
     --num-attention-heads 32 \\
     --seq-length 4096 \\
     --micro-batch-size 1 \\
-    --global-batch-size 64 \\
+    --global-batch-size 16 \\
     --swiglu --normalization RMSNorm --disable-bias-linear \\
     --position-embedding-type rope \\
     --untie-embeddings-and-output-weights \\
@@ -83,7 +83,7 @@ def test_the_best_plan_is_faster_and_the_changed_script_says_it(capsys: pytest.C
     assert again["strategy"] == document["best"]["strategy"]
     assert again["estimate"] == document["best"]["estimate"]
     assert (again["diff"], again["changes"], again["speedup"]) == ("", [], 1.0)
-    assert again["job"]["model"]["num_layers"] == 32
+    assert again["job"]["model"]["num_layers"] == 8
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="there is no patch to try the difference with")
