@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
-from cost_models.layer.linear_attention import linear_attention_kept_bytes
+from cost_models.layer.linear_attention import linear_attention_kept_bytes, linear_attention_states_bytes
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -231,9 +231,11 @@ def _norm_bytes(workload: Workload, keys: LayerKeys) -> dict[str, Floats]:
 
 
 def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[Floats, Floats]:
-    """What attention keeps of its scores, and their gradients while a backward passes; a recurrence has none."""
-    if workload.model.linear_attention(local=local) is not None:
-        return np.zeros(len(keys.tp)), np.zeros(len(keys.tp))
+    """What attention keeps of its scores, and their gradients while a backward passes; a recurrence has states instead."""
+    linear = workload.model.linear_attention(local=local)
+    if linear is not None:
+        states = linear_attention_states_bytes(linear) * keys.tokens(workload.training) / keys.tp
+        return np.zeros(len(keys.tp)), states
     model, flash = workload.model, keys.has(Feature.FLASH_ATTENTION)
     tokens = keys.tokens(workload.training)
     pairs = tokens * workload.training.seq_length * model.num_attention_heads / keys.tp.astype(np.float64)

@@ -121,6 +121,25 @@ def linear_attention_kept_bytes(linear: LocalAttention) -> float:
     return kept + linear.num_value_heads * (DELTA_RULE_STEPS * FP32_BYTES + ELEMENT_BYTES * DELTA_RULE_CHUNK)
 
 
+def linear_attention_states_bytes(linear: LocalAttention) -> float:
+    """What a token adds to the states of the chunks, rebuilt with their gradients while a backward passes. [B]
+
+    A key by value block of each head and chunk, 2 bytes an element, twice [flash-linear-attention, chunk.py].
+
+    Parameters
+    ----------
+    linear : LocalAttention
+        A recurrence.
+
+    Returns
+    -------
+    float, bytes
+        Before division by tp.
+    """
+    state = linear.num_value_heads * linear.key_head_dim * linear.value_head_dim
+    return 2.0 * ELEMENT_BYTES * state / chunk_tokens(linear)
+
+
 def linear_attention_exchanged(linear: LocalAttention) -> float:
     """Elements a token that change hands between context-parallel ranks that divide the heads: inputs and output.
 

@@ -8,7 +8,11 @@ import pytest
 from cost_models.layer.activations import attention_bytes_per_token, layer_activations
 from cost_models.layer.communication import context_parallel_comm, tensor_parallel_comm
 from cost_models.layer.costs import LayerCosts, layer_costs
-from cost_models.layer.linear_attention import linear_attention_flops_per_token, linear_attention_kept_bytes
+from cost_models.layer.linear_attention import (
+    linear_attention_flops_per_token,
+    linear_attention_kept_bytes,
+    linear_attention_states_bytes,
+)
 from cost_models.layer.quantisation import quantise_s
 from cost_models.network.collectives import all_to_all_s
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -99,6 +103,8 @@ def test_worked_chunks() -> None:
     lightning = linear_attention_flops_per_token(MINIMAX_TEXT_01.local_attention)
     assert lightning == 2 * 64 * (256 * 2 * 128 + 2 * 128 * 128)
     assert linear_attention_kept_bytes(QWEN3_NEXT_80B.local_attention) == worked("delta-rule-activations")
+    # A state of 128 x 128 for each of 32 heads and 64 tokens, and its gradient: 16,384 bytes a token each.
+    assert linear_attention_states_bytes(QWEN3_NEXT_80B.local_attention) == 32_768
 
 
 def test_a_recurrence_keeps_no_scores_and_no_statistics() -> None:
