@@ -136,6 +136,7 @@ def test_megatron_gets_the_most_even_layout_that_it_can_build() -> None:
     assert even_inside(32, 4, 2) == ((4, 4, 4, 4), (4, 4, 4, 4))
     assert even_inside(31, 4, 2) is None  # equal chunks need an even number of layers
     made = job(replace(DENSE, num_layers=30), family="nvidia")
+    made = replace(made, software=replace(made.software, target="megatron-lm@0.12"))
     block = launch_block(made, replace(DENSE_PLAN, layer_layout=((5, 4, 3, 3), (4, 4, 4, 3))))["megatron-lm"]
     assert block["launchable"] is False
     assert any("layer_layout as planned is written as" in note for note in block["notes"])

@@ -136,7 +136,7 @@ assert [v.rule for v in violations(job(), wide, "toy")] == ["toy_mc2"]
 assert not violations(job(), wide, "toy@2.0")
 assert "toy_mc2" not in [rule.name for rule in rules_for("toy@2.0")]
 assert offers("toy@2.0", Feature.MC2)
-for target, label in (("any", "toy@1.0"), ("toy", "toy@1.0"), ("toy@2.0", "toy@2.0"), ("mindspeed-llm", "toy@1.0")):
+for target, label in (("any", "toy@2.0"), ("toy", "toy@1.0"), ("toy@2.0", "toy@2.0"), ("mindspeed-llm", "toy@2.0")):
     made = replace(job(), software=replace(job().software, target=target))
     block = launch_block(made, wide)["toy"]
     assert (block["target"], block["launchable"]) == (label, label == "toy@2.0")
