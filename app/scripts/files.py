@@ -56,14 +56,25 @@ def load_script(
     )
 
 
-def script_job(path: str, sections: Sections) -> ReadScript:
+def script_job(
+    path: str, sections: Sections, *, values: Sequence[str] = (), files: Sequence[Path] = (), vocab_size: int | None = None
+) -> ReadScript:
     """The job of a script, with flags by section in place of what it says."""
     cluster, software = dict(sections.get("cluster", {})), dict(sections.get("software", {}))
     hardware, devices, target = cluster.pop("hardware", None), cluster.pop("num_devices", None), software.pop("target", None)
     if hardware is None:
         raise InputError("cluster.hardware (--hardware): missing; a launch script does not say it.")
     others = {**sections, "cluster": cluster, "software": software}
-    return load_script(Path(path), hardware, devices=devices, target=target, sections=others)
+    return load_script(
+        Path(path),
+        hardware,
+        devices=devices,
+        target=target,
+        values=values,
+        files=files,
+        sections=others,
+        vocab_size=vocab_size,
+    )
 
 
 def _values(given: Sequence[str]) -> Mapping[str, str]:

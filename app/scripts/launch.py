@@ -61,6 +61,13 @@ class Launch(Protocol):
     def without(self, name: str) -> Iterator[str]:
         """The script with an argument left out."""
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that it exports, as far as it decides them."""
+
+    def with_variable(self, name: str, value: str | None) -> Iterator[str]:
+        """The script with a variable exported, or not (None); nothing where such a file cannot."""
+
 
 def named_values(release: Release, arguments: list[str]) -> dict[str, tuple[str, ...]]:
     """Values by name, of arguments as a writer gives them: ``--name value`` or ``name=value``."""

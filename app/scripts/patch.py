@@ -15,6 +15,7 @@ from frameworks.framework import Framework, ReadingError
 
 Values = tuple[str, ...] | None  # of an argument; None: it is not given
 MAX_EDITS = 400
+MAX_READ_AGAIN = 4_000_000  # characters; every edit is read back
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Patched:
     launch: Launch
     changes: tuple[ScriptChange, ...]
     is_exact: bool
+    left: tuple[str, ...] = ()  # what of the environment stands elsewhere, one sentence each
 
 
 def patched(
@@ -46,7 +48,8 @@ def patched(
         patch.settle({name: values for name, values in written.items() if name not in wanted}, only_nearer=True)
     if patch.distance():
         patch.settle({name: None for name in patch.launch.said() if name not in after}, only_nearer=True)
-    return Patched(patch.launch, tuple(_changes(launch, patch.launch)), not patch.distance())
+    left = _Environment(framework, workload, own, best).settle(patch)
+    return Patched(patch.launch, tuple(_changes(launch, patch.launch)), not patch.distance(), left)
 
 
 def _is_of_plan(framework: Framework, name: str, said: Mapping[str, Values]) -> bool:
@@ -111,7 +114,7 @@ class _Patch:
         """Takes the first way of writing it that reads back well."""
         for text in self._ways(name, values):
             self._edits += 1
-            if self._edits > MAX_EDITS:
+            if self._edits > min(MAX_EDITS, MAX_READ_AGAIN // len(text)):
                 return
             try:
                 launch = self.launch.again(text)
@@ -125,11 +128,54 @@ class _Patch:
         return self.launch.without(name) if values is None else self.launch.with_values(name, values)
 
 
+class _Environment:
+    """Variables that the writer sets differently for two plans."""
+
+    def __init__(self, framework: Framework, workload: Workload, own: ParallelStrategy, best: ParallelStrategy) -> None:
+        self._before, self._after = (framework.write(workload, strategy).environment for strategy in (own, best))
+
+    def settle(self, patch: _Patch) -> tuple[str, ...]:
+        """Exports those of the best plan; a sentence for each that is left to the user."""
+        left = []
+        for name in {**self._after, **self._before}:
+            value = self._after.get(name)
+            if value == self._before.get(name):
+                continue
+            if self._set(patch, name, value):
+                continue
+            change = f"must be started without {name}, which" if value is None else f"needs {name}={value} on every node, and"
+            left.append(f"The best plan {change} {'the script exports' if value is None else 'the file does not export it'}.")
+        return tuple(left)
+
+    @staticmethod
+    def _set(patch: _Patch, name: str, value: str | None) -> bool:
+        launch = patch.launch
+        if launch.environment.get(name) == value:
+            return True
+        for text in launch.with_variable(name, value):
+            try:
+                changed = launch.again(text)
+            except InputError:
+                continue
+            if changed.environment.get(name) == value and changed.said() == launch.said():
+                patch.launch = changed
+                return True
+        return False
+
+
 def _changes(before: Launch, after: Launch) -> Iterable[ScriptChange]:
     was, now = before.said(), after.said()
     for name in {**was, **now}:
         if was.get(name) != now.get(name):
             yield ScriptChange(argument=name, was=_text(was.get(name)), now=_text(now.get(name)), line=before.line_of(name))
+    exported, kept = before.environment, after.environment
+    for name in {**exported, **kept}:
+        if exported.get(name) != kept.get(name):
+            yield ScriptChange(argument=f"export {name}", was=exported.get(name), now=kept.get(name), line=None)
+    exported, kept = before.environment, after.environment
+    for name in {**exported, **kept}:
+        if exported.get(name) != kept.get(name):
+            yield ScriptChange(argument=f"export {name}", was=exported.get(name), now=kept.get(name), line=None)
 
 
 def _text(values: Values) -> str | None:

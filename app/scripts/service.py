@@ -77,6 +77,7 @@ def tune_document(
     changed = Patched(read.launch, (), is_exact=True)
     if best is not None and not is_kept:
         changed = _changed(read, best)
+        warnings += changed.left
         if not changed.is_exact:
             warnings.append(
                 "The changed script does not say the whole of the best plan: a part of it stands where it is not changed."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -167,6 +167,24 @@ class ShellLaunch:
                     text = text[: place.start] + quote(new) + text[place.end :]
                 yield text
 
+    @cached_property
+    def environment(self) -> Mapping[str, str]:
+        return {name: word.text for name, word in self.script.environment.items() if not word.unknown}
+
+    def with_variable(self, name: str, value: str | None) -> Iterator[str]:
+        """Where it is exported, else in a line of its own above the first that is no comment."""
+        text = self.text
+        word = self.script.environment.get(name)
+        if value is None:
+            yield re.sub(rf"^[ \t]*export[ \t]+{re.escape(name)}=\S*[ \t]*(?:#[^\n]*)?(?:\n|\Z)", "", text, flags=re.M)
+            return
+        for place in word.places() if word else ():
+            if place.source == 0:
+                yield text[: place.start] + shlex.quote(value) + text[place.end :]
+        head = re.match(r"(?:[ \t]*#[^\n]*\n)*", text)
+        start = head.end() if head else 0
+        yield f"{text[:start]}export {name}={shlex.quote(value)}\n{text[start:]}"
+
     def without(self, name: str) -> Iterator[str]:
         argument = self._by_name.get(name)
         span = None if argument is None else self._span(argument)
@@ -224,7 +242,20 @@ class ShellLaunch:
         siblings = [argument for argument in present if argument.name in order]
         siblings.sort(key=lambda argument: abs(order[argument.name] - order.get(name, 0)))
         first = [self._by_name[near]] if near in self._by_name else []
-        return [*first, *siblings[:1], *present[:1]]
+        return [*first, *(siblings[:1] or self._of_next_group(name)), *present[:1]]
+
+    def _of_next_group(self, name: str) -> list[ShellArgument]:
+        """The last argument of the nearest group in front, as launch files order them, else of the nearest behind."""
+        titles = [title for title in self._release.groups if title != UNUSED_GROUP]
+        own = self._release.group_of(name)
+        at = titles.index(own) if own in titles else len(titles)
+        by_place = sorted(self._by_name.values(), key=self._begins_a_line)
+        last = {self._release.group_of(argument.name): argument for argument in by_place}
+        return [last[title] for title in (*reversed(titles[:at]), *titles[at:]) if title in last][:1]
+
+    def _begins_a_line(self, argument: ShellArgument) -> bool:
+        span = self._span(argument)
+        return span is not None and not self.text[self.text.rfind("\n", 0, span[0]) + 1 : span[0]].strip()
 
     def _inserted(self, span: tuple[int, int], piece: str) -> Iterator[str]:
         text = self.text

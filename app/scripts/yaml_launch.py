@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -74,9 +74,10 @@ class YamlLaunch:
     @cached_property
     def not_understood(self) -> tuple[Passed, ...]:
         sections = {name.split(".")[0] for name in self._release.arguments if "." in name}
+        known = {*self._release.arguments, *self._release.former}
         found = []
         for name in self._said:
-            if name not in self._release.arguments and name.split(".")[0] in sections:
+            if name not in known and name.split(".")[0] in sections:
                 text = f"{name}: {self._said[name][0]}"[:120]
                 found.append(
                     Passed(self.line_of(name), text, f"no option of {self._release.name} {self._release.version} that is known")
@@ -123,6 +124,13 @@ class YamlLaunch:
         line_end = text.find("\n", end)
         line_end = len(text) if line_end < 0 else line_end
         yield text[:line_end] + "\n" + "\n".join(lines) + text[line_end:]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def with_variable(self, name: str, value: str | None) -> Iterator[str]:
+        yield from ()
 
     def without(self, name: str) -> Iterator[str]:
         """A section that holds nothing else goes with it."""

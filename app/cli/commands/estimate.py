@@ -10,7 +10,7 @@ import typer
 from app.cli.commands import options
 from app.cli.commands.options import JOB_FIELDS
 from app.exit_codes import DONE
-from documents.errors import InputError
+from documents.errors import InputError, show
 
 if TYPE_CHECKING:
     from cost_models.constants import Constants
@@ -52,6 +52,9 @@ def estimate(
     timeline: Annotated[
         Path | None, typer.Option(help="trace of the simulated step, for Perfetto and MindStudio Insight; implies --simulate")
     ] = None,
+    vocab_size: options.VocabSize = None,
+    values: options.Values = None,
+    files: options.Files = None,
     as_json: options.Json = False,
 ) -> int:
     """Step time and memory of one strategy, to the last part; MODEL may also be a launch script."""
@@ -73,9 +76,12 @@ def estimate(
         sections.setdefault("strategy", {})["switches"] = _switches(switch)
     read = None
     if is_launch_script(model):
-        read = script_job(model, sections)
+        read = script_job(model, sections, values=values or (), files=files or (), vocab_size=vocab_size)
         job = read.job
     else:
+        for flag, value in (("--set", values), ("--with", files), ("--vocab-size", vocab_size)):
+            if value:
+                raise InputError(f"{flag}: only of a launch script, and {show(model)} is none; leave it out.")
         job = load_job(model, sections, options.labels(fields, given))
     if job.strategy is None:
         raise InputError("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4.")

@@ -16,6 +16,13 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="a preset's name, a 
 Calibration = Annotated[
     Path | None, typer.Option("--calibration", help="file that `meshplan calibrate` wrote, in place of the shipped constants")
 ]
+# What a launch script does not say itself.
+VocabSize = Annotated[int | None, typer.Option(help="rows of the embedding, where the script leaves them to the tokenizer")]
+Values = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="a variable of the environment; 1=VALUE is the script's first argument"),
+]
+Files = Annotated[list[Path] | None, typer.Option("--with", metavar="FILE", help="a file that the script sources")]
 CALIBRATION_FIELD = {"calibration": ("software", "calibration")}
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
 

@@ -21,15 +21,9 @@ def tune(
     target: Annotated[
         str | None, typer.Option(help="framework, or name@release; default: the one that knows most of the arguments")
     ] = None,
-    vocab_size: Annotated[
-        int | None,
-        typer.Option(help="rows of the embedding, where the script leaves them to the tokenizer"),
-    ] = None,
-    values: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="a variable of the environment; 1=VALUE is the script's first argument"),
-    ] = None,
-    files: Annotated[list[Path] | None, typer.Option("--with", metavar="FILE", help="a file that the script sources")] = None,
+    vocab_size: options.VocabSize = None,
+    values: options.Values = None,
+    files: options.Files = None,
     time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds of the search")] = None,
     output: Annotated[Path | None, typer.Option(help="file for the changed script")] = None,
     calibration: options.Calibration = None,

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
+from app.scripts.launch import Given
 from app.scripts.schemas import TuneDocument
+from app.scripts.shell_launch import ShellLaunch
+from frameworks.registry import BY_NAME
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures/scripts"
 HARDWARE = "atlas-900-a2-podc"
@@ -171,3 +174,25 @@ def test_without_a_plan_that_the_framework_runs_the_price_is_said_all_the_same(c
     assert document["violations"]
     assert (document["best"], document["diff"]) == (None, "")
     assert document["nearest"]
+
+
+def test_an_estimate_takes_what_a_script_does_not_say(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    text = SCRIPT.replace("TP=8\n", "source degrees.conf\n").replace("    --vocab-size 32000 \\\n", "").replace("11008", "11264")
+    script.write_text(text, encoding="utf-8")
+    degrees = script.with_name("degrees.conf")
+    degrees.write_text("TP=${DEGREE}\n", encoding="utf-8")
+    flags = ["--set", "DEGREE=4", "--with", str(degrees), "--vocab-size", "32000"]
+    assert main(["estimate", str(script), "--hardware", HARDWARE, "--json", *flags]) == 0
+    assert json.loads(capsys.readouterr().out)["strategy"]["tp"] == 4
+    for flag, value in (("--set", "TP=4"), ("--with", str(degrees)), ("--vocab-size", "32000")):
+        assert main(["estimate", "llama2-7b", "--hardware", HARDWARE, "--devices", "8", "--tp", "8", flag, value]) == 2
+        assert f"{flag}: only of a launch script" in capsys.readouterr().err
+
+
+def test_a_new_argument_stands_beside_its_group_or_the_one_in_front(script: Path) -> None:
+    release = BY_NAME["mindspeed-llm"].release
+    launch = ShellLaunch(SCRIPT, Given("script"), release)
+    lines = next(launch.with_values("moe-aux-loss-coeff", ("0.1",))).splitlines()
+    at = next(index for index, line in enumerate(lines) if "--moe-aux-loss-coeff" in line)
+    before = lines[at - 1].strip().removeprefix("--").split(" ")[0]
+    assert release.group_of(before) in ("Parallelism", "Lengths, batch and precision")
