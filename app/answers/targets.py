@@ -25,10 +25,12 @@ def with_usual_target(job: Job, own: Sequence[Calibration] = ()) -> Job:
     if target is None or family not in target.families:
         return _assuming(job, f"software.target = any (no launch files are written for stack {software.stack})")
     reasons = []
-    # A release that builds the model before one that would train another, else in the order of the registry.
-    for framework in sorted(releases_of(target.name), key=lambda release: bool(release.untold(job.workload))):
+    for framework in releases_of(target.name):
         label = framework.target.label
         workload = replace(job.workload, software=replace(software, target=label))
+        if untold := framework.untold(workload):
+            reasons.append(untold[0][0].lower() + untold[0][1:].rstrip("."))
+            continue
         rejections = Rejections()
         if takes_a_lean_plan(workload, job.limits, constants_for(workload, own), estimate, rejections):
             document = {**job.document, "software": {**job.document["software"], "target": label}}

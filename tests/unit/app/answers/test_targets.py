@@ -9,6 +9,8 @@ import pytest
 from app.answers.search import search_document
 from app.answers.tables.search import beside_sentences, launch_sentences
 from app.answers.targets import with_usual_target
+from app.catalogue.models.presets import model_preset
+from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 
 DENSE: dict[str, Any] = {
@@ -118,3 +120,11 @@ def test_a_sampler_plans_for_the_target_and_says_nothing_of_physics() -> None:
     assert document.job["software"]["target"].startswith("mindspeed-llm@")
     assert document.physics_best is None
     assert list(beside_sentences(document)) == []
+
+
+def test_a_framework_that_would_train_another_model_is_not_the_target() -> None:
+    model: dict[str, Any] = model_to_mapping(model_preset("qwen3-30b-a3b").model)
+    model["constants"]["qk_norm_over_heads"] = True
+    found = with_usual_target(job({**MIXTURE, "model": model}))
+    assert found.workload.software.target == "any"
+    assert "not the same model: MindSpeed-LLM cannot be told norm of queries and keys over all heads" in found.assumptions[-1]
