@@ -96,7 +96,9 @@ ZERO_SHARD = Rule(
     lambda w, s: f"optimizer_shard_size {s.optimizer_shard_size} belongs to zero_stage 1, and zero_stage is {s.zero_stage}",
 )
 
-TP_COMM_OVERLAP = FACTS("megatron_tp_comm_overlap", "tp_comm_overlap needs sequence parallelism")
+TP_COMM_OVERLAP = FACTS(
+    "megatron_tp_comm_overlap", "tp_comm_overlap needs sequence parallelism; core 0.12 has none in latent attention"
+)
 
 CUDA_GRAPH = FACTS("megatron_cuda_graph", "cuda_graph excludes recompute")
 

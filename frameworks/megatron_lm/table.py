@@ -123,6 +123,12 @@ SHARED_TERMS: Terms = {
         lambda w, s: f"capacity_factor {w.model.moe.capacity_factor if w.model.moe else None}",
         of_job=True,
     ),
+    "multi-latent-attention": Term(
+        lambda w, b: w.model.mla is not None,
+        "latent attention",
+        lambda w, s: "latent attention",
+        of_job=True,
+    ),
     "mtp-num-layers": Term(
         lambda w, b: w.model.mtp_num_layers,
         "multi-token-prediction layers",

@@ -117,15 +117,25 @@ class World:
         distributed.get_backend = staticmethod(lambda *_: "nccl")
 
 
+def _rearranged(values: Any, pattern: str, **sizes: int) -> Any:
+    """The one result that a start counts: ranks of hierarchical context parallelism, a row for each group."""
+    if pattern != "(l s u) -> (l u) s":
+        return StandIn()
+    levels = values.reshape(sizes["l"], sizes["s"], sizes["u"])
+    return levels.swapaxes(1, 2).reshape(-1, sizes["s"])
+
+
 def gpus() -> None:
     """PyTorch with CUDA devices and Transformer Engine."""
     if not hasattr(typing, "override"):  # Megatron-LM 0.19 is written for Python 3.12
         typing.override = lambda method: method  # type: ignore[attr-defined]
     replace_packages(OF_GPUS, VERSIONS)
     _torch()
+    import einops  # type: ignore[import-not-found]
     import transformer_engine  # type: ignore[import-not-found]
     import transformer_engine.pytorch.cpu_offload  # type: ignore[import-not-found]
 
+    einops.rearrange = staticmethod(_rearranged)
     transformer_engine.__version__ = TRANSFORMER_ENGINE
     offload = transformer_engine.pytorch.cpu_offload
     offload.get_cpu_offload_context = staticmethod(lambda *_values, **_keywords: (None, None))

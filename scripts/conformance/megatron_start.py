@@ -110,14 +110,18 @@ def _build(stages: Stages, args: Any, entry: Any, model_config: Any) -> None:
     real = holder.GPTModel
 
     def recorded(*values: Any, **keywords: Any) -> Any:
-        stages.found.setdefault("built", _described(keywords))
+        described = _described(keywords)
+        built = stages.found.setdefault("built", described)
+        built["attention_norms"] |= described["attention_norms"]  # a stage may hold layers of one kind
         return real(*values, **keywords)
 
     holder.GPTModel = recorded
     state = importlib.import_module("megatron.core.parallel_state")
     pp, vpp = args.pipeline_model_parallel_size, args.virtual_pipeline_model_parallel_size
     try:
-        importlib.import_module("megatron.core.tensor_parallel").model_parallel_cuda_manual_seed(args.seed)
+        seed = importlib.import_module("megatron.core.tensor_parallel").model_parallel_cuda_manual_seed
+        asked = {*inspect.signature(seed).parameters} & {*vars(args)} - {"seed"}
+        seed(args.seed, **{name: getattr(args, name) for name in asked})
         if _is_dualpipev(args):
             args.dualpipev_first_chunk = True
         for rank in sorted({0, pp // 2, pp - 1}):
@@ -155,8 +159,9 @@ def _described(keywords: dict[str, Any]) -> dict[str, Any]:
     """What the entry point gives to its model: numbers, and whether attention has norms of queries and keys."""
     spec = keywords.get("transformer_layer_spec")
     layers = getattr(spec, "layer_specs", None) or [spec]
-    attention = layers[0].submodules.self_attention.submodules
-    norms = [getattr(module, "__name__", str(module)) for name in NORMS if (module := getattr(attention, name, None)) is not None]
+    attention = [layer.submodules.self_attention.submodules for layer in layers]  # of a recurrence it has none
+    found = [getattr(each, name, None) for each in attention for name in NORMS]
+    norms = [getattr(module, "__name__", str(module)) for module in found if module is not None]
     return {
         "attention_norms": any("Norm" in name for name in norms),
         **{name: plain(keywords.get(name)) for name in GIVEN_TO_THE_MODEL},

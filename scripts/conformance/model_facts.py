@@ -123,6 +123,8 @@ def of_megatron(found: Mapping[str, Parsed], *, mindspeed: bool) -> Facts:
     }
     for name in ("hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels", "norm_epsilon", "rotary_base"):
         facts[name] = args.get(name)
+    if facts["norm_epsilon"] is None:
+        facts["norm_epsilon"] = args.get("layernorm_epsilon")  # the name of newer releases
     for name in ("q_lora_rank", "kv_lora_rank", "v_head_dim"):
         facts[name] = args.get(name)
     return facts | _scaling_of_megatron(args, config, mindspeed=mindspeed) | _experts_of_megatron(args, noops)

@@ -207,6 +207,8 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      changed(FLAT, optimizer_shard_size=2, zero_stage=0), ("optimizer_shard_size 2", "is 0")),
     ("megatron_tp_comm_overlap", "megatron-lm", DENSE_JOB, with_features(FLAT, Feature.TP_COMM_OVERLAP),
      changed(with_features(FLAT, Feature.TP_COMM_OVERLAP), sequence_parallel=False), ("tp 4",)),
+    ("megatron_tp_comm_overlap", "megatron-lm@0.12", job(LATENT), FLAT, with_features(FLAT, Feature.TP_COMM_OVERLAP),
+     ("latent attention",)),
     ("megatron_cuda_graph", "megatron-lm", DENSE_JOB, with_features(FLAT, Feature.CUDA_GRAPH),
      changed(with_features(FLAT, Feature.CUDA_GRAPH), recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.CORE_ATTN),
      ("selective",)),
