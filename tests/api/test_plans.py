@@ -1,14 +1,13 @@
 """One plan of a study over REST."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
-from app.answers.files import save_plan
+from app.answers.files import plan_files
 from app.answers.schemas import LaunchDocument
 from app.plans.schemas import PlanAnalysis, PlanLaunch
 from app.storage.session import Database
@@ -56,15 +55,12 @@ def test_a_plan_is_read_alone(api: TestClient, study_id: str) -> None:
         assert api.get(f"/v1/studies/{study_id}/plans/{plan['plan_id']}").json() == plan
 
 
-def test_launch_files_are_those_that_a_search_saves(api: TestClient, study_id: str, tmp_path: Path) -> None:
+def test_launch_files_are_those_that_a_search_saves(api: TestClient, study_id: str) -> None:
     plan = plans_of(api, study_id)[0]
     launch = PlanLaunch.model_validate(api.get(f"/v1/studies/{study_id}/plans/{plan['plan_id']}/launch").json())
     assert launch.launch == {name: LaunchDocument.model_validate(entry) for name, entry in plan["launch"].items()}
     job = api.get(f"/v1/studies/{study_id}").json()["job"]
-    folder = tmp_path / "saved"
-    folder.mkdir()
-    save_plan(folder, plan, job)
-    assert {file.name: file.text for file in launch.files} == {path.name: path.read_text() for path in folder.iterdir()}
+    assert {file.name: file.text for file in launch.files} == {name: text for _, name, text in plan_files(plan, job, 8)}
     assert [file.framework for file in launch.files] == [None, "mindspeed-llm", "mindformers"]
 
 

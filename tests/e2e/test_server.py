@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from app.answers.search import search_document
+from app.answers.targets import with_usual_target
 from app.jobs.job import parse_job
 from app.text.documents import plain
 from meshplan import Client, MeshplanError
@@ -58,7 +59,7 @@ def test_a_study_is_created_followed_and_read_as_the_command_answers(client: Cli
     assert [event.sequence for event in events] == sorted({event.sequence for event in events})
     assert [event.data["state"] for event in events if event.kind == "state"][-1] == "completed"
     done = client.study(study.id)
-    local = plain(search_document(parse_job(SMALL)))
+    local = plain(search_document(with_usual_target(parse_job(SMALL))))
     assert done.result is not None
     assert done.result["counts"] == local["counts"]
     assert comparable([plan.document for plan in client.plans(study.id)]) == comparable(local["plans"])
