@@ -9,7 +9,6 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,8 @@ from cost_models.constants import Constants, prior_constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
-from cost_models.step.composition import estimate
+from cost_models.step.composition import estimate, estimate_priced
+from cost_models.step.priced_groups import PricedBatch
 from cost_models.step.result import Estimate
 from hardware_profiles.catalogue import profile
 from search.lattice import search
@@ -37,10 +37,10 @@ class Sampler:
         self._random = np.random.default_rng(seed)
         self.rows: list[tuple[ParallelStrategy, tuple[float, ...]]] = []
 
-    def __call__(self, workload: Workload, batch: StrategyBatch, constants: Constants, **options: Any) -> Estimate:
-        priced = estimate(workload, batch, constants, **options)
-        for row in self._random.integers(len(batch), size=4).tolist():
-            self.rows.append((batch.row(row), tuple(float(getattr(priced, name)[row]) for name in COLUMNS)))
+    def __call__(self, batch: PricedBatch) -> Estimate:
+        priced = estimate_priced(batch)
+        for row in self._random.integers(len(batch.batch), size=4).tolist():
+            self.rows.append((batch.batch.row(row), tuple(float(getattr(priced, name)[row]) for name in COLUMNS)))
         return priced
 
     def sample(self) -> list[tuple[ParallelStrategy, tuple[float, ...]]]:
@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
     constants = prior_constants(workload.cluster.profile.family)
     sampler = Sampler()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    result = search(workload, search_space(workload), constants, clock=time.perf_counter, estimator=sampler)
+    result = search(workload, search_space(workload), constants, clock=time.perf_counter, pricer=sampler)
     wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
     difference = largest_difference(workload, constants, sampler)
     print(f"{model} on {devices} x {hardware}")

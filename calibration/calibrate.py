@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from calibration.files import Calibration, FittedConstant, rounded
+from calibration.files import Calibration, FittedConstant, rounded, shipped_calibration
 from calibration.fitting import Fitted, Floats, Observation, Progress, fit, left_out_log_errors, observation_of, observations_of
 from calibration.groups import architecture, framework
 from calibration.intervals import LEARNING_PRECISIONS, QUANTILES_FROM, ErrorBand, coverage_of, error_bands, merged_coverage
+from calibration.memory_intervals import MemoryErrors, family_priors, memory_bands, memory_coverage, memory_errors
+from calibration.paired import PairedError, job_pairs, paired_errors
 from calibration.run_records import RefusedRecord, RunRecord
 from calibration.time_factor import SiteFactor, site_factor
 from cost_models.constants import Constants, prior_constants
@@ -100,10 +102,18 @@ def family_observations(records: Sequence[RunRecord], family: str) -> tuple[Obse
     return observations_of(learning, prior_constants(family))
 
 
-def calibrate(records: Sequence[RunRecord], family: str, command: str, *, on_progress: Progress | None = None) -> Outcome:
+def calibrate(
+    records: Sequence[RunRecord],
+    family: str,
+    command: str,
+    *,
+    memory: MemoryErrors | None = None,
+    on_progress: Progress | None = None,
+) -> Outcome:
     """Fit a family's constants to its runs and price the honest splits.
 
-    ``command`` is what a reader repeats to get the same file. Raises ``ValueError`` if no record can teach anything.
+    ``command`` is what a reader repeats to get the same file. ``memory`` are the errors of predicted peaks, of other families
+    too; default: those of the records. Raises ``ValueError`` if no record can teach anything.
     """
     start = prior_constants(family)
     observations = family_observations(records, family)
@@ -116,7 +126,17 @@ def calibrate(records: Sequence[RunRecord], family: str, command: str, *, on_pro
     by_architecture = left_out_log_errors(fitted, shapes)
     by_framework = left_out_log_errors(fitted, [framework(r) for r in used])
     bands = _rounded_bands(error_bands(used, by_architecture.tolist(), shapes))
-    calibration = Calibration(family, _entries(fitted), bands, coverage_of(used), len(used), command)
+    memory = memory_errors(records, family_priors) if memory is None else memory
+    calibration = Calibration(
+        family,
+        _entries(fitted),
+        bands,
+        coverage_of(used),
+        len(used),
+        command,
+        memory_bands=_rounded_bands(memory_bands(memory)),
+        memory_coverage=memory_coverage(memory),
+    )
     prior_errors = np.array([o.log_error(start) for o in observations])
     return Outcome(calibration, fitted, prior_errors, by_architecture, by_framework)
 
@@ -155,6 +175,7 @@ def calibrate_site(
     left_out = left_out_log_errors(fitted, groups)
     own = [o.record for o in used]
     moved = {entry.name: entry for entry in _entries(fitted)}
+    peaks = memory_errors(own, base.constants_of)
     calibration = Calibration(
         base.family,
         (*(moved.get(e.name, e) for e in base.fitted), *(e for e in moved.values() if e.name not in known)),
@@ -164,6 +185,11 @@ def calibrate_site(
         command,
         hardware,
         stack,
+        _rounded_bands(memory_bands(peaks, base.memory_bands)),
+        merged_coverage(base.memory_coverage, memory_coverage(peaks)),
+        rounded_paired(
+            paired_errors(job_pairs(own, left_out.tolist()), wider=base.paired or shipped_calibration(base.family).paired)
+        ),
     )
     base_errors = np.array([o.log_error(start) for o in used])
     factor = site_factor(used, base, base_errors)
@@ -196,6 +222,11 @@ def _entries(fitted: Fitted) -> tuple[FittedConstant, ...]:
         )
         for name, before, after in zip(fitted.names, fitted.prior_spread, fitted.spread, strict=True)
     )
+
+
+def rounded_paired(errors: Sequence[PairedError]) -> tuple[PairedError, ...]:
+    """The errors to the digits that files keep."""
+    return tuple(replace(error, log_error=rounded(error.log_error)) for error in errors)
 
 
 def _rounded_bands(bands: Sequence[ErrorBand]) -> tuple[ErrorBand, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -12,7 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from calibration.groups import model_kind
 from calibration.intervals import Coverage, ErrorBand, Interval, interval
+from calibration.memory_intervals import MemoryEvidence, memory_evidence
+from calibration.paired import PairedError
 from cost_models.constants import CONSTANTS, Constants, prior_constants
 from cost_models.shapes.traits import FAMILIES as DEVICES
 from cost_models.shapes.traits import family_traits
@@ -25,6 +28,7 @@ from documents.reading import Limits, parse_document, read_document
 
 FORMAT = "meshplan-calibration/1"
 FAMILIES = tuple(dict.fromkeys(traits.priors for traits in DEVICES.values()))
+SINCE = ("memory_bands", "memory_coverage", "paired")  # what files of earlier versions lack
 _DIGITS = 4
 _MAX_VALUE, _MAX_LOG = 10**15, 10
 _LIMITS = Limits(CALIBRATION_BYTES)
@@ -53,6 +57,9 @@ class Calibration:
     command: str
     hardware: str | None = None  # set where it was fitted for one site's hardware alone
     stack: str | None = None
+    memory_bands: tuple[ErrorBand, ...] = ()  # of ln(measured / predicted) peaks; none in files of earlier versions
+    memory_coverage: tuple[Coverage, ...] = ()
+    paired: tuple[PairedError, ...] = ()  # none in a file of an earlier version
 
     @property
     def constants(self) -> Constants:
@@ -62,6 +69,20 @@ class Calibration:
     def interval(self, workload: Workload, step_time_s: float) -> Interval:
         """80 % interval of a prediction with these constants, with its evidence. [s]"""
         return interval(workload, step_time_s, self.bands, self.coverage)
+
+    def memory_evidence(self, workload: Workload) -> MemoryEvidence:
+        """How far a workload's peaks may be off, and what that rests on; a file without peaks takes those that ship."""
+        base = self if self.memory_bands else shipped_calibration(self.family)
+        return memory_evidence(workload, base.memory_bands, base.memory_coverage)
+
+    def constants_of(self, workload: Workload) -> Constants:
+        """The constants with the spread that the workload's peaks have."""
+        return replace(self.constants, peak_spread=self.memory_evidence(workload).spread)
+
+    def paired_error(self, workload: Workload) -> PairedError:
+        """How far the difference of two plans of this workload is off; where the file says nothing, what the family's says."""
+        by_kind = {error.kind: error for error in self.paired or shipped_calibration(self.family).paired}
+        return by_kind.get(model_kind(workload)) or by_kind["all"]
 
     @property
     def fingerprint(self) -> str:
@@ -107,6 +128,13 @@ class _CoverageSection(Section):
     max_seq_length: Count
 
 
+class _PairedSection(Section):
+    kind: Text
+    log_error: Spread
+    num_groups: Count
+    num_pairs: Count
+
+
 class _CalibrationSection(LenientSection):
     format: Annotated[str, OneOf(FORMAT)]
     family: Annotated[str, OneOf(*FAMILIES)]
@@ -117,6 +145,9 @@ class _CalibrationSection(LenientSection):
     command: str
     hardware: str | None = None
     stack: str | None = None
+    memory_bands: list[_BandSection] = Field(default=[])
+    memory_coverage: list[_CoverageSection] = Field(default=[])
+    paired: list[_PairedSection] = Field(default_factory=list)
 
 
 def family_of(profile_family: str) -> str:
@@ -131,7 +162,13 @@ def rounded(value: float) -> float:
 
 def calibration_text(calibration: Calibration) -> str:
     """The content of the file in canonical form: same calibration, same bytes."""
-    return json.dumps({"format": FORMAT, **asdict(calibration)}, indent=1, allow_nan=False) + "\n"
+    return json.dumps(calibration_document(calibration), indent=1, allow_nan=False) + "\n"
+
+
+def calibration_document(calibration: Calibration) -> dict[str, Any]:
+    """The file's content. One of an earlier version, which has none of what came since, keeps its text and so its name."""
+    document = {"format": FORMAT, **asdict(calibration)}
+    return {name: value for name, value in document.items() if value or name not in SINCE}
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
@@ -155,8 +192,11 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
         section = check(_CalibrationSection, document)
         for index, entry in enumerate(section.fitted):
             _check_constant(f"fitted[{index}]", entry)
-        if not any(band.kind == "all" for band in section.bands):
-            raise InputError("bands: the entry of kind 'all' is missing.")
+        for name, bands in (("bands", section.bands), ("memory_bands", section.memory_bands)):
+            if not any(band.kind == "all" for band in bands) and (bands or name == "bands"):
+                raise InputError(f"{name}: the entry of kind 'all' is missing.")
+        if section.paired and not any(error.kind == "all" for error in section.paired):
+            raise InputError("paired: the entry of kind 'all' is missing.")
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
     return Calibration(
@@ -168,6 +208,9 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
         command=section.command,
         hardware=section.hardware,
         stack=section.stack,
+        memory_bands=tuple(ErrorBand(**dict(row)) for row in section.memory_bands),
+        memory_coverage=tuple(Coverage(**dict(row)) for row in section.memory_coverage),
+        paired=tuple(PairedError(**dict(row)) for row in section.paired),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -62,8 +62,9 @@ def error_bands(
     left_out_log_errors: Sequence[float],
     groups: Sequence[Hashable],
     wider: Sequence[ErrorBand] = (),
+    kind_of: Callable[[Workload], str] = model_kind,
 ) -> tuple[ErrorBand, ...]:
-    """Conformal quantiles of each kind of model, and of all under ``all``.
+    """Conformal quantiles of each kind of model, by ``kind_of``, and of all under ``all``.
 
     ``groups`` says which runs were left out together. Their errors come together too, so every group weighs the same, however
     many runs it has, and one more such weight lies beyond the largest error [dunn2023]. One set of quantiles serves all kinds:
@@ -73,7 +74,7 @@ def error_bands(
     ``wider``.
     """
     signed = -np.asarray(left_out_log_errors, dtype=np.float64)
-    kinds = np.array([model_kind(r.workload) for r in records])
+    kinds = np.array([kind_of(r.workload) for r in records])
     labels, sizes = np.unique([str(group) for group in groups], return_inverse=True, return_counts=True)[1:]
     weights = 1.0 / sizes[labels]
     members = {"all": np.ones(len(kinds), dtype=bool)} | {kind: kinds == kind for kind in dict.fromkeys(kinds.tolist())}
@@ -114,28 +115,43 @@ def _reaching(band: ErrorBand, others: Sequence[ErrorBand]) -> ErrorBand:
 
 
 def left_out_inside(
-    records: Sequence[RunRecord], left_out_log_errors: Sequence[float], groups: Sequence[Hashable]
+    records: Sequence[RunRecord],
+    left_out_log_errors: Sequence[float],
+    groups: Sequence[Hashable],
+    kind_of: Callable[[Workload], str] = model_kind,
 ) -> NDArray[np.bool_]:
     """Whether each run lies inside a band that the runs of all other groups gave. ``[run]``"""
-    inside = np.zeros(len(records), dtype=bool)
+    bands = left_out_bands(records, left_out_log_errors, groups, kind_of)
+    return np.array([min(b.low, 0.0) <= -e <= max(b.high, 0.0) for b, e in zip(bands, left_out_log_errors, strict=True)])
+
+
+def left_out_bands(
+    records: Sequence[RunRecord],
+    left_out_log_errors: Sequence[float],
+    groups: Sequence[Hashable],
+    kind_of: Callable[[Workload], str] = model_kind,
+) -> list[ErrorBand]:
+    """The band of each run's kind that the runs of all other groups gave, of no width where there are none. ``[run]``"""
+    found = [ErrorBand("all", 0.0, 0.0, 0)] * len(records)
     for group in dict.fromkeys(groups):
         rest = [i for i, other in enumerate(groups) if other != group]
         if not rest:
             continue
-        others = error_bands([records[i] for i in rest], [left_out_log_errors[i] for i in rest], [groups[i] for i in rest])
+        others = error_bands(
+            [records[i] for i in rest], [left_out_log_errors[i] for i in rest], [groups[i] for i in rest], kind_of=kind_of
+        )
         bands = {band.kind: band for band in others}
         for i in (i for i, other in enumerate(groups) if other == group):
-            band = bands.get(model_kind(records[i].workload), bands["all"])
-            inside[i] = min(band.low, 0.0) <= -left_out_log_errors[i] <= max(band.high, 0.0)
-    return inside
+            found[i] = bands.get(kind_of(records[i].workload), bands["all"])
+    return found
 
 
-def coverage_of(records: Sequence[RunRecord]) -> tuple[Coverage, ...]:
+def coverage_of(records: Sequence[RunRecord], kind_of: Callable[[Workload], str] = model_kind) -> tuple[Coverage, ...]:
     """What the records cover, by hardware, stack and kind."""
     own = []
     for workload in (record.workload for record in records):
         cluster, stack, length = workload.cluster, workload.software.stack, workload.training.seq_length
-        own.append(Coverage(cluster.profile.name, stack, model_kind(workload), 1, cluster.num_devices, length))
+        own.append(Coverage(cluster.profile.name, stack, kind_of(workload), 1, cluster.num_devices, length))
     return merged_coverage(own)
 
 
@@ -153,6 +169,11 @@ def merged_coverage(*sets: Sequence[Coverage]) -> tuple[Coverage, ...]:
         )
         for key, same in sorted(table.items())
     )
+
+
+def wider_beyond(value: int, largest: int) -> float:
+    """How many times as wide a band is for a value above the largest that was measured."""
+    return 1.0 + WIDER_PER_DOUBLING * float(np.log2(value / largest))
 
 
 def interval(workload: Workload, step_time_s: float, bands: Sequence[ErrorBand], coverage: Sequence[Coverage]) -> Interval:
@@ -183,10 +204,10 @@ def interval(workload: Workload, step_time_s: float, bands: Sequence[ErrorBand],
     devices = workload.cluster.num_devices
     if devices > largest:
         extrapolated.append(f"no measured run above {largest:,} devices")
-        factor *= 1.0 + WIDER_PER_DOUBLING * float(np.log2(devices / largest))
+        factor *= wider_beyond(devices, largest)
     if workload.training.seq_length > longest:
         extrapolated.append(f"no measured run above a sequence of {longest:,} tokens")
-        factor *= 1.0 + WIDER_PER_DOUBLING * float(np.log2(workload.training.seq_length / longest))
+        factor *= wider_beyond(workload.training.seq_length, longest)
     return Interval(
         low_s=step_time_s * float(np.exp(min(band.low, 0.0) * factor)),
         high_s=step_time_s * float(np.exp(max(band.high, 0.0) * factor)),

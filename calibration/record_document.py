@@ -102,6 +102,7 @@ class TrainingSection(RecordSection):
     seq_length: bounds.SeqLength
     global_batch_size: bounds.GlobalBatch
     precision: bounds.Text = ""
+    router_balance: bounds.Text = ""
 
 
 class SoftwareSection(RecordSection):

@@ -41,6 +41,7 @@ _FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2
 _LLM_FOUNDRY_YEAR = 2023  # of its published tables, with Triton's attention
 
 _FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
+_BF16_MOMENTS = {"use-precision-aware-optimizer", "exp-avg-dtype=bf16", "exp-avg-sq-dtype=bf16"}
 _WEIGHT_PREFETCH = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it scores are materialised
 # NeMo's use_flash_attention is off by default before; its FP8 recipes take Transformer Engine's attention, which is fused.
@@ -127,6 +128,8 @@ def record_software(section: SoftwareSection, notes: Notes, *, profile: Hardware
             features |= Feature.FLASH_ATTENTION
     if stack == "nemo":
         features |= Feature.GRAD_REDUCE_IN_BF16  # grad_sync_dtype of its optimizer, grad_reduce_in_fp32=False of its recipes
+    if _BF16_MOMENTS.issubset(flags):
+        features |= Feature.BF16_MOMENTS
     if stack in ("fsdp", "mindformers"):
         features |= _WEIGHT_PREFETCH  # PyTorch FSDP and MindSpore's graphs prefetch and reduce on streams of their own
     is_bridge = "megatron-bridge" in framework.lower()

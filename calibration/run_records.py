@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ from calibration.record_layout import num_noop_layers
 from calibration.record_model import record_model
 from calibration.record_software import record_software
 from calibration.record_strategy import record_degrees, record_strategy
+from cost_models.shapes.expert_spread import ExpertSpread, RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
-from cost_models.shapes.workload import Cluster, TrainingJob, Workload
+from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload
 from documents.bounds import MAX_TEXT, RUN_BYTES, RUNS_BYTES, Devices, NumLayers, SeqLength, Width
 from documents.checking import Checked, check
 from documents.errors import InputError
@@ -206,6 +207,7 @@ def _priced(
             f"at most model.num_layers {model.num_layers} + 2 have something to hold."
         )
     found = record_strategy(section, strategy_notes, degrees, model, software, global_batch_size=training.global_batch_size)
+    training = replace(training, expert_spread=_expert_spread(training_section, training_notes, model))
     workload = Workload(model=model, training=training, cluster=cluster, software=software.software)
     return workload, found.strategy, found.recompute_stated
 
@@ -224,6 +226,17 @@ def _training(section: TrainingSection, notes: Notes) -> TrainingJob:
     if text not in _PRECISIONS:
         notes.add("precision", section.precision or None, f"is read as {precision}")
     return TrainingJob(seq_length=section.seq_length, global_batch_size=section.global_batch_size, precision=precision)
+
+
+def _expert_spread(section: TrainingSection, notes: Notes, model: ModelShape) -> ExpertSpread | None:
+    """What balances the router: as stated, else as is usual for the model."""
+    stated = section.router_balance.lower()
+    if stated in set(RouterBalance):
+        return model.expert_spread(RouterBalance(stated))
+    usual = model.expert_spread()
+    if stated and usual is not None:
+        notes.add("router_balance", section.router_balance, f"is not a known balance, read as {usual.balance}")
+    return usual
 
 
 def _measured(row: Mapping[str, object], warnings: list[str]) -> Measured:

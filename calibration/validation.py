@@ -23,7 +23,7 @@ _PEAKS = {
     "allocated_first_iteration": "allocated_first_iteration_bytes",
     "allocated": "allocated_peak_bytes",
     "reserved": "reserved_peak_bytes",
-    "device": "peak_memory_bytes",
+    "device": "pooled_peak_bytes",
 }
 
 

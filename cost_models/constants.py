@@ -7,7 +7,8 @@ Priors come from published kernel and collective measurements and from grey-box 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from cost_models.shapes.traits import family_traits
 
@@ -29,8 +30,20 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class PeakSpread:
+    """How far true peaks of device memory lie from predicted ones.
+
+    One true peak in ten lies below e^``low`` times the predicted one, one in ten above e^``high`` times. No spread: the
+    prediction is taken for the truth.
+    """
+
+    low: float = 0.0
+    high: float = 0.0
+
+
+@dataclass(frozen=True)
 class Constants:
-    """A value for each entry of ``CONSTANTS``; field names are theirs."""
+    """A value for each entry of ``CONSTANTS``, by its name, and how far the memory that they predict may be off."""
 
     matmul_fraction: float
     attention_forward_fraction: float
@@ -73,6 +86,7 @@ class Constants:
     p2p_exposed_fraction: float
     step_overhead_s: float
     allocator_fraction: float
+    peak_spread: PeakSpread = PeakSpread()
 
     def with_values(self, values: Mapping[str, float]) -> Constants:
         """The same constants with some replaced; an unknown name raises ``KeyError``.
@@ -86,10 +100,11 @@ class Constants:
         -------
         Constants
         """
-        unknown = set(values) - {f.name for f in fields(self)}
+        unknown = set(values) - {constant.name for constant in CONSTANTS}
         if unknown:
             raise KeyError(f"unknown constants: {', '.join(sorted(unknown))}")
-        return replace(self, **values)
+        changed: dict[str, Any] = dict(values)
+        return replace(self, **changed)
 
 
 CONSTANTS: tuple[Constant, ...] = (

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 # Fields of dataclasses that say in words what something is or where it comes from, and change no number of an answer.
-WORDING = frozenset({"title", "notes", "status", "provenance", "source", "expert_load_source"})
+WORDING = frozenset({"title", "notes", "status", "provenance", "source"})
 _LONG = 1024  # entries of a tuple that is worth remembering
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from cost_models.shapes import acting
 from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
+from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import FUSIONS, Feature
 from cost_models.shapes.workload import Workload
 from frameworks.physics import pipeline as rules_pipeline
+from frameworks.placements import Placements
 from frameworks.rule import Rule, SwitchRule, effective_features
 from frameworks.table import Table
 
@@ -113,6 +115,20 @@ class Draft:
             recompute_num_layers=s.recompute_num_layers * (s.vpp // vpp if s.recompute_method is RecomputeMethod.BLOCK else 1),
             features=(s.features | added) & ~Feature.DUALPIPEV_DW_DETACH,
         )
+
+    def placed(self, placements: Placements, framework: str) -> None:
+        """MTP modules as near to their stage as they can be, and the default layout in place of one that cannot be said."""
+        s, model = self.strategy, self.workload.model
+        most = placements.most_mtp_before_head(s.pp, s.vpp)
+        if s.mtp_before_head > most:
+            why = f"{framework} takes 0 to {most} over pp {s.pp}"
+            self.set("mtp_before_head", s.mtp_before_head, most, why, mtp_before_head=most)
+        if s.layer_layout is None or placements.expressible(s.layer_layout, self.strategy.mtp_before_head, model):
+            return
+        default = default_layout(model, s.pp, s.vpp, s.schedule) if s.pp * s.vpp <= model.num_layers else None
+        if default is not None and placements.expressible(default, 0, model):
+            why = f"in {framework} {placements.refusal(s.layer_layout, 0, model) or placements.requirement}"
+            self.set("layer_layout", "as planned", "as even as it can be", why, layer_layout=None, mtp_before_head=0)
 
     def one_fusion(self) -> None:
         """Of the operators that replace the same collectives, the first."""

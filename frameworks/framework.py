@@ -8,6 +8,7 @@ from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import ModelShape, Workload
+from frameworks.placements import Placements
 from frameworks.release import Release
 from frameworks.rule import Rule
 from frameworks.table import Table
@@ -69,6 +70,8 @@ class Framework:
     is replaced; ``write``: arguments of that; ``read``: the strategy that such arguments mean, with the number of devices where
     they do not say it, ``read_job`` the whole job (raise ``ReadingError``). ``purposes``: what each environment variable is for.
     ``untold``: a sentence for what the release cannot be told of the model, so that it would train another one.
+    ``placements``: where layers can sit; ``merged_chunks``: where they can if ``moe_comm_overlap`` merges passes of virtual
+    stages, if not there.
     ``file``: text of a launch file, of ``suffix``, from release, purposes and an entry of ``launch_block``.
     """
 
@@ -83,6 +86,8 @@ class Framework:
     suffix: str
     purposes: Mapping[str, str]
     file: Callable[[Release, Mapping[str, str], Mapping[str, Any], Start], str]
+    placements: Placements
+    merged_chunks: Placements | None = None
     untold: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
 
     @property

@@ -22,22 +22,22 @@ def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, di
     block: dict[str, dict[str, Any]] = {}
     for name in BY_NAME:
         releases = releases_for(name, workload.software.target)
-        framework = next((release for release in releases if launches(release, workload, strategy)), releases[0])
+        running = next((release for release in releases if launches(release, workload, strategy)), None)
+        framework = running or releases[0]
         target = framework.target
         if profile.family not in target.families:
             note = f"{target.name} runs on {' and '.join(target.families)} devices, not on {profile.device}."
-            launchable, arguments, environment, notes = False, None, {}, [note]
+            arguments, environment, notes = None, {}, [note]
             broken: tuple[Violation, ...] = ()
         else:
             broken = violations(workload, strategy, target)
             launch = framework.write(workload, strategy)
             untold = framework.untold(workload)
-            launchable, arguments = not broken and not untold, list(launch.arguments)
-            environment = dict(launch.environment)
+            arguments, environment = list(launch.arguments), dict(launch.environment)
             notes = [*(f"Not as planned ({v.rule}): {v.sentence}." for v in broken), *untold, *launch.notes]
         block[target.name] = {
             "target": target.label,
-            "launchable": launchable,
+            "launchable": running is not None,
             "arguments": arguments,
             "environment": environment,
             "notes": notes,

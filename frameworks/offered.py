@@ -8,11 +8,11 @@ from operator import or_
 
 import numpy as np
 
-from cost_models.shapes.strategy import Dispatcher, LayerLayout, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.shapes.workload import Workload
 from frameworks.physics.memory import module_names
-from frameworks.rule import Rule, all_of, effective_features, either, every_row, has_effect, layout_of, layout_violates, none_of
+from frameworks.rule import Rule, all_of, effective_features, either, every_row, has_effect, none_of
 from frameworks.table import Table
 
 
@@ -73,21 +73,6 @@ def precision_rule(name: str, source: str, framework: str, *offered: str) -> Rul
         lambda w, s: f"{framework} trains in {either(offered)}, not {w.training.precision}",
         job_only=True,
     )
-
-
-def chunks_rule(name: str, source: str, requirement: str) -> Rule:
-    """A framework whose virtual stages all hold a layer."""
-    return Rule(
-        name,
-        source,
-        requirement,
-        lambda w, b: layout_violates(w, b, _has_empty_chunk),
-        lambda w, s: f"the layer_layout leaves a virtual stage with 0 layers (largest: {max(map(max, layout_of(w, s)))})",
-    )
-
-
-def _has_empty_chunk(layout: LayerLayout, _model: ModelShape) -> bool:
-    return min(map(min, layout)) == 0
 
 
 def model_rule(name: str, source: str, framework: str, unbuildable: Callable[[Workload], tuple[str, ...]]) -> Rule:

@@ -5,13 +5,15 @@ Targets, rules of legality, launch blocks and files, documents and what a job ma
 
 from __future__ import annotations
 
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.switches import SWITCHES, Feature
+from cost_models.shapes.traits import family_traits
 from documents.errors import did_you_mean
 from frameworks.facts import beside
 from frameworks.framework import Framework
 from frameworks.megatron_lm.framework import MEGATRON_LM
 from frameworks.mindformers.framework import MINDFORMERS
 from frameworks.mindspeed_llm.framework import MINDSPEED_LLM
+from frameworks.placements import ANYWHERE, Placements
 from frameworks.target import ANY, Target, TargetError
 
 FRAMEWORKS: tuple[Framework, ...] = (*MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS)
@@ -49,10 +51,21 @@ def releases_for(name: str, target: str) -> tuple[Framework, ...]:
     return (BY_LABEL[meant.label],) if meant.name == name else releases_of(name)
 
 
-def offers(target: str, feature: Feature) -> bool:
-    """Whether a target has a switch; physics alone has all."""
+def offered(target: str, family: str) -> Feature:
+    """The switches that a target has on devices of a family; physics alone has all but those of other devices' libraries."""
     framework = BY_LABEL.get(parse_target(target).label)
-    return framework is None or feature in framework.table.offered
+    if framework is not None:
+        return framework.table.offered
+    libraries = (None, family_traits(family).library)
+    return Feature(sum(feature for feature, switch in SWITCHES.items() if switch.library in libraries))
+
+
+def placements_of(target: str, *, merged_chunks: bool = False) -> Placements:
+    """Where a target can put layers and MTP modules; ``merged_chunks``: ``moe_comm_overlap`` with interleaved virtual stages."""
+    framework = BY_LABEL.get(parse_target(target).label)
+    if framework is None:
+        return ANYWHERE
+    return framework.merged_chunks if merged_chunks and framework.merged_chunks else framework.placements
 
 
 def off_beside(target: str, feature: Feature) -> Feature:

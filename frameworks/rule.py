@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shapes import acting
+from cost_models.shapes.layer_keys import distinct_rows
 from cost_models.shapes.layout import default_layout, layer_layout, lean_tail_layout
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import ANY_DISPATCHER, Exclusive, Feature, acting_in, alternatives
@@ -27,6 +28,8 @@ class Rule:
     and the micro batch size alone, so one verdict holds for all options of a layout (such rules of physics come first).
     ``targets``, from the registry: ``any`` for physics, which binds every target, else the releases (``name@release``) that have
     the rule; releases of one framework may have rules of one name that differ.
+    ``reads_placement``: it looks at where layers lie, beside the pipeline and switches that decide how one runs; a search asks it
+    of placements, one by one.
     ``job_only``: it looks at the job alone, so one verdict holds for all strategies (``every_row``).
     """
 
@@ -36,6 +39,7 @@ class Rule:
     violates: Callable[[Workload, StrategyBatch], Mask]
     sentence: Callable[[Workload, ParallelStrategy], str]
     layout_only: bool = False
+    reads_placement: bool = False
     job_only: bool = False
     targets: frozenset[str] = frozenset()
 
@@ -149,32 +153,49 @@ def unless_default(layout: LayerLayout, schedule: Schedule) -> LayerLayout | Non
     return None if defaults == {layout} else layout
 
 
-def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, ModelShape], bool]) -> Mask:
-    """Rows whose layer layout ``forbids`` refuses. Each distinct layout is looked at once.
+def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, int, ModelShape], bool]) -> Mask:
+    """Rows whose layer layout, with ``mtp_before_head``, ``forbids`` refuses. Each distinct pair is looked at once.
 
     Rows whose virtual stages outnumber the layers have no default layout and pass: ``layers_per_stage`` has them.
     """
     model = workload.model
     given = batch.layout_index >= 0
-    mask = none_of(batch)
-    if given.any():
-        refused = np.array([forbids(layout, model) for layout in batch.layouts], dtype=np.bool_)
-        mask[given] = refused[batch.layout_index[given]]
     default = ~given & (batch.pp * batch.vpp <= model.num_layers)
     span = model.num_layers + 1
     vee = np.isin(batch.schedule, [schedule for schedule in Schedule if schedule.is_vee])
-    key = np.where(default, (batch.pp * span + batch.vpp) * 2 + vee, 0)
+    plain = default & (batch.mtp_before_head == 0)
+    key = np.where(plain, (batch.pp * span + batch.vpp) * 2 + vee, 0)
     present = np.zeros(2 * span * span, dtype=np.bool_)
     present[key] = True
     table = np.zeros(2 * span * span, dtype=np.bool_)
     for code in np.flatnonzero(present):
         if code:
             pp, vpp = divmod(int(code) // 2, span)
-            schedule = Schedule.DUALPIPE_V if code % 2 else Schedule.NONE
-            table[code] = forbids(_default_layout(model, pp, vpp, schedule), model)
-    return mask | table[key]
+            table[code] = forbids(_default_layout(model, pp, vpp, bool(code % 2)), 0, model)
+    mask: Mask = table[key]
+    others = np.flatnonzero(given | (default & ~plain))
+    if len(others):
+        rows = batch.take(others)
+        layout, vee = rows.layout_index, vee[others]
+        shape = [np.where(layout < 0, column, 0) for column in (rows.pp, rows.vpp, vee)]
+        first, index = distinct_rows([layout, rows.mtp_before_head, *shape])
+        verdicts = np.array(
+            [
+                forbids(
+                    batch.layouts[layout[row]]
+                    if layout[row] >= 0
+                    else _default_layout(model, int(rows.pp[row]), int(rows.vpp[row]), bool(vee[row])),
+                    int(rows.mtp_before_head[row]),
+                    model,
+                )
+                for row in first
+            ],
+            dtype=np.bool_,
+        )
+        mask[others] = verdicts[index]
+    return mask
 
 
 @lru_cache(maxsize=4096)
-def _default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule) -> LayerLayout:
-    return default_layout(model, pp, vpp, schedule)
+def _default_layout(model: ModelShape, pp: int, vpp: int, vee: bool) -> LayerLayout:
+    return default_layout(model, pp, vpp, Schedule.DUALPIPE_V if vee else Schedule.NONE)

@@ -108,8 +108,11 @@ def settled(
     for name, value in written.items():
         if not isinstance(value, SwitchArgument):
             arguments[name] = value
-        elif value.means(release, known) and (chosen := value.written(features)) is not None:
-            arguments |= {name: chosen, **(value.beside if value.feature in features else {})}
+            continue
+        beside = value.beside if value.feature in features else {}
+        meant = known | {other: given(its) for other, its in beside.items()}
+        if value.means(release, meant) and (chosen := value.written(features)) is not None:
+            arguments |= {name: chosen, **beside}
     return arguments
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +19,14 @@ from calibration.calibrate import family_observations
 from calibration.files import Calibration, shipped_calibration
 from calibration.fitting import Floats, left_out_log_errors
 from calibration.groups import architecture
-from calibration.intervals import LEARNING_PRECISIONS, left_out_inside
+from calibration.intervals import LEARNING_PRECISIONS, ErrorBand, left_out_bands, left_out_inside
+from calibration.memory_intervals import MemoryErrors, family_priors, memory_errors, memory_kind
 from calibration.plan_order import PlanGroup, plan_groups
 from calibration.run_records import RunRecord, read_run_records
 from calibration.splits import Splits, splits_of
 from calibration.validation import predict, predicted_peak_bytes
+from cost_models.constants import PeakSpread
+from cost_models.memory.fit import FitRule, fit_rule
 from cost_models.step.composition import estimate as closed_form
 from cost_models.step.result import Estimate
 
@@ -123,6 +126,17 @@ class FamilyAccuracy:
                 table.setdefault(measured.peak_memory_basis or "device", []).append(predicted / measured.peak_memory_bytes - 1.0)
         return {basis: np.array(errors) for basis, errors in sorted(table.items())}
 
+    def refused_runs(self) -> tuple[int, int, int, int]:
+        """Runs predicted above the limit, those that do not fit at 90 %, those with a measured peak, and of these the unfit."""
+        over, refused, measured = [], [], []
+        for record, found in zip(self.records, self.predictions, strict=True):
+            rule = fit_rule(record.workload, self.calibration.constants_of(record.workload))
+            peak_bytes = float(found.peak_memory_bytes[0])
+            over.append(peak_bytes > rule.memory_limit_bytes)
+            refused.append(peak_bytes > rule.fit_limit_bytes)
+            measured.append(record.measured.peak_memory_bytes is not None)
+        return sum(over), sum(refused), sum(measured), sum(map(all, zip(refused, measured, strict=True)))
+
     def memory_by_rank(self) -> tuple[Floats, Floats]:
         """predicted / measured - 1 by rank: what stays after a step, and the peak of the first iteration."""
         after: list[Floats] = []
@@ -163,6 +177,43 @@ class FamilyAccuracy:
         base = Errors.of(left_out_log_errors(fitted, groups, is_linear=True))
         assert base is not None
         return len(groups), base, found
+
+
+@dataclass(frozen=True)
+class LeftOutPeaks:
+    """Measured peaks of all families: how sure a device of exactly that size would have been to hold each."""
+
+    errors: MemoryErrors
+    sure: Floats
+    bands: dict[str, ErrorBand]
+
+    @classmethod
+    def of(cls, families: Iterable[FamilyAccuracy]) -> LeftOutPeaks:
+        several = list(families)
+        errors = memory_errors([record for family in several for record in family.records], family_priors)
+        bands = left_out_bands(errors.records, errors.log_errors, errors.groups, memory_kind)
+        spreads = (PeakSpread(min(band.low, 0.0), max(band.high, 0.0)) for band in bands)
+        sure = [
+            float(FitRule(1.0, 0.0, 0.9, spread).probability(np.exp(error)))
+            for spread, error in zip(spreads, errors.log_errors, strict=True)
+        ]
+        return cls(errors, np.array(sure), {band.kind: band for band in several[0].calibration.memory_bands})
+
+    @property
+    def kinds(self) -> dict[str, Mask]:
+        """Which peaks each kind of band has. ``[peak]``"""
+        own = np.array([memory_kind(record.workload) for record in self.errors.records])
+        return {kind: (own == kind) | (kind == "all") for kind in self.bands}
+
+    def num_shapes(self, mask: Mask) -> int:
+        return len({str(group) for group, chosen in zip(self.errors.groups, mask, strict=True) if chosen})
+
+    def shares(self, mask: Mask, level: float) -> tuple[float, float]:
+        """Shares of peaks that a device holds which this level asks for: by run, and every architecture alike."""
+        groups = [str(group) for group, chosen in zip(self.errors.groups, mask, strict=True) if chosen]
+        weights = [1.0 / groups.count(group) for group in groups]
+        inside = self.sure[mask] <= level
+        return float(inside.mean()), float(np.average(inside, weights=weights))
 
 
 def _by_rank(per_stage: Floats | None, measured: Sequence[float], pp: int) -> Floats:

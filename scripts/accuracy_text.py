@@ -110,6 +110,16 @@ fits. Zero-bubble peaks come out 15 % high, as if the framework's pool had been 
 are under-estimated most do not say how their optimizer was sharded. `nvidia-smi` beside the framework's own counters, once,
 would part the two.
 
+How sure it is that a plan fits comes from these errors ([calibration.md](calibration.md#memory)). Each peak is judged by the band
+that all other architectures give: of devices so large that it was just so sure, so many held it (by run / by architecture).
+
+{sure}
+A margin must not refuse what runs. All of these took place; those that are predicted above the limit itself rest on a guess of
+how they kept memory down (recompute, offloaded activations, sharded optimizers), or show an error of the model.
+
+{refused}
+
+{ran}
 ## Order of plans
 
 Pairs that differ by 5 % or more in measured time, predicted in the right order; regret is how much longer the plan that is

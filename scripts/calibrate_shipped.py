@@ -11,20 +11,30 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from calibration.calibrate import Outcome, calibrate
 from calibration.files import write_calibration
+from calibration.memory_intervals import MemoryErrors, family_priors, memory_errors
 from calibration.run_records import RunRecord, read_run_records
+from scripts.calibrate_paired import write_paired
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = {"ascend": "ascend.jsonl", "gpu": "gpu.jsonl"}
 COMMAND = "make calibration"
 
 
+def records_of(family: str) -> list[RunRecord]:
+    return [r for r in read_run_records(ROOT / "calibration/runs" / RUNS[family]) if isinstance(r, RunRecord)]
+
+
+def shipped_memory() -> MemoryErrors:
+    """Of the peaks of all families: their memory is one arithmetic."""
+    return memory_errors([record for family in RUNS for record in records_of(family)], family_priors)
+
+
 def shipped_outcome(family: str) -> Outcome:
-    records = [r for r in read_run_records(ROOT / "calibration/runs" / RUNS[family]) if isinstance(r, RunRecord)]
 
     def show(iteration: int, median: float) -> None:
         print(f"{family}: step {iteration}, median error {100 * median:.2f} %", file=sys.stderr, flush=True)
 
-    return calibrate(records, family, COMMAND, on_progress=show)
+    return calibrate(records_of(family), family, COMMAND, memory=shipped_memory(), on_progress=show)
 
 
 def main() -> None:
@@ -41,6 +51,7 @@ def main() -> None:
             print(f"{family}, {title}: median {100 * np.median(absolute):.1f} %, mean {100 * np.mean(absolute):.1f} %")
         if outcome.fitted.at_bound:
             print(f"{family}: on a bound: {', '.join(outcome.fitted.at_bound)}")
+    write_paired()
 
 
 if __name__ == "__main__":

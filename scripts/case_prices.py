@@ -24,6 +24,13 @@ def simulated(
     return estimates_to_mappings(workload, found)
 
 
+def rank_seconds(workload: Workload, strategy: ParallelStrategy, constants: Constants | None = None) -> list[float]:
+    """What each pipeline rank takes for a micro batch, forward and backward."""
+    found = simulate(workload, StrategyBatch.of([strategy]), constants or constants_for(workload), breakdown=True)
+    assert found.stage_time_s is not None
+    return [float(seconds) for seconds in found.stage_time_s[: strategy.pp, 0]]
+
+
 def exposed_fraction(found: dict[str, Any]) -> float:
     """Share of the expert communication of a step that its critical rank waits for."""
     exposed = float(found["time_breakdown_s"]["ep_comm"])

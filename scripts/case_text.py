@@ -8,13 +8,15 @@ from textwrap import fill
 
 from app.answers.schemas import RecomputeDocument
 from app.answers.tables.estimate import recompute_text
+from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
-from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
+from cost_models.shapes.workload import ModelShape, Workload
 from search.plan import strategy_to_mapping
 
 GIB = 2.0**30
 WIDTH = 128
+ENDS = 3  # virtual stages of which the layers are told
 _SCHEDULE_NAMES = {
     Schedule.ONE_F_ONE_B: "1F1B",
     Schedule.INTERLEAVED: "interleaved",
@@ -66,6 +68,20 @@ def layout_text(strategy: ParallelStrategy) -> str:
     names = ("tp", "pp", "vpp", "cp", "ep")
     degrees = [f"{name.upper()}{getattr(strategy, name)}" for name in names if getattr(strategy, name) > 1]
     return " ".join([*degrees, f"MBS{strategy.micro_batch_size}", strategy.dispatcher.label])
+
+
+def switches_text(strategy: ParallelStrategy) -> str:
+    """The switches that are on and that not every strategy has."""
+    return ", ".join(f"`{str(f.name).lower()}`" for f in Feature if f in strategy.features & ~DEFAULT_FEATURES)
+
+
+def ends_text(model: ModelShape, strategy: ParallelStrategy) -> str:
+    """Layers of the last virtual stages in the order of the model, with ``m`` where the prediction layer lies."""
+    layout = strategy.layer_layout or default_layout(model, strategy.pp, strategy.vpp, strategy.schedule)
+    texts = [f"{layers}" for row in layout for layers in row]
+    if model.mtp_num_layers:
+        texts[-1 - strategy.mtp_before_head] += " + m"
+    return ", ".join(texts[-ENDS:])
 
 
 def memory_text(workload: Workload, strategy: ParallelStrategy) -> str:

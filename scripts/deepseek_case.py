@@ -13,6 +13,8 @@ from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatc
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.priced_groups import priced_groups
+from scripts.case_prices import simulated
+from search.placement.placer import Placer
 
 RECIPE: dict[str, Any] = {
     "model": "deepseek-v3",
@@ -32,7 +34,9 @@ RECIPE: dict[str, Any] = {
 TRAINED: dict[str, Any] = {
     "model": "deepseek-v3",
     "cluster": {"hardware": "h800-sxm-80gb", "num_devices": 2048},
-    "training": {"seq_length": 4096, "global_batch_size": 15360, "precision": "fp8"},
+    # Well balanced by its router, without dropping tokens [deepseek-v3, section 2.1.2].
+    "training": {"seq_length": 4096, "global_batch_size": 15360, "precision": "fp8", "expert_load_factor": 1.1},
+    "software": {"year": 2025.5},  # whose routers keep no copy of what the norm gave, as in the report
     "strategy": {
         "tp": 1,
         "pp": 16,
@@ -40,8 +44,11 @@ TRAINED: dict[str, Any] = {
         "micro_batch_size": 1,
         "moe_dispatcher": "two_level",
         "recompute": "layernorm+mlp_act+mla_up_proj",
+        "switches": {"bf16_moments": True, "fp8_activation_input": True},
     },
 }
+# Where the report put its 61 layers is not said: four a stage leave 64 places for them, embedding, prediction layer and head.
+STAGES = (3, *(4,) * 14, 2)
 HOURS_PER_TRILLION_TOKENS = 180e3  # H800 hours of pre-training [deepseek-v3, table 1]
 MERGED = Feature.MOE_COMM_OVERLAP
 DETACHED = MERGED | Feature.DUALPIPEV_DW_DETACH
@@ -77,12 +84,20 @@ def trained(schedule: Schedule, vpp: int, features: Feature) -> ParallelStrategy
     """The layout of the report, under any schedule [deepseek-v3, section 3.2]."""
     strategy = parse_job(TRAINED).strategy
     assert strategy is not None
-    return replace(strategy, schedule=schedule, vpp=vpp, features=strategy.features | features)
+    layout = (STAGES,) if vpp == 1 else None
+    return replace(strategy, schedule=schedule, vpp=vpp, features=strategy.features | features, layer_layout=layout)
 
 
 def under(strategy: ParallelStrategy, schedules: Sequence[tuple[Schedule, int, Feature]] = SCHEDULES) -> list[ParallelStrategy]:
     """The same layout under each schedule."""
     return [replace(strategy, schedule=s, vpp=v, features=(strategy.features & ~DETACHED) | f) for s, v, f in schedules]
+
+
+def best_placed(workload: Workload, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
+    """Simulated estimates with the layers where the pipeline runs fastest, or where they were if that is faster."""
+    moved = Placer(workload).best(constants_for(workload), strategies)
+    both = zip(simulated(workload, moved), simulated(workload, strategies), strict=True)
+    return [min(pair, key=lambda e: (not e["fits"], e["step_time_s"])) for pair in both]
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from app.jobs.job import parse_job
 from cost_models.constants import CONSTANTS, Constants
 from cost_models.shapes.flops import model_flops_per_token
 from cost_models.shapes.strategy import ParallelStrategy
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
-from scripts.case_prices import simulated
+from search.explanation import DEFAULT_PLACEMENT
 from search.lattice import search
 from search.limits import limits_from_mapping
+from search.placement.placer import Placer
 from search.plan import DeploymentPlan
 from search.result import SearchResult
 from search.space import search_space
@@ -39,7 +40,15 @@ NEARBY: dict[str, Any] = {  # the part of the lattice that is searched for every
     "moe_dispatcher": list(ON_ASCEND),
 }
 LOOPED: dict[str, Any] = {"schedule": ["interleaved-1f1b"]}  # the schedule of Pangu's stack, with and without merged pairs
-FIRST_SYSTEM: dict[str, Any] = {**LOOPED, "moe_dispatcher": ["alltoall"], "moe_comm_overlap": False}
+FIRST_SYSTEM: dict[str, Any] = {  # no switch that not every strategy has
+    **LOOPED,
+    "moe_dispatcher": ["alltoall"],
+    "moe_comm_overlap": False,
+    "swap_attention": False,
+}
+FIRST_SYSTEM["forbid"] = [
+    name for feature in Feature if feature not in DEFAULT_FEATURES and (name := str(feature.name).lower()) not in FIRST_SYSTEM
+]
 WITHIN_STRUCTURE: dict[str, Any] = {
     **{name: [value] for name, value in STRUCTURE.items()},
     "cp": [1],
@@ -47,6 +56,14 @@ WITHIN_STRUCTURE: dict[str, Any] = {
     "moe_dispatcher": list(ON_ASCEND),
     "swap_attention": [False, True],
 }
+AS_PUBLISHED: dict[str, Any] = {
+    **WITHIN_STRUCTURE,
+    **LOOPED,
+    "micro_batch_size": [2],
+    "moe_dispatcher": ["hierarchical"],
+    "moe_comm_overlap": True,
+}
+YEAR_OF_PUBLICATION = 2025.0
 MODES = (
     "none",
     "layernorm+mlp_act",
@@ -59,8 +76,10 @@ SWAPS: dict[str, list[str]] = {
     "no swap": [],
     "optimizer": ["swap_optimizer"],
     "attention": ["swap_attention"],
-    "both": ["swap_optimizer", "swap_attention"],
+    "experts": ["moe_zero_memory"],
 }
+EXPERT_DEGREES = (8, 16, 32, 64, 128)
+FLAT_LOAD_FACTOR = 1.1  # one load for every degree, as it was assumed before loads were measured
 BATCHES = (3072, 6144, 12288)
 SEQUENCES = (4096, 8192)
 TOKENS_PER_S = {6144: 1.46e6, 4096: 0.61e6}
@@ -88,29 +107,31 @@ def published(
     return strategy
 
 
-@dataclass(frozen=True)
-class Fitting:
-    """A strategy that fits, with its simulated estimate."""
-
-    strategy: ParallelStrategy
-    estimate: Mapping[str, Any]
-
-    @property
-    def step_time_s(self) -> float:
-        return float(self.estimate["step_time_s"])
-
-
-def published_fitting(workload: Workload, constants: Constants | None = None) -> list[Fitting]:
-    """The published layout, micro batch, dispatcher and overlap under every recompute and swap that fits, fastest first."""
-    plans = [published(mode, (*STACK, *swap)) for mode in MODES for swap in SWAPS.values()]
-    pairs = map(Fitting, plans, simulated(workload, plans, constants))
-    return sorted((pair for pair in pairs if pair.estimate["fits"]), key=lambda pair: pair.step_time_s)
-
-
-def searched(workload: Workload, limits: Mapping[str, Any], top: int = 5) -> SearchResult:
-    """The best plans within ``limits``, proved best at the simulated fidelity."""
+def searched(workload: Workload, limits: Mapping[str, Any], top: int = 5, constants: Constants | None = None) -> SearchResult:
+    """The best plans within ``limits``, the fastest first, proved best at the simulated fidelity."""
     space = search_space(workload, limits_from_mapping(limits))
-    return search(workload, space, constants_for(workload), top=top)
+    return search(workload, space, constants or constants_for(workload), top=top)
+
+
+def best_published(workload: Workload, constants: Constants | None = None) -> DeploymentPlan:
+    """The published layout, micro batch, dispatcher and overlap with what was not published as it is fastest."""
+    return searched(workload, AS_PUBLISHED, 1, constants).plans[0]
+
+
+def as_usual(strategy: ParallelStrategy) -> ParallelStrategy:
+    """The same with its layers where they lie unless told."""
+    return replace(strategy, **DEFAULT_PLACEMENT)
+
+
+def placed(workload: Workload, strategies: Sequence[ParallelStrategy]) -> list[ParallelStrategy]:
+    """Each with its layers where the pipeline runs fastest, if any such placement fits."""
+    return Placer(workload).best(constants_for(workload), strategies)
+
+
+def best_of_degree(workload: Workload, ep: int) -> DeploymentPlan | None:
+    """The best setting of the published structure over other numbers of expert ranks, if one fits."""
+    found = searched(workload, {**WITHIN_STRUCTURE, **LOOPED, "ep": [ep]}, top=1)
+    return found.plans[0] if found.plans else None
 
 
 @cache
@@ -143,6 +164,16 @@ def parallel_streams(workload: Workload) -> Workload:
     return replace(workload, cluster=replace(workload.cluster, profile=profile))
 
 
+def with_expert_load(workload: Workload, factor: float) -> Workload:
+    """The same job with one load of the fullest expert rank for every degree."""
+    return replace(workload, training=replace(workload.training, expert_load_factor=factor, expert_spread=None))
+
+
+def of_year(workload: Workload, year: float) -> Workload:
+    """The same job with software of that year."""
+    return replace(workload, software=replace(workload.software, year=year))
+
+
 def what_ifs(workload: Workload) -> list[WhatIf]:
     """Mechanisms that are published for Pangu's stack and that the estimate lacks or assumes away, one at a time, then all."""
     constants = constants_for(workload)
@@ -156,15 +187,17 @@ def what_ifs(workload: Workload) -> list[WhatIf]:
     quiet_host = {"host_moe_sync_s": 0.0, "host_micro_batch_s": 0.0}
     unhindered = {"hidden_stretch_fraction": 0.0}
     streams = parallel_streams(workload)
-    balanced = replace(workload, training=replace(workload.training, expert_load_factor=1.0))
+    balanced = with_expert_load(workload, 1.0)
     profile = workload.cluster.profile
     roomy_profile = replace(profile, usable_hbm_bytes=2.0 * profile.usable_hbm_bytes)
     roomy = replace(workload, cluster=replace(workload.cluster, profile=roomy_profile))
+    recent = of_year(workload, YEAR_OF_PUBLICATION)
     every = constants.with_values({**fused, **operators, **quiet_host, **unhindered})
-    together = replace(balanced, cluster=streams.cluster)
+    together = replace(balanced, cluster=streams.cluster, software=recent.software)
     roomy_together = replace(together, cluster=parallel_streams(roomy).cluster)
     return [
         WhatIf("as estimated", workload, constants),
+        WhatIf(f"software of {YEAR_OF_PUBLICATION:.0f}", recent, constants_for(recent)),
         WhatIf("tiers in parallel streams", streams, constants),
         WhatIf("hidden communication slows no compute", workload, constants.with_values(unhindered)),
         WhatIf("experts perfectly balanced", balanced, constants),

@@ -17,13 +17,15 @@ from calibration.groups import MODEL_KINDS, architecture, model_kind
 from calibration.run_records import RunRecord
 from calibration.validation import predict
 from cost_models.shapes.strategy import Schedule
-from scripts.accuracy_data import ABLATED_EVERY, Ablation, Errors, FamilyAccuracy, Mask
+from scripts.accuracy_data import ABLATED_EVERY, Ablation, Errors, FamilyAccuracy, LeftOutPeaks, Mask
 from scripts.accuracy_plot import scatter_svg
 from scripts.accuracy_rows import write_rows
 from scripts.accuracy_text import AIMS, EXPLANATIONS, HEAD, NOT_COVERED, PEERS_HEAD, README_END, README_START
+from scripts.ran_layouts import ran_section
 
 PAGE, IMAGES, README = ROOT / "docs/accuracy.md", ROOT / "docs/images", ROOT / "README.md"
 SHOWN_WORST = 10
+SURE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 LINE = 126
 Wanted = Callable[[RunRecord], bool]
 
@@ -223,6 +225,29 @@ def memory_section(families: dict[str, FamilyAccuracy]) -> str:
     return table(("memory", "runs or ranks", "median / mean error", "bias", "under-estimated by more than 5 %"), rows)
 
 
+def sure_section(families: dict[str, FamilyAccuracy]) -> str:
+    found = LeftOutPeaks.of(families.values())
+    rows = []
+    for kind, mask in found.kinds.items():
+        shares = [found.shares(mask, level) for level in SURE_LEVELS]
+        band = found.bands[kind]
+        width = f"{100 * np.expm1(band.low):+.0f} % to {100 * np.expm1(band.high):+.0f} %"
+        cells = [f"{100 * by_run:.0f} / {100 * by_shape:.0f} %" for by_run, by_shape in shares]
+        rows.append([kind, str(int(mask.sum())), str(found.num_shapes(mask)), *cells, width])
+    header = ("held where it was", "peaks", "architectures", *(f"{100 * p:g} % sure" for p in SURE_LEVELS))
+    return table((*header, "shipped 80 % interval"), rows)
+
+
+def refused_section(families: dict[str, FamilyAccuracy]) -> str:
+    rows = []
+    for family in families.values():
+        over, refused, measured, refused_measured = family.refused_runs()
+        counts = [str(len(family.records)), str(over), str(refused), str(measured), str(refused_measured)]
+        rows.append([family.family, *counts])
+    header = ("runs that took place", "runs", "predicted above the limit", "refused at 90 %", "with a measured peak")
+    return table((*header, "of them refused"), rows)
+
+
 def order_section(families: dict[str, FamilyAccuracy]) -> str:
     rows = []
     for family in families.values():
@@ -325,6 +350,9 @@ def page(families: dict[str, FamilyAccuracy]) -> str:
         small=small_section(families),
         intervals=interval_section(families),
         memory=memory_section(families),
+        sure=sure_section(families),
+        refused=refused_section(families),
+        ran=ran_section(),
         order=order_section(families),
         peers=peers_section(gpu),
         ablations="\n".join(map(ablation_section, families.values())),

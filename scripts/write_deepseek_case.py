@@ -33,6 +33,7 @@ from scripts.deepseek_case import (
     DETACHED,
     HOURS_PER_TRILLION_TOKENS,
     MERGED,
+    best_placed,
     chunk_seconds,
     published_bubble_s,
     recipe,
@@ -86,14 +87,15 @@ def schedule_rows(workload: Workload) -> list[tuple[str, ...]]:
     strategies = under(recipe())
     found = simulated(workload, strategies)
     first = found[0]["step_time_s"]
-    rows = []
-    for strategy, e in zip(strategies, found, strict=True):
+    rows: list[tuple[str, ...]] = []
+    for strategy, e, moved in zip(strategies, found, best_placed(workload, strategies), strict=True):
         memory = e["memory_breakdown_bytes"]
         rows.append(
             (
                 named(strategy),
                 f"{e['step_time_s']:.2f} s",
                 change(e["step_time_s"] / first - 1),
+                f"{moved['step_time_s']:.2f} s",
                 f"{e['time_breakdown_s']['pipeline_bubble']:.2f} s",
                 percent(exposed_fraction(e)),
                 gib(memory["weights"]),
@@ -115,6 +117,7 @@ def schedule_section(workload: Workload) -> str:
         "schedule",
         "step",
         "against 1F1B",
+        "step, best placement",
         "bubble",
         "expert communication exposed",
         "weights, GiB",
@@ -126,6 +129,9 @@ def schedule_section(workload: Workload) -> str:
     left, stretch, alone = (percent(s / layer.total_s) for s in (layer.left_s, layer.stretch_s, layer.left_alone_s))
     strategies = under(recipe())
     step_s = {named(s): float(e["step_time_s"]) for s, e in zip(strategies, simulated(workload, strategies), strict=True)}
+    moved = best_placed(workload, strategies)
+    moved_s = {named(s): float(e["step_time_s"]) for s, e in zip(strategies, moved, strict=True)}
+    vee, in_turn = "DualPipeV, merged pairs", "interleaved, merged pairs"
     looped, plain, merged = step_s["interleaved"], step_s["DualPipeV"], step_s["DualPipeV, merged pairs"]
     detached = step_s["DualPipeV, merged pairs, dW detached"]
     return f"""## Schedules on Atlas A3
@@ -139,6 +145,10 @@ whole step; memory is that of the fullest rank, bold fits.
   claims all of it hidden in the steady phase and about half in warm-up and cool-down (`mindspeed`, fb-overlap).
 - **Steps.** DualPipeV alone changes the step of interleaved virtual stages by {change(plain / looped - 1)}, by its layout and
   its bubble; merging changes DualPipeV's by {change(merged / plain - 1)}.
+- **Placement.** All columns but one have the layers where they lie unless told. Where they lie best for each schedule, the step
+  of merged interleaved stages is {change(moved_s[in_turn] / moved_s[vee] - 1)} from that of merged DualPipeV, against
+  {change(step_s[in_turn] / step_s[vee] - 1)} unless told: a V has both ends of the model on one rank, whose load the usual
+  placement already evens out, and on other schedules the last rank holds up the rest until layers move off it.
 - **Bubble.** `dualpipev_dw_detach` splits the backwards of the cool-down too: {detached - merged:+.2f} s.
 - **Memory.** DualPipe holds two stages of the model on every rank, the others one.
 """
@@ -199,8 +209,8 @@ tp 1 to 4, pp 4 to 16, ep 16 to 64, micro batch 1 and 2, any schedule that the d
 legal strategies, {found.counts.simulated} simulated, {"proved best" if found.proof.proved_best else "not proved best"}.
 
 {table(header, rows)}
-The recipe recomputes everything. Room for less recompute is what the search spends the memory on: norms, activations and the
-up-projections of latent attention, which is also what the report recomputes (`deepseek-v3`).
+The recipe recomputes everything. Room for less recompute is what the search spends the memory on: it leaves norms, activations
+and the up-projections of latent attention, which is also what the report recomputes (`deepseek-v3`).
 """
 
 
@@ -214,7 +224,7 @@ def trained_section(workload: Workload) -> str:
         trained(Schedule.DUALPIPE, 1, MERGED),
     ]
     found = simulated(workload, strategies)
-    for strategy, e in zip(strategies, found, strict=True):
+    for strategy, e, moved in zip(strategies, found, best_placed(workload, strategies), strict=True):
         memory = e["memory_breakdown_bytes"]
         rows.append(
             (
@@ -222,6 +232,7 @@ def trained_section(workload: Workload) -> str:
                 f"{e['step_time_s']:.2f} s",
                 f"{e['tokens_per_s_per_device']:,.0f}",
                 f"{e['tokens_per_s_per_device'] / published:.2f}",
+                f"{moved['tokens_per_s_per_device'] / published:.2f}",
                 f"{e['time_breakdown_s']['pipeline_bubble']:.2f} s",
                 percent(exposed_fraction(e)),
                 gib(memory["weights"]),
@@ -235,6 +246,7 @@ def trained_section(workload: Workload) -> str:
         "step",
         "tokens/s a device",
         "of the published",
+        "best placement",
         "bubble",
         "expert communication exposed",
         "weights, GiB",
@@ -251,9 +263,10 @@ with node de-duplication (`two_level`), recompute of `{LEAN}` and {workload.trai
 Dispatch and combine of a layer take {1e3 * layer.total_s:.1f} ms forward and backward, of which a merged pair leaves {left}.
 The busiest rank exposes more: it holds the leading dense layers and, from the other end of the model, the head and the prediction
 layer; a dense layer hides the communication of the MoE layer it meets, and saves nothing with another dense one
-(`mindspeed-fb-overlap`). No run on H800 is among those that were fitted. The peak is above the device's 80 GB: the report stores
-moments in BF16 and activations in FP8 (section 3.3), and shares the prediction layer's embedding and head with the model's, on
-the same rank; the model does not.
+(`mindspeed-fb-overlap`). No run on H800 is among those that were fitted. Memory is that of the report: moments in BF16, what
+enters linear layers and activation functions in FP8 (section 3.3), one embedding for the prediction layer and the model, four
+layers a stage with 3 and 2 at the ends, or the usual where a rank has two chunks, which is not published; *best placement* has
+them where each schedule is fastest; [accuracy.md](../accuracy.md#layouts-that-ran) has it by part.
 """
 
 

@@ -20,14 +20,19 @@ HEAD = """# Switches and recompute modules
 A switch that has nothing to act on changes neither price nor legality, and is left out of a plan. *Priced* says where its effect
 enters: in a layer, in what a rank holds of the parameters, in the pipeline, in the step as a whole, or nowhere (launch arguments
 alone). *Offered* are the frameworks that have it; [legality.md](legality.md) says what each of them wants beside it. Sources are
-keys of [references.md](references.md). Jobs name switches in `strategy.features`, and searches take each as a dimension.
+keys of [references.md](references.md). Jobs name switches in `strategy.features`; *default* is what a strategy has unless told.
 
-| switch | what it does | acts on | default | priced | offered | source |
-|---|---|---|---|---|---|---|
+*In a search* is what is tried of a switch that the target offers, unless limits, `allow` or `forbid` say otherwise: what saves
+time and costs nothing is on wherever it acts and the target takes it; of what saves time for memory, or memory for time, the
+faster setting, and the leaner one where a plan does not fit; the rest is left out, for the reason given, and every answer says
+what it would change of the best plan.
+
+| switch | what it does | acts on | default | in a search | priced | offered | source |
+|---|---|---|---|---|---|---|---|
 """
 
 EXCLUSIONS = """
-Of the switches that replace the same thing a strategy has one:
+Of the switches that replace the same thing a search tries one at a time:
 
 """
 
@@ -54,6 +59,7 @@ ACTS_ON = {
     Scope.CAPACITY: "a capacity factor",
     Scope.GATED_MLP: "gated MLPs",
     Scope.ROTARY: "rotary positions",
+    Scope.SHARED_EXPERTS: "shared experts",
 }
 PRICED = {Place.LAYER: "layer", Place.SHARDING: "parameters", Place.PIPELINE: "pipeline", Place.ROW: "step"}
 
@@ -76,10 +82,11 @@ def document() -> str:
         by_framework[framework.name] = by_framework.get(framework.name, Feature(0)) | framework.table.offered
     rows = []
     for feature, switch in SWITCHES.items():
-        default = "on" if switch.by_default else "both in a search" if switch.searched else "off"
+        default = "on" if switch.by_default else "off"
+        in_search = switch.in_search.value + (f": {switch.why}" if switch.why else "")
         places = ", ".join(PRICED[place] for place in Place if place in switch.priced) or "nowhere"
         having = ", ".join(framework for framework, features in by_framework.items() if feature in features) or "none"
-        cells = (name(feature), switch.meaning, acts_on(switch), default, places, having, switch.source[1:-1])
+        cells = (name(feature), switch.meaning, acts_on(switch), default, in_search, places, having, switch.source[1:-1])
         rows.append(f"| {' | '.join(cells)} |\n")
     exclusive = [f"- {kind.value}: {', '.join(name(feature) for feature in alternatives(kind))}\n" for kind in Exclusive]
     modules = [

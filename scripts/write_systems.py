@@ -29,7 +29,7 @@ from scripts.case_text import (
     table,
     wrapped,
 )
-from scripts.pangu_case import JOB, best_nearby, best_of_structure, published, workload_of
+from scripts.pangu_case import JOB, best_nearby, best_of_structure, published, with_expert_load, workload_of
 from search.baseline import default_baseline
 from search.plan import strategy_to_mapping
 
@@ -105,7 +105,7 @@ SYSTEMS = (
     System("Adaptive Pipe", "`moe_comm_overlap`", "more than 98 % hidden", _without(Feature.MOE_COMM_OVERLAP)),
     System(
         "balanced experts (EDPB)",
-        "`expert_load_factor` 1 for the assumed 1.1",
+        "`router_balance: forced` for the usual `auxiliary-loss`",
         "+25.5 %, from an imbalance that is not published",
         _unbalanced,
     ),
@@ -132,8 +132,7 @@ SYSTEMS = (
 def everything_on() -> tuple[Workload, ParallelStrategy]:
     """Pangu's published structure with every system of the list."""
     workload = workload_of()
-    balanced = replace(workload, training=replace(workload.training, expert_load_factor=1.0))
-    return balanced, published("layernorm+mlp_act", ["moe_comm_overlap"], micro_batch_size=1)
+    return with_expert_load(workload, 1.0), published("layernorm+mlp_act", ["moe_comm_overlap"], micro_batch_size=1)
 
 
 def without(*systems: System) -> tuple[Workload, ParallelStrategy]:
@@ -167,7 +166,7 @@ def command() -> list[str]:
         "devices": workload.cluster.num_devices,
         "seq-length": training.seq_length,
         "global-batch-size": training.global_batch_size,
-        "expert-load-factor": f"{training.expert_load_factor:g}",
+        "router-balance": "forced",
         **{name: section[name] for name in ("tp", "pp", "vpp", "ep")},
         "moe-dispatcher": section["moe_dispatcher"],
         "recompute": "+".join(section["recompute"]["modules"]),
@@ -231,8 +230,7 @@ def load_that_explains(gain_fraction: float) -> float | None:
     balanced_s = simulated(workload, [strategy])[0]["step_time_s"]
 
     def gain(load: float) -> float:
-        loaded = replace(workload, training=replace(workload.training, expert_load_factor=load))
-        return float(simulated(loaded, [strategy])[0]["step_time_s"] / balanced_s - 1)
+        return float(simulated(with_expert_load(workload, load), [strategy])[0]["step_time_s"] / balanced_s - 1)
 
     low, high = 1.0, MOST_LOADED
     if gain(high) < gain_fraction:
@@ -244,12 +242,16 @@ def load_that_explains(gain_fraction: float) -> float | None:
 
 
 def balance_section() -> str:
-    load = load_that_explains(EDPB_GAIN)
+    load, (workload, strategy) = load_that_explains(EDPB_GAIN), _unbalanced(*everything_on())
+    spread = workload.training.expert_spread
+    assert spread is not None
+    usual = float(spread.load_factor(strategy.ep))
     found = f"a fullest expert rank with {load:.2f} times the mean" if load else f"more than {MOST_LOADED:.0f} times the mean"
     return f"""## Balance
 
-A job's `training.expert_load_factor` is the load of the fullest expert rank over the mean; EDPB predicts loads and moves
-experts until it is near 1. The published {change(EDPB_GAIN)} would take {found} before.
+What balances the router (`training.router_balance`) gives the load of the fullest expert rank over the mean: {usual:.2f}
+at EP{strategy.ep} with an auxiliary loss ([how](model.md#assumed-routing)). EDPB predicts loads and moves experts until it
+is near 1. The published {change(EDPB_GAIN)} would take {found} before.
 Balance of attention over data-parallel ranks, the other half of EDPB, is not modelled.
 """
 
@@ -287,7 +289,8 @@ saved, and the micro batch doubled, with recompute and swap of single tensors; h
 def search_section() -> str:
     workload = workload_of()
     baseline = default_baseline(workload, constants_for(workload), estimate)
-    training = workload.training
+    training, spread = workload.training, workload.training.expert_spread
+    assert spread is not None
     job = workload.cluster.num_devices, training.seq_length, training.global_batch_size
     best, ours = best_nearby(*job), best_of_structure(*job)
     assert baseline is not None
@@ -308,7 +311,7 @@ def search_section() -> str:
     return f"""## The search itself
 
 The plan that an engineer would try first, by the rule of thumb of `narayanan2021`, the published structure at its best, and the
-best of what Ascend stacks can dispatch, for the job as given (`expert_load_factor` {training.expert_load_factor:g}).
+best of what Ascend stacks can dispatch, for the job as given (`router_balance: {spread.balance}`).
 
 {table(("plan", "layout", "memory", "step", "speed", "peak, GiB"), rows)}"""
 

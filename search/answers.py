@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from cost_models.constants import Constants
+from cost_models.memory.fit import FitRule, fit_rule
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
@@ -18,67 +19,112 @@ from frameworks.launch import launch_block
 from frameworks.legality import launchable_on, violations
 from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
+from search.account import SpaceAccount, account
 from search.baseline import default_baseline
-from search.enumeration import Rejections, charge_illegal, chunks, option_rules, refusals
-from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change
+from search.enumeration import Rejections, refusals
+from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change, shortfall
 from search.fillable import fillable_device_counts
+from search.leanest import takes_a_lean_plan
 from search.limits import SearchLimits
+from search.placement.placer import Placer
 from search.plan import DeploymentPlan, estimates_to_mappings, plan_id, strategy_to_mapping
 from search.ranking import RankedStrategy
-from search.recompute_modes import recompute_mode
 from search.result import BaselineComparison, BrokenRule, NearestLaunchable
-from search.space import SearchSpace, search_space
+from search.space import SearchSpace
+from search.ties import PairedError, group_of, rank_groups, sturdiness, tie_sentences
 
+WORTH_A_WORD = 0.005  # of the step
 MAX_CLUSTER_GROWTH = 64  # times as many devices, when looking for a cluster that would do
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Explains strategies of one search."""
+    """Orders and explains strategies of one search. ``paired_error`` says which of them tie, where time ranks them."""
 
     workload: Workload
     space: SearchSpace
     constants: Constants
     estimate: Estimator
+    objective: str = "step_time"
+    paired_error: PairedError = field(default_factory=PairedError)
 
-    def plans(self, ranked: Sequence[RankedStrategy]) -> tuple[DeploymentPlan, ...]:
-        """Plans in the given order, each compared with the next; the first also with its neighbours in the space."""
-        if not ranked:
+    @property
+    def _time_ranks(self) -> bool:
+        return self.objective != "memory_headroom"
+
+    @property
+    def rule(self) -> FitRule:
+        """What decides which strategies fit."""
+        return fit_rule(self.workload, self.constants)
+
+    def plans(self, best_first: Sequence[RankedStrategy]) -> tuple[DeploymentPlan, ...]:
+        """Plans group by group, each compared with the next; the first also with its neighbours in the space."""
+        if not best_first:
             return ()
-        estimates = self.estimates([entry.strategy for entry in ranked])
+        found = self.estimates([entry.strategy for entry in best_first])
+        launchable = [launchable_on(self.workload, entry.strategy) for entry in best_first]
+        order, groups = self._order(best_first, found, launchable)
+        ranked, estimates = [best_first[row] for row in order], [found[row] for row in order]
+        times_s = [entry.step_time_s for entry in ranked]
+        ties = tie_sentences(times_s, groups, self.paired_error)
         plans = []
         for place, (entry, priced) in enumerate(zip(ranked, estimates, strict=True)):
-            explanation: dict[str, Any] = {"bound_by": bound_by(priced), "against_best": None, "next_plan": None}
+            explanation: dict[str, Any] = {
+                "bound_by": bound_by(priced),
+                "tie": ties[place],
+                "against_best": None,
+                "next_plan": None,
+            }
             if place > 0:
                 explanation["against_best"] = compared("This plan", priced, estimates[0], "plan 1")
             if place + 1 < len(ranked):
                 explanation["next_plan"] = compared(f"Plan {place + 2}", estimates[place + 1], priced, "this plan")
             if place == 0:
                 neighbouring = one_change(self.workload, self.space, entry.strategy, self.constants, self.estimate)
-                explanation["one_change"] = best_change(neighbouring, priced["memory_limit_bytes"])
+                explanation["one_change"] = best_change(neighbouring, self.rule)
                 explanation["neighbours"] = neighbouring
             plans.append(
                 DeploymentPlan(
                     rank=place + 1,
+                    rank_group=groups[place],
+                    fastest=place == times_s.index(min(times_s)),
                     plan_id=plan_id(self.workload, entry.strategy),
                     parallel=entry.strategy,
                     strategy=strategy_to_mapping(self.workload, entry.strategy),
                     estimate=priced,
                     explanation=explanation,
-                    launchable_on=launchable_on(self.workload, entry.strategy),
+                    launchable_on=launchable[order[place]],
                     launch=launch_block(self.workload, entry.strategy),
                     variants=tuple(self._variant(entry.strategy, variant) for variant in entry.variants),
                 )
             )
         return tuple(plans)
 
-    def compared_with(self, given: ParallelStrategy | None, best: DeploymentPlan | None) -> BaselineComparison | None:
-        """The best plan against the given one, else against the rule of thumb's, if that finds any."""
-        measure = given or default_baseline(self.workload, self.constants, self.estimate)
-        return None if measure is None else self.baseline(measure, best, given=given is not None)
+    def _order(
+        self, best_first: Sequence[RankedStrategy], estimates: Sequence[Mapping[str, Any]], launchable: Sequence[Sequence[str]]
+    ) -> tuple[list[int], list[int]]:
+        """The rows in the order of the answer, and their groups in that order. Where memory ranks, each is a group of its own."""
+        rows = range(len(best_first))
+        if not self._time_ranks:
+            return list(rows), [row + 1 for row in rows]
+        groups = rank_groups([entry.step_time_s for entry in best_first], self.paired_error.fraction)
+        sturdy = [sturdiness(best_first[row].strategy, estimates[row], launchable[row]) for row in rows]
+        return sorted(rows, key=lambda row: (groups[row], sturdy[row], row)), groups
 
-    def baseline(self, strategy: ParallelStrategy, best: DeploymentPlan | None, *, given: bool) -> BaselineComparison:
-        """The best plan against the plan to beat. An illegal baseline is priced where that is possible, with its violations."""
+    def best_of(self, plans: Sequence[DeploymentPlan]) -> DeploymentPlan | None:
+        """The plan that is best by the objective itself, ties apart."""
+        if not self._time_ranks:
+            return plans[0] if plans else None
+        return next((plan for plan in plans if plan.fastest), None)
+
+    def compared_with(self, given: ParallelStrategy | None, plans: Sequence[DeploymentPlan]) -> BaselineComparison | None:
+        """The first plan against the given one, else against the rule of thumb's, if that finds any."""
+        measure = given or default_baseline(self.workload, self.constants, self.estimate)
+        return None if measure is None else self.baseline(measure, plans, given=given is not None)
+
+    def baseline(self, strategy: ParallelStrategy, plans: Sequence[DeploymentPlan], *, given: bool) -> BaselineComparison:
+        """The first plan against the plan to beat. An illegal baseline is priced where that is possible, with its violations."""
+        best = plans[0] if plans else None
         strategy = canonical(self.workload, strategy)
         workload = self.workload
         broken = tuple(f"{violation.rule}: {violation.sentence}" for violation in violations(workload, strategy))
@@ -91,10 +137,37 @@ class Answers:
             return BaselineComparison(source, described, priced, broken, None, bound_by(priced))
         speedup = priced["step_time_s"] / best.estimate["step_time_s"] - 1.0
         why = compared("The baseline", priced, best.estimate, "plan 1")
-        why += _too_large(priced)
+        why += self._too_large(priced) + self._better_placed(strategy, priced)
         if broken:
             why += f" {workload.software.target} refuses the baseline: {broken[0]}."
-        return BaselineComparison(source, described, priced, broken, speedup, why)
+        group = self._group_among(priced, plans) if priced["fits"] and not broken else None
+        if group == 1:
+            why += f" It is in the first group: not measurably slower (paired error {self.paired_error.fraction:.1%})."
+        return BaselineComparison(source, described, priced, broken, speedup, why, group)
+
+    def _better_placed(self, strategy: ParallelStrategy, priced: Mapping[str, Any]) -> str:
+        """What moving layers alone would gain, where that is worth a word."""
+        if strategy.pp == 1 or not self._time_ranks:
+            return ""
+        (moved,) = Placer(self.workload).best(self.constants, [strategy])
+        (found,) = self.estimates([moved])
+        gain = 1.0 - found["step_time_s"] / priced["step_time_s"]
+        if gain < WORTH_A_WORD or found["fits"] < priced["fits"] or violations(self.workload, moved):
+            return ""
+        return f" Moving layers alone would make it {gain:.1%} shorter: {changes(strategy, moved)}."
+
+    def _group_among(self, priced: Mapping[str, Any], plans: Sequence[DeploymentPlan]) -> int | None:
+        if not self._time_ranks:
+            return None
+        leaders: dict[int, float] = {}
+        for plan in plans:
+            leaders[plan.rank_group] = min(plan.estimate["step_time_s"], leaders.get(plan.rank_group, float("inf")))
+        return group_of(priced["step_time_s"], list(leaders.values()), self.paired_error.fraction)
+
+    def space_account(self, best: DeploymentPlan | None) -> SpaceAccount:
+        """What was tried of the switches, and what the others would change of plan 1."""
+        parallel = None if best is None else best.parallel
+        return account(self.workload, self.space, parallel, self.constants)
 
     def nearest_launchable(self, plan: DeploymentPlan) -> tuple[NearestLaunchable, ...]:
         """What each framework of these devices takes in place of a plan of the physics alone; nothing beside a target's."""
@@ -117,7 +190,7 @@ class Answers:
         difference = priced["step_time_s"] / plan.estimate["step_time_s"] - 1.0
         why = f"{target.label} takes plan 1 as it is."
         if strategy != plan.parallel:
-            why = compared(f"The nearest on {target.label}", priced, plan.estimate, "plan 1") + _too_large(priced)
+            why = compared(f"The nearest on {target.label}", priced, plan.estimate, "plan 1") + self._too_large(priced)
         described = strategy_to_mapping(workload, strategy)
         return NearestLaunchable(target.label, described, priced, difference, why, replaced, ())
 
@@ -126,12 +199,10 @@ class Answers:
         if leanest is None:
             return self._nothing_legal(rejections)
         peak, strategy = leanest
-        (priced,) = self.estimates([strategy])
-        shortfall = (peak - priced["memory_limit_bytes"]) / GIB
         described = ", ".join(f"{name} {getattr(strategy, name)}" for name in ("tp", "pp", "cp", "ep", "dp"))
         sentence = (
             f"No legal strategy fits: the leanest ({described}) needs {peak / GIB:.1f} GiB of device memory, "
-            f"{shortfall:.1f} GiB more than the {priced['memory_limit_bytes'] / GIB:.1f} GiB that can be used."
+            f"{shortfall(peak, self.rule)}."
         )
         num_devices = self._enough_devices()
         if num_devices == self.workload.cluster.num_devices:
@@ -159,21 +230,14 @@ class Answers:
 
     def _enough_devices(self) -> int | None:
         """The smallest of 1, 2, 4, ... times the devices on which a memory-saving strategy fits, limits aside."""
-        limits = SearchLimits(
-            vpp=(1,),
-            micro_batch_size=(1,),
-            recompute=(recompute_mode("full"),),
-            switches={Feature.SWAP_OPTIMIZER: (True,)},
-        )
+        limits = SearchLimits(switches={Feature.SWAP_OPTIMIZER: (True,)})
         num_devices = self.workload.cluster.num_devices
         factor = 1
         while factor <= MAX_CLUSTER_GROWTH:
             cluster = replace(self.workload.cluster, num_devices=num_devices * factor)
             workload = replace(self.workload, cluster=cluster)
-            for chunk in chunks(workload, search_space(workload, limits), Rejections()):
-                legal = charge_illegal(workload, chunk.batch, option_rules(workload), Rejections())
-                if len(legal) and np.any(self.estimate(workload, legal, self.constants).fits):
-                    return cluster.num_devices
+            if takes_a_lean_plan(workload, limits, self.constants, self.estimate, Rejections()):
+                return cluster.num_devices
             factor *= 2
         return None
 
@@ -189,8 +253,12 @@ class Answers:
             "strategy": strategy_to_mapping(self.workload, variant.strategy),
             "step_time_s": variant.step_time_s,
             "peak_memory_bytes": variant.peak_memory_bytes,
+            "headroom_bytes": self.rule.memory_limit_bytes - variant.peak_memory_bytes,
+            "fits_probability": float(self.rule.probability(np.array(variant.peak_memory_bytes))),
         }
 
-
-def _too_large(priced: Mapping[str, Any]) -> str:
-    return "" if priced["fits"] else f" It also needs {-priced['headroom_bytes'] / GIB:.1f} GiB more device memory than there is."
+    def _too_large(self, priced: Mapping[str, Any]) -> str:
+        if priced["fits"]:
+            return ""
+        peak_bytes = priced["peak_memory_bytes"]
+        return f" It also needs {peak_bytes / GIB:.1f} GiB of device memory, {shortfall(peak_bytes, self.rule)}."

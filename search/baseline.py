@@ -8,6 +8,7 @@ stages. Experts spread over as few ranks as fit, over a node at least where ther
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate
-from search.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
 from search.limits import Range, SearchLimits
 from search.recompute_modes import recompute_mode
 from search.space import search_space
@@ -41,11 +42,12 @@ def baseline_limits(workload: Workload) -> SearchLimits:
 
 def default_baseline(workload: Workload, constants: Constants, estimate: Callable[..., Estimate]) -> ParallelStrategy | None:
     """The first plan, by the rule of thumb, that is legal and fits; ``None`` if none does."""
-    space = search_space(workload, baseline_limits(workload))
+    space = replace(search_space(workload, baseline_limits(workload)), wanted=Feature(0))
     node = workload.cluster.profile.devices_per_node
     best: tuple[tuple[int, ...], ParallelStrategy] | None = None
     for chunk in chunks(workload, space, Rejections()):
-        legal = charge_illegal(workload, chunk.batch, option_rules(workload), Rejections())
+        rules = (*option_rules(workload), *placement_rules(workload))  # its layers lie as usual
+        legal = charge_illegal(workload, chunk.batch, rules, Rejections())
         if not len(legal):
             continue
         fitting = legal.take(estimate(workload, legal, constants).fits)

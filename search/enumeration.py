@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 import numpy as np
@@ -19,6 +19,7 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBat
 from cost_models.shapes.workload import Workload
 from frameworks.legality import rules_for
 from frameworks.rule import Rule
+from frameworks.taking import with_taken
 from search.options import Layouts, OptionTable, OptionTables, option_classes
 from search.space import Pipeline, SearchSpace
 
@@ -72,12 +73,22 @@ def layout_rules(workload: Workload) -> tuple[Rule, ...]:
 
 
 def option_rules(workload: Workload) -> tuple[Rule, ...]:
-    """The rules of the target behind the leading ones, in their order."""
-    return rules_for(workload.software.target)[len(_leading(workload)) :]
+    """The rules of the target behind the leading ones, in their order, but for ``placement_rules``."""
+    return rules_before_placement(workload)[len(_leading(workload)) :]
+
+
+def placement_rules(workload: Workload) -> tuple[Rule, ...]:
+    """The rules of the target that look at where layers lie; rows of the lattice have no placement before one is chosen."""
+    return tuple(rule for rule in rules_for(workload.software.target) if rule.reads_placement)
+
+
+def rules_before_placement(workload: Workload) -> tuple[Rule, ...]:
+    """The other rules of the target, in their order."""
+    return tuple(rule for rule in rules_for(workload.software.target) if not rule.reads_placement)
 
 
 def _leading(workload: Workload) -> tuple[Rule, ...]:
-    return tuple(takewhile(lambda rule: rule.layout_only, rules_for(workload.software.target)))
+    return tuple(takewhile(lambda rule: rule.layout_only, rules_before_placement(workload)))
 
 
 def chunks(workload: Workload, space: SearchSpace, rejections: Rejections, chunk_rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
@@ -98,16 +109,24 @@ def chunks(workload: Workload, space: SearchSpace, rejections: Rejections, chunk
             block = _Slice(pipeline, tables.of(pipeline), layouts, option_classes(workload, space, layouts))
             num_rejected, block = block.without_illegal(workload, rules, rejections)
             done = ((index + first / num_layouts) / len(pipelines), (index + last / num_layouts) / len(pipelines))
-            yield from block.chunks(num_rejected, done, chunk_rows)
+            for chunk in block.chunks(num_rejected, done, chunk_rows):
+                yield replace(chunk, batch=with_taken(workload, chunk.batch, space.wanted))
 
 
 def charge_illegal(workload: Workload, batch: StrategyBatch, rules: tuple[Rule, ...], rejections: Rejections) -> StrategyBatch:
     """The legal rows; each other row is charged to the first of ``rules`` that it breaks."""
+    legal = legal_rows(workload, batch, rules, rejections)
+    return batch if np.all(legal) else batch.take(legal)
+
+
+def legal_rows(workload: Workload, batch: StrategyBatch, rules: tuple[Rule, ...], rejections: Rejections) -> NDArray[np.bool_]:
+    """Which rows are legal; each other row is charged to the first of ``rules`` that it breaks."""
     charged = _first_broken(workload, batch, rules)
     for index in np.unique(charged[charged >= 0]):
         rows = np.flatnonzero(charged == index)
         rejections.charge(rules[index], len(rows), batch.row(int(rows[0])))
-    return batch if np.all(charged < 0) else batch.take(charged < 0)
+    legal: NDArray[np.bool_] = charged < 0
+    return legal
 
 
 def _first_broken(workload: Workload, batch: StrategyBatch, rules: tuple[Rule, ...]) -> NDArray[np.int64]:
@@ -187,6 +206,7 @@ class _Slice:
             "vpp": self.pipeline.vpp,
             "schedule": int(self.pipeline.schedule),
             "microbatch_group_size_per_vp_stage": self.pipeline.group_size,
+            "mtp_before_head": 0,
             "optimizer_shard_size": 0,
             "layout_index": -1,
             "recompute_plan_index": -1,

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from cost_models.constants import Constants
+from cost_models.memory.fit import FitRule
 from cost_models.shapes.canonical import canonical, group_size, layers_per_chunk, schedules_of
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask
+from frameworks.taking import taken
+from search.enumeration import rules_before_placement
+from search.placement.placer import Placer
 from search.recompute_modes import RecomputeMode
 from search.space import SearchSpace
 
 Estimator = Callable[..., Estimate]
+DEFAULT_PLACEMENT: Mapping[str, Any] = {"layer_layout": None, "mtp_before_head": 0}
 GIB = 2.0**30
 
 # Parts of the step in words; a name that is missing here is shown with spaces for underscores.
@@ -52,10 +58,12 @@ def bound_by(estimate: Mapping[str, Any]) -> str:
     sentence = f"{_capital(part_name(largest))} takes {parts[largest] / step_time_s:.0%} of the step"
     if then:
         sentence += ", then " + " and ".join(then)
-    headroom = estimate["headroom_bytes"] / GIB
+    headroom, chance = estimate["headroom_bytes"] / GIB, estimate["fits_probability"]
     room = (
         f"{headroom:.1f} GiB of device memory stay free" if headroom >= 0 else f"{-headroom:.1f} GiB of device memory are missing"
     )
+    if not estimate["fits"] and headroom >= 0:
+        room += f", too little to be sure of: it fits with a probability of {chance:.0%}"
     return f"{sentence}; {room}."
 
 
@@ -102,6 +110,9 @@ def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:
         words.append(f"schedule {one.schedule.label} -> {other.schedule.label}")
     if one.microbatch_group_size_per_vp_stage != other.microbatch_group_size_per_vp_stage:
         words.append(f"micro batches a chunk takes in turn {group_size(one)} -> {group_size(other)}")
+    words += _moved(one, other)
+    if one.mtp_before_head != other.mtp_before_head:
+        words.append(f"MTP modules {one.mtp_before_head} -> {other.mtp_before_head} virtual stages before the head")
     if (one.cp_algo, one.ulysses_degree) != (other.cp_algo, other.ulysses_degree):
         words.append(f"cp_algo {_cp_name(one)} -> {_cp_name(other)}")
     if one.dispatcher != other.dispatcher:
@@ -116,6 +127,22 @@ def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:
         if (feature in one.features) != (feature in other.features):
             words.append(f"{str(feature.name).lower()} {_on(feature in one.features)} -> {_on(feature in other.features)}")
     return ", ".join(words)
+
+
+def layers_text(layout: Sequence[Sequence[int]] | None) -> str:
+    """Layers of the virtual stages in the order of the model, as ``count x layers``."""
+    if layout is None:
+        return "as usual"
+    runs = [(sum(1 for _ in run), layers) for layers, run in groupby(layers for row in layout for layers in row)]
+    return " ".join(f"{number}x{layers}" if number > 1 else str(layers) for number, layers in runs)
+
+
+def _moved(one: ParallelStrategy, other: ParallelStrategy) -> list[str]:
+    """Where layers lie otherwise on the same pipeline."""
+    pipelines = [(strategy.pp, strategy.vpp, strategy.schedule) for strategy in (one, other)]
+    if one.layer_layout == other.layer_layout or pipelines[0] != pipelines[1]:
+        return []
+    return [f"layers of the virtual stages {layers_text(one.layer_layout)} -> {layers_text(other.layer_layout)}"]
 
 
 def recompute_name(strategy: ParallelStrategy) -> str:
@@ -137,8 +164,11 @@ def _on(value: bool) -> str:
 
 
 def neighbours(workload: Workload, space: SearchSpace, best: ParallelStrategy) -> list[ParallelStrategy]:
-    """Legal canonical strategies that differ from ``best`` in one dimension: adjacent degrees, every other option."""
-    options: list[ParallelStrategy] = []
+    """Legal canonical strategies that differ from ``best`` in one dimension: adjacent degrees, every other option.
+
+    Those of another pipeline have the default placement, whether or not the target can express it.
+    """
+    options = [replace(best, **DEFAULT_PLACEMENT)]
     for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size"):
         values = sorted({*getattr(space, name), getattr(best, name)})
         place = values.index(getattr(best, name))
@@ -160,19 +190,31 @@ def neighbours(workload: Workload, space: SearchSpace, best: ParallelStrategy) -
     options += [replace(best, cp_algo=algo, ulysses_degree=best.cp) for algo in space.cp_algo if algo is not CpAlgo.HYBRID]
     options += [replace(best, sequence_parallel=on) for on in space.sequence_parallel]
     options += [replace(best, zero_stage=stage) for stage in space.zero_stage]
-    options += [replace(best, features=features) for features in space.features_with(best.schedule)]
+    options += [_taken(workload, space, best, features=features) for features in space.features_with(best.schedule)]
+    options += [replace(best, features=best.features ^ feature) for feature in space.wanted | space.leaner]
     options += [
-        replace(best, schedule=schedule, features=_nearest(best.features, space.features_with(schedule)))
+        _taken(workload, space, best, schedule=schedule, features=_nearest(best.features, space.features_with(schedule)))
         for schedule in schedules_of(best.pp, best.vpp)
         if schedule in space.schedule and schedule is not best.schedule
     ]
     options += [replace(best, microbatch_group_size_per_vp_stage=size) for size in space.microbatch_group_size_per_vp_stage]
-    distinct = dict.fromkeys(canonical(workload, _with_cp_algo(option)) for option in options)
+    distinct = dict.fromkeys(canonical(workload, _with_cp_algo(_at_home(best, option))) for option in options)
     candidates = [option for option in distinct if option != best]
     if not candidates:
         return []
-    legal = legal_mask(workload, StrategyBatch.of(candidates))
+    legal = ~np.any([rule.violates(workload, StrategyBatch.of(candidates)) for rule in rules_before_placement(workload)], axis=0)
     return [option for option, is_legal in zip(candidates, legal, strict=True) if is_legal]
+
+
+def _at_home(best: ParallelStrategy, option: ParallelStrategy) -> ParallelStrategy:
+    """On another pipeline the placement of ``best`` means nothing."""
+    same = (option.pp, option.vpp, option.schedule) == (best.pp, best.vpp, best.schedule)
+    return option if same else replace(option, **DEFAULT_PLACEMENT)
+
+
+def _taken(workload: Workload, space: SearchSpace, best: ParallelStrategy, **changes: Any) -> ParallelStrategy:
+    """The changed plan, with the switches that the space has on wherever the target takes them."""
+    return taken(workload, canonical(workload, replace(best, **changes)), space.wanted)
 
 
 def _nearest(features: Feature, combinations: Sequence[Feature]) -> Feature:
@@ -194,24 +236,42 @@ def one_change(
 
     ``delta_fraction`` is step time over that of ``best``, minus 1.
     """
-    others = neighbours(workload, space, best)
+    placer, others = Placer(workload), neighbours(workload, space, best)
+    moved = [option for option in others if (option.pp, option.vpp, option.schedule) != (best.pp, best.vpp, best.schedule)]
+    others = [option for option in others if option not in moved] + placer.best(constants, moved)
+    others = [option for option, legal in zip(others, _legal(workload, others), strict=True) if legal]
     if not others:
         return []
     priced = estimate(workload, StrategyBatch.of([best, *others]), constants)
-    times, peaks = priced.step_time_s, priced.peak_memory_bytes
+    times, peaks, chances = priced.step_time_s, priced.peak_memory_bytes, priced.fits_probability
     return [
         {
             "change": changes(best, others[row - 1]),
             "step_time_s": float(times[row]),
             "delta_fraction": float(times[row] / times[0] - 1.0),
             "peak_memory_bytes": float(peaks[row]),
+            "fits_probability": float(chances[row]),
             "fits": bool(priced.fits[row]),
         }
         for row in (np.argsort(times[1:], kind="stable") + 1).tolist()
     ]
 
 
-def best_change(neighbouring: Sequence[Mapping[str, Any]], memory_limit_bytes: float) -> str:
+def shortfall(peak_bytes: float, rule: FitRule) -> str:
+    """What a peak that does not fit is held against, in words that follow "needs X GiB of device memory"."""
+    limit, kept = rule.memory_limit_bytes / GIB, (rule.memory_limit_bytes - rule.fit_limit_bytes) / GIB
+    missing = f"{max(peak_bytes - rule.fit_limit_bytes, 0.0) / GIB:.1f} GiB too much: the limit is {limit:.1f} GiB"
+    if kept < 0.05:
+        return missing
+    wanted = f" of {rule.min_headroom_bytes / GIB:.1f} GiB of headroom" if rule.min_headroom_bytes else ""
+    return f"{missing}, of which {kept:.1f} GiB are kept free to be {100 * rule.confidence:g} % sure{wanted}"
+
+
+def _legal(workload: Workload, strategies: Sequence[ParallelStrategy]) -> Sequence[bool]:
+    return legal_mask(workload, StrategyBatch.of(strategies)).tolist() if strategies else ()
+
+
+def best_change(neighbouring: Sequence[Mapping[str, Any]], rule: FitRule) -> str:
     """One sentence on the fastest change of one dimension: what it would gain, and what forbids it."""
     faster = [entry for entry in neighbouring if entry["delta_fraction"] < -5e-4]
     if not faster:
@@ -220,5 +280,5 @@ def best_change(neighbouring: Sequence[Mapping[str, Any]], memory_limit_bytes: f
     gain = f"With {entry['change']} the step would be {-entry['delta_fraction']:.1%} shorter"
     if entry["fits"]:
         return f"{gain}; it fits, and costs {entry['peak_memory_bytes'] / GIB:.1f} GiB of device memory at its peak."
-    missing = (entry["peak_memory_bytes"] - memory_limit_bytes) / GIB
-    return f"{gain}, but it needs {missing:.1f} GiB more device memory than there is."
+    peak_bytes = entry["peak_memory_bytes"]
+    return f"{gain}, but it needs {peak_bytes / GIB:.1f} GiB of device memory, {shortfall(peak_bytes, rule)}."

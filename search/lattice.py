@@ -10,23 +10,33 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step.composition import estimate
+from cost_models.step.composition import estimate_priced
+from cost_models.step.placing import ToBeat
+from cost_models.step.priced_groups import priced_batch
 from frameworks.legality import refused_mask
 from frameworks.target import ANY
 from search.answers import Answers
-from search.enumeration import Chunk, Rejections, charge_illegal, chunks, option_rules
+from search.enumeration import Chunk, Rejections, charge_illegal, chunks, legal_rows, option_rules
 from search.explanation import Estimator
 from search.finalists import MAX_SIMULATIONS, simulated_rows
 from search.lattice_state import LatticeState
+from search.leaner import leaner, leanest
+from search.placement.climb import climbed
+from search.placement.placer import Placer
+from search.placement.pricing import PricedRows, Pricer, joined_rows, placed_rows
+from search.plan import DeploymentPlan
 from search.ranking import Leaderboard, RankedStrategy, Scored, joined
 from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
 from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
+from search.ties import PairedError
 from search.trials import Trial
 
 
@@ -35,9 +45,10 @@ class LatticeSearch:
 
     ``refused_by``: only rows that this target refuses are considered. ``state`` continues a search of the same arguments
     where it was saved: the result is that of one run, but for timings. ``baseline`` is the strategy to beat (default:
-    ``search.baseline``). ``clock`` returns seconds; without it timings are zero. ``estimator`` prices a batch (as
-    ``cost_models.step.composition.estimate``), ``simulator`` one of finalists (as
+    ``search.baseline``). ``clock`` returns seconds; without it timings are zero. ``pricer`` prices a batch (as
+    ``cost_models.step.composition.estimate_priced``), ``simulator`` one of finalists (as
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
+    ``paired_error`` says which plans tie.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
 
@@ -53,25 +64,28 @@ class LatticeSearch:
         top: int = 20,
         baseline: ParallelStrategy | None = None,
         clock: Clock | None = None,
-        estimator: Estimator = estimate,
+        pricer: Pricer = estimate_priced,
         simulator: Estimator = simulate,
         max_simulations: int = MAX_SIMULATIONS,
         state: LatticeState | None = None,
         refused_by: str | None = None,
+        paired_error: PairedError | None = None,
     ) -> None:
         check_objective(objective, top)
         self.workload = workload
         self.constants = constants
         self.baseline = baseline
+        self._space = space
         self.state = state or LatticeState(Leaderboard(objective, top))
-        self._answers = Answers(workload, space, constants, simulator)
-        self._estimate = estimator
+        self._answers = Answers(workload, space, constants, simulator, objective, paired_error or PairedError())
+        self._price = pricer
         self.simulator = simulator
         self._max_simulations = max_simulations
         self._refused_by = refused_by
         self._now: Clock = clock or (lambda: 0.0)
         self._started_s = self._now() - self.state.elapsed_s
         self._rules = option_rules(workload)
+        self._placer = Placer(workload)
         self._stream = self._continued(space)
 
     def _continued(self, space: SearchSpace) -> Iterator[Chunk]:
@@ -99,41 +113,100 @@ class LatticeSearch:
             return finalists is not None
         begun_s = now()
         batch = charge_illegal(self.workload, chunk.batch, self._rules, state.rejections)
-        if self._refused_by is not None and len(batch):
-            batch = batch.take(refused_mask(self.workload, batch, self._refused_by))
+        batch = self._placer.charge_unplaceable(batch, state.rejections)
         state.legality_s += now() - begun_s
-        self._consider(batch)
         state.enumerated += chunk.num_enumerated
+        self._consider(batch)
         state.done_fraction = chunk.done_fraction
         state.num_chunks += 1
         state.elapsed_s = now() - self._started_s
         return True
 
     def _consider(self, batch: StrategyBatch) -> None:
-        """Price legal rows and show those that fit to the leaderboard."""
+        """Price legal rows, and the leaner forms of those that do not fit; show those that fit to the leaderboard."""
         if not len(batch):
             return
         state, now = self.state, self._now
         begun_s = now()
-        priced = self._estimate(self.workload, batch, self.constants)
+        as_it_is = self._priced(batch, np.arange(len(batch)))
+        parts = [as_it_is, *self._leaner(as_it_is)]
+        if self._refused_by is not None:
+            parts = [part.take(refused_mask(self.workload, part.batch, self._refused_by)) for part in parts]
         priced_s = now()
-        leanest = int(np.argmin(priced.peak_memory_bytes))
-        peak = float(priced.peak_memory_bytes[leanest])
-        if state.leanest is None or peak < state.leanest[0]:
-            state.leanest = (peak, batch.row(leanest))
-        rows = np.flatnonzero(priced.fits)
-        ordinal = state.legal + rows
-        scored = Scored(batch.take(rows), priced.step_time_s[rows], priced.peak_memory_bytes[rows], ordinal)
+        fitting = [part.take(part.fits) for part in parts]
+        origin = np.concatenate([part.origin for part in fitting])
+        order = np.argsort(origin, kind="stable")  # rows of one structure stay neighbours
+        rows = joined_rows(fitting).take(order)
+        num_legal = sum(len(part.batch) for part in parts)
+        scored = self._scored(rows)
         state.leaderboard.add(scored)
         if self._proves_by_time:
-            state.finalists.consider(scored, priced.step_time_lower_bound_s[rows])
-        state.legal, state.fits_memory = state.legal + len(batch), state.fits_memory + len(rows)
+            state.finalists.consider(scored, rows.bound_s)
+        state.legal, state.fits_memory = state.legal + num_legal, state.fits_memory + len(order)
         state.price_s += priced_s - begun_s
         state.rank_s += now() - priced_s
         # A good time early keeps the pool small.
         promising = state.finalists.most_promising()
         if promising is not None and state.finalists.num_simulated < self._max_simulations:
             self._settle(promising)
+
+    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> PricedRows:
+        priced = placed_rows(self.workload, self.constants, self._placer, batch, origin, self._price, self._to_beat)
+        least = int(np.argmin(priced.peak_memory_bytes))
+        peak = float(priced.peak_memory_bytes[least])
+        if self.state.leanest is None or peak < self.state.leanest[0]:
+            self.state.leanest = (peak, priced.batch.row(least))
+        return priced
+
+    def _to_beat(self, priced: PricedRows) -> ToBeat:
+        """What a row must be better than, whatever placement it gets."""
+        board, best_s = self.state.leaderboard, self.state.finalists.best_s
+        if not self._proves_by_time:
+            return ToBeat()
+        if self._refused_by is not None:  # beside plans for a target, nothing counts that is not better than they are
+            return ToBeat(-float("inf"), best_s)
+        shown = Leaderboard(board.objective, board.top, kept=board.kept)
+        shown.add(self._scored(priced.take(priced.fits)))
+        return ToBeat(shown.worst_that_counts, best_s)
+
+    def _scored(self, rows: PricedRows) -> Scored:
+        return Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, self.state.legal + np.arange(len(rows.batch)))
+
+    def _leaner(self, as_it_is: PricedRows) -> list[PricedRows]:
+        """The leaner forms of rows that could still matter: no form of a row is faster than the row as it is."""
+        model, switches, state = self.workload.model, self._space.leaner, self.state
+        if not switches:
+            return []
+        worst = state.leaderboard.worst_that_counts
+        if self._proves_by_time:
+            # Beside plans for a target, nothing counts that is not better than they are.
+            counts = as_it_is.step_time_s <= worst if self._refused_by is None else np.zeros_like(as_it_is.fits)
+            could = ~as_it_is.fits & (counts | (as_it_is.bound_s < state.finalists.best_s))
+        else:
+            could = np.ones(len(as_it_is.batch), dtype=np.bool_)
+        if could.any():
+            could[could] = self._can_be_lean(as_it_is.batch.take(could), worst)
+        found = leaner(model, as_it_is.batch.take(could), switches)
+        if found is None:
+            return []
+        batch, origin = found
+        legal = legal_rows(self.workload, batch, self._rules, state.rejections)
+        state.enumerated += len(batch)
+        return [self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]])] if legal.any() else []
+
+    def _can_be_lean(self, batch: StrategyBatch, worst: float) -> NDArray[np.bool_]:
+        """Whether the leanest forms of rows are lean enough to matter."""
+        found, features = np.zeros(len(batch), dtype=np.bool_), None
+        for switches in dict.fromkeys((self._space.leaner, self._space.leaner & ~Feature.SWAP_ATTENTION)):
+            if not switches:
+                continue
+            least = leanest(self.workload.model, batch, switches)
+            rows = np.flatnonzero(~found if features is None else ~found & (features != least.features))
+            features = least.features
+            if len(rows):
+                priced = self._price(priced_batch(self.workload, least.take(rows), self.constants))
+                found[rows] = priced.fits if self._proves_by_time else priced.peak_memory_bytes <= worst
+        return found
 
     @property
     def _proves_by_time(self) -> bool:
@@ -181,14 +254,15 @@ class LatticeSearch:
         enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
         begun_s = self._now()
         shown = self._shown()
+        ranked = self._climbed(self._ranked(shown))
         simulated_s = self._now()
-        plans = self._answers.plans(self._ranked(shown))
+        plans = self._answers.plans(ranked)
         num_simulated = 0 if shown is None else len(shown)
         waiting = 0 if shown is None or state.finalists.pool is None else len(state.finalists.pool)
         if shown is not None and waiting:
             assert state.finalists.pool is not None
             waiting -= int(np.isin(state.finalists.pool.ordinal, shown.ordinal).sum())
-        comparison = self._answers.compared_with(self.baseline, plans[0] if plans else None)
+        comparison = self._answers.compared_with(self.baseline, plans)
         launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
         nearest = None if plans or stopped_by else self._answers.nearest(state.rejections, state.leanest)
         explain_s = self._now() - simulated_s
@@ -202,18 +276,20 @@ class LatticeSearch:
                 simulated=num_simulated,
             ),
             rejections=listed_rejections(self.workload, state.rejections),
-            proof=self._proof(stopped_by, any_plan=bool(plans)),
+            proof=self._proof(stopped_by, self._answers.best_of(plans)),
             timing=self._timing(simulated_s - begun_s, explain_s),
             plans=plans,
             baseline=comparison,
             nearest=nearest,
             nearest_launchable=launchable,
+            paired_error=self._answers.paired_error,
+            space=self._answers.space_account(plans[0] if plans else None),
         )
 
     def best(self) -> tuple[RankedStrategy | None, Timing]:
         """The first of the plans alone, without a word about it, and the time of the search so far."""
         begun_s = self._now()
-        ranked = self._ranked(self._shown())
+        ranked = self._climbed(self._ranked(self._shown()))
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
 
     def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
@@ -221,6 +297,13 @@ class LatticeSearch:
         if shown is not None:
             final.add(shown)
         return final.plans()
+
+    def _climbed(self, ranked: Sequence[RankedStrategy]) -> tuple[RankedStrategy, ...]:
+        """The plans with single layers moved for as long as that helps, fastest first."""
+        if not self._proves_by_time:
+            return tuple(ranked)
+        moved = (climbed(self.workload, self.constants, self._placer, self.simulator, plan) for plan in ranked)
+        return tuple(sorted(moved, key=lambda plan: plan.step_time_s))
 
     def _timing(self, simulate_s: float, explain_s: float) -> Timing:
         """Of all steps so far, with what the answer took beside them."""
@@ -238,7 +321,8 @@ class LatticeSearch:
         is_open = self._proves_by_time and np.isfinite(self.state.finalists.open_bound_s)
         return self.state.is_enumerated == 1 and not is_open
 
-    def _proof(self, stopped_by: str | None, *, any_plan: bool) -> Proof:
+    def _proof(self, stopped_by: str | None, best: DeploymentPlan | None) -> Proof:
+        any_plan = best is not None
         finalists, target = self.state.finalists, self.workload.software.target
         enumerated = self.state.is_enumerated == 1
         open_bound_s = finalists.open_bound_s if self._proves_by_time else float("inf")
@@ -255,6 +339,7 @@ class LatticeSearch:
             objective=self.state.leaderboard.objective,
             optimality_gap_fraction=gap,
             stopped_by=None if closed else stopped_by,
+            plan_id=None if best is None else best.plan_id,
         )
 
 

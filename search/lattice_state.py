@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
-from cost_models.shapes.strategy import COLUMNS, ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import COLUMNS, LayerLayout, ParallelStrategy, StrategyBatch
 from frameworks.legality import RULES
 from search.enumeration import Rejections
 from search.errors import SearchError
 from search.finalists import Finalists
 from search.ranking import Leaderboard, scored_from_mapping, scored_to_mapping
 
-FORMAT = 2
+FORMAT = 3
 _RULES = {rule.name: rule for rule in RULES}
 
 
@@ -46,7 +46,7 @@ class LatticeState:
         return {
             "format": FORMAT,
             **{name: getattr(self, name) for name in _PLAIN},
-            "leanest": None if self.leanest is None else [self.leanest[0], strategy_values(self.leanest[1])],
+            "leanest": None if self.leanest is None else [self.leanest[0], *placed_values(self.leanest[1])],
             "rejections": [
                 [name, count, strategy_values(self.rejections.examples[name][1])]
                 for name, count in self.rejections.counts.items()
@@ -70,7 +70,7 @@ class LatticeState:
                 leaderboard=Leaderboard(objective, top, kept=None if kept is None else scored_from_mapping(kept)),
                 rejections=rejections,
                 finalists=Finalists.from_mapping(mapping["finalists"]),
-                leanest=None if leanest is None else (float(leanest[0]), strategy_from_values(leanest[1])),
+                leanest=None if leanest is None else (float(leanest[0]), strategy_from_values(*leanest[1:])),
                 **plain,
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -87,12 +87,18 @@ _PLAIN: dict[str, type[int] | type[float]] = {
 
 
 def strategy_values(strategy: ParallelStrategy) -> list[int]:
-    """A strategy of the lattice, which has no layout of its own, as its column values in the order of ``COLUMNS``."""
+    """A strategy of the lattice before its layers are placed, as its column values in the order of ``COLUMNS``."""
     return [int(getattr(strategy, name)) for name in COLUMNS]
 
 
-def strategy_from_values(values: list[int]) -> ParallelStrategy:
+def placed_values(strategy: ParallelStrategy) -> tuple[list[int], LayerLayout | None]:
+    """A strategy of the lattice with its layout, as ``strategy_from_values`` takes them."""
+    return strategy_values(strategy), strategy.layer_layout
+
+
+def strategy_from_values(values: list[int], layout: Sequence[Sequence[int]] | None = None) -> ParallelStrategy:
     """The strategy with those column values. Raises ``ValueError`` unless there is one value a column."""
     columns: dict[str, Any] = {name: np.array([value], dtype=np.int64) for name, value in zip(COLUMNS, values, strict=True)}
     none = np.array([-1], dtype=np.int64)
-    return StrategyBatch(**columns, layout_index=none, recompute_plan_index=none).row(0)
+    placed = None if layout is None else tuple(tuple(map(int, row)) for row in layout)
+    return replace(StrategyBatch(**columns, layout_index=none, recompute_plan_index=none).row(0), layer_layout=placed)

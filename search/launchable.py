@@ -127,7 +127,7 @@ class LaunchableSearch:
     def _physics_best(
         self, found: SearchResult, best: RankedStrategy | None, beyond: LatticeSearch, stopped_by: str | None
     ) -> PhysicsBest | None:
-        plan = found.plans[0] if found.plans else None
+        plan = found.best
         faster = best is not None and (plan is None or self._value(best) < _value_of(plan, self._settings.objective))
         is_closed = beyond.is_closed
         effort: dict[str, Any] = {
@@ -140,7 +140,7 @@ class LaunchableSearch:
             if plan is None:
                 return None
             target = self._workload.software.target
-            why = f"Nothing that {target} refuses is better than plan 1."
+            why = f"Nothing that {target} refuses is better than plan {plan.rank}."
             return PhysicsBest(plan.plan_id, plan.strategy, plan.estimate, 0.0, why, (), **effort)
         workload = on_physics(self._workload)
         answers = Answers(workload, self._physics, self._constants, beyond.simulator)
@@ -151,7 +151,7 @@ class LaunchableSearch:
             strategy=strategy_to_mapping(workload, best.strategy),
             estimate=estimate,
             difference_fraction=None if plan is None else plan.estimate["step_time_s"] / estimate["step_time_s"] - 1.0,
-            why=self._why(plan, estimate),
+            why=self._why(found, estimate),
             rules=tuple(BrokenRule(violation.rule, violation.sentence) for violation in broken),
             **effort,
         )
@@ -159,14 +159,18 @@ class LaunchableSearch:
     def _value(self, best: RankedStrategy) -> float:
         return best.peak_memory_bytes if self._settings.objective == "memory_headroom" else best.step_time_s
 
-    def _why(self, plan: DeploymentPlan | None, estimate: Mapping[str, Any]) -> str:
+    def _why(self, found: SearchResult, estimate: Mapping[str, Any]) -> str:
+        plan = found.best
         if plan is None:
             return f"{self._workload.software.target} takes no plan that fits; this is {THE_BEST}."
-        sentence = compared("Plan 1", plan.estimate, estimate, THE_BEST)
+        sentence = compared(f"Plan {plan.rank}", plan.estimate, estimate, THE_BEST)
+        fraction = found.paired_error.fraction
+        if plan.estimate["step_time_s"] < estimate["step_time_s"] * (1.0 + fraction):
+            sentence += f" They cannot be told apart: the paired error is {fraction:.1%}."
         if self._settings.objective != "memory_headroom":
             return sentence
         more = (plan.estimate["peak_memory_bytes"] - estimate["peak_memory_bytes"]) / GIB
-        return f"Plan 1 needs {more:.1f} GiB more device memory than {THE_BEST}. {sentence}"
+        return f"Plan {plan.rank} needs {more:.1f} GiB more device memory than {THE_BEST}. {sentence}"
 
 
 def _value_of(plan: DeploymentPlan, objective: str) -> float:

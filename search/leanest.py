@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from cost_models.constants import Constants
+from cost_models.shapes.strategy import concatenate
 from cost_models.shapes.workload import Workload
 from frameworks.target import ANY
-from search.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
 from search.explanation import Estimator
+from search.leaner import leanest
 from search.limits import SearchLimits
 from search.recompute_modes import recompute_mode
 from search.space import search_space
@@ -27,9 +29,12 @@ def takes_a_lean_plan(
     workload: Workload, limits: SearchLimits, constants: Constants, estimate: Estimator, rejections: Rejections
 ) -> bool:
     """Whether the workload's target takes one of the leanest plans and it fits; ``rejections`` say what it was not for."""
-    rules = option_rules(workload)
-    for chunk in chunks(workload, search_space(workload, lean_limits(limits)), rejections):
+    rules, space = (*option_rules(workload), *placement_rules(workload)), search_space(workload, lean_limits(limits))
+    for chunk in chunks(workload, space, rejections):
         legal = charge_illegal(workload, chunk.batch, rules, rejections)
+        if len(legal):
+            least = leanest(workload.model, legal, space.leaner)
+            legal = concatenate([legal, charge_illegal(workload, least, rules, rejections)])
         if len(legal) and np.any(estimate(workload, legal, constants).fits):
             return True
     return False

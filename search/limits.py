@@ -13,6 +13,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_DEVICES, MAX_VALUES, Degree, Name, ZeroStage
 from documents.checking import OneOf, Section, check
+from search.allowances import NAMES
 from search.recompute_modes import RecomputeMode, recompute_mode
 
 MAX_SWITCHES = 12  # searched both ways: their combinations multiply
@@ -47,7 +48,8 @@ Degrees = tuple[int, ...] | Range | None
 class SearchLimits:
     """Values that each dimension may take; ``None`` means the default grid of ``search.space``.
 
-    A range selects from that grid, a tuple replaces it. ``switches`` holds the features that are asked for.
+    A range selects from that grid, a tuple replaces it. ``switches`` holds the features that are asked for. ``allow`` and
+    ``forbid`` hold names of ``search.allowances``: what is tried beside the grid, and what is not tried of it.
     """
 
     tp: Degrees = None
@@ -65,6 +67,8 @@ class SearchLimits:
     recompute: tuple[RecomputeMode, ...] | None = None
     zero_stage: tuple[int, ...] | None = None
     switches: Mapping[Feature, tuple[bool, ...]] = field(default_factory=dict)
+    allow: frozenset[str] = frozenset()
+    forbid: frozenset[str] = frozenset()
 
 
 DegreeLimit = Degree | Annotated[list[Degree], Field(min_length=1, max_length=MAX_VALUES)] | Range | None
@@ -72,6 +76,8 @@ SwitchLimit = bool | Annotated[list[bool], Field(min_length=1, max_length=2)] | 
 CpAlgoName = Annotated[str, OneOf(*CP_ALGOS)]
 ScheduleName = Annotated[str, OneOf(*SCHEDULES)]
 DispatcherName = Annotated[str, OneOf(*DISPATCHERS)]
+AllowedName = Annotated[str, OneOf(*NAMES)]
+Names = AllowedName | Annotated[list[AllowedName], Field(min_length=1, max_length=MAX_VALUES)] | None
 ModeName = Annotated[Name, AfterValidator(recompute_mode)]
 GroupSize = Annotated[int, Field(ge=0, le=MAX_DEVICES)]
 
@@ -95,6 +101,21 @@ class LimitFields(Section):
     moe_dispatcher: DispatcherName | Annotated[list[DispatcherName], Field(min_length=1, max_length=MAX_VALUES)] | None = None
     recompute: ModeName | Annotated[list[ModeName], Field(min_length=1, max_length=MAX_VALUES)] | None = None
     zero_stage: ZeroStage | Annotated[list[ZeroStage], Field(min_length=1, max_length=4)] | None = None
+
+    allow: Names = Field(default=None, description="what a search tries only if asked: switches, schedules, recompute modules")
+    forbid: Names = Field(
+        default=None, description="what it leaves out: switches, schedules, dispatchers, cp algorithms, recompute modules"
+    )
+
+    @model_validator(mode="after")
+    def _one_word_on_each_name(self) -> Self:
+        allow, forbid = (frozenset(_values(names) or ()) for names in (self.allow, self.forbid))
+        for name in sorted(allow & forbid):
+            raise ValueError(f"{name} is in allow and in forbid; give it in one of the two.")
+        for name in sorted((allow | forbid) & self.model_fields_set & SWITCHES.keys()):
+            kind = "allow" if name in allow else "forbid"
+            raise ValueError(f"{name} is in {kind} and has values of its own; give one of the two.")
+        return self
 
     @model_validator(mode="after")
     def _switches_are_few(self) -> Self:
@@ -127,6 +148,7 @@ def limits_from_section(section: LimitFields) -> SearchLimits:
     given["dispatcher"] = _named(given.pop("moe_dispatcher"), DISPATCHERS)
     given["cp_algo"] = _named(given["cp_algo"], CP_ALGOS)
     given["schedule"] = _named(given["schedule"], SCHEDULES)
+    given |= {name: frozenset(given[name] or ()) for name in ("allow", "forbid")}
     given_names = section.model_fields_set
     chosen = {SWITCHES[name]: _values(getattr(section, name)) or () for name in SWITCHES if name in given_names}
     return SearchLimits(**given, switches=chosen)

@@ -21,12 +21,20 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate, FloatColumn
 from documents.hashing import fingerprint
 
+PRICED_PARTS = ("model", "training", "cluster", "software")  # of a workload: what must stay free moves no price
+
 
 @dataclass(frozen=True)
 class DeploymentPlan:
-    """One answer of a search. ``strategy``, ``estimate``, ``explanation``, ``launch`` and ``variants`` are plain JSON."""
+    """One answer of a search. ``strategy``, ``estimate``, ``explanation``, ``launch`` and ``variants`` are plain JSON.
+
+    ``rank`` is its place in the answer. Plans of one ``rank_group`` cannot be told apart; ``fastest`` by prediction is one of the
+    first group, not always its first.
+    """
 
     rank: int
+    rank_group: int
+    fastest: bool
     plan_id: str
     parallel: ParallelStrategy
     strategy: Mapping[str, Any]
@@ -79,6 +87,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
         },
         "layer_layout": [list(row) for row in layout],
         "noop_layers": slots - workload.model.num_layers,
+        "mtp_before_head": strategy.mtp_before_head,
         "features": _names(Feature, strategy.features),
     }
 
@@ -92,6 +101,7 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[s
         raise ValueError("an estimate is printed with its breakdown: call estimate(..., breakdown=True)")
     training, cluster = workload.training, workload.cluster
     step_time_s, peak_memory_bytes = estimate.step_time_s, estimate.peak_memory_bytes
+    lowest_bytes, highest_bytes = estimate.fit_rule.ends_bytes(peak_memory_bytes)
     tokens_per_s = training.global_batch_size * training.seq_length / step_time_s
     time_names = list(estimate.breakdown.time_s)
     longest = np.argmax([part for part in estimate.breakdown.time_s.values()], axis=0)
@@ -106,12 +116,18 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[s
         "mfu_fraction": _mfu_fractions(workload, step_time_s),
         "mfu_convention": repeat(MFU_CONVENTION),
         "peak_memory_bytes": peak_memory_bytes.tolist(),
+        "peak_memory_low_bytes": lowest_bytes.tolist(),
+        "peak_memory_high_bytes": highest_bytes.tolist(),
+        "memory_evidence": ({"num_runs": 0, "max_devices": None, "extrapolated": []} for _ in step_time_s),
         "allocated_peak_bytes": estimate.allocated_peak_bytes.tolist(),
         "allocated_first_iteration_bytes": estimate.allocated_first_iteration_bytes.tolist(),
         "allocated_after_step_bytes": estimate.allocated_after_step_bytes.tolist(),
         "reserved_peak_bytes": estimate.reserved_peak_bytes.tolist(),
+        "pooled_peak_bytes": estimate.pooled_peak_bytes.tolist(),
         "memory_limit_bytes": repeat(float(estimate.memory_limit_bytes)),
         "headroom_bytes": (float(estimate.memory_limit_bytes) - peak_memory_bytes).tolist(),
+        "fit_limit_bytes": repeat(float(estimate.fit_rule.fit_limit_bytes)),
+        "fits_probability": estimate.fits_probability.tolist(),
         "fits": estimate.fits.tolist(),
         "time_breakdown_s": rows_of(estimate.breakdown.time_s),
         "masked_s": rows_of(estimate.breakdown.masked_s),
@@ -125,7 +141,8 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[s
 
 def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
     """Twelve hex characters that name this strategy for this workload, the same in every run."""
-    return fingerprint({"workload": workload, "strategy": strategy_to_mapping(workload, strategy)})
+    priced = {part: getattr(workload, part) for part in PRICED_PARTS}
+    return fingerprint({"workload": priced, "strategy": strategy_to_mapping(workload, strategy)})
 
 
 def _mfu_fractions(workload: Workload, step_time_s: FloatColumn) -> Iterable[float | None]:

@@ -24,6 +24,7 @@ def plan_analysis(
     return {
         "step_time_s": float(priced.step_time_s[0]),
         "memory_limit_bytes": float(priced.memory_limit_bytes),
+        "fit_limit_bytes": float(priced.fit_rule.fit_limit_bytes),
         "tiers": [
             {"name": tier.name, "wiring": tier.wiring, "domain_devices": tier.domain_devices}
             for tier in workload.cluster.profile.tiers

@@ -7,14 +7,16 @@ dispatcher where no token travels. The values offered under one name never chang
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cost_models.shapes.canonical import canonical, canonical_cp, canonical_recompute, layers_per_chunk
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from frameworks.taking import taken
 from search.errors import SearchError
+from search.leaner import LEAN_ON, all_change
 from search.limits import DISPATCHERS, GROUP_SIZE, SWITCHES
 from search.space import SearchSpace
 
@@ -42,6 +44,7 @@ class Proposals:
         self._cp_variants = {cp: _cp_variants(space, cp) for cp in space.cp}
         self._cp = tuple(cp for cp in space.cp if self._cp_variants[cp])
         self._modes = {mode.name: mode for mode in space.recompute}
+        self._leaner = {name: feature for name, feature in SWITCHES.items() if feature in space.leaner}
         self._switches = {schedule: _Switches.of(space.features_with(schedule)) for schedule in Schedule}
         if not self._pp or not self._cp:
             raise SearchError("search: the space is empty: its limits leave no strategy to try.")
@@ -88,7 +91,13 @@ class Proposals:
             recompute_modules=mode.modules,
             features=features,
         )
-        return canonical(self._workload, strategy)
+        on_space = taken(self._workload, canonical(self._workload, strategy), space.wanted)
+        for name, feature in self._leaner.items():
+            if not all_change(model, StrategyBatch.of([on_space]), feature)[0]:
+                continue
+            if pick(name, (False, True)) == (feature in LEAN_ON):
+                on_space = replace(on_space, features=on_space.features ^ feature)
+        return canonical(self._workload, on_space)
 
     def parameters(self, strategy: ParallelStrategy) -> dict[str, Value] | None:
         """The choices that make the strategy; ``None`` where the space does not hold it."""

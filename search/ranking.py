@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,16 @@ class Leaderboard:
         """Step time of the best strategy so far."""
         return float(self._kept.step_time_s[0]) if self._kept is not None else None
 
+    @property
+    def worst_that_counts(self) -> float:
+        """The objective of the last plan, infinite while there is room for another."""
+        if self._kept is None:
+            return float("inf")
+        place, structure_rank = _places(_structures(self._kept.batch))
+        values = self._kept.peak_memory_bytes if self.objective == "memory_headroom" else self._kept.step_time_s
+        last = values[(place == 0) & (structure_rank == self.top - 1)]
+        return float(last[0]) if len(last) else float("inf")
+
     def add(self, scored: Scored) -> None:
         """Consider more rows."""
         if not len(scored):
@@ -120,8 +130,10 @@ def joined(first: Scored, second: Scored) -> Scored:
 
 def scored_to_mapping(scored: Scored) -> dict[str, Any]:
     """The rows as JSON columns."""
+    scored = replace(scored, batch=concatenate([scored.batch]))  # layouts of other rows are not saved
     return {
         "batch": {name: getattr(scored.batch, name).tolist() for name in _BATCH_COLUMNS},
+        "layouts": [[list(row) for row in layout] for layout in scored.batch.layouts],
         **{name: getattr(scored, name).tolist() for name in _NUMBERS},
     }
 
@@ -130,7 +142,8 @@ def scored_from_mapping(mapping: Mapping[str, Any]) -> Scored:
     """The rows that ``scored_to_mapping`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
     columns: dict[str, Any] = {name: np.array(mapping["batch"][name], dtype=np.int64) for name in _BATCH_COLUMNS}
     numbers: dict[str, Any] = {name: np.array(mapping[name], dtype=kind) for name, kind in _NUMBERS.items()}
-    return Scored(StrategyBatch(**columns), **numbers)
+    layouts = tuple(tuple(tuple(map(int, row)) for row in layout) for layout in mapping["layouts"])
+    return Scored(StrategyBatch(**columns, layouts=layouts), **numbers)
 
 
 def _structures(batch: StrategyBatch) -> NDArray[np.int64]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cost_models.shapes.workload import Workload
+from search.account import SpaceAccount
 from search.enumeration import Rejections
 from search.plan import DeploymentPlan
+from search.ties import PairedError
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,10 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the answer is worth: proved best only over ``scope``, for this objective, model and set of constants."""
+    """What the answer is worth: proved best only over ``scope``, for this objective, model and set of constants.
+
+    ``plan_id`` is the plan that this is about: the best by prediction, which is not always the first of those that tie with it.
+    """
 
     exhaustive: bool
     proved_best: bool
@@ -57,6 +62,7 @@ class Proof:
     objective: str
     optimality_gap_fraction: float | None
     stopped_by: str | None  # time_limit | interrupt | max_simulations
+    plan_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,8 @@ class Timing:
 class BaselineComparison:
     """The plan to beat and what the best plan gains over it.
 
-    ``speedup_fraction`` is the baseline's step time over the best plan's, minus 1 (``None`` without a best plan).
+    ``speedup_fraction`` is the baseline's step time over plan 1's, minus 1 (``None`` without a plan). ``rank_group`` is the group
+    of the listed plans in which it falls: ``None`` behind the last, where it cannot run or does not fit, or where memory ranks.
     """
 
     source: str  # given | rule_of_thumb
@@ -89,6 +96,7 @@ class BaselineComparison:
     violations: tuple[str, ...]
     speedup_fraction: float | None
     why: str
+    rank_group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -103,9 +111,9 @@ class BrokenRule:
 class PhysicsBest:
     """The best of all that physics allows, beside plans that a framework must take.
 
-    ``difference_fraction`` is plan 1's step time over its own, minus 1 (``None`` without a plan 1), ``why`` what makes it, and
-    ``rules`` keep it from being launched; there are none where it is plan 1 itself. Over the ``num_refused`` legal strategies
-    that the framework refuses, of which ``simulated`` were played, it is ``proved_best``, unless ``stopped_by`` says otherwise.
+    ``difference_fraction`` is the step time of the plan that is proved best over its own, minus 1 (``None`` without one), ``why``
+    what makes it, and ``rules`` keep it from being launched; none where it is that plan. Over the ``num_refused`` strategies that
+    the framework refuses, of which ``simulated`` were played, it is ``proved_best``, unless ``stopped_by`` says otherwise.
     """
 
     plan_id: str
@@ -161,6 +169,13 @@ class SearchResult:
     nearest: str | None
     physics_best: PhysicsBest | None = None
     nearest_launchable: tuple[NearestLaunchable, ...] = ()
+    paired_error: PairedError = field(default_factory=PairedError)
+    space: SpaceAccount | None = None
+
+    @property
+    def best(self) -> DeploymentPlan | None:
+        """The plan that the proof is about."""
+        return next((plan for plan in self.plans if plan.plan_id == self.proof.plan_id), None)
 
     def to_mapping(self) -> dict[str, Any]:
         """The result as JSON."""
@@ -173,7 +188,9 @@ class SearchResult:
             "baseline": None if self.baseline is None else {**vars(self.baseline), "violations": list(self.baseline.violations)},
             "nearest": self.nearest,
             "physics_best": None if self.physics_best is None else self.physics_best.to_mapping(),
+            "space": None if self.space is None else self.space.to_mapping(),
             "nearest_launchable": [nearest.to_mapping() for nearest in self.nearest_launchable],
+            "paired_error": asdict(self.paired_error),
         }
 
 

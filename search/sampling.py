@@ -18,10 +18,12 @@ from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESample
 from optuna.trial import TrialState
 
 from cost_models.constants import Constants
+from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from frameworks.legality import rules_for
+from frameworks.taking import taken
 from search.answers import Answers
 from search.baseline import default_baseline
 from search.enumeration import Rejections
@@ -32,6 +34,7 @@ from search.ranking import Leaderboard, Scored
 from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
 from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
+from search.ties import PairedError
 from search.trials import BASELINE, FITS, ILLEGAL, OUTCOMES, SAMPLED, TOO_LARGE, UNPRICED, Evaluation, Trial
 
 SAMPLERS = ("tpe", "nsga2", "random")
@@ -62,6 +65,7 @@ class SamplerSearch:
         estimator: Estimator = estimate,
         trials: Sequence[Trial] = (),
         checkpoint: Mapping[str, Any] | None = None,
+        paired_error: PairedError | None = None,
     ) -> None:
         check_objective(objective, top)
         if sampler not in SAMPLERS:
@@ -74,13 +78,13 @@ class SamplerSearch:
         self.trials: list[Trial] = list(trials)
         self._objective, self._top, self._baseline = objective, top, baseline
         self._sampler, self._seed = sampler, seed
-        self._answers = Answers(workload, space, constants, estimator)
+        self._answers = Answers(workload, space, constants, estimator, objective, paired_error or PairedError())
         self._estimate = estimator
         self._now: Clock = clock or (lambda: 0.0)
         self._ask_s, self._price_s, self._elapsed_s = _times(checkpoint)
         self._started_s = self._now() - self._elapsed_s
         self._rules = rules_for(workload.software.target)
-        self._proposals = Proposals(workload, space)
+        self._proposals, self._wanted = Proposals(workload, space), space.wanted
         self._seen: dict[ParallelStrategy, Trial] = {}
         self._distinct = {outcome: 0 for outcome in OUTCOMES}
         self._best: Trial | None = None
@@ -130,7 +134,10 @@ class SamplerSearch:
 
     def _enqueue_baseline(self) -> None:
         strategy = self._baseline or default_baseline(self.workload, self.constants, self._estimate)
-        parameters = None if strategy is None else self._proposals.parameters(strategy)
+        parameters = None
+        if strategy is not None:  # as it is, or with what the space has on in every strategy
+            forms = (strategy, taken(self.workload, canonical(self.workload, strategy), self._wanted))
+            parameters = next(filter(None, map(self._proposals.parameters, forms)), None)
         if parameters is not None:
             self._study.enqueue_trial(parameters, user_attrs={"source": BASELINE})
 
@@ -151,7 +158,7 @@ class SamplerSearch:
             priced = self._estimate(self.workload, batch.take(legal), self.constants)
             for place, row in enumerate(legal.tolist()):
                 step_time_s, peak = float(priced.step_time_s[place]), float(priced.peak_memory_bytes[place])
-                missing = (peak - priced.memory_limit_bytes) / priced.memory_limit_bytes
+                missing = (peak - priced.fit_rule.fit_limit_bytes) / priced.memory_limit_bytes
                 found[new[row]] = Evaluation(
                     FITS if missing <= 0 else TOO_LARGE,
                     None,
@@ -222,7 +229,8 @@ class SamplerSearch:
             if trial.evaluation.rule is not None:
                 rejections.charge(rules[trial.evaluation.rule], 1, trial.strategy)
         plans = self._answers.plans(leaderboard.plans())
-        comparison = self._answers.compared_with(self._baseline, plans[0] if plans else None)
+        comparison = self._answers.compared_with(self._baseline, plans)
+        best = self._answers.best_of(plans)
         launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
         explain_s = self._now() - begun_s
         nearest = (
@@ -238,6 +246,7 @@ class SamplerSearch:
                 objective=self._objective,
                 optimality_gap_fraction=None,
                 stopped_by=stopped_by,
+                plan_id=None if best is None else best.plan_id,
             ),
             timing=Timing(
                 enumerate_s=self._ask_s,
@@ -251,6 +260,8 @@ class SamplerSearch:
             baseline=comparison,
             nearest=nearest,
             nearest_launchable=launchable,
+            paired_error=self._answers.paired_error,
+            space=self._answers.space_account(plans[0] if plans else None),
         )
 
 

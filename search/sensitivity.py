@@ -90,10 +90,11 @@ def _quantities(workload: Workload, constants: Constants) -> Iterator[tuple[str,
 
 def _balanced(training: TrainingJob, factor: float) -> TrainingJob:
     """What is above a balanced load is what can change."""
-    counts = training.expert_counts
+    spread, counts = training.expert_spread, training.expert_counts
     return replace(
         training,
         expert_load_factor=1.0 + (training.expert_load_factor - 1.0) / factor,
+        expert_spread=None if spread is None else spread.with_excess(1.0 / factor),
         expert_counts=None if counts is None else counts.with_excess(1.0 / factor),
     )
 

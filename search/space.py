@@ -11,24 +11,29 @@ Default grid (a range in the limits selects from it, a list replaces it):
 - ``recompute``: none, modules, a quarter, a half and three quarters of the layers of each virtual stage, all layers
 - ``schedule``: none, 1F1B or interleaved by the shape, and DualPipeV for experts on several ranks where the target has it;
   an interleaved chunk takes pp micro batches in turn
-- switches: ``swap_optimizer`` both ways, the features of ``DEFAULT_FEATURES`` on, all others off; with DualPipeV
-  ``moe_comm_overlap`` on, which is what the schedule is for, and off what the target excludes beside it
+- switches, as each entry of ``cost_models.shapes.switches`` says: those of ``DEFAULT_FEATURES`` on; ``wanted``, what saves time,
+  on in every strategy in which the target takes it; ``leaner``, what saves memory for time, tried the other way where a
+  strategy does not fit as it is (``search.leaner``); the rest off. With DualPipeV ``moe_comm_overlap`` is on, which is what the
+  schedule is for, and off what the target excludes beside it
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from cost_models.shapes.acting import possible
 from cost_models.shapes.canonical import canonical_group_size, expert_domain_devices, schedules_of
+from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
-from cost_models.shapes.switches import DEFAULT_FEATURES, SEARCHED_FEATURES, Feature
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
 from cost_models.shapes.workload import ModelShape, Workload
-from frameworks.registry import off_beside, offers
+from frameworks.registry import off_beside, offered
+from search.allowances import allowed_both_ways, features_among, kept, modules_among
 from search.errors import SearchError
-from search.limits import Degrees, Range, SearchLimits
+from search.limits import CP_ALGOS, DEGREES, DISPATCHERS, SCHEDULES, Degrees, Range, SearchLimits
 from search.recompute_modes import RecomputeMode, recompute_mode
 
 MAX_TENSOR_PARALLEL = 32
@@ -53,7 +58,8 @@ class SearchSpace:
     """Sorted values of every dimension; ``dp`` is derived.
 
     ``features`` lists whole combinations of switches, ``dualpipev_features`` and ``interleaved_features`` those that are tried
-    with these schedules.
+    with these schedules. ``wanted`` are on beside them wherever the target takes them; where a strategy does not fit, those of
+    ``leaner`` are turned round.
     The lattice is the product of all dimensions in canonical form (``cost_models.shapes.canonical``).
     """
 
@@ -74,6 +80,18 @@ class SearchSpace:
     features: tuple[Feature, ...]
     dualpipev_features: tuple[Feature, ...]
     interleaved_features: tuple[Feature, ...]
+    wanted: Feature = Feature(0)
+    leaner: Feature = Feature(0)
+
+    def dimensions(self) -> dict[str, list[Any]]:
+        """The values of every dimension beside the switches, as jobs name them."""
+        values: dict[str, list[Any]] = {name: list(getattr(self, name)) for name in (*DEGREES, "sequence_parallel", "zero_stage")}
+        for name in ("cp_algo", "schedule", "dispatcher"):
+            values["moe_dispatcher" if name == "dispatcher" else name] = [kind.label for kind in getattr(self, name)]
+        return values | {
+            "microbatch_group_size_per_vp_stage": list(self.microbatch_group_size_per_vp_stage),
+            "recompute": [mode.name for mode in self.recompute],
+        }
 
     def features_with(self, schedule: Schedule) -> tuple[Feature, ...]:
         """Combinations of switches that are tried with a schedule."""
@@ -98,8 +116,8 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
 
     Raises ``SearchError`` where a range leaves a dimension without a value.
     """
-    limits = limits or SearchLimits()
-    model = workload.model
+    limits = with_names(workload, limits or SearchLimits())
+    options = tried_options(workload, limits)
     features = _feature_combinations(limits, {})
     merged = _feature_combinations(limits, _with_dualpipev(workload))
     degrees = {name: _selected(name, getattr(limits, name), grid) for name, grid in _default_degrees(workload).items()}
@@ -107,16 +125,61 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
         **degrees,
         # The first value of an option is what a user would expect, so that ties fall to it.
         sequence_parallel=limits.sequence_parallel or (True,),
-        cp_algo=limits.cp_algo or (CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID),
-        schedule=limits.schedule or _default_schedules(workload, degrees["ep"]),
+        cp_algo=options["cp_algo"],
+        schedule=options["schedule"],
         microbatch_group_size_per_vp_stage=limits.microbatch_group_size_per_vp_stage or (0,),
-        dispatcher=limits.dispatcher or _default_dispatchers(model),
-        recompute=limits.recompute or _default_recompute(model),
+        dispatcher=options["dispatcher"],
+        recompute=options["recompute"],
         zero_stage=limits.zero_stage or (1,),
         features=features,
         dualpipev_features=merged,
         interleaved_features=tuple(dict.fromkeys((*features, *(merged if _merges_pairs(workload, degrees["ep"]) else ())))),
+        wanted=_open(workload, limits, InSearch.ON, InSearch.LEAN_OFF) & ~DEFAULT_FEATURES | _if_allowed(workload, limits),
+        leaner=_open(workload, limits, InSearch.LEAN_ON, InSearch.LEAN_OFF),
     )
+
+
+def with_names(workload: Workload, limits: SearchLimits) -> SearchLimits:
+    """The limits, with what they allow and forbid of switches as values of these."""
+    both = allowed_both_ways(limits.allow) & offered_here(workload) & possible(workload.model)
+    switches = {
+        **limits.switches,
+        **dict.fromkeys(both, (False, True)),
+        **dict.fromkeys(features_among(limits.forbid), (False,)),
+    }
+    return replace(limits, switches=switches)
+
+
+def tried_options(workload: Workload, limits: SearchLimits) -> dict[str, tuple[Any, ...]]:
+    """Values of the dimensions that have names, as far as the limits leave them. Raises ``SearchError`` where one has none."""
+    model, allow, forbid = workload.model, limits.allow, limits.forbid
+    ep = _selected("ep", limits.ep, _default_degrees(workload)["ep"])
+    schedules = limits.schedule or _default_schedules(workload, ep)
+    dispatchers = limits.dispatcher or _default_dispatchers(model)
+    cp_algos = limits.cp_algo or (CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID)
+    modes = limits.recompute or _default_recompute(model)
+    modes = tuple(mode for mode in modes if not mode.modules & modules_among(forbid))
+    allowed = {name: recompute_mode(name) for name in MODULE_NAMES if name in allow}
+    return {
+        "schedule": kept("schedule", schedules, SCHEDULES, allow, forbid),
+        "dispatcher": kept("moe_dispatcher", dispatchers, DISPATCHERS, allow if model.moe else frozenset(), forbid),
+        "cp_algo": kept("cp_algo", cp_algos, CP_ALGOS, allow, forbid),
+        "recompute": kept("recompute", modes, allowed, allow, forbid),
+    }
+
+
+def _if_allowed(workload: Workload, limits: SearchLimits) -> Feature:
+    return _open(workload, limits, InSearch.IF_ALLOWED) & features_among(limits.allow)
+
+
+def offered_here(workload: Workload) -> Feature:
+    """The switches that the job's target has on its devices."""
+    return offered(workload.software.target, workload.cluster.profile.family)
+
+
+def _open(workload: Workload, limits: SearchLimits, *ways: InSearch) -> Feature:
+    """What the target offers of the switches that are treated so, less those that the limits decide."""
+    return treated(*ways) & offered_here(workload) & possible(workload.model) & ~Feature(sum(limits.switches))
 
 
 def _default_schedules(workload: Workload, ep: tuple[int, ...]) -> tuple[Schedule, ...]:
@@ -126,7 +189,7 @@ def _default_schedules(workload: Workload, ep: tuple[int, ...]) -> tuple[Schedul
 
 def _merges_pairs(workload: Workload, ep: tuple[int, ...]) -> bool:
     """Whether merging forwards and backwards could hide expert communication, and the target can."""
-    return workload.model.moe is not None and max(ep) > 1 and offers(workload.software.target, Feature.MOE_COMM_OVERLAP)
+    return workload.model.moe is not None and max(ep) > 1 and Feature.MOE_COMM_OVERLAP in offered_here(workload)
 
 
 def _with_dualpipev(workload: Workload) -> dict[Feature, tuple[bool, ...]]:
@@ -193,11 +256,7 @@ def _default_recompute(model: ModelShape) -> tuple[RecomputeMode, ...]:
 
 
 def _feature_combinations(limits: SearchLimits, defaults: Mapping[Feature, tuple[bool, ...]]) -> tuple[Feature, ...]:
-    switches: dict[Feature, tuple[bool, ...]] = {
-        **dict.fromkeys(SEARCHED_FEATURES, (False, True)),
-        **defaults,
-        **limits.switches,
-    }
+    switches: dict[Feature, tuple[bool, ...]] = {**defaults, **limits.switches}
     fixed = DEFAULT_FEATURES
     for feature in switches:
         fixed &= ~feature

@@ -17,6 +17,7 @@ from search.space import SearchSpace
 _LABELLED: dict[str, type[Named] | type[Schedule]] = {"cp_algo": CpAlgo, "schedule": Schedule, "dispatcher": Dispatcher}
 _PLAIN = (*DEGREES, "sequence_parallel", GROUP_SIZE, "zero_stage")
 _COMBINATIONS = ("features", "dualpipev_features", "interleaved_features")
+_SETS = ("wanted", "leaner")
 
 
 def space_to_mapping(space: SearchSpace) -> dict[str, Any]:
@@ -26,6 +27,7 @@ def space_to_mapping(space: SearchSpace) -> dict[str, Any]:
         **{name: [kind.label for kind in getattr(space, name)] for name in _LABELLED},
         "recompute": [mode.name for mode in space.recompute],
         **{name: [_names(combination) for combination in getattr(space, name)] for name in _COMBINATIONS},
+        **{name: _names(getattr(space, name)) for name in _SETS},
     }
 
 
@@ -35,6 +37,7 @@ def space_from_mapping(mapping: Mapping[str, Any]) -> SearchSpace:
         values: dict[str, Any] = {name: tuple(mapping[name]) for name in _PLAIN}
         for name in _COMBINATIONS:
             values[name] = tuple(_combination(names) for names in mapping[name])
+        values |= {name: _combination(mapping[name]) for name in _SETS}
         for name, enumeration in _LABELLED.items():
             by_label = {kind.label: kind for kind in enumeration}
             values[name] = tuple(by_label[label] for label in mapping[name])

@@ -14,6 +14,7 @@ from app.calibrations.constants import constants_for
 from app.jobs.job import Job
 from calibration.files import Calibration, calibration_for
 from calibration.intervals import Interval
+from calibration.memory_intervals import MemoryEvidence
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
@@ -25,28 +26,30 @@ from search.plan import estimates_to_mappings, strategy_to_mapping
 
 
 def fill_intervals(workload: Workload, document: Any, own: Sequence[Calibration] = ()) -> Any:
-    """The document, with interval and evidence in every estimate inside it."""
-    _fill(document, calibration_for(workload, own).interval(workload, 1.0))
+    """The document, with the interval of the step time and the evidence in every estimate inside it."""
+    calibration = calibration_for(workload, own)
+    _fill(document, calibration.interval(workload, 1.0), calibration.memory_evidence(workload))
     return document
 
 
-def _fill(document: Any, share: Interval) -> None:
+def _fill(document: Any, share: Interval, memory: MemoryEvidence) -> None:
     """``share`` is the interval of a step of one second; all estimates of a workload have the same in proportion."""
     if isinstance(document, dict):
         if "step_time_low_s" in document:
             step_time_s = document["step_time_s"]
             document["step_time_low_s"], document["step_time_high_s"] = step_time_s * share.low_s, step_time_s * share.high_s
-            document["evidence"] = {
-                "num_runs": share.num_runs,
-                "max_devices": share.max_devices,
-                "extrapolated": list(share.extrapolated),
-            }
+            for name, found in (("evidence", share), ("memory_evidence", memory)):
+                document[name] = {
+                    "num_runs": found.num_runs,
+                    "max_devices": found.max_devices,
+                    "extrapolated": list(found.extrapolated),
+                }
         else:
             for value in document.values():
-                _fill(value, share)
+                _fill(value, share, memory)
     elif isinstance(document, list | tuple):
         for value in document:
-            _fill(value, share)
+            _fill(value, share, memory)
 
 
 def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] = (), *, simulated: bool = False) -> Estimate:
@@ -75,7 +78,7 @@ def estimate_document(
         check_cost(workload, [strategy], "strategy")
     numbers = priced(workload, batch, own, simulated=simulated)
     document: dict[str, Any] = {
-        **about(job, own),
+        **about(job, own, strategy, "strategy" if strategy is job.strategy else "search"),
         "priced_with": priced_with(workload, own),
         "strategy": strategy_to_mapping(workload, strategy),
         "estimate": fill_intervals(workload, estimates_to_mappings(workload, numbers)[0], own),

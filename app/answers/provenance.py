@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from app.calibrations.constants import calibration_sentence
+from app.answers.assumptions import assumption_sentences
 from app.jobs.job import SCHEMA_VERSION, Job
 from calibration.files import Calibration, calibration_for
+from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from documents.hashing import fingerprint
 from meshplan import __version__
 
 
-def about(job: Job, own: Sequence[Calibration] = ()) -> dict[str, Any]:
-    """What every answer says of its job."""
-    assumptions = [*job.assumptions, *map(calibration_sentence, own)]
+def about(
+    job: Job,
+    own: Sequence[Calibration] = (),
+    plan: ParallelStrategy | None = None,
+    left_out_of: Literal["strategy", "search"] | None = None,
+) -> dict[str, Any]:
+    """What every answer says of its job; on the ``plan`` it says what the defaults of the job move."""
+    assumptions = assumption_sentences(job, own, plan, left_out_of)
     return {"schema_version": SCHEMA_VERSION, "job": job.document, "assumptions": assumptions, "warnings": list(job.warnings)}
 
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from app.jobs.fields import JobDocument, StrategySection
 from app.text.documents import DescribedBy, Document
 from search.result import Proof, Rejection
+from search.ties import PairedError
 
 MAX_STRATEGIES = 10_000
 
@@ -45,6 +46,7 @@ class StrategyDocument(Document):
     recompute: RecomputeDocument
     layer_layout: list[list[int]]
     noop_layers: int
+    mtp_before_head: int
     features: list[str]
 
 
@@ -66,14 +68,20 @@ class EstimateNumbers(Document):
     tokens_per_s_per_device: float
     mfu_fraction: float | None
     mfu_convention: str
-    peak_memory_bytes: float = Field(description="device, worst rank")
+    peak_memory_bytes: float = Field(description="device, worst rank: what it must hold, the allocator's pool at its least")
+    peak_memory_low_bytes: float = Field(description="lower end of the 80 % interval")
+    peak_memory_high_bytes: float
+    memory_evidence: Evidence
     allocated_peak_bytes: float
     allocated_first_iteration_bytes: float
     allocated_after_step_bytes: float
     reserved_peak_bytes: float
+    pooled_peak_bytes: float = Field(description="what a monitor of the device shows: the allocator keeps what is free")
     memory_limit_bytes: float
-    headroom_bytes: float
-    fits: bool
+    headroom_bytes: float = Field(description="memory_limit_bytes - peak_memory_bytes")
+    fit_limit_bytes: float = Field(description="largest peak that leaves search.min_headroom with search.fit_confidence")
+    fits_probability: float = Field(description="that the true peak leaves search.min_headroom free")
+    fits: bool = Field(description="fits_probability is search.fit_confidence at least: the peak is within fit_limit_bytes")
     time_breakdown_s: dict[str, float] = Field(description="exposed time on the critical rank; sums to step_time_s")
     masked_s: dict[str, float] = Field(description="time hidden behind it, outside that sum")
     memory_breakdown_bytes: dict[str, float] = Field(description="worst rank at its peak; sums to peak_memory_bytes")
@@ -184,6 +192,8 @@ class Variant(Document):
     strategy: StrategyDocument
     step_time_s: float
     peak_memory_bytes: float
+    headroom_bytes: float
+    fits_probability: float
 
 
 class BrokenRuleDocument(Document):
@@ -209,6 +219,7 @@ class Change(Document):
     step_time_s: float
     delta_fraction: float
     peak_memory_bytes: float
+    fits_probability: float
     fits: bool
 
 
@@ -216,6 +227,7 @@ class Explanation(Document):
     """One sentence each; the last two for the best plan only."""
 
     bound_by: str
+    tie: str | None = Field(default=None, description="which other plans it cannot be told from, and why")
     against_best: str | None
     next_plan: str | None
     one_change: str | None = None
@@ -229,6 +241,7 @@ class Baseline(Document):
     violations: list[str]
     speedup_fraction: float | None
     why: str
+    rank_group: int | None = Field(default=None, description="of the listed plans, in which it falls; null behind the last")
 
 
 class PhysicsBestDocument(Document):
@@ -237,7 +250,9 @@ class PhysicsBestDocument(Document):
     plan_id: str
     strategy: StrategyDocument
     estimate: EstimateNumbers
-    difference_fraction: float | None = Field(description="plan 1's step time over this one's, minus 1; null without a plan 1")
+    difference_fraction: float | None = Field(
+        description="step time of the plan that is proved best over this one's, minus 1; null without"
+    )
     why: str
     rules: list[BrokenRuleDocument] = Field(
         description="of the target, which keep it from being launched; empty where it is plan 1 itself"
@@ -261,7 +276,9 @@ class NearestLaunchableDocument(Document):
 
 
 class Plan(Document):
-    rank: int
+    rank: int = Field(description="place in the answer: by group, inside a group the sturdier first")
+    rank_group: int = Field(description="plans that share one cannot be told apart by time: see `paired_error`")
+    fastest: bool = Field(description="predicted the fastest of those listed")
     plan_id: str
     strategy: StrategyDocument
     estimate: EstimateNumbers
@@ -273,6 +290,25 @@ class Plan(Document):
 
 # As a study holds it: checked when it was stored, perhaps by another version.
 PlanAsStored = Annotated[dict[str, Any], DescribedBy(Plan)]
+
+
+class LeftOut(Document):
+    """A switch that the search did not try, and what it would change of plan 1."""
+
+    name: str
+    why: str
+    step_time_change_fraction: float | None = Field(description="null where plan 1 cannot have it, or no price depends on it")
+    peak_memory_change_bytes: float | None
+
+
+class Space(Document):
+    """What the search tried."""
+
+    dimensions: dict[str, list[Any]] = Field(description="values of each dimension beside the switches")
+    on: list[str] = Field(description="switches that are on wherever they act and the target takes them")
+    where_it_does_not_fit: list[str] = Field(description="switches that are turned where a plan does not fit as it is")
+    both_ways: list[str]
+    left_out: list[LeftOut] = Field(description="switches of the target that were not tried, the largest saving first")
 
 
 class SearchDocument(Answer):
@@ -293,3 +329,7 @@ class SearchDocument(Answer):
     nearest_launchable: list[NearestLaunchableDocument] = Field(
         default_factory=list, description="with target any, for each framework of the devices"
     )
+    paired_error: PairedError | None = Field(
+        default=None, description="what decides a tie; null from a server of an earlier version"
+    )
+    space: Space | None = Field(default=None, description="null in answers of earlier versions")

@@ -9,7 +9,7 @@ from typing import Any
 from app.answers.price import fill_intervals
 from app.answers.provenance import about, priced_with
 from app.answers.schemas import SearchDocument
-from app.calibrations.constants import constants_for
+from app.calibrations.constants import constants_for, paired_error_of
 from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import Job
 from calibration.files import Calibration
@@ -21,6 +21,7 @@ from search.lattice_state import LatticeState
 from search.launchable import LaunchableSearch, on_physics
 from search.space import SearchSpace, search_space
 from search.stepwise import ProgressCallback, Stepwise, run_to_end
+from search.ties import PairedError
 from search.trials import trials_from_mappings
 
 
@@ -39,18 +40,20 @@ def search_of(
     constants: Constants,
     *,
     physics: SearchSpace | None = None,
+    paired_error: PairedError | None = None,
     checkpoint: Mapping[str, Any] | None = None,
     trials: Sequence[Mapping[str, Any]] = (),
 ) -> Stepwise:
     """The search from its beginning, or from where the checkpoint and the trials of an earlier one left it.
 
-    ``physics`` is the space that the plans for a target are held against.
+    ``physics`` is the space that the plans for a target are held against, ``paired_error`` what decides a tie.
     """
     settings = job.settings
     shared: dict[str, Any] = {
         "objective": settings.objective,
         "top": settings.top,
         "baseline": job.strategy,
+        "paired_error": paired_error,
         "clock": time.perf_counter,
     }
     if settings.sampler == EXHAUSTIVE and physics is not None:
@@ -85,11 +88,13 @@ def search_of(
 def search_document(job: Job, on_progress: ProgressCallback | None = None, *, own: Sequence[Calibration] = ()) -> SearchDocument:
     """The document that ``meshplan schema search`` describes."""
     space, physics = spaces_of(job)
-    search = search_of(job, space, constants_for(job.workload, own), physics=physics)
+    search = search_of(
+        job, space, constants_for(job.workload, own), physics=physics, paired_error=paired_error_of(job.workload, own)
+    )
     result = search.result(run_to_end(search, job.settings.time_limit_s, on_progress))
     return SearchDocument.model_validate(
         {
-            **about(job, own),
+            **about(job, own, result.plans[0].parallel if result.plans else None, "search"),
             "version": __version__,
             "priced_with": priced_with(job.workload, own),
             **fill_intervals(job.workload, result.to_mapping(), own),

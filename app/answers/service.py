@@ -54,7 +54,8 @@ def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocume
         return estimate_document(job, job.strategy, own, simulated=bool(simulated))
     if job.strategy is not None:
         raise InputError("strategies: given beside strategy; give one of the two.")
-    return EstimatesDocument(**about(job, own), estimates=_entries(job, own, _sections(given), simulated=bool(simulated)))
+    entries, fastest = _entries(job, own, _sections(given), simulated=bool(simulated))
+    return EstimatesDocument(**about(job, own, fastest), estimates=entries)
 
 
 def _sections(given: object) -> list[StrategySection]:
@@ -69,8 +70,8 @@ def _sections(given: object) -> list[StrategySection]:
 def _check_cost(sections: Sequence[StrategySection]) -> None:
     pipelines = {_pipeline(section) for section in sections}
     costs = (
-        (len(pipelines), MAX_PIPELINES, "distinct pipelines (pp, vpp, layer layout, recompute by stage)"),
-        (sum((pp * vpp) ** 2 for pp, vpp, _ in pipelines), MAX_SQUARED_STAGES, "squared virtual stages of distinct pipelines"),
+        (len(pipelines), MAX_PIPELINES, "distinct pipelines (pp, vpp, layer layout, MTP stage, recompute by stage)"),
+        (sum((pp * vpp) ** 2 for pp, vpp, *_ in pipelines), MAX_SQUARED_STAGES, "squared virtual stages of distinct pipelines"),
         (sum(section.pp * section.vpp for section in sections), MAX_STAGES, "virtual stages of all strategies"),
     )
     for cost, limit, what in costs:
@@ -78,16 +79,17 @@ def _check_cost(sections: Sequence[StrategySection]) -> None:
             raise InputError(f"strategies: {cost:,} {what} are more than the {limit:,} of one request; send fewer at a time.")
 
 
-def _pipeline(section: StrategySection) -> tuple[int, int, str]:
+def _pipeline(section: StrategySection) -> tuple[int, int, int, str]:
     recompute = None if isinstance(section.recompute, str) else section.recompute.layers_per_stage
     layers = (section.layer_layout, section.layer_offset, section.noop_layers, recompute)
-    return section.pp, section.vpp, "" if layers == (None, None, None, None) else repr(layers)
+    return section.pp, section.vpp, section.mtp_before_head, "" if layers == (None, None, None, None) else repr(layers)
 
 
 def _entries(
     job: Job, own: Sequence[Calibration], sections: Sequence[StrategySection], *, simulated: bool
-) -> list[dict[str, Any]]:
-    """An estimate or a refusal a section, in order."""
+) -> tuple[list[dict[str, Any]], ParallelStrategy | None]:
+    """An estimate or a refusal a section, in order, and the strategy with the shortest step."""
+    fastest = None
     entries: dict[int, dict[str, Any]] = {}
     strategies: dict[int, ParallelStrategy] = {}
     for index, section in enumerate(sections):
@@ -108,7 +110,8 @@ def _entries(
             if simulated:
                 check_cost(job.workload, (strategies[int(row)] for row in rows[legal]), "strategies")
             found = priced(job.workload, batch.take(legal), own, simulated=simulated)
+            fastest = strategies[int(rows[legal[found.step_time_s.argmin()]])]
             numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, found), own)
             EstimateNumbers.model_validate(numbers[0])  # all are rows of the same columns
             entries.update(zip(rows[legal].tolist(), numbers, strict=True))
-    return [entries[index] for index in range(len(sections))]
+    return [entries[index] for index in range(len(sections))], fastest

@@ -5,27 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from app.answers.names import with_notes_on_names
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job
 from calibration.files import Calibration
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
-from frameworks.registry import parse_target, releases_of
-from frameworks.target import Target, TargetError
+from frameworks.registry import releases_of
+from frameworks.target import Target
 from search.enumeration import Rejections, refusals
 from search.leanest import most_frequent, takes_a_lean_plan
 
 
 def with_usual_target(job: Job, own: Sequence[Calibration] = ()) -> Job:
-    """The job of a search with its target decided, and an assumption that says which and why; as it is where it names one."""
+    """The job of a search with its target decided, and an assumption that says which and why; as it is where it names one.
+
+    Names of its limits that mean nothing there are among its warnings.
+    """
+    return with_notes_on_names(_with_target(job, own))
+
+
+def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
     if job.is_target_given:
         return job
     software, family = job.workload.software, job.workload.cluster.profile.family
-    target = _framework_of(software.stack)
-    if target is None or family not in target.families:
+    releases = [release for release in releases_of(software.stack) if family in release.target.families]
+    if not releases:
         return _assuming(job, f"software.target = any (no launch files are written for stack {software.stack})")
     reasons = []
-    for framework in releases_of(target.name):
+    for framework in releases:
         label = framework.target.label
         workload = replace(job.workload, software=replace(software, target=label))
         if untold := framework.untold(workload):
@@ -38,13 +46,6 @@ def with_usual_target(job: Job, own: Sequence[Calibration] = ()) -> Job:
             return _assuming(replace(job, workload=workload, document=document), sentence)
         reasons.append(_why_not(workload, framework.target, rejections))
     return _assuming(job, f"software.target = any ({reasons[0]})")
-
-
-def _framework_of(stack: str) -> Target | None:
-    try:
-        return parse_target(stack)
-    except TargetError:
-        return None
 
 
 def _why_not(workload: Workload, target: Target, rejections: Rejections) -> str:

@@ -5,25 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from app.jobs.job import Job
 from calibration.files import Calibration, calibration_for, read_calibration
+from calibration.intervals import QUANTILES_FROM
+from calibration.paired import CONFIDENCE
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError, show
+from search.ties import PairedError
 
 FIELD = "software.calibration (--calibration)"
 
 
 def constants_for(workload: Workload, own: Sequence[Calibration] = ()) -> Constants:
-    """The constants that measured runs taught: a user's own calibration where one applies, else the shipped one."""
-    return calibration_for(workload, own).constants
+    """What measured runs taught: a user's own calibration where one applies, else the shipped one."""
+    return calibration_for(workload, own).constants_of(workload)
 
 
 def interval_of(record: RunRecord, step_time_s: float, own: Sequence[Calibration] = ()) -> tuple[float, float]:
     """80 % interval of a measured run's predicted step time. [s]"""
     found = calibration_for(record.workload, own).interval(record.workload, step_time_s)
     return found.low_s, found.high_s
+
+
+def paired_error_of(workload: Workload, own: Sequence[Calibration] = ()) -> PairedError:
+    """Below which difference two plans of the workload tie."""
+    calibration = calibration_for(workload, own)
+    found = calibration.paired_error(workload)
+    jobs = f"{found.num_groups} {'job' if found.num_groups == 1 else 'jobs'} measured under several plans"
+    basis = jobs if found.num_groups >= QUANTILES_FROM else f"only {jobs}, so widened"
+    return PairedError(float(np.expm1(found.log_error)), CONFIDENCE, found.num_groups, found.num_pairs, basis)
 
 
 def read_own(path: Path | None) -> tuple[Calibration, ...]:

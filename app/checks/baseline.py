@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -13,7 +13,7 @@ from app.answers.schemas import EstimateDocument
 from app.checks.schemas import CheckDocument
 from app.jobs.job import SCHEMA_VERSION, Job, parse_job
 from app.text.documents import plain
-from calibration.files import FORMAT, Calibration, calibration_for, calibration_from_mapping
+from calibration.files import Calibration, calibration_document, calibration_for, calibration_from_mapping
 from documents.errors import InputError, show
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
@@ -46,7 +46,7 @@ def baseline_document(job: Job, priced: EstimateDocument | CheckDocument, own: S
     return {
         "schema_version": SCHEMA_VERSION,
         **{name: parts[name] for name in ("priced_with", "job", "strategy", "estimate")},
-        "calibration": {"format": FORMAT, **asdict(calibration)},
+        "calibration": calibration_document(calibration),
         "hardware_profile": profile_document(job.workload.cluster.profile),
     }
 
@@ -154,8 +154,12 @@ def tool_changes(baseline: Baseline, now: Mapping[str, Any]) -> list[str]:
 
 
 def job_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Fields of two jobs that differ, up to ``MAX_CHANGES``; how a job is searched is no part of its price."""
-    before, after = ({key: value for key, value in job.items() if key not in ("search", "schema_version")} for job in (old, new))
+    """Fields of two jobs that differ, up to ``MAX_CHANGES``.
+
+    How a job is searched, and what of it was given, are no part of its price.
+    """
+    others = ("search", "schema_version", "assumed")
+    before, after = ({key: value for key, value in job.items() if key not in others} for job in (old, new))
     changes = list(_differences(before, after, ""))
     if len(changes) > MAX_CHANGES:
         changes = [*changes[:MAX_CHANGES], f"and {len(changes) - MAX_CHANGES} more"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from app.answers.price import estimate_document
 from app.answers.provenance import priced_with
 from app.answers.schemas import EstimateDocument, EstimateNumbers
-from app.calibrations.constants import constants_for
+from app.answers.tables.memory import memory_text
+from app.calibrations.constants import constants_for, paired_error_of
 from app.checks.baseline import Baseline, is_simulated, pinned, tool_changes
 from app.checks.budget import Budget
 from app.checks.metrics import SLOWDOWN, measured
@@ -19,7 +21,7 @@ from app.checks.schemas import CheckDocument, CheckItem, Comparison, FoundPlan, 
 from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import SCHEMA_VERSION, Job
 from app.text.documents import plain
-from app.text.quantities import gibibytes
+from app.text.quantities import percent
 from calibration.files import Calibration
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
@@ -67,15 +69,15 @@ def check_job(
     # Numbers that are compared are of one fidelity: the baseline's, else that of a search.
     simulated = baseline is None or is_simulated(baseline)
     priced = estimate_document(job, strategy, own, simulated=simulated, replayed=False)
-    items = [standing, _memory_item(priced.estimate)]
+    items = [standing, _memory_item(priced.estimate, priced.job)]
     if budget.needs_search and found is None and priced.estimate.fits:
         found = _best_plan(job, own, on_progress)
-    items += _budget_items(budget, priced, found)
+    items += _budget_items(budget, priced, found, paired_error_of(job.workload, own).fraction)
     comparison = None
     if baseline is not None:
         metrics = [metric for metric in budget.bounds if metric != SLOWDOWN]
         comparison = compared(baseline, job, priced, tuple(budget.tolerances), metrics, own, pin=pin, tool_changes=changes)
-        items += regression_items(comparison, budget.tolerances)
+        items += regression_items(comparison, budget.tolerances, paired_error_of(job.workload, own).fraction)
     if job.strategy is None and found is not None and found.proof.stopped_by:
         items = [_not_yet(found) for found in items]
     return Checked(_document(job, items, priced, comparison, found), job, own)
@@ -115,14 +117,15 @@ def _strategy_item(job: Job, strategy: ParallelStrategy | None, found: SearchRes
     return item(STRATEGY, "passed", f"The strategy breaks no rule of target {job.workload.software.target}.")
 
 
-def _memory_item(estimate: EstimateNumbers) -> CheckItem:
-    need, limit, fits = estimate.peak_memory_bytes, estimate.memory_limit_bytes, estimate.fits
-    left = f"{gibibytes(abs(estimate.headroom_bytes))} {'left' if fits else 'too much'}"
-    sentence = f"The fullest device needs {gibibytes(need)} of {gibibytes(limit)}: {left}."
-    return item(MEMORY, "passed" if fits else "failed", sentence, "peak_memory_bytes", need, limit)
+def _memory_item(estimate: EstimateNumbers, job: Mapping[str, Any]) -> CheckItem:
+    status: ItemStatus = "passed" if estimate.fits else "failed"
+    sentence = f"The fullest device needs {memory_text(estimate, job)}."
+    return item(MEMORY, status, sentence, "peak_memory_bytes", estimate.peak_memory_bytes, estimate.fit_limit_bytes)
 
 
-def _budget_items(budget: Budget, priced: EstimateDocument, found: SearchResult | None) -> list[CheckItem]:
+def _budget_items(
+    budget: Budget, priced: EstimateDocument, found: SearchResult | None, paired_fraction: float
+) -> list[CheckItem]:
     estimate = plain(priced.estimate)
     if not priced.estimate.fits:
         return skipped(budget, with_regression=False, why="the strategy does not fit")
@@ -145,7 +148,11 @@ def _budget_items(budget: Budget, priced: EstimateDocument, found: SearchResult 
         )
         slowdown = own["step_time_s"] / found.plans[0].estimate["step_time_s"] - 1
         slowdown = 0.0 if abs(slowdown) < SAME_FRACTION else slowdown
-        return items + [bound_item(SLOWDOWN, end, limit, slowdown, may_grow=is_cut) for end, limit in bounds]
+        held = [bound_item(SLOWDOWN, end, limit, slowdown, may_grow=is_cut) for end, limit in bounds]
+        if 0 < slowdown < paired_fraction and not is_cut:
+            tie = f"It is not measurably slower: the paired error is {percent(paired_fraction)}."
+            held = [item.model_copy(update={"sentence": f"{item.sentence} {tie}"}) for item in held]
+        return items + held
     if not is_cut:
         items.append(item(PLAN, "failed", f"The search found no plan: {(found.nearest or 'nothing fits').rstrip('.')}."))
     why = "the search was cut before it found a plan" if is_cut else "the search found no plan"

@@ -21,7 +21,10 @@ ESTIMATED = tuple(
 )
 MEASURES = (*ESTIMATED, DEVICE_DAYS)  # of one strategy alone; a baseline has them too
 METRICS = (*MEASURES, SLOWDOWN)
-HIGHER_IS_BETTER = frozenset({"tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", "memory_limit_bytes", "headroom_bytes"})
+HIGHER_IS_BETTER = frozenset({
+    "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", "memory_limit_bytes", "headroom_bytes", "fit_limit_bytes",
+    "fits_probability",
+})  # fmt: skip
 
 
 def measured(metric: str, estimate: Mapping[str, Any], job: Mapping[str, Any], *, where: str) -> float:
@@ -50,7 +53,7 @@ def shown(metric: str, value: float) -> str:
     """The number as a person reads it, with its unit."""
     if metric.endswith("_bytes"):
         return gibibytes(value)
-    if metric.endswith("_fraction"):
+    if metric.endswith(("_fraction", "_probability")):
         return percent(value, 2)
     if metric.startswith("tokens"):
         return f"{value:,.1f} tokens/s"

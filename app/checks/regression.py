@@ -18,6 +18,7 @@ from app.text.quantities import percent
 from calibration.files import Calibration
 from documents.errors import InputError, show
 
+TIMED = ("step_time_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", DEVICE_DAYS)  # follow from the step time
 ALWAYS_COMPARED = ("step_time_s", "tokens_per_s", "peak_memory_bytes")
 SMALLEST = 1e-30  # of a stored number that others are divided by
 TOLERATED_FRACTION = 1e-9  # the arithmetic of another machine may differ in the last digits
@@ -99,13 +100,21 @@ def _change(before: float | None, after: float | None) -> float | None:
     return after / before - 1 if before and after is not None else None
 
 
-def regression_items(comparison: Comparison, tolerances: Mapping[str, float]) -> list[CheckItem]:
-    """One item for each tolerated worsening."""
+def regression_items(comparison: Comparison, tolerances: Mapping[str, float], paired_fraction: float) -> list[CheckItem]:
+    """One item for each tolerated worsening. What is worse by less than ``paired_fraction`` is said to be, and fails too.
+
+    That holds for times of two plans of one job and one tool. A tolerance is a budget's own word on what may creep in.
+    """
+    only_the_plan = bool(comparison.job_changes) and all(change.startswith("strategy") for change in comparison.job_changes)
+    is_paired = only_the_plan and (comparison.pinned or not comparison.tool_changes)
     movements = {movement.metric: movement for movement in comparison.movements}
-    return [_item(movements[metric], limit, pin=comparison.pinned) for metric, limit in tolerances.items()]
+    return [
+        _item(movements[metric], limit, paired_fraction if is_paired and metric in TIMED else 0.0, pin=comparison.pinned)
+        for metric, limit in tolerances.items()
+    ]
 
 
-def _item(movement: Movement, limit: float, *, pin: bool) -> CheckItem:
+def _item(movement: Movement, limit: float, paired_fraction: float, *, pin: bool) -> CheckItem:
     metric, worse = movement.metric, movement.worse_fraction
     holds = worse is not None and worse <= limit + TOLERATED_FRACTION
     start = movement.repriced if pin and movement.repriced is not None else movement.before
@@ -115,6 +124,8 @@ def _item(movement: Movement, limit: float, *, pin: bool) -> CheckItem:
         said = "no change"
     else:
         said = f"{percent(abs(worse), 2)} {'worse' if worse > 0 else 'better'}"
+    if worse is not None and 0 < worse < paired_fraction:
+        said += f" (less than the paired error of {percent(paired_fraction)}: the plans cannot be told apart)"
     allowed = f"{'' if holds else 'but '}at most {percent(limit, 2)} worse is allowed"
     sentence = f"{metric} went from {shown(metric, start)} to {shown(metric, movement.value)}: {said}, {allowed}."
     return item(f"regression.{metric}", "passed" if holds else "failed", sentence, metric, worse, limit)

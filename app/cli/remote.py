@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from app.answers.schemas import SearchDocument
 from app.calibrations.constants import FIELD
+from app.jobs.assumed import joined
 from app.jobs.job import SCHEMA_VERSION, Job
 from documents.errors import InputError
 from documents.hashing import fingerprint
@@ -29,6 +30,7 @@ FOUND = (
     "nearest",
     "physics_best",
     "nearest_launchable",
+    "paired_error",
 )  # in the order of a local answer
 
 
@@ -58,7 +60,7 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
         "schema_version": SCHEMA_VERSION,
         "version": study.document["version"],
         "job": study.document["job"],
-        "assumptions": list(dict.fromkeys([*job.assumptions, *study.document["assumptions"]])),
+        "assumptions": joined(study.document["assumptions"], job.assumptions),
         "warnings": list(job.warnings),
         "priced_with": _priced_with(study),
         **{name: found[name] for name in FOUND if name in found},  # an older server knows fewer

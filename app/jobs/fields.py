@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, create_model
+from pydantic import AfterValidator, Discriminator, Field, Tag, create_model
 
+from app.jobs.assumed import AssumedFields
+from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
+from cost_models.shapes.expert_spread import RouterBalance
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
 from cost_models.shapes.traits import STACKS
+from cost_models.shapes.workload import DEFAULT_CONFIDENCE
 from documents.bounds import (
     MAX_COUNT,
+    MAX_DEGREE,
     MAX_DEVICES,
     MAX_EXPERTS,
     MAX_LAYERS,
@@ -89,12 +94,17 @@ class TrainingSection(Section):
         default=None,
         ge=1,
         le=1000,
-        description="largest rank's routed tokens over the mean; default 1.0 with a capacity factor, else 1.1",
+        description="largest rank's routed tokens over the mean, the same for every degree; default: what router_balance gives",
     )
     expert_counts: ExpertCountsField | None = Field(
         default=None,
         description="in place of expert_load_factor: measured tokens of each routed expert, one list for each MoE layer in order "
         "or one for all; in a file also the path of a JSON file with them",
+    )
+    router_balance: Annotated[str, OneOf(*(balance.value for balance in RouterBalance))] | None = Field(
+        default=None,
+        description="in place of expert_load_factor: what balances the router, from which the load of each expert-parallel "
+        "degree follows; default: group for one expert of every group, loss-free for a balancing bias, else auxiliary-loss",
     )
     mean_squared_length_fraction: float = Field(
         default=1.0, gt=0, le=1, description="packed samples: sum of squared sample lengths over seq_length squared; 1: unpacked"
@@ -152,6 +162,10 @@ class RecomputeSection(Section):
     )
 
 
+Headroom = Annotated[HeadroomBytes | Annotated[str, Field(max_length=MAX_HEADROOM_TEXT)], AfterValidator(checked_headroom)]
+Offset = Annotated[int, Field(ge=-MAX_LAYERS, le=MAX_LAYERS)]
+SomeLayers = Field(min_length=1, max_length=MAX_LAYERS)
+
 if TYPE_CHECKING:
     Switches = Section
 else:
@@ -191,14 +205,20 @@ class StrategySection(Section):
         default=RecomputeSection(),
         description="a mapping, or a mode's name: none, full, full:K, block:K, or modules joined by '+'",
     )
-    layer_layout: list[Layers] | list[list[Layers]] | None = Field(
+    layer_layout: list[Layers] | list[Annotated[list[Layers], SomeLayers]] | None = Field(
         default=None, min_length=1, max_length=MAX_LAYERS, description="layers of each stage, or of each [chunk][stage]"
     )
-    layer_offset: list[Annotated[int, Field(ge=-MAX_LAYERS, le=MAX_LAYERS)]] | None = Field(
-        default=None, max_length=MAX_LAYERS, description="MindFormers' offset, one entry a stage"
+    layer_offset: list[Offset] | list[Annotated[list[Offset], SomeLayers]] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_LAYERS,
+        description="MindFormers' offset: layers beyond the even share, one entry a stage, or a list of them a chunk",
     )
     noop_layers: Layers | Annotated[list[Layers], Field(max_length=MAX_LAYERS)] | None = Field(
         default=None, description="positions of no-op layers, from 0; a count is checked against the layout"
+    )
+    mtp_before_head: int = Field(
+        default=0, ge=0, le=MAX_DEGREE, description="virtual stages from that of the MTP modules to that of head and loss"
     )
     features: list[Annotated[str, OneOf(*FEATURES)]] | None = Field(
         default=None, max_length=64, description="all switches that are on; default: the usual fused kernels and overlaps"
@@ -211,6 +231,12 @@ class HowToSearch(Section):
 
     objective: Annotated[str, OneOf(*OBJECTIVES)] = "step_time"
     top: int = Field(default=20, ge=1, le=MAX_RANKED, description="plans to report")
+    min_headroom: Headroom = Field(
+        default=0.0, description="device memory that must stay free: bytes, text such as 4GiB, or 5% of the device's limit"
+    )
+    fit_confidence: float = Field(
+        default=DEFAULT_CONFIDENCE, ge=0.5, le=0.99, description="how sure it must be that a strategy fits and leaves that free"
+    )
     time_limit_s: float | None = Field(default=None, gt=0, le=1e7)
     sampler: Annotated[str, OneOf(*SAMPLERS)] = Field(
         default=EXHAUSTIVE, description="exhaustive prices every strategy and proves the best; the others try some of them"
@@ -247,4 +273,7 @@ class JobDocument(Section):
     search: SearchSection = SearchSection()
     strategy: StrategySection | None = Field(
         default=None, description="what `estimate` prices; in a search, the baseline to beat"
+    )
+    assumed: AssumedFields = Field(
+        default={}, description="of a job as an answer shows it: the fields that nobody gave, with value and origin"
     )

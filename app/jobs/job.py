@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from app.catalogue.models.presets import Preset, resolve_model
+from app.catalogue.models.presets import DefaultTraining, Preset, resolve_model
 from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.shape import model_to_mapping
-from app.jobs.expert_counts import FIELD as COUNTS_FIELD
-from app.jobs.expert_counts import counts_reference, counts_to_lists, expert_counts
+from app.jobs.assumed import NOT_GIVEN, Assumption, assumed_in, assumed_to_mapping
+from app.jobs.defaults import fields_with_defaults, silent_fields
+from app.jobs.expert_counts import counts_reference, counts_to_lists
+from app.jobs.expert_load import expert_load
 from app.jobs.fields import (
     DEFAULT_TRIALS,
     EXHAUSTIVE,
@@ -26,11 +28,11 @@ from app.jobs.fields import (
     StrategySection,
     TrainingSection,
 )
+from app.jobs.headroom import headroom_bytes
 from app.jobs.strategy import feature_warnings, strategy_from_section
-from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.traits import default_stack
-from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
+from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJob, Workload
 from documents.checking import Section, check
 from documents.errors import InputError
 from documents.reading import read_document
@@ -43,20 +45,23 @@ from search.plan import strategy_to_mapping
 
 SCHEMA_VERSION: Final = 1
 MAX_TOKENS_PER_STEP = 10**13
-ASSUMED_DROPLESS_LOAD = 1.1
 
 
 @dataclass(frozen=True)
 class Job:
     """A resolved job. ``document`` is the same job with every default filled in: parsing it gives this job again.
 
-    ``is_target_given``: it names the rules to plan under; a search chooses them where it does not.
+    ``is_target_given``: it names the rules to plan under; a search chooses them where it does not. ``assumed`` holds the defaults
+    in force outside the strategy, ``section`` what was given of the strategy; ``assumptions`` are sentences that are told
+    whatever they move.
     """
 
     workload: Workload
     strategy: ParallelStrategy | None
+    section: StrategySection | None
     limits: SearchLimits
     settings: SearchSettings
+    assumed: Mapping[str, Assumption]
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     document: dict[str, Any]
@@ -75,6 +80,9 @@ def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mappin
     for section, values in flags.items():
         if values:
             document[section] = _with_flags(_as_mapping(document, section), values)
+    if isinstance(document.get("assumed"), Mapping):
+        given = {f"{section}.{name}" for section, values in flags.items() for name in values}
+        document["assumed"] = {name: entry for name, entry in document["assumed"].items() if name not in given}
     # A path in a flag starts where the user is, not where the job file lies.
     if "hardware" in flags.get("cluster", {}):
         document["cluster"]["hardware"] = _hardware_reference(document["cluster"]["hardware"], Path())
@@ -117,14 +125,13 @@ def parse_job(
     training_section = check(TrainingSection, _as_mapping(document, "training"), "training", labels)
     software_section = check(SoftwareSection, _as_mapping(document, "software"), "software", labels)
     settings, limits = _search(_as_mapping(document, "search"), labels)
-    assumptions: list[str] = []
+    assumed: dict[str, str] = {}
     warnings: list[str] = []
     model, preset = resolve_model(document["model"], folder=folder, warnings=warnings)
     hardware_reference = _hardware_reference(cluster_section.hardware, folder)
     profile = profile or (hardware.named if folder is None else hardware.profile)(hardware_reference)
-    training = _training(training_section, model, preset, profile, labels, assumptions)
-    if training_section.expert_counts is not None:
-        training = replace(training, expert_counts=_expert_counts(training_section, model, folder, labels, warnings))
+    training = _training(training_section, preset, profile, labels, assumed)
+    training = replace(training, **expert_load(training_section, model, folder, labels, assumed, warnings))
     workload = Workload(
         model=model,
         training=training,
@@ -132,32 +139,56 @@ def parse_job(
             profile=profile,
             **{name: value for name, value in cluster_section if name not in ("hardware", "devices_per_node")},
         ),
-        software=_software(software_section, profile, assumptions),
+        software=_software(software_section, profile, assumed),
+        room=MemoryRoom(headroom_bytes(settings.min_headroom, profile.usable_hbm_bytes, labels), settings.fit_confidence),
     )
-    assumptions += _factors(workload)
+    sections = {"cluster": cluster_section, "training": training_section, "software": software_section}
+    assumed |= {name: NOT_GIVEN for name in silent_fields() if name not in assumed and not _is_given(sections, name)}
     _warn(cluster_section, settings, profile, warnings)
     _warn_of_two_frameworks(workload.software, warnings)
-    strategy = None
+    strategy = section = None
     if document.get("strategy") is not None:
-        strategy = strategy_from_section(check(StrategySection, document["strategy"], "strategy", labels), workload)
+        section = check(StrategySection, document["strategy"], "strategy", labels)
+        strategy = strategy_from_section(section, workload)
         warnings += feature_warnings(workload, strategy)
+    resolved = _resolved(
+        workload,
+        hardware_reference,
+        _calibration_reference(software_section.calibration, folder),
+        _as_mapping(document, "search"),
+        settings,
+        strategy,
+    )
+    taken = _assumptions(assumed, document.get("assumed"), resolved)
     return Job(
         workload=workload,
         strategy=strategy,
+        section=section,
         limits=limits,
         settings=settings,
-        assumptions=tuple(assumptions),
+        assumed=taken,
+        assumptions=(*(entry.sentence() for entry in taken.values() if not entry.is_silent), *_factors(workload)),
         warnings=tuple(warnings),
-        document=_resolved(
-            workload,
-            hardware_reference,
-            _calibration_reference(software_section.calibration, folder),
-            _as_mapping(document, "search"),
-            settings,
-            strategy,
-        ),
+        document={**resolved, "assumed": assumed_to_mapping(taken)},
         is_target_given=software_section.target is not None,
     )
+
+
+def _is_given(sections: Mapping[str, Section], field: str) -> bool:
+    section, _, name = field.partition(".")
+    return name in sections[section].model_fields_set
+
+
+def _assumptions(found: Mapping[str, str], stated: object, resolved: Mapping[str, Any]) -> dict[str, Assumption]:
+    """Defaults that were taken now, behind those that the document says it took when it was resolved."""
+
+    def value_of(field: str) -> Any:
+        section, _, name = field.partition(".")
+        return resolved[section].get(name)
+
+    allowed = [name for name in fields_with_defaults() if not name.startswith("strategy.")]
+    earlier = {} if stated is None else assumed_in(stated, value_of, allowed)
+    return {**earlier, **{name: Assumption(name, value_of(name), why) for name, why in found.items() if name not in earlier}}
 
 
 def _document(source: str) -> tuple[dict[str, Any], Path]:
@@ -205,18 +236,16 @@ def _calibration_reference(name: str | None, folder: Path | None) -> str | None:
 
 def _training(
     section: TrainingSection,
-    model: ModelShape,
     preset: Preset | None,
     profile: HardwareProfile,
     labels: Mapping[str, str],
-    assumptions: list[str],
+    assumed: dict[str, str],
 ) -> TrainingJob:
     default = preset.default_training if preset else None
-    sentences = dict(zip(default.sources, default.assumptions(), strict=True)) if default else {}
 
     def resolved(name: str, value: Any) -> Any:
-        if value is None and default is not None and name in sentences:
-            assumptions.append(sentences[name])
+        if value is None and default is not None and name in default.sources:
+            assumed[f"training.{name}"] = default.why(name)
             return getattr(default, name)
         return value
 
@@ -231,21 +260,16 @@ def _training(
             f"training.global_batch_size: {global_batch_size} sequences of {seq_length} tokens are more than "
             f"{MAX_TOKENS_PER_STEP:.0e} tokens a step; give less."
         )
-    load_factor, load_source = _expert_load(section, model, assumptions)
     return TrainingJob(
         seq_length=seq_length,
         global_batch_size=global_batch_size,
-        precision=_precision(section.precision, default.precision if default else None, profile, sentences, assumptions),
+        precision=_precision(section.precision, default, profile, assumed),
         train_tokens=resolved("train_tokens", section.train_tokens),
-        expert_load_factor=load_factor,
-        expert_load_source=load_source,
         mean_squared_length_fraction=section.mean_squared_length_fraction,
     )
 
 
-def _precision(
-    given: str | None, default: str | None, profile: HardwareProfile, sentences: Mapping[str, str], assumptions: list[str]
-) -> str:
+def _precision(given: str | None, default: DefaultTraining | None, profile: HardwareProfile, assumed: dict[str, str]) -> str:
     supported = profile.matmul_flops_per_s
     if given is not None:
         if given not in supported:
@@ -253,49 +277,19 @@ def _precision(
                 f"training.precision: {given!r} has no matmul rate on {profile.name}; give one of {', '.join(sorted(supported))}."
             )
         return given
-    if default in supported and default is not None:
-        assumptions.append(sentences["precision"])
-        return default
+    if default is not None and default.precision in supported:
+        assumed["training.precision"] = default.why("precision")
+        return default.precision
     precision = "bf16" if "bf16" in supported else "fp16" if "fp16" in supported else next(iter(supported))
-    assumptions.append(f"training.precision = {precision} (default on {profile.name})")
+    assumed["training.precision"] = f"(default on {profile.name})"
     return precision
 
 
-def _expert_load(section: TrainingSection, model: ModelShape, assumptions: list[str]) -> tuple[float, str]:
-    if section.expert_counts is not None:
-        return 1.0, "counted"
-    if section.expert_load_factor is not None:
-        return section.expert_load_factor, "given in the job"
-    if model.moe is None:
-        return 1.0, "no experts"
-    if model.moe.capacity_factor is not None:
-        return 1.0, "the capacity factor bounds it"
-    assumptions.append(
-        f"training.expert_load_factor = {ASSUMED_DROPLESS_LOAD} (assumed: dropless routing loads the fullest expert rank "
-        f"{ASSUMED_DROPLESS_LOAD - 1:.0%} above the mean)"
-    )
-    return ASSUMED_DROPLESS_LOAD, "assumed for dropless routing"
-
-
-def _expert_counts(
-    section: TrainingSection, model: ModelShape, folder: Path | None, labels: Mapping[str, str], warnings: list[str]
-) -> ExpertCounts:
-    if section.expert_load_factor is not None:
-        field = labels.get(COUNTS_FIELD, COUNTS_FIELD)
-        raise InputError(f"{field}: given beside training.expert_load_factor, which it takes the place of; give one of the two.")
-    counts = expert_counts(section.expert_counts, model, folder, labels)
-    if model.moe is not None and model.moe.capacity_factor:
-        warnings.append(
-            f"{COUNTS_FIELD} has no effect: {model.name} has a capacity factor, which pads or drops every expert to the same."
-        )
-    return counts
-
-
-def _software(section: SoftwareSection, profile: HardwareProfile, assumptions: list[str]) -> Software:
+def _software(section: SoftwareSection, profile: HardwareProfile, assumed: dict[str, str]) -> Software:
     stack: str | None = section.stack
     if stack is None:
         stack = default_stack(profile.family)
-        assumptions.append(f"software.stack = {stack} (default on {profile.family} devices)")
+        assumed["software.stack"] = f"(default on {profile.family} devices)"
     target = parse_target(ANY.name if section.target is None else section.target)
     if target.families and profile.family not in target.families:
         others = [known.name for known in TARGETS if not known.families or profile.family in known.families]
@@ -363,6 +357,7 @@ def _resolved(
     strategy: ParallelStrategy | None,
 ) -> dict[str, Any]:
     training = workload.training
+    is_one_factor = training.expert_counts is None and training.expert_spread is None
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "model": model_to_mapping(workload.model),
@@ -370,8 +365,9 @@ def _resolved(
         "training": _section(
             TrainingSection,
             training,
-            expert_load_factor=training.expert_load_factor if training.expert_counts is None else None,
+            expert_load_factor=training.expert_load_factor if is_one_factor else None,
             expert_counts=counts_to_lists(training.expert_counts),
+            router_balance=None if training.expert_spread is None else training.expert_spread.balance.value,
         ),
         "software": _section(SoftwareSection, workload.software, calibration=calibration),
         "search": {

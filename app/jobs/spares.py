@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app.jobs.job import Job
 from cost_models.shapes.workload import Workload
-from search.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
 from search.fillable import fillable_device_counts
 from search.limits import SearchLimits
 from search.space import search_space
@@ -39,5 +39,5 @@ def _has_legal_strategy(workload: Workload, limits: SearchLimits) -> bool:
     products = {tp * cp * pp for tp in space.tp for cp in space.cp for pp in space.pp}
     if not any(num_devices % product == 0 and batch % (num_devices // product) == 0 for product in products):
         return False  # most counts end here, at a thousandth of the cost of an enumeration
-    rules, unused = option_rules(workload), Rejections()
+    rules, unused = (*option_rules(workload), *placement_rules(workload)), Rejections()
     return any(len(charge_illegal(workload, chunk.batch, rules, unused)) > 0 for chunk in chunks(workload, space, unused))

@@ -8,7 +8,7 @@ from functools import lru_cache, reduce
 from operator import or_
 
 from app.jobs.fields import CP_ALGOS, DISPATCHERS, GRANULARITIES, RECOMPUTE_METHODS, RecomputeSection, StrategySection
-from cost_models.shapes.acting import scope_of
+from cost_models.shapes.acting import scope_of, why_idle
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.layout import default_layout, stage_table
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
@@ -17,6 +17,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, UNPRICED_FEATURES, Fea
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
+from frameworks.mindformers.cells import by_rank
 from frameworks.rule import either
 from search.errors import SearchError
 from search.limits import DEGREES, SCHEDULES, SWITCHES
@@ -44,6 +45,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         ulysses_degree=ulysses_degree,
         schedule=schedule,
         microbatch_group_size_per_vp_stage=_group_size(section, schedule),
+        mtp_before_head=_mtp_before_head(section, workload.model),
         zero_stage=_zero_stage(section),
         optimizer_shard_size=section.optimizer_shard_size,
         dispatcher=_dispatcher(section, workload),
@@ -152,6 +154,20 @@ def _group_size(section: StrategySection, schedule: Schedule) -> int:
     return canonical_group_size(section.pp, schedule, size or 0)
 
 
+def _mtp_before_head(section: StrategySection, model: ModelShape) -> int:
+    given, stages = section.mtp_before_head, section.pp * section.vpp
+    if given and not model.mtp_num_layers:
+        raise InputError(
+            f"strategy.mtp_before_head: {given} is given, but {model.name} predicts no further tokens; leave it out."
+        )
+    if given >= stages:
+        raise InputError(
+            f"strategy.mtp_before_head: {given} is not allowed; pp {section.pp} x vpp {section.vpp} = {stages} virtual stages "
+            f"leave 0 to {stages - 1} before that of the head."
+        )
+    return given
+
+
 def _zero_stage(section: StrategySection) -> int:
     if section.zero_stage is None:
         return 1 if section.distributed_optimizer is None else int(section.distributed_optimizer)
@@ -233,21 +249,16 @@ def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | N
 
 
 def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str]:
-    """A sentence on switches that have nothing to act on, and one on those that leave the price alone."""
-    acting = strategy.features & _acting(workload, strategy, strategy.features)
-    idle, unpriced = strategy.features & ~acting, acting & UNPRICED_FEATURES
-    sentences = []
-    if idle:
-        why = "the model, the layout or the dispatcher leaves nothing to act on"
-        sentences.append(f"strategy.features: {_names(idle)} {'has' if len(idle) == 1 else 'have'} no effect: {why}.")
+    """A sentence on each switch that has nothing to act on, and one on those that leave the price alone."""
+    there = scope_of(workload.model, strategy)
+    idle = [(feature, why) for feature in strategy.features if (why := why_idle(feature, there))]
+    sentences = [f"strategy.features: {(f.name or '').lower()} has no effect: {why}." for f, why in idle]
+    unpriced = _acting(workload, strategy, strategy.features) & UNPRICED_FEATURES
     if unpriced:
+        names = ", ".join((feature.name or "").lower() for feature in unpriced)
         verb = "changes" if len(unpriced) == 1 else "change"
-        sentences.append(f"strategy.features: {_names(unpriced)} {verb} launch arguments alone: the price is the one without.")
+        sentences.append(f"strategy.features: {names} {verb} launch arguments alone: the price is the one without.")
     return sentences
-
-
-def _names(features: Feature) -> str:
-    return ", ".join((feature.name or "").lower() for feature in features)
 
 
 def _acting(workload: Workload, strategy: ParallelStrategy, features: Feature) -> Feature:
@@ -277,10 +288,7 @@ def _layout(section: StrategySection, model: ModelShape, schedule: Schedule) -> 
         rows = section.layer_layout if isinstance(section.layer_layout[0], list) else [section.layer_layout]
         layout = tuple(tuple(row) for row in rows)
     elif section.layer_offset is not None:
-        base = num_layers // (section.pp * section.vpp)
-        if section.vpp > 1 or any(base + offset < 0 for offset in section.layer_offset):
-            raise InputError("strategy.layer_offset: needs vpp 1 and leaves no stage with fewer than 0 layers; use layer_layout.")
-        layout = (tuple(base + offset for offset in section.layer_offset),)
+        layout = _layout_with_offsets(section.layer_offset, num_layers // (section.pp * section.vpp), schedule)
     elif positions:
         layout = _layout_with_noops(set(positions), num_layers, section.pp, section.vpp)
     if layout is None and section.pp * section.vpp > num_layers:
@@ -289,6 +297,17 @@ def _layout(section: StrategySection, model: ModelShape, schedule: Schedule) -> 
     if isinstance(noops, int):
         _check_num_noops(noops, layout or default, num_layers)
     return None if layout == default else layout
+
+
+def _layout_with_offsets(given: list[int] | list[list[int]], each: int, schedule: Schedule) -> LayerLayout:
+    """MindFormers lists the second chunk of a V by rank [mindformers-1.8, training_graph/transformer/utils.py]."""
+    rows = [row for row in given if isinstance(row, list)] or [[offset for offset in given if isinstance(offset, int)]]
+    least = min(map(min, rows))
+    if each + least < 0:
+        raise InputError(
+            f"strategy.layer_offset: {least} is not allowed; an even share of {each} layers leaves {-each} at least."
+        )
+    return tuple(tuple(each + offset for offset in row) for row in by_rank(rows, schedule))
 
 
 def _check_num_noops(given: int, layout: LayerLayout, num_layers: int) -> None:

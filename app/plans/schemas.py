@@ -93,6 +93,7 @@ class PlanAnalysis(Document):
     version: str
     step_time_s: float
     memory_limit_bytes: float
+    fit_limit_bytes: float
     tiers: list[NetworkTierDocument] = Field(description="of the cluster's network, from the inside out")
     stages: list[StageDocument]
     traffic: list[GroupTrafficDocument]

@@ -56,7 +56,7 @@ def stored_plan(database: Database, study_id: str, plan_id: str) -> StoredPlan:
             document=document,
             workload=workload,
             space=space_from_mapping(study.space),
-            constants=constants_from(study.calibration),
+            constants=constants_from(study.calibration, workload),
             strategy=strategy_from_section(section, workload),
         )
     except (InputError, WorkloadError) as error:

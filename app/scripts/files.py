@@ -13,6 +13,7 @@ from documents.errors import InputError, show
 from documents.reading import read_text
 from hardware_profiles import catalogue
 
+_JOB_SECTION = re.compile(r"^(cluster|training|strategy|search)\s*:", re.M)
 _NAME = re.compile(r"[A-Za-z_]\w*|[1-9]\d?")
 
 
@@ -21,11 +22,10 @@ def is_launch_script(source: str) -> bool:
     path = Path(source)
     if path.suffix == ".sh":
         return True
-    return path.suffix in (".yaml", ".yml") and path.is_file() and is_yaml(read_text(path)) and not _is_job(read_text(path))
-
-
-def _is_job(text: str) -> bool:
-    return re.search(r"^(cluster|training|strategy|search)\s*:", text, re.M) is not None
+    if path.suffix not in (".yaml", ".yml") or not path.is_file():
+        return False
+    text = read_text(path)
+    return is_yaml(text) and not _JOB_SECTION.search(text)
 
 
 def load_script(

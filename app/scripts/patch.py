@@ -172,10 +172,6 @@ def _changes(before: Launch, after: Launch) -> Iterable[ScriptChange]:
     for name in {**exported, **kept}:
         if exported.get(name) != kept.get(name):
             yield ScriptChange(argument=f"export {name}", was=exported.get(name), now=kept.get(name), line=None)
-    exported, kept = before.environment, after.environment
-    for name in {**exported, **kept}:
-        if exported.get(name) != kept.get(name):
-            yield ScriptChange(argument=f"export {name}", was=exported.get(name), now=kept.get(name), line=None)
 
 
 def _text(values: Values) -> str | None:

@@ -14,7 +14,7 @@ from app.scripts.launch import Given, Launch, Passed
 from app.scripts.shell_launch import ShellLaunch
 from app.scripts.yaml_launch import YamlLaunch, is_yaml
 from cost_models.shapes.canonical import canonical
-from cost_models.shapes.switches import DEFAULT_FEATURES, SEARCHED_FEATURES, UNPRICED_FEATURES, Feature
+from cost_models.shapes.switches import DEFAULT_FEATURES, LEFT_OUT, SWITCHES, UNPRICED_FEATURES, Feature
 from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import ModelShape, WorkloadError
 from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES, MAX_VOCAB
@@ -131,9 +131,9 @@ def _same_layers(one: ModelShape, other: ModelShape) -> bool:
 
 def _switches_to_try(features: Feature) -> dict[str, Any]:
     """The script's own switches beside those that a search tries anyway: both ways, but for what changes the numbers."""
-    own = features & ~(DEFAULT_FEATURES | UNPRICED_FEATURES | Feature.GRAD_REDUCE_IN_BF16)
-    tried = [feature for feature in own if feature not in SEARCHED_FEATURES][:MAX_TRIED]
     numeric = Feature.GRAD_REDUCE_IN_BF16
+    own = features & ~(DEFAULT_FEATURES | UNPRICED_FEATURES | numeric)
+    tried = [feature for feature in own if SWITCHES[feature].in_search in LEFT_OUT][:MAX_TRIED]
     return {**{str(f.name).lower(): [True, False] for f in tried}, str(numeric.name).lower(): numeric in features}
 
 
@@ -141,7 +141,8 @@ def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> di
     """The strategy with what flags say; what follows from the fields that change is worked out again."""
     if not changes:
         return dict(strategy)
-    derived = ("dp", "num_microbatches", "layer_layout", "noop_layers", "schedule", "microbatch_group_size_per_vp_stage")
+    placed = ("layer_layout", "noop_layers", "mtp_before_head")
+    derived = ("dp", "num_microbatches", *placed, "schedule", "microbatch_group_size_per_vp_stage")
     kept = {name: value for name, value in strategy.items() if name not in derived}
     return {**kept, **changes}
 

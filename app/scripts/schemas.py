@@ -74,6 +74,7 @@ class TuneDocument(Answer):
     best: TunedPlan | None = Field(description="null where no plan fits")
     speedup: float | None = Field(description="step time of the script's plan over that of the best")
     why: str | None = Field(description="what makes the difference")
+    tie: str | None = Field(description="where the script's plan is not measurably slower than the fastest")
     nearest: str | None = Field(description="without a best plan: what stands in the way")
     changes: list[ScriptChange]
     diff: str = Field(description="unified diff of the script; empty where nothing is to change")

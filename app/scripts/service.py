@@ -23,6 +23,7 @@ from app.scripts.reading import ReadScript, read_script_job
 from app.scripts.schemas import NotUnderstood, ScriptRequest, TuneDocument, TunedPlan
 from app.storage.session import Database
 from app.text.documents import plain
+from app.text.quantities import percent
 from calibration.files import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import UNPRICED_FEATURES
@@ -69,9 +70,11 @@ def tune_document(
     assert strategy is not None  # a script says one
     broken = violations(workload, strategy)
     found = search_document(job, on_progress, own=own)
-    best = _with_own_switches(job, found.plans[0]) if found.plans else None
-    is_played = best is None or best.estimate.fidelity == "simulated"
+    is_played = not found.plans or found.plans[0].estimate.fidelity == "simulated"
     estimate = None if violations(workload, strategy, ANY) else _estimate(job, strategy, own, is_played=is_played)
+    best = None
+    if found.plans:
+        best = _with_own_switches(job, _proposed(found.plans, None if broken else estimate))
     is_kept = best is None or (not broken and estimate is not None and _is_no_gain(estimate, best))
     warnings = list(job.warnings)
     changed = Patched(read.launch, (), is_exact=True)
@@ -84,6 +87,7 @@ def tune_document(
             )
     document = {
         **about(job, own),
+        "assumptions": found.assumptions,
         "warnings": warnings,
         "version": __version__,
         "priced_with": priced_with(workload, own),
@@ -94,6 +98,7 @@ def tune_document(
         "best": None if best is None else _best(read, estimate, best, found, is_kept=is_kept),
         "speedup": None if best is None or estimate is None else _speedup(estimate, best, is_kept=is_kept),
         "why": None if found.baseline is None else found.baseline.why,
+        "tie": None if is_kept or broken else _tie(estimate, found),
         "nearest": found.nearest,
         "changes": changed.changes,
         "diff": _diff(read.launch.text, changed.launch.text),
@@ -101,6 +106,27 @@ def tune_document(
         "not_understood": not_understood(read),
     }
     return TuneDocument.model_validate(document)
+
+
+def _proposed(plans: Sequence[Plan], estimate: Mapping[str, Any] | None) -> Plan:
+    """The first plan of the answer; where the script's own can stay, the first that is faster, if any is."""
+    if estimate is None or not estimate["fits"]:
+        return plans[0]
+    return next((plan for plan in plans if plan.estimate.step_time_s < estimate["step_time_s"]), plans[0])
+
+
+def _tie(estimate: Mapping[str, Any] | None, found: SearchDocument) -> str | None:
+    """Says so where the script's own plan is not measurably slower than the fastest."""
+    error, fastest = found.paired_error, next((plan.estimate for plan in found.plans if plan.fastest), None)
+    if error is None or fastest is None or estimate is None or not estimate["fits"] or estimate["fidelity"] != fastest.fidelity:
+        return None
+    slower = estimate["step_time_s"] / fastest.step_time_s - 1.0
+    if not 0.0 < slower < error.fraction:
+        return None
+    return (
+        f"Your plan is not measurably slower than the fastest: {percent(slower)} lie below the paired error of "
+        f"{percent(error.fraction)} ({error.basis})."
+    )
 
 
 def _strategy_of(job: Job, plan: Plan) -> ParallelStrategy:
@@ -147,7 +173,7 @@ def _best(read: ReadScript, estimate: Mapping[str, Any] | None, best: Plan, foun
             "plan_id": plan_id(workload, strategy) if own else best.plan_id,
             "strategy": strategy_to_mapping(workload, strategy) if own else plain(best.strategy),
             "estimate": estimate if own else plain(best.estimate),
-            "proved_best": found.proof.proved_best and not own,
+            "proved_best": found.proof.proved_best and best.fastest and not own,
             "stopped_by": found.proof.stopped_by,
         }
     )

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from app.answers.schemas import EstimateNumbers
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text
+from app.answers.tables.memory import chance
 from app.scripts.schemas import NotUnderstood, TuneDocument
 from app.text.quantities import gibibytes, seconds
 from app.text.terminal import write_text
@@ -41,7 +42,7 @@ def print_tuning(console: Console, document: TuneDocument) -> None:
         markup=False,
         style="bold",
     )
-    for sentence in [*evidence_sentences(best.estimate, job), *([document.why] if document.why else [])]:
+    for sentence in [*evidence_sentences(best.estimate, job), *filter(None, (document.why, document.tie))]:
         console.print(sentence, markup=False)
     if best.stopped_by:
         console.print(f"The search was cut by {best.stopped_by.replace('_', ' ')}: better plans may exist.", markup=False)
@@ -63,5 +64,6 @@ def print_not_understood(console: Console, passed: list[NotUnderstood]) -> None:
 def _numbers(estimate: EstimateNumbers | None) -> str:
     if estimate is None:
         return "it has no price"
-    fit = "" if estimate.fits else f", more than the {gibibytes(estimate.memory_limit_bytes)} there are"
+    limit, sure = gibibytes(estimate.memory_limit_bytes), chance(estimate.fits_probability)
+    fit = "" if estimate.fits else f" of {limit}, which is {sure} sure to fit"
     return f"{seconds(estimate.step_time_s)}, {gibibytes(estimate.peak_memory_bytes)}{fit}"

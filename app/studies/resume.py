@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.answers.search import search_of, spaces_of
+from app.calibrations.constants import paired_error_of
 from app.jobs.job import Job, parse_job
-from calibration.files import Calibration, calibration_text, parse_calibration
-from cost_models.constants import Constants, prior_constants
+from calibration.files import Calibration, calibration_text, parse_calibration, shipped_calibration
+from calibration.intervals import Coverage, ErrorBand
+from cost_models.constants import CONSTANTS, Constants, prior_constants
+from cost_models.shapes.workload import Workload
 from hardware_profiles.loader import parse_profile
 from meshplan import __version__
 from search.stepwise import Stepwise
@@ -52,6 +55,11 @@ class StudySearch:
     calibration: Calibration
 
     @property
+    def own(self) -> tuple[Calibration, ...]:
+        """The calibration, where the job names it."""
+        return () if self.job.calibration is None else (self.calibration,)
+
+    @property
     def time_limit_s(self) -> float | None:
         return self.job.settings.time_limit_s
 
@@ -65,24 +73,32 @@ def continued(study: StoredStudy) -> StudySearch:
     profile = parse_profile(study.hardware_profile, f"study {study.id}")
     job = parse_job(study.job, profile=profile)
     physics = study.space.get(PHYSICS)
+    calibration = parse_calibration(json.dumps(study.calibration), f"calibration of study {study.id}")
     search = search_of(
         job,
         space_from_mapping(study.space),
-        constants_from(study.calibration),
+        constants_from(study.calibration, job.workload),
         physics=None if physics is None else space_from_mapping(physics),
+        paired_error=paired_error_of(job.workload, [calibration]),
         checkpoint=None if study.checkpoint is None else study.checkpoint["search"],
         trials=study.trials,
     )
-    return StudySearch(job, search, parse_calibration(json.dumps(study.calibration), f"calibration of study {study.id}"))
+    return StudySearch(job, search, calibration)
 
 
 def calibration_to_mapping(calibration: Calibration) -> dict[str, Any]:
     """The calibration file's content, and the value of every constant: priors may change with the version, too."""
     document: dict[str, Any] = json.loads(calibration_text(calibration))
-    return {**document, "fingerprint": calibration.fingerprint, "constants": asdict(calibration.constants)}
+    values = {constant.name: getattr(calibration.constants, constant.name) for constant in CONSTANTS}
+    return {**document, "fingerprint": calibration.fingerprint, "constants": values}
 
 
-def constants_from(calibration: Mapping[str, Any]) -> Constants:
-    """The stored values; a constant that a later version has added takes its prior."""
+def constants_from(calibration: Mapping[str, Any], workload: Workload) -> Constants:
+    """The stored values; what a later version has added takes its prior, or what ships."""
     prior = prior_constants(calibration["family"])
-    return prior.with_values({name: value for name, value in calibration["constants"].items() if hasattr(prior, name)})
+    known = {constant.name for constant in CONSTANTS}
+    constants = prior.with_values({name: value for name, value in calibration["constants"].items() if name in known})
+    bands = tuple(ErrorBand(**row) for row in calibration.get("memory_bands", ()))
+    coverage = tuple(Coverage(**row) for row in calibration.get("memory_coverage", ()))
+    stored = replace(shipped_calibration(calibration["family"]), memory_bands=bands, memory_coverage=coverage)
+    return replace(constants, peak_spread=stored.memory_evidence(workload).spread)

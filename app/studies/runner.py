@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from app.answers.assumptions import assumption_sentences
 from app.answers.price import fill_intervals
 from app.answers.schemas import Plan
 from app.storage.session import DATABASE_AWAY, Database
@@ -114,10 +115,13 @@ class StudyRun:
         document = fill_intervals(found.job.workload, result.to_mapping(), [found.calibration])
         stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
         plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
+        best = result.plans[0].parallel if result.plans else None
+        assumptions = assumption_sentences(found.job, found.own, best, "search")
         search = found.search
         with self._database.write() as session:
             queue.save(session, self._lease, asdict(search.progress), checkpoint_of(search), self._unsaved_trials(found))
-            queue.finish(session, self._lease, __version__, Outcome(state, plain(stored), plans, document["rejections"]))
+            outcome = Outcome(state, plain(stored), plans, document["rejections"], assumptions=assumptions)
+            queue.finish(session, self._lease, __version__, outcome)
 
     def _unsaved_trials(self, found: StudySearch) -> list[dict[str, Any]]:
         workload = found.job.workload

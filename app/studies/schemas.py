@@ -20,6 +20,7 @@ from app.answers.schemas import (
 from app.http.paging import Listing
 from app.text.documents import DescribedBy, Document
 from search.result import Proof
+from search.ties import PairedError
 
 Item = TypeVar("Item")
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -71,10 +72,11 @@ class PlanListing(Listing[PlanAsStored]):
 
 COMPARED = (
     "step_time_s", "step_time_lower_bound_s", "step_time_low_s", "step_time_high_s", "tokens_per_s", "tokens_per_s_per_device",
-    "mfu_fraction", "peak_memory_bytes", "memory_limit_bytes", "headroom_bytes", "fits", "time_breakdown_s", "bottleneck",
-    "fidelity",
+    "mfu_fraction", "peak_memory_bytes", "memory_limit_bytes", "headroom_bytes", "fits_probability", "fits", "time_breakdown_s",
+    "bottleneck", "fidelity",
 )  # fmt: skip
 _FIELDS: dict[str, Any] = {name: (EstimateNumbers.model_fields[name].annotation, ...) for name in COMPARED}
+_FIELDS["fits_probability"] = (float | None, Field(default=None, description="null in studies of earlier versions"))
 RankedEstimate: type[Document] = create_model(
     "RankedEstimate",
     __base__=Document,
@@ -96,6 +98,8 @@ class RankedPlan(Document):
     """A plan in a ranking: a fifth of the whole one, without launch arguments and explanation."""
 
     rank: int
+    rank_group: int | None = Field(description="plans that share one cannot be told apart; null in a study of an earlier version")
+    fastest: bool | None
     plan_id: str
     strategy: Annotated[dict[str, Any], DescribedBy(StrategyDocument)]
     estimate: Annotated[dict[str, Any], DescribedBy(RankedEstimate)]
@@ -113,6 +117,7 @@ class StudyResult(Document):
     nearest: str | None
     physics_best: PhysicsBestDocument | None = None
     nearest_launchable: list[NearestLaunchableDocument] = Field(default_factory=list)
+    paired_error: PairedError | None = None
 
 
 class StudyDocument(StudySummary):

@@ -161,7 +161,9 @@ def list_ranking(session: Session, study_id: str, *, after: int | None = None, l
 def _ranked(plan: dict[str, Any]) -> RankedPlan:
     return RankedPlan(
         **{name: plan[name] for name in ("rank", "plan_id", "strategy", "launchable_on")},
-        estimate={name: plan["estimate"][name] for name in COMPARED},
+        rank_group=plan.get("rank_group"),
+        fastest=plan.get("fastest"),
+        estimate={name: plan["estimate"].get(name) for name in COMPARED},
         variants=[RankedVariant(**{name: variant[name] for name in RankedVariant.model_fields}) for variant in plan["variants"]],
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,7 +60,9 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t. Ascend's fused rotary kernel keeps its inputs, views of the whole
     projection, while fused attention keeps a contiguous copy of the values: 2 d (H + 2 Hk) / t more, and sines and cosines for
     queries and keys. Layers older than Megatron-Core's repeat keys and values for every head [mindspeed-attention].
-    MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds.
+    MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds. What
+    recomputes the up-projections starts from the latents before their norms [megatron-0.12, gpt_layer_specs.py; mindspeed-llm,
+    multi_latent_attention.py].
     Ulysses: attention keeps its output, and so does the projection after the exchange. A gate keeps itself and the gated
     output, 4 d H / t more. A recurrence: ``linear_attention_kept_bytes``.
     Source: module structure of [megatron-0.12]; [cann] for the statistics.
@@ -104,7 +107,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     queries_and_keys = 2.0 * ELEMENT_BYTES * heads * mla.qk_head_dim
     expanded = queries_and_keys + ELEMENT_BYTES * heads * mla.v_head_dim
     rest = (latent + ELEMENT_BYTES * heads * mla.v_head_dim * outputs + statistics) / t + ELEMENT_BYTES * mla.qk_rope_head_dim
-    return rest + expanded / t, rest
+    return rest + expanded / t, rest - latent / 2.0 / t
 
 
 def linear_input_bytes(workload: Workload) -> int:
@@ -124,6 +127,30 @@ def linear_input_bytes(workload: Workload) -> int:
     """
     kept = workload.device_traits.keeps_quantised_inputs and workload.software_traits.uses_transformer_engine
     return 1 if kept and workload.training.precision in QUANTISED_PRECISIONS else ELEMENT_BYTES
+
+
+def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
+    """Bytes of a channel that a router keeps of its input, beside what the layer's norm keeps of its output.
+
+    Early routers cast it to FP32 and keep the copy. Later ones keep the norm's output itself, in 16 bits whatever the linear
+    layers keep, and nothing where the norm is computed again [megatron-0.19, moe_utils.py].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[k]``, bytes
+    """
+    since, year = workload.software_traits.router_keeps_norm_output_year, workload.software.year
+    if since is None or year is None or year < since:
+        return np.full(len(keys.tp), float(ROUTER_INPUT_BYTES))
+    apart = linear_input_bytes(workload) != ELEMENT_BYTES
+    return np.where(keys.recomputes(RecomputeModule.LAYERNORM) | (not apart), 0.0, float(ELEMENT_BYTES))
 
 
 def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Floats:
@@ -149,7 +176,7 @@ def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Float
 
     Notes
     -----
-    Memory counts the layer with the fullest rank (``peak_expert_rows``), not the mean that time counts.
+    Memory counts the rank that holds most (``peak_expert_rows``), not the mean of the fullest that time counts.
     """
     h, training = float(workload.model.hidden_size), workload.training
     sent = ELEMENT_BYTES * h * routed_copies(keys, shape, training)
@@ -204,10 +231,10 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     recomputed = np.maximum(
         np.where(drop(RecomputeModule.MLP), whole["mlp"], 0.0), np.where(drop(RecomputeModule.MOE), experts, 0.0)
     )
-    per_width, act_width = _channel_bytes(workload)
-    width = np.where(whole["mlp"] > 0, whole["mlp"] / per_width, mlp.act.get("routed_experts", none) / act_width)
+    channels = _channel_bytes(workload, keys)
+    width = np.where(whole["mlp"] > 0, whole["mlp"] / channels.kept, mlp.act.get("routed_experts", none) / channels.output)
     core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + score_gradients
-    gradient = np.maximum((per_width - act_width) * width, attention / 2.0 + core)
+    gradient = np.maximum(channels.gradient * width, attention / 2.0 + core)
     gathered = np.where(keys.sequence_parallel != 0, ELEMENT_BYTES * h * n, 0.0)
     return LayerActivations(
         saved=saved,
@@ -243,15 +270,25 @@ def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[F
     return kept, np.where(flash | (not workload.software_traits.eager), 0.0, SCORE_GRADIENT_BYTES * pairs)
 
 
-def _channel_bytes(workload: Workload) -> tuple[float, float]:
-    """What a token keeps of one channel of an MLP, and the part of it behind the activation function.
+class _ChannelBytes(NamedTuple):
+    """Bytes of one channel of an MLP and one token.
 
-    Returns
-    -------
-    tuple of float, bytes
+    ``kept`` for the backward, ``output`` the part of it behind the activation function; ``gradient`` of what enters that
+    function, and ``waiting`` what a weight gradient that runs apart needs: ``output``, and ``gradient`` as it is multiplied.
     """
-    act_width = float(linear_input_bytes(workload))
-    return (2.0 if workload.model.gated_linear_unit else 1.0) * ELEMENT_BYTES + act_width, act_width
+
+    kept: Floats
+    output: float
+    gradient: float
+    waiting: float
+
+
+def _channel_bytes(workload: Workload, keys: LayerKeys) -> _ChannelBytes:
+    """Of the up-projection, or of gate and up, and of what the activation function makes of them."""
+    output = float(linear_input_bytes(workload))
+    ways = 2.0 if workload.model.gated_linear_unit else 1.0
+    entering = np.where(keys.has(Feature.FP8_ACTIVATION_INPUT) & workload.model.gated_linear_unit, 1.0, ELEMENT_BYTES)
+    return _ChannelBytes(ways * entering + output, output, ways * ELEMENT_BYTES, ways * output + output)
 
 
 @dataclass(frozen=True)
@@ -259,43 +296,48 @@ class _Mlp:
     """Bytes of one layer's MLP or of its experts, nothing recomputed, ``[k]``.
 
     ``kept`` by tensor class, ``act`` the part of them behind the activation function. ``copies`` of tokens live while they
-    travel; ``routed_waiting`` is what routed experts need until their weight gradients.
+    travel; ``waiting`` is what they need until their weight gradients, but for gradients of the whole block.
     """
 
     kept: dict[str, Floats]
     act: dict[str, Floats]
     copies: Floats
-    routed_waiting: Floats
+    waiting: dict[str, Floats]
 
 
 def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
     """The MLP of a dense layer: gate and up as the activation function wants them, and its output for the second matmul."""
     n, t = keys.tokens(workload.training), keys.tp.astype(np.float64)
     none = np.zeros_like(n)
-    mlp, act = (each * workload.model.ffn_hidden_size * n / t for each in _channel_bytes(workload))
-    return _Mlp({"mlp": mlp, "routed_experts": none, "shared_experts": none, "router": none}, {"mlp": act}, none, none)
+    width, channels = workload.model.ffn_hidden_size * n / t, _channel_bytes(workload, keys)
+    kept = {"mlp": channels.kept * width, "routed_experts": none, "shared_experts": none, "router": none}
+    waiting = {"mlp": channels.waiting * width, "routed_experts": none, "shared_experts": none}
+    return _Mlp(kept, {"mlp": channels.output * width}, none, waiting)
 
 
 def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     """Routed and shared experts of a MoE layer, in the layer with the fullest rank."""
     training, h = workload.training, float(workload.model.hidden_size)
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
-    per_width, act_width = _channel_bytes(workload)
+    channels, linear = _channel_bytes(workload, keys), linear_input_bytes(workload)
     rows = peak_expert_rows(keys, shape, training)
-    width = shape.expert_ffn_hidden_size / keys.etp
+    width, shared_width = rows * shape.expert_ffn_hidden_size / keys.etp, shape.shared_expert_ffn_hidden_size * n / t
     # The backward of the overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap].
     exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))
     exchanges = exchanges & (keys.ep * keys.etp > 1)
-    routed, output = rows * (linear_input_bytes(workload) * h + per_width * width), ELEMENT_BYTES * h * rows
-    shared, shared_act = (each * shape.shared_expert_ffn_hidden_size * n / t for each in (per_width, act_width))
     kept = {
         "mlp": np.zeros_like(n),
-        "routed_experts": routed + np.where(exchanges, output, 0.0),
-        "shared_experts": shared,
-        "router": ROUTER_INPUT_BYTES * h * n_l + ROUTER_LOGIT_BYTES * shape.num_experts * n_l,
+        "routed_experts": linear * h * rows + channels.kept * width + np.where(exchanges, ELEMENT_BYTES * h * rows, 0.0),
+        "shared_experts": channels.kept * shared_width,
+        "router": (router_input_bytes(workload, keys) * h + ROUTER_LOGIT_BYTES * shape.num_experts) * n_l,
     }
-    act = {"routed_experts": rows * act_width * width, "shared_experts": shared_act}
-    return _Mlp(kept, act, expert_copies(workload, keys, shape), routed + output)
+    act = {"routed_experts": channels.output * width, "shared_experts": channels.output * shared_width}
+    waiting = {
+        "mlp": np.zeros_like(n),
+        "routed_experts": 2.0 * linear * h * rows + channels.waiting * width,
+        "shared_experts": channels.waiting * shared_width,
+    }
+    return _Mlp(kept, act, expert_copies(workload, keys, shape), waiting)
 
 
 def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats]) -> dict[str, Floats]:
@@ -326,7 +368,8 @@ def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats]) ->
 def _waiting(workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp: _Mlp) -> dict[str, Floats]:
     """What a weight gradient that runs apart waits with, by tensor class.
 
-    Gradients of q, k and v are as large as these; those of a block's output are whole on every tensor-parallel rank.
+    Gradients of q, k and v are as large as these; those of a block's output are whole on every tensor-parallel rank. Transformer
+    Engine keeps gradients as it multiplies them, in 8 bits too [transformer-engine, linear.py].
 
     Parameters
     ----------
@@ -339,17 +382,16 @@ def _waiting(workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp:
     -------
     dict of Floats, ``[k]``, bytes
     """
-    n, h = keys.tokens(workload.training), float(workload.model.hidden_size)
-    none, block_gradient = np.zeros_like(n), ELEMENT_BYTES * h * n
-    shared = whole["shared_experts"]
+    n, h, linear = keys.tokens(workload.training), float(workload.model.hidden_size), linear_input_bytes(workload)
+    none, block_gradient = np.zeros_like(n), linear * h * n
     return {
         "residual": none,
-        "norm_output": 2.0 * linear_input_bytes(workload) * h * keys.sharded_tokens(workload.training),
-        "attention": whole["attention"] + block_gradient,
+        "norm_output": 2.0 * linear * h * keys.sharded_tokens(workload.training),
+        "attention": whole["attention"] * linear / ELEMENT_BYTES + block_gradient,
         "attention_scores": none,
-        "mlp": whole["mlp"] + block_gradient if "mlp" in mlp.act else none,
-        "routed_experts": mlp.routed_waiting,
-        "shared_experts": np.where(shared > 0, shared + block_gradient, 0.0),
+        "mlp": mlp.waiting["mlp"] + block_gradient if "mlp" in mlp.act else none,
+        "routed_experts": mlp.waiting["routed_experts"],
+        "shared_experts": np.where(whole["shared_experts"] > 0, mlp.waiting["shared_experts"] + block_gradient, 0.0),
         "router": whole["router"],
     }
 

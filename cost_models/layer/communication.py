@@ -9,7 +9,7 @@ import numpy as np
 from cost_models.constants import Constants
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
-from cost_models.layer.expert_rows import load_factor, measured_counts, token_holders
+from cost_models.layer.expert_rows import load_factor, token_holders, uneven_experts
 from cost_models.layer.linear_attention import linear_attention_exchanged
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
 from cost_models.network.tiers import Network
@@ -253,7 +253,7 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
         shape,
         network,
         load_factor(keys, shape, training),
-        measured_counts(shape, training),
+        uneven_experts(shape, training),
     )
     factor = constants.expert_comm_factor
     return ExpertComm(expert_dispatch(routed).time_s * factor, expert_combine(routed).time_s * factor)

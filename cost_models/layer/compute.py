@@ -128,6 +128,26 @@ def _release_factor(workload: Workload, constants: Constants) -> float:
     return constants.early_graph_factor if year < LATER_GRAPH_YEAR else 1.0
 
 
+def release_years(workload: Workload) -> tuple[int, tuple[int, ...]]:
+    """The year that a release of unknown date is priced as, and a year for each other price that it could have.
+
+    Parameters
+    ----------
+    workload : Workload
+        Its devices and software decide which years make a difference.
+
+    Returns
+    -------
+    int, tuple of int
+    """
+    is_eager, software = workload.software_traits.eager, workload.software
+    unknown = RECENT_EAGER_YEAR - 1 if is_eager else math.ceil(LATER_GRAPH_YEAR)
+    others = {RECENT_EAGER_YEAR if is_eager else math.floor(LATER_GRAPH_YEAR)}
+    if software.portable_attention and not workload.device_traits.own_fused_attention:
+        others.add(FLASH_ATTENTION_2_YEAR - 1)
+    return unknown, tuple(sorted(others))
+
+
 def _slowest_device_factor(cluster: Cluster, constants: Constants) -> float:
     """What waiting for the slowest of all nodes adds: a share for each doubling of their number.
 

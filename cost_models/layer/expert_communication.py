@@ -29,6 +29,7 @@ from cost_models.network.collectives import all_gather_s, all_to_all_s, reduce_s
 from cost_models.network.rank_placement import domains_spanned
 from cost_models.network.tiers import Network
 from cost_models.shapes.expert_load import ExpertCounts, share_missed
+from cost_models.shapes.expert_spread import ExpertSpread
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.workload import MoeShape
 
@@ -133,7 +134,7 @@ class RoutedTokens:
     moe: MoeShape
     network: Network
     load_factor: ArrayLike = 1.0  # copies of the most loaded rank over the mean: every exchange but an all-gather waits for it
-    counts: ExpertCounts | None = None  # where the load comes from measured ones: they say the same of domains
+    uneven: ExpertCounts | ExpertSpread | None = None  # where the load comes from experts: they say the same of domains
 
 
 def expert_dispatch(routed: RoutedTokens) -> ExpertTransfer:
@@ -187,7 +188,7 @@ class _Rows:
     load: Floats
     moe: MoeShape
     network: Network
-    counts: ExpertCounts | None
+    uneven: ExpertCounts | ExpertSpread | None
     routing: bool
 
     @property
@@ -223,7 +224,7 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
         chosen = codes == code
         if chosen.any():
             tokens, each_bytes, ep, etp, load = (column[chosen] for column in columns)
-            part = form(_Rows(tokens, each_bytes, ep, etp, load, routed.moe, routed.network, routed.counts, routing))
+            part = form(_Rows(tokens, each_bytes, ep, etp, load, routed.moe, routed.network, routed.uneven, routing))
             for name, column in vars(result).items():
                 column[chosen] = getattr(part, name)
     return result
@@ -273,14 +274,14 @@ def _two_level(rows: _Rows) -> ExpertTransfer:
 def _fullest_domain_tokens(rows: _Rows) -> Floats:
     """Domains that a token meets, times the load of the fullest: N times the share of tokens that meet it.
 
-    Without counts, or where a token chooses groups first, of which counts say nothing, choices are uniform. Without counts
+    Of one load for all, or where a token chooses groups first, of which experts say nothing, choices are uniform. Of one load
     one rank alone is hot, and slows the fabric by its share of its domain only: 1 + (load - 1) / m.
     """
     domains = rows.domains
-    if rows.counts is not None and rows.moe.num_groups == 1:
-        return rows.counts.tokens_of_fullest_domain(domains, rows.moe.top_k)
-    uneven = 1.0 + (rows.load - 1.0) / (rows.ep / domains) if rows.counts is None else rows.counts.load_factor(domains)
-    return _domains_met(domains, rows.moe) * uneven
+    if rows.uneven is not None and rows.moe.num_groups == 1:
+        return rows.uneven.tokens_of_fullest_domain(domains, rows.moe.top_k)
+    load = 1.0 + (rows.load - 1.0) / (rows.ep / domains) if rows.uneven is None else rows.uneven.load_factor(domains)
+    return _domains_met(domains, rows.moe) * load
 
 
 def _hierarchical(rows: _Rows) -> ExpertTransfer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.expert_spread import ExpertSpread
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MoeShape, TrainingJob
@@ -64,8 +65,8 @@ def padded(keys: LayerKeys, shape: MoeShape) -> np.ndarray:
     return keys.has(Feature.MOE_PAD_TO_CAPACITY) & bool(shape.capacity_factor)
 
 
-def measured_counts(shape: MoeShape, training: TrainingJob) -> ExpertCounts | None:
-    """The job's counts by expert, where they decide the load: a capacity pads or drops every expert to the same.
+def uneven_experts(shape: MoeShape, training: TrainingJob) -> ExpertCounts | ExpertSpread | None:
+    """What says the load of every degree: counts, else a spread; none where a capacity pads or drops every expert to the same.
 
     Parameters
     ----------
@@ -76,9 +77,9 @@ def measured_counts(shape: MoeShape, training: TrainingJob) -> ExpertCounts | No
 
     Returns
     -------
-    ExpertCounts or None
+    ExpertCounts, ExpertSpread or None
     """
-    return None if shape.capacity_factor else training.expert_counts
+    return None if shape.capacity_factor else training.expert_counts or training.expert_spread
 
 
 def load_factor(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
@@ -103,20 +104,41 @@ def load_factor(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floa
     Notes
     -----
     This is where imbalance enters times: expert matmuls, permutation and exchanges all wait for the busiest rank. Sources in
-    order: a capacity factor (1), measured counts (by ``ep``), ``expert_load_factor`` (one guess for every ``ep``).
+    order: a capacity factor (1), measured counts (by ``ep``), an assumed spread (by ``ep`` and the rank's copies),
+    ``expert_load_factor`` (one guess for every ``ep``).
     """
-    counts = measured_counts(shape, training)
-    if counts is not None:
-        return counts.load_factor(keys.ep)
+    uneven = uneven_experts(shape, training)
+    if isinstance(uneven, ExpertSpread):
+        return uneven.load_factor(keys.ep, _mean_rows(keys, shape, training))
+    if uneven is not None:
+        return uneven.load_factor(keys.ep)
     balanced = 1.0 if shape.capacity_factor else training.expert_load_factor
     # One rank alone holds every expert: nothing can be uneven.
     return np.where(keys.ep * keys.etp > 1, balanced, 1.0)
 
 
+def _mean_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
+    """Copies that a rank's experts get in the mean, gathered over the etp ranks; ranks that hold the same tokens count once.
+
+    Parameters
+    ----------
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    shape : MoeShape
+        Routed experts, and how many of them a token chooses.
+    training : TrainingJob
+        Sequence length, batch, precision and routing load.
+
+    Returns
+    -------
+    Floats, ``[k]``, rows
+        Of one micro batch and layer.
+    """
+    return routed_copies(keys, shape, training) * keys.etp / token_holders(keys)
+
+
 def expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
     """Rows on the busiest expert-parallel rank: load factor x copies, gathered over the etp ranks. ``[k]``
-
-    Ranks that hold the same tokens count once.
 
     Parameters
     ----------
@@ -132,12 +154,14 @@ def expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floa
     Floats, ``[k]``, rows
         That the experts of the busiest rank multiply, of one micro batch and layer.
     """
-    gathered = keys.etp / token_holders(keys)
-    return routed_copies(keys, shape, training) * load_factor(keys, shape, training) * gathered
+    return _mean_rows(keys, shape, training) * load_factor(keys, shape, training)
 
 
 def peak_expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
-    """The same in the layer with the fullest rank: what memory must hold, as if one rank were it in every layer. ``[k]``
+    """The same as memory must hold them, of each layer. ``[k]``
+
+    Of counts those of the layer with the fullest rank, as if one rank were it everywhere; of a spread those of the rank that
+    holds most in sum.
 
     Parameters
     ----------
@@ -151,8 +175,9 @@ def peak_expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) ->
     Returns
     -------
     Floats, ``[k]``, rows
-        At least ``expert_rows``.
+        Of counts at least ``expert_rows``.
     """
-    rows = expert_rows(keys, shape, training)
-    counts = measured_counts(shape, training)
-    return rows if counts is None else rows * counts.peak_load_factor(keys.ep) / counts.load_factor(keys.ep)
+    rows, uneven = _mean_rows(keys, shape, training), uneven_experts(shape, training)
+    if isinstance(uneven, ExpertSpread):
+        return rows * uneven.peak_load_factor(keys.ep, rows)
+    return expert_rows(keys, shape, training) if uneven is None else rows * uneven.peak_load_factor(keys.ep)

@@ -9,8 +9,10 @@ import numpy as np
 from cost_models.layer.compute import Device, vector_s
 from cost_models.layer.expert_rows import expert_rows
 from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 
+SHORTENING_BYTES = 3  # 16 bits read and 8 written, or the other way round
 QUANTISED_PRECISIONS = ("fp8", "nvfp4")  # of linear layers; attention, router, embedding and head stay in 16 bits
 
 
@@ -19,7 +21,7 @@ def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool
 
     The forward casts the input of every linear layer, the backward the gradient of its output, each once, with its
     transpose: both backward matmuls want their operands the other way round [transformer-engine]. Weights are cast once a
-    step and not counted. Zero in 16 and 32 bits.
+    step and not counted. In 16 and 32 bits only ``fp8_activation_input`` casts.
 
     Parameters
     ----------
@@ -39,12 +41,21 @@ def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool
     tuple of Floats, ``[k]``, seconds
         Forward and backward of one layer and micro batch.
     """
-    if workload.training.precision not in QUANTISED_PRECISIONS:
-        return np.zeros(len(keys.tp)), np.zeros(len(keys.tp))
-    pairs = list(_linear_elements(workload, keys, moe=moe, local=local))
+    linears = workload.training.precision in QUANTISED_PRECISIONS
+    pairs = list(_linear_elements(workload, keys, moe=moe, local=local)) if linears else []
     each = device.constants.quantise_bytes
     forward, backward = (sum((pair[i] for pair in pairs), np.zeros(len(keys.tp))) for i in (0, 1))
-    return vector_s(each * forward, device), vector_s(each * backward, device)
+    shortened = SHORTENING_BYTES * _shortened_elements(workload, keys, moe=moe)
+    return vector_s(each * forward + shortened, device), vector_s(each * backward + shortened, device)
+
+
+def _shortened_elements(workload: Workload, keys: LayerKeys, *, moe: bool) -> Floats:
+    """Elements of what enters the activation functions of a layer, where it waits in 8 bits."""
+    if not workload.model.gated_linear_unit:
+        return np.zeros(len(keys.tp))
+    entering = 2.0 * sum((channels for _, channels in _mlp_rows(workload, keys, moe=moe)), np.zeros(len(keys.tp)))
+    shortened: Floats = np.where(keys.has(Feature.FP8_ACTIVATION_INPUT), entering, 0.0)
+    return shortened
 
 
 def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool) -> Iterator[tuple[Floats, Floats]]:
@@ -58,16 +69,28 @@ def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool, local: b
     model, training, t = workload.model, workload.training, keys.tp
     n, n_l, h = keys.tokens(training), keys.sharded_tokens(training), model.hidden_size
     yield from _attention_elements(model, n, n_l, np.asarray(t, dtype=np.float64), local=local)
-    shape = model.moe if moe else None
     ways = 2 if model.gated_linear_unit else 1
+    for rows, channels in _mlp_rows(workload, keys, moe=moe):
+        yield rows * h, ways * channels
+        yield channels, rows * h
+
+
+def _mlp_rows(workload: Workload, keys: LayerKeys, *, moe: bool) -> Iterator[tuple[Floats, Floats]]:
+    """Rows that enter the dense or shared MLP of a layer, and its routed experts, and what one activation function gives.
+
+    Yields
+    ------
+    tuple of Floats, ``[k]``
+        Rows, elements behind the activation function.
+    """
+    model, training = workload.model, workload.training
+    shape = model.moe if moe else None
     width = model.ffn_hidden_size if shape is None else shape.shared_expert_ffn_hidden_size
     if width:
-        yield n_l * h, ways * width * n / t
-        yield width * n / t, n_l * h
+        yield keys.sharded_tokens(training), width * keys.tokens(training) / keys.tp
     if shape is not None:
-        rows, expert_width = expert_rows(keys, shape, training), shape.expert_ffn_hidden_size / keys.etp
-        yield rows * h, ways * expert_width * rows
-        yield expert_width * rows, rows * h
+        rows = expert_rows(keys, shape, training)
+        yield rows, shape.expert_ffn_hidden_size / keys.etp * rows
 
 
 def _attention_elements(model: ModelShape, n: Floats, n_l: Floats, t: Floats, *, local: bool) -> Iterator[tuple[Floats, Floats]]:

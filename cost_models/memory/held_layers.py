@@ -103,7 +103,9 @@ def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
     for counts in chunk_counts(stages, batch):
         recomputed = sum(counts.again, zero)
         inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
-        layers = stages.with_mtp(counts.layers, counts.heads)
+        idle = sum(counts.layers) + counts.mtps * stages.mtp_layers + counts.embeddings + counts.heads == 0
+        inputs = inputs + idle * (1.0 + counts.relays[1])  # which a stage of nothing holds until its backward
+        layers = stages.with_mtp(counts.layers, counts.mtps)
         whole = tuple(number - again for number, again in zip(layers, counts.again, strict=True))
         kept.append(KeptLayers(whole, inputs, zero + counts.heads, (zero,) * len(whole), zero))
     return kept
@@ -127,7 +129,7 @@ def waiting_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
     zero = np.zeros((stages.num_kinds, len(batch)))
     kept = []
     for counts in chunk_counts(stages, batch):
-        waiting = tuple(zero + number for number in stages.with_mtp(counts.layers, counts.heads))
+        waiting = tuple(zero + number for number in stages.with_mtp(counts.layers, counts.mtps))
         kept.append(KeptLayers((zero,) * len(waiting), zero, zero, waiting, zero + counts.heads))
     return kept
 
@@ -153,13 +155,15 @@ def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Flo
         One a moment; the caller weighs them in bytes.
     """
     before = [one._replace(losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch)]
-    tables, waiting = ([np.stack(one.columns) for one in part] for part in (before, waiting_layers(stages, batch)))
+    after = waiting_layers(stages, batch) if stages.schedule.splits_backward else []
+    tables, waiting = ([np.stack(one.columns) for one in part] for part in (before, after))
     losses = len(stages.layer_kinds) + 1  # their column, behind the layers and the inputs
     differ = any((table != tables[0]).any() for table in tables)
     moments: list[Floats] = []
     for composition in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):
         held = np.zeros_like(tables[0])
-        for count, table in zip((*composition.forwards, *composition.weights), (*tables, *waiting), strict=True):
+        weights = composition.weights if waiting else ()
+        for count, table in zip((*composition.forwards, *weights), (*tables, *waiting), strict=True):
             if count.any():
                 held = held + count * table
         held[losses] = composition.losses

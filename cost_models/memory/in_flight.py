@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from cost_models.pipeline.orders import rank_orders
 from cost_models.pipeline.stages import Stages
 from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, next_places
-from cost_models.shapes.strategy import Schedule, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 
 Floats = NDArray[np.float64]
 
@@ -84,14 +84,12 @@ def compositions_in_flight(
             yield Composition([before - 1.0], [after + 1.0], none)
     else:
         group = batch.group_size.astype(np.float64)
-        for turn in range(num_turns(stages.vpp) if all_turns else 1):
-            forwards_by_chunk = [
-                chunks_in_flight(
-                    stages.first_rank, chunk, pp, stages.vpp, num_microbatches, turn, group, merged=stages.merge_pairs
-                )
-                for chunk in range(stages.vpp)
-            ]
-            yield Composition(forwards_by_chunk, [none] * stages.vpp, none)
+        ranks, turns = stages.first_rank[:, 0].astype(np.int64), num_turns(stages.vpp) if all_turns else 1
+        pairs = zip(num_microbatches.tolist(), group.tolist(), strict=True)
+        of_ranks = [_turns_of_ranks(pp, stages.vpp, m, size, stages.merge_pairs, turns) for m, size in pairs]
+        columns = np.stack(of_ranks, axis=-1)[:, :, ranks]  # [turn, chunk, kind, n]
+        for forwards_by_chunk in columns:
+            yield Composition(list(forwards_by_chunk), [none] * stages.vpp, none)
         if schedule is Schedule.INTERLEAVED:
             yield from _with_short_last_group(stages, num_microbatches, group)
 
@@ -173,11 +171,11 @@ def _heaviest(shape: PipelineShape, ranks: tuple[int, ...]) -> tuple[tuple[int, 
 
 def chunks_in_flight(
     rank: ArrayLike,
-    chunk: int,
+    chunk: ArrayLike,
     pp: int,
     vpp: int,
     num_microbatches: ArrayLike,
-    turn: int = 0,
+    turn: ArrayLike = 0,
     group_size: ArrayLike | None = None,
     *,
     merged: bool = False,
@@ -195,15 +193,15 @@ def chunks_in_flight(
     ----------
     rank : array
         Pipeline ranks, i.
-    chunk : int
-        Chunk of layers on the rank, 0 for its first virtual stage.
+    chunk : array
+        Chunks of layers on the rank, 0 for its first virtual stage.
     pp : int
         Pipeline ranks.
     vpp : int
         Chunks of layers on a rank, virtual stages.
     num_microbatches : array
         Micro batches of a replica in a step, m.
-    turn : int
+    turn : array
         0 for the first moment of the peak, up to ``num_turns(vpp) - 1``.
     group_size : array or None
         Micro batches that pass one chunk before the next, g; ``None``: pp.
@@ -220,10 +218,19 @@ def chunks_in_flight(
     if vpp == 1:
         return np.minimum(m, pp - i + merged)
     held = np.minimum(m * vpp, 2.0 * (pp - 1 - i) + (vpp - 1) * g + 1 + merged)
+    turn, chunk = np.asarray(turn), np.asarray(chunk)
     later = held + g * (turn // 2)
-    forwards = np.minimum(later if turn % 2 == 0 else np.ceil(later / g) * g, m * vpp)
+    forwards = np.minimum(np.where(turn % 2 == 0, later, np.ceil(later / g) * g), m * vpp)
     forward, backward = _passed(forwards, chunk, g, vpp, m), _passed(forwards - held, vpp - 1 - chunk, g, vpp, m)
     return forward - backward
+
+
+@lru_cache(maxsize=4096)
+def _turns_of_ranks(pp: int, vpp: int, num_microbatches: float, group_size: float, merged: bool, turns: int) -> Floats:
+    """``chunks_in_flight`` of every rank, ``[turn, chunk, rank]``: the same wherever layers lie."""
+    turn, chunk, rank = np.arange(turns)[:, None, None], np.arange(vpp)[:, None], np.arange(float(pp))
+    held = chunks_in_flight(rank, chunk, pp, vpp, num_microbatches, turn, group_size, merged=merged)
+    return np.broadcast_to(held, (turns, vpp, pp))
 
 
 def num_turns(vpp: int) -> int:
@@ -242,7 +249,7 @@ def num_turns(vpp: int) -> int:
     return 2 * vpp + 2 if vpp > 1 else 1
 
 
-def _passed(count: Floats, chunk: int, group_size: Floats, vpp: int, num_microbatches: Floats) -> Floats:
+def _passed(count: Floats, chunk: IntColumn, group_size: Floats, vpp: int, num_microbatches: Floats) -> Floats:
     """Of the first ``count`` passes of a rank, those of one chunk."""
     whole, rest = np.divmod(count, group_size * vpp)
     group = np.minimum(group_size, num_microbatches - whole * group_size)

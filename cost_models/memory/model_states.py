@@ -9,13 +9,14 @@ import numpy as np
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
-from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.strategy import Schedule, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 # A parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].
 WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
 GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # in the accumulation buffer: FP32, or the 16 bits that the backward writes
+ENDS_MEET = [schedule for schedule in Schedule if schedule.is_vee or schedule is Schedule.DUALPIPE]  # on the first rank
 SWAP_OPTIMIZER_TIMES = 16  # parts in which swapped states visit the device during a step [mindspeed, swap-optimizer]
 
 
@@ -67,11 +68,27 @@ def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     return np.where(batch.has(Feature.GRAD_REDUCE_IN_BF16), HALF_GRADIENT_BYTES, base)
 
 
-def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, Floats, Floats]:
-    """Dense parameters that only the first stage, and dense and expert ones that only the last stage holds. ``[n]``
+def moment_bytes(batch: StrategyBatch) -> Floats:
+    """Bytes of Adam's two moments of one parameter. ``[n]``
 
-    First: embedding (and learned positions). Last: final norm, head, and all MTP modules with their embedding copy
-    [megatron-0.12, multi_token_prediction.py]. Tied embeddings: a copy on both ends, one where they coincide.
+    Parameters
+    ----------
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[n]``, bytes a parameter
+    """
+    return np.where(batch.has(Feature.BF16_MOMENTS), MOMENT_BYTES / 2.0, MOMENT_BYTES)
+
+
+def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, Floats, Floats, Floats]:
+    """Dense parameters of the first stage alone, of the last, of that of the MTP modules, and expert ones of that. ``[n]``
+
+    First: embedding (and learned positions). Last: final norm and head. All MTP modules come with their embedding copy
+    [megatron-0.12, multi_token_prediction.py], which they share with the model where one rank holds both
+    [deepseek-v3, section 3.2.3; mindspeed-llm, gpt_model.py]. Tied embeddings: a copy on both ends, one where they coincide.
 
     Parameters
     ----------
@@ -92,18 +109,20 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     first = table + positions
     head = model.vocab_size * h / batch.tp
     last = np.where(model.tied_embeddings & (batch.pp == 1), 0.0, head) + h
-    last_experts = np.zeros(len(batch))
+    mtp = mtp_experts = np.zeros(len(batch))
     if model.mtp_num_layers:
         kind = model.kinds_of_layers()[-1]
         dense, experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
-        copy = np.where(batch.pp > 1, table, 0.0)
-        last = last + model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy
-        last_experts = model.mtp_num_layers * experts
-    return first, last, last_experts
+        beside_head = np.isin(batch.schedule, ENDS_MEET) & (batch.mtp_before_head == 0)
+        elsewhere = (batch.mtp_before_head < batch.pp * batch.vpp - 1) & ~beside_head  # than on the rank of the first stage
+        copy = np.where(elsewhere, table, 0.0)
+        mtp = model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy
+        mtp_experts = model.mtp_num_layers * experts
+    return first, last, mtp, mtp_experts
 
 
 def stage_parameters(
-    workload: Workload, batch: StrategyBatch, layers: LayersByKind, is_first: Floats, is_last: Floats
+    workload: Workload, batch: StrategyBatch, layers: LayersByKind, is_first: Floats, is_last: Floats, is_mtp: Floats
 ) -> StageParameters:
     """Parameters on each stage; the layer counts and flags are ``[stage, 1]``.
 
@@ -119,29 +138,34 @@ def stage_parameters(
         Embeddings on it.
     is_last : Floats, ``[stage, 1]``
         Output heads on it.
+    is_mtp : Floats, ``[stage, 1]``
+        Whether the MTP modules run there.
 
     Returns
     -------
     StageParameters, ``[stage, n]``
     """
     model = workload.model
+    last_kind = model.kinds_of_layers()[-1]
     h, none = model.hidden_size, np.zeros((len(layers[0]), len(batch)))
     dense, experts, layer = none, none, none
     tensor = np.broadcast_to((2.0 if model.gated_linear_unit else 1.0) * h * model.ffn_hidden_size / batch.tp, none.shape)
     for kind, number in zip(model.layer_kinds(), layers, strict=True):
         its_dense, its_experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
         dense = dense + number * its_dense
-        layer = np.where(number > 0, np.maximum(layer, its_dense + (its_experts if kind.moe else 0.0)), layer)
+        present = number + (is_mtp * model.mtp_num_layers if kind == last_kind else 0.0) > 0
+        layer = np.where(present, np.maximum(layer, its_dense + (its_experts if kind.moe else 0.0)), layer)
         if kind.moe:
             experts = experts + number * its_experts
             # Gate and up are one tensor.
             grouped = np.where(batch.has(Feature.MOE_GROUPED_GEMM), its_experts * 2.0 / GATED_MATRICES, 0.0)
-            tensor = np.where(number > 0, np.maximum(tensor, grouped), tensor)
-    first, last, last_experts = edge_parameters(workload, batch)
-    table = np.where((is_first + is_last) > 0, model.vocab_size * h / batch.tp, 0.0)
+            tensor = np.where(present, np.maximum(tensor, grouped), tensor)
+    first, last, mtp, mtp_experts = edge_parameters(workload, batch)
+    tables = is_first + is_last + is_mtp * model.mtp_num_layers
+    table = np.where(tables > 0, model.vocab_size * h / batch.tp, 0.0)
     return StageParameters(
-        dense=dense + is_first * first + is_last * last,
-        experts=experts + is_last * last_experts,
+        dense=dense + is_first * first + is_last * last + is_mtp * mtp,
+        experts=experts + is_mtp * mtp_experts,
         largest_tensor=np.maximum(tensor, table),
         largest_layer=np.maximum(layer, table),
     )
@@ -156,7 +180,8 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     and PyTorch FSDP's, which casts a shard when it gathers it [pytorch-fsdp, section 4.4].
     DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].
     Where gradients have 16 bits, Megatron's optimizer works on an FP32 copy of its shard.
-    reuse-fp32-param keeps the master in the weights and a 16-bit rest; swap-optimizer keeps all states on the host.
+    reuse-fp32-param keeps the master in the weights and a 16-bit rest; swap-optimizer keeps all states on the host; moments in
+    BF16 are half as large [megatron-0.19, arguments.py; deepseek-v3, section 3.3.3].
 
     Parameters
     ----------
@@ -184,7 +209,7 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
         experts = parameters.experts / np.where(stage >= from_stage, expert_shards, 1)
         return (dense + experts) * bytes_each
 
-    master, moments = shared(master_bytes, 1), shared(MOMENT_BYTES, 1)
+    master, moments = shared(master_bytes, 1), shared(moment_bytes(batch), 1)
     return ModelStates(
         weights=shared(weight_bytes, 1 if workload.software.fp32_parameters else 3),
         gradients=shared(g, 2),

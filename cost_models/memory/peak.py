@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.activations import ALIBI_BYTES, LayerActivations
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.memory.held_layers import KeptLayers, expanded_layers, kept_layers, layers_in_flight
 from cost_models.memory.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
+from cost_models.pipeline.stage_times import chunk_counts
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, distinct_rows
 from cost_models.shapes.strategy import Recompute, StrategyBatch
@@ -42,6 +42,7 @@ class MemoryEstimate:
     first_iteration: Floats
     reserved: Floats
     peak: Floats
+    pooled: Floats
     parts: dict[str, Floats]
 
 
@@ -176,14 +177,15 @@ def held_activations(
         most_bytes = np.maximum(most_bytes, kept_bytes)
     assert most is not None  # every schedule has a peak
     expanded = transient = np.zeros((stages.num_kinds, len(batch)))
-    for layers, at_once, each in zip(stages.layers, expanded_layers(stages, few), activations, strict=True):
+    held = stages.with_mtp(tuple(stages.layers.astype(np.float64)), stages.has_mtp.astype(np.float64))
+    for layers, at_once, each in zip(held, expanded_layers(stages, few), activations, strict=True):
         expanded = np.maximum(expanded, at_once.take(index, axis=1) * each.unreduced_bytes)
         transient = np.maximum(transient, np.where(layers.sum(axis=1)[:, None] > 0, each.transient_bytes, 0.0))
     if not stages.schedule.splits_backward and (few.recompute == int(Recompute.FULL)).any():
         freed = np.array(np.inf)
-        for chunk in kept_layers(stages, few):
-            kept = chunk.take(index)
-            freed = np.minimum(freed, np.where(kept.inputs > 0, saved_bytes(kept, activations), np.inf))
+        for chunk, counts in zip(kept_layers(stages, few), chunk_counts(stages, few), strict=True):
+            kept, again = chunk.take(index), np.sum(counts.again, axis=0).take(index, axis=1)
+            freed = np.minimum(freed, np.where(again > 0, saved_bytes(kept, activations), np.inf))
         expanded = np.maximum(expanded - freed, 0.0)
     return Held(most, loss_bytes(workload, batch, most), activations, expanded, transient)
 
@@ -267,8 +269,8 @@ def weight_gradient_bytes(workload: Workload) -> float:
 def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
     """Parameters and gradients that live while a layer runs. ``[stage, n]``
 
-    The gradient of the largest tensor; under ZeRO-3 the weights of the layer and of the next, and gradients about to be
-    scattered.
+    The gradient of the largest tensor; from ZeRO-2 on gradients of the largest layer that are about to be scattered, under
+    ZeRO-3 the weights of the layer and of the next.
 
     Parameters
     ----------
@@ -283,9 +285,9 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
     -------
     Floats, ``[stage, n]``, bytes
     """
-    layer_bytes = 2.0 * WEIGHT_BYTES + gradient_bytes(workload, batch)
-    gathered = np.where(batch.zero_stage == 3, layer_bytes * parameters.largest_layer, 0.0)
-    return gathered + weight_gradient_bytes(workload) * parameters.largest_tensor
+    scattered = np.where(batch.zero_stage >= 2, gradient_bytes(workload, batch), 0.0)
+    gathered = np.where(batch.zero_stage == 3, 2.0 * WEIGHT_BYTES, 0.0)
+    return (scattered + gathered) * parameters.largest_layer + weight_gradient_bytes(workload) * parameters.largest_tensor
 
 
 def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, layer: LayerActivations) -> Floats:
@@ -314,7 +316,8 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
     if not workload.software_traits.eager:
         return np.zeros((stages.num_kinds, len(batch)))
     split = np.where(batch.has(Feature.TP_2D), batch.tp, 1)  # of tokens and hidden channels between layers
-    received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first, 0.0)
+    relayed = stages.relays[1].sum(axis=1)[:, None]  # the outputs of MTP modules come along
+    received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first + relayed, 0.0)
     buffers: Floats = received * 2.0 * layer.input_bytes / split
     mask = np.where(batch.has(Feature.FLASH_ATTENTION), (workload.training.seq_length / batch.cp) ** 2.0, 0.0)
     if workload.software.legacy_layers:
@@ -343,21 +346,20 @@ def optimizer_transient_bytes(parameters: StageParameters, states: ModelStates) 
     return held
 
 
-def _pool(workload: Workload, allocated: Floats, outside: Floats, constants: Constants) -> tuple[Floats, NDArray[np.bool_]]:
-    """Bytes that the allocator holds beyond what is allocated, and whether they are all that was free. ``[stage, n]``
+def _pools(workload: Workload, allocated: Floats, outside: Floats, constants: Constants) -> tuple[Floats, Floats]:
+    """Bytes that the allocator holds beyond what is allocated: the least that it needs, and what it grows to. ``[stage, n]``
 
     The pool grows while memory is free. Before an allocation fails its unused blocks go back [pytorch-allocator], so that
-    it never decides alone whether a strategy fits. A compiled graph plans its memory ahead and needs none.
+    only the least counts in the peak that decides what fits. A compiled graph plans its memory ahead and needs none.
     """
     if not workload.software_traits.eager:
-        return np.zeros_like(allocated), np.zeros(allocated.shape, dtype=np.bool_)
+        return np.zeros_like(allocated), np.zeros_like(allocated)
     moe = workload.model.moe
     factor = DROPLESS_POOL_FACTOR if moe is not None and not moe.capacity_factor else 1.0
     wanted = allocated * factor * constants.allocator_fraction
     least = np.minimum(allocated * factor * LEAST_POOL_FRACTION, wanted)
     free = workload.cluster.profile.usable_hbm_bytes - outside - allocated
-    fills = (free < wanted) & (free >= least)
-    return np.where(fills, free, np.where(free < least, least, wanted)), fills
+    return least, np.clip(free, least, wanted)
 
 
 def memory_estimate(
@@ -371,7 +373,7 @@ def memory_estimate(
     *,
     breakdown: bool = True,
 ) -> MemoryEstimate:
-    """Peak of every stage: states + max(forward and backward, optimizer) + pool + communicators + runtime.
+    """Peak of every stage: states + max(forward and backward, optimizer) + least pool + communicators + runtime.
 
     The two peaks never add up: activations are gone when the optimizer runs. In the first iteration the moments do
     not exist before the optimizer creates them, which is what framework logs of a first step show.
@@ -413,7 +415,7 @@ def memory_estimate(
     communicators = num_communicators(workload, batch) * profile.communicator_bytes
     communicators = communicators + np.where(batch.pp > 1, workload.device_traits.p2p_buffer_bytes, 0)
     outside = communicators + profile.context_bytes
-    pool, fills = _pool(workload, allocated, outside, constants)
+    least_pool, pool = _pools(workload, allocated, outside, constants)
     reserved = allocated + pool
     parts: dict[str, Floats] = (
         {}
@@ -429,7 +431,7 @@ def memory_estimate(
             "logits": np.where(in_backward, held.losses + np.where(in_loss, logits, 0.0), 0.0),
             "optimizer_transient": np.where(in_backward, 0.0, optimizer),
             "module_buffers": buffers,
-            "allocator_pool": pool,
+            "allocator_pool": least_pool,
             "communicators": np.broadcast_to(communicators, allocated.shape),
             "runtime": np.full(allocated.shape, profile.context_bytes),
         }
@@ -439,6 +441,7 @@ def memory_estimate(
         allocated=allocated,
         first_iteration=first,
         reserved=reserved,
-        peak=np.where(fills, profile.usable_hbm_bytes, reserved + outside),
+        peak=allocated + least_pool + outside,
+        pooled=reserved + outside,
         parts=parts,
     )

@@ -27,13 +27,18 @@ class PipelineTime:
 
 
 def pipeline_time(
-    stages: Stages, times: PassTimes, num_microbatches: Floats, group_size: NDArray[np.int64] | None = None
+    stages: Stages,
+    times: PassTimes,
+    num_microbatches: Floats,
+    group_size: NDArray[np.int64] | None = None,
+    slots_s: Floats | None = None,
 ) -> PipelineTime:
     """T = work of the slowest rank + the share of every other rank in the bubble, ``bubble_share_s``.
 
     ``times`` are those of the whole rank. A last group of r < p micro batches of the interleaved schedule (groups of
-    ``group_size``, default p) stalls for (v - 1)(p - r) chunks [calculon]. Merged pairs of plain 1F1B wait for the neighbour's
-    in turn, m - 2 of them.
+    ``group_size``, default p) stalls for (v - 1)(p - r) chunks [calculon]. Where the chunks of a rank are not alike, ranks
+    wait for each other in every slot (``cost_models.pipeline.pace``), more than the slowest rank works. Merged pairs of plain
+    1F1B wait for the neighbour's in turn, m - 2 of them.
 
     Parameters
     ----------
@@ -45,6 +50,8 @@ def pipeline_time(
         Micro batches of a replica in a step.
     group_size : IntColumn, ``[n]``
         Micro batches that the interleaved schedule passes through a chunk before the next; default pp.
+    slots_s : Floats, ``[n]``, seconds
+        Of the interleaved schedule: a micro batch in slots that all ranks wait for; default: what the slowest rank works.
 
     Returns
     -------
@@ -74,6 +81,8 @@ def pipeline_time(
         rest = num_microbatches % (stages.pp if group_size is None else group_size)
         missing = np.where((rest > 0) & (rest < stages.pp), stages.pp - rest, 0)
         bubble = bubble + (stages.vpp - 1) * missing * slowest(pace) / stages.vpp
+        if slots_s is not None:
+            bubble = bubble + passes * np.maximum(slots_s - slowest(pace), 0.0)
     elif stages.merge_pairs and stages.num_chunks == 1 and stages.pp > 1:
         bubble = bubble + np.maximum(num_microbatches - 2.0, 0.0) * slowest(pace)
     whole = slowest(times.whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,7 +48,7 @@ class MergedPasses:
     """Savings of a group's ranks; ``savings`` are those of one pair of layers, ``[n]``.
 
     The first layer of the forward meets the last one of the backward, the second the last but one; what finds no partner runs
-    alone [mindspeed-fb-overlap, transformer_block.py]. An MTP module is one more layer beside the head.
+    alone [mindspeed-fb-overlap, transformer_block.py]. An MTP module is one more layer behind those of its stage.
     """
 
     stages: Stages
@@ -69,9 +70,40 @@ class MergedPasses:
         """
         return self._meetings[forward][backward].saving_s(self.savings)
 
+    def met(self, forward: tuple[int, int], backward: tuple[int, int]) -> Floats:
+        """One pair of chunks of any two kinds of rank, ``[n]``: what ``of`` has for chunks of one rank.
+
+        Parameters
+        ----------
+        forward : tuple of int
+            Kind of rank and chunk of the forward.
+        backward : tuple of int
+            Kind of rank and chunk of the backward.
+
+        Returns
+        -------
+        Floats, ``[n]``, seconds
+        """
+        first, second = (self._sequences[kind][chunk] for kind, chunk in (forward, backward))
+        saving = np.zeros(1)
+        for (ahead, back), number in Counter(zip(first, reversed(second), strict=False)).items():
+            saved = self.savings.by_kinds[ahead][back]
+            if saved is not None:
+                saving = saving + number * saved
+        return saving
+
+    @cached_property
+    def _sequences(self) -> list[list[tuple[int, ...]]]:
+        """Kinds of the layers of every chunk, in order, ``[kind][chunk]``."""
+        return [[tuple(layer - 1 for layer in chunk if layer) for chunk in rank] for rank in self._layers.tolist()]
+
+    @cached_property
+    def _layers(self) -> NDArray[np.int64]:
+        return _layers_in_order(self.stages)
+
     @cached_property
     def _meetings(self) -> list[list[Meetings]]:
-        layers, number = _layers_in_order(self.stages), len(self.stages.layer_kinds)
+        layers, number = self._layers, len(self.stages.layer_kinds)
         chunks = range(self.stages.num_chunks)
         return [[_meetings(layers[:, forward], layers[:, backward], number) for backward in chunks] for forward in chunks]
 
@@ -138,7 +170,7 @@ def _layers_in_order(stages: Stages) -> NDArray[np.int64]:
     layers = np.zeros((stages.num_kinds, stages.num_chunks, longest + stages.mtp_layers), dtype=np.int64)
     for number, prefix in enumerate(stages.prefix):
         layers[:, :, :longest] += (1 + number) * np.diff(prefix)
-    for kind, chunk in np.argwhere(stages.has_head > 0):
+    for kind, chunk in np.argwhere(stages.has_mtp > 0):
         end = int(stages.layers[:, kind, chunk].sum())
         layers[kind, chunk, end : end + stages.mtp_layers] = 1 + stages.last_layer
     return layers

@@ -16,12 +16,18 @@ from cost_models.shapes.strategy import StrategyBatch
 
 @dataclass(frozen=True)
 class LayerCounts:
-    """Layers of each kind, how many of them are fully recomputed, embeddings and heads: ``[kind, 1]`` or ``[kind, n]``."""
+    """Layers of each kind, how many of them are fully recomputed, embeddings and heads: ``[kind, 1]`` or ``[kind, n]``.
+
+    ``mtps`` is 1 where the MTP modules run. ``relays``: their outputs that a forward, and gradients of them that a backward,
+    sends on beside its own.
+    """
 
     layers: LayersByKind
     again: LayersByKind
     embeddings: Floats
     heads: Floats
+    mtps: Floats
+    relays: tuple[Floats, Floats]
 
 
 def chunk_counts(stages: Stages, batch: StrategyBatch) -> list[LayerCounts]:
@@ -40,9 +46,10 @@ def chunk_counts(stages: Stages, batch: StrategyBatch) -> list[LayerCounts]:
     """
     counts = []
     for chunk in range(stages.num_chunks):
-        held = (*stages.layers, stages.has_embedding, stages.has_head)
-        *layers, embeddings, heads = (column[:, chunk, None].astype(np.float64) for column in held)
-        counts.append(LayerCounts(tuple(layers), stages.recomputed(chunk, batch), embeddings, heads))
+        held = (*stages.layers, stages.has_embedding, stages.has_head, stages.has_mtp, *stages.relays)
+        *layers, embeddings, heads, mtps, forward, backward = (column[:, chunk, None].astype(np.float64) for column in held)
+        again = stages.recomputed(chunk, batch)
+        counts.append(LayerCounts(tuple(layers), again, embeddings, heads, mtps, (forward, backward)))
     return counts
 
 
@@ -65,8 +72,8 @@ def rank_counts(chunks: list[LayerCounts]) -> LayerCounts:
         return tuple(sum(each, np.zeros_like(each[0])) for each in zip(*by_chunk, strict=True))
 
     layers, again = of_rank([c.layers for c in chunks]), of_rank([c.again for c in chunks])
-    embeddings, heads = of_rank([(c.embeddings, c.heads) for c in chunks])
-    return LayerCounts(layers, again, embeddings, heads)
+    embeddings, heads, mtps, forward, backward = of_rank([(c.embeddings, c.heads, c.mtps, *c.relays) for c in chunks])
+    return LayerCounts(layers, again, embeddings, heads, mtps, (forward, backward))
 
 
 @dataclass(frozen=True)
@@ -74,30 +81,31 @@ class PassTimes:
     """Seconds of one micro batch on what ``counts`` holds, ``[kind, n]``; each sum is made when it is first asked for.
 
     ``forward`` and ``backward`` (with recompute) include exposed communication; ``compute_*`` are the exclusive compute
-    stream alone. An MTP module is one more layer beside the head, a projection, and the head again. ``extra_s`` is what
-    else the backward takes, ``pair_saving`` what merging a forward with the backward of another micro batch saves.
+    stream alone. An MTP module is one more layer and a projection, and the head again where that is. ``relay_s`` is one send for
+    such modules between their stage and the head's, ``extra_s`` what else the backward takes, ``pair_saving`` what merging a
+    forward with the backward of another micro batch saves.
     """
 
     counts: LayerCounts
     stages: Stages
     costs: tuple[LayerCosts, ...]  # of each kind of layer
     edges: EdgeCosts
+    relay_s: Floats | float = 0.0
     extra_s: Floats | float = 0.0
     pair_saving: Floats | float = 0.0
 
     @cached_property
     def forward(self) -> Floats:
         """Forward pass."""
-        return self._sum("forward_s", self._num_layers) + self._edge(
-            self.edges.embedding_forward_s, self.edges.head_forward_s, 1.0
-        )
+        edge = self._edge(self.edges.embedding_forward_s, self.edges.head_forward_s, 1.0)
+        return self._relayed(self._sum("forward_s", self._num_layers) + edge, 0)
 
     @cached_property
     def backward(self) -> Floats:
         """Backward pass: gradients of inputs and weights, recompute, ``extra_s``."""
         edge = self._edge(self.edges.embedding_backward_s, self.edges.head_backward_s, 2.0)
         again = self._sum("full_recompute_s", self.counts.again)
-        return self._sum("backward_s", self._num_layers) + again + edge + self.extra_s
+        return self._relayed(self._sum("backward_s", self._num_layers) + again + edge + self.extra_s, 1)
 
     @property
     def pair(self) -> Floats:
@@ -115,13 +123,9 @@ class PassTimes:
         """Forward and backward, one after the other."""
         return self.forward + self.backward
 
-    @property
-    def _mtp(self) -> Floats:
-        return self.counts.heads * self.stages.mtp_layers
-
     @cached_property
     def _num_layers(self) -> LayersByKind:
-        return self.stages.with_mtp(self.counts.layers, self.counts.heads)
+        return self.stages.with_mtp(self.counts.layers, self.counts.mtps)
 
     def _sum(self, name: str, numbers: LayersByKind) -> Floats:
         parts = [number * getattr(costs, name) for number, costs in zip(numbers, self.costs, strict=True)]
@@ -129,5 +133,10 @@ class PassTimes:
         return total
 
     def _edge(self, embedding_s: Floats, head_s: Floats, projections: float) -> Floats:
-        total: Floats = self.counts.embeddings * embedding_s + (self.counts.heads + self._mtp) * head_s
-        return total if not self.stages.mtp_layers else total + projections * self._mtp * self.edges.mtp_projection_s
+        modules = self.stages.mtp_layers
+        total: Floats = self.counts.embeddings * embedding_s + self.counts.heads * (1 + modules) * head_s
+        return total if not modules else total + projections * modules * self.counts.mtps * self.edges.mtp_projection_s
+
+    def _relayed(self, seconds: Floats, direction: int) -> Floats:
+        relays = self.counts.relays[direction]
+        return seconds + relays * self.relay_s if relays.any() else seconds

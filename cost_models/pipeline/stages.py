@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.pipeline.tasks import PipelineShape
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.layout import StageTable, distinct_stages, stage_table
+from cost_models.shapes.layout import distinct_stages, stage_table
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.workload import LayerKind, ModelShape
 
@@ -43,6 +44,8 @@ class Stages:
     before_last: Floats
     has_embedding: Counts  # [kind, chunk], 1 where the chunk is the first of the model, or the last
     has_head: Counts
+    has_mtp: Counts  # 1 where the MTP modules run, if the model has any
+    relays: Counts  # [pass, kind, chunk]: outputs of MTP modules that its forward, its backward, passes on beside its own
     mtp_layers: int
     last_layer: int  # its kind of layer
     plan: tuple[int, ...] | None  # recomputed layers of each kind (MindFormers' unit)
@@ -57,6 +60,12 @@ class Stages:
     def is_last(self) -> Floats:
         """``[kind, 1]``: how many output heads the kind holds."""
         held: Floats = self.has_head.sum(axis=1, keepdims=True, dtype=np.float64)
+        return held
+
+    @property
+    def is_mtp(self) -> Floats:
+        """``[kind, 1]``: how many stages with the MTP modules the kind holds."""
+        held: Floats = self.has_mtp.sum(axis=1, keepdims=True, dtype=np.float64)
         return held
 
     @property
@@ -81,15 +90,15 @@ class Stages:
         merged, detached = self.merge_pairs, self.detach_weight_gradients
         return PipelineShape(self.schedule, self.pp, self.vpp, num_microbatches, group_size, merged, detached)
 
-    def with_mtp(self, layers: LayersByKind, heads: Floats) -> LayersByKind:
-        """Layers by kind, MTP modules included: each is one more layer beside a head, of the kind of the last.
+    def with_mtp(self, layers: LayersByKind, mtps: Floats) -> LayersByKind:
+        """Layers by kind, MTP modules included: each is one more layer, of the kind of the last.
 
         Parameters
         ----------
         layers : tuple of Floats
             Layers of the model proper, of each kind.
-        heads : Floats
-            Output heads beside them.
+        mtps : Floats
+            1 where the MTP modules run beside them, as ``has_mtp``.
 
         Returns
         -------
@@ -97,14 +106,30 @@ class Stages:
         """
         if not self.mtp_layers:
             return layers
-        return tuple(
-            number + self.mtp_layers * heads if kind == self.last_layer else number for kind, number in enumerate(layers)
-        )
+        return tuple(number + self.mtp_layers * mtps if kind == self.last_layer else number for kind, number in enumerate(layers))
+
+    def planned(self, kind: int, chunk: int) -> int:
+        """Layers of a chunk that a per-stage plan recomputes, 0 without a plan: the rank's, split evenly over its chunks.
+
+        Parameters
+        ----------
+        kind : int
+            Kind of rank.
+        chunk : int
+            Chunk of layers on the rank.
+
+        Returns
+        -------
+        int, layers
+        """
+        if self.plan is None:
+            return 0
+        return self.plan[kind] // self.num_chunks + (chunk < self.plan[kind] % self.num_chunks)
 
     def recomputed(self, chunk: int, batch: StrategyBatch) -> LayersByKind:
         """Fully recomputed layers of one chunk by kind of layer, ``[kind, n]``.
 
-        Block: the first ``num_layers`` of the chunk. Uniform: all. A per-stage plan is split evenly over the chunks.
+        Block: the first ``num_layers`` of the chunk. Uniform: all. Where there is a per-stage plan: ``planned``.
 
         Parameters
         ----------
@@ -120,7 +145,7 @@ class Stages:
         longest = self.prefix.shape[3] - 1
         full = batch.recompute == int(Recompute.FULL)
         if self.plan is not None:
-            share = [count // self.num_chunks + (chunk < count % self.num_chunks) for count in self.plan]
+            share = [self.planned(kind, chunk) for kind in range(self.num_kinds)]
             wanted = np.where(full, np.array(share)[:, None], 0)
         else:
             block = batch.recompute_method == int(RecomputeMethod.BLOCK)
@@ -138,6 +163,7 @@ def stages_of(
     plan: tuple[int, ...] | None = None,
     *,
     schedule: Schedule | None = None,
+    mtp_before_head: int = 0,
     merge_pairs: bool = False,
     detach_weight_gradients: bool = False,
     merge: bool = True,
@@ -162,6 +188,8 @@ def stages_of(
         Recomputed layers of each pipeline rank (MindFormers' unit); ``None``: as the recompute method says.
     schedule : Schedule or None
         Order of the passes.
+    mtp_before_head : int
+        Virtual stages from that of the MTP modules to that of the head.
     merge_pairs : bool
         Whether forwards and backwards of the steady state run merged.
     detach_weight_gradients : bool
@@ -176,16 +204,13 @@ def stages_of(
     if plan is not None and len(plan) != pp:
         raise ValueError(f"recompute_layers_per_stage has {len(plan)} entries for {pp} pipeline ranks")
     schedule = schedule or (Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B)
-    layers, prefix, first, last = _by_rank(stage_table(model, pp, vpp, layout, schedule), schedule)
+    modules = model.mtp_num_layers
+    table = stage_table(model, pp, vpp, layout, schedule)
+    layers, prefix = (by_rank(column, schedule) for column in (table.layers, table.prefix))
+    ends, of_rank = _ends_by_rank(pp, vpp, mtp_before_head if modules else 0, modules, schedule)
+    first, last, mtp, *relays = ends
     kinds: list[object] = [
-        (
-            rank if not merge else None,
-            tuple(first[0, rank]),
-            tuple(last[0, rank]),
-            prefix[:, rank].tobytes(),
-            plan[rank] if plan else 0,
-        )
-        for rank in range(pp)
+        (rank if not merge else None, of_rank[rank], prefix[:, rank].tobytes(), plan[rank] if plan else 0) for rank in range(pp)
     ]
     distinct = distinct_stages(pp, tuple(kinds))
     chosen, layer_kinds = distinct.first, model.layer_kinds()
@@ -207,23 +232,59 @@ def stages_of(
         before_last=distinct.before_last.astype(np.float64),
         has_embedding=first[0, chosen],
         has_head=last[0, chosen],
-        mtp_layers=model.mtp_num_layers,
+        has_mtp=mtp[0, chosen],
+        relays=np.stack([column[0, chosen] for column in relays]),
+        mtp_layers=modules,
         last_layer=layer_kinds.index(model.kinds_of_layers()[-1]),
         plan=tuple(plan[int(rank)] for rank in chosen) if plan else None,
     )
 
 
-def _by_rank(table: StageTable, schedule: Schedule) -> list[Counts]:
-    """Layers by kind and their prefixes, embedding and head of every rank and chunk, ``[layer kind or 1, rank, chunk, ...]``.
+@lru_cache(maxsize=1024)
+def _ends_by_rank(
+    pp: int, vpp: int, mtp_before_head: int, num_modules: int, schedule: Schedule
+) -> tuple[list[Counts], list[object]]:
+    """``_ends`` by rank and chunk, the same wherever layers lie, and of each rank what tells it from others."""
+    ends = [by_rank(column, schedule) for column in _ends(pp, vpp, mtp_before_head, num_modules, turns=schedule.is_vee)]
+    first, last, mtp = (column[0].tolist() for column in ends[:3])
+    return ends, [(tuple(first[rank]), tuple(last[rank]), tuple(mtp[rank])) for rank in range(pp)]
+
+
+def _ends(pp: int, vpp: int, mtp_before_head: int, num_modules: int, *, turns: bool) -> list[Counts]:
+    """Embedding, head, MTP modules, and what forwards and backwards pass on for them, ``[1, stage, chunk]`` each.
+
+    The head is that of the modules too, so that every hop from their stage to its carries their outputs, and gradients of
+    these come back [megatron-0.19, multi_token_prediction.py]. ``turns``: in a V the middle of the model turns on one rank.
+    """
+    columns = np.zeros((5, vpp * pp), dtype=np.int64)
+    embedding, head, mtp, forward, backward = columns
+    at = max(vpp * pp - 1 - mtp_before_head, 0)
+    embedding[0], head[-1], mtp[at] = 1, 1, 1
+    hops = [stage for stage in range(at, vpp * pp - 1) if not (turns and stage % pp == pp - 1)]
+    forward[hops] = num_modules
+    backward[[stage + 1 for stage in hops]] = num_modules
+    return [column.reshape(1, vpp, pp).swapaxes(1, 2) for column in columns]
+
+
+def by_rank(column: Counts, schedule: Schedule) -> Counts:
+    """A column of stages in the order of the model by rank and its chunks instead.
 
     In a V the second chunk runs the ranks in reverse; DualPipe adds to each rank the stage of its mirror image.
+
+    Parameters
+    ----------
+    column : Counts, ``[any, stage, chunk, ...]``
+        What each stage and chunk of the model has.
+    schedule : Schedule
+        Whose path through the ranks decides.
+
+    Returns
+    -------
+    Counts, ``[any, rank, chunk, ...]``
     """
-    first, last = np.zeros_like(table.layers[:1]), np.zeros_like(table.layers[:1])
-    first[0, 0, 0], last[0, -1, -1] = 1, 1
-    columns = [table.layers, table.prefix, first, last]
     if schedule.is_vee:
-        chunks = range(table.layers.shape[2])
-        return [np.stack([c[:, :: -1 if chunk % 2 else 1, chunk] for chunk in chunks], axis=2) for c in columns]
+        chunks = range(column.shape[2])
+        return np.stack([column[:, :: -1 if chunk % 2 else 1, chunk] for chunk in chunks], axis=2)
     if schedule is Schedule.DUALPIPE:
-        return [np.concatenate([c, c[:, ::-1]], axis=2) for c in columns]
-    return columns
+        return np.concatenate([column, column[:, ::-1]], axis=2)
+    return column

@@ -27,8 +27,26 @@ _OF_MODEL: dict[Scope, Callable[[ModelShape], bool]] = {
     Scope.EXPERTS: lambda model: model.moe is not None,
     Scope.CAPACITY: lambda model: model.moe is not None and model.moe.capacity_factor is not None,
     Scope.GATED_MLP: lambda model: model.gated_linear_unit,
+    Scope.SHARED_EXPERTS: lambda model: model.moe is not None and model.moe.shared_expert_ffn_hidden_size > 0,
     Scope.ROTARY: lambda model: not model.learned_positions,
 }
+MISSING = {
+    Scope.TENSOR_PARALLEL: "tp is 1",
+    Scope.CONTEXT_PARALLEL: "cp is 1",
+    Scope.REPLICAS: "no parameter has a replica",
+    Scope.SHARDED_OPTIMIZER: "zero_stage is 0",
+    Scope.INTERLEAVED: "the schedule is not interleaved-1f1b",
+    Scope.DUALPIPEV: "the schedule is not dualpipev",
+    Scope.ROUTED: "no token travels to its experts (ep x etp is 1)",
+    Scope.GATHERED: "the dispatcher is not allgather",
+    Scope.EXCHANGED: "the dispatcher is allgather",
+    Scope.EXPERTS: "the model has no experts",
+    Scope.CAPACITY: "the experts have no capacity factor",
+    Scope.SHARED_EXPERTS: "the model has no shared experts",
+    Scope.GATED_MLP: "the MLPs are not gated",
+    Scope.ROTARY: "the positions are learned",
+}
+OF_MODEL = Scope(sum(map(int, _OF_MODEL)))  # the model alone decides them
 _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
     Scope.TENSOR_PARALLEL: lambda model, rows: rows.tp > 1,
     Scope.CONTEXT_PARALLEL: lambda model, rows: rows.cp > 1,
@@ -46,6 +64,20 @@ _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
 def model_scope(model: ModelShape) -> Scope:
     """What the model has for switches to act on."""
     return Scope(sum(int(scope) for scope, holds in _OF_MODEL.items() if holds(model)))
+
+
+def possible(model: ModelShape) -> Feature:
+    """The switches that act in some strategy of the model."""
+    there = model_scope(model)
+    return Feature(sum(f for f, switch in SWITCHES.items() if not switch.acts_on & ~there & OF_MODEL))
+
+
+def why_idle(feature: Feature, there: Scope) -> str:
+    """Why a switch does nothing where ``there`` is all it could act on; empty where it acts."""
+    missing = SWITCHES[feature].acts_on & ~there
+    if Scope.EXPERTS in missing:  # which all else about them follows from
+        return MISSING[Scope.EXPERTS]
+    return " and ".join(MISSING[scope] for scope in missing)
 
 
 def options_scope(dispatcher: Dispatcher, zero_stage: int) -> Scope:
@@ -98,6 +130,6 @@ def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given:
 
 _NEEDS = [(int(feature), int(switch.acts_on)) for feature, switch in SWITCHES.items()]
 _ROW_TESTS = [(int(scope), holds) for scope, holds in _OF_ROWS.items()]
-_MODEL_BITS = sum(map(int, _OF_MODEL))
+_MODEL_BITS = int(OF_MODEL)
 if {*_OF_MODEL, *_OF_ROWS} != set(Scope):
     raise TypeError("every scope of switches.py is one entry here, of the model or of rows")

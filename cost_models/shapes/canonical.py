@@ -55,6 +55,11 @@ def canonical_group_size(pp: int, schedule: Schedule, size: int) -> int:
     return 0 if schedule is not Schedule.INTERLEAVED or size == pp else size
 
 
+def canonical_mtp_before_head(model: ModelShape, pp: int, vpp: int, given: int) -> int:
+    """Virtual stages between MTP modules and head: none without such modules, or with one stage."""
+    return given if model.mtp_num_layers and pp * vpp > 1 else 0
+
+
 def canonical_cp(cp: int, algo: CpAlgo, ulysses_degree: int) -> tuple[CpAlgo, int]:
     """Algorithm and Ulysses degree; a hybrid with nothing left for one side is the other side alone."""
     if cp == 1:
@@ -140,6 +145,7 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
         microbatch_group_size_per_vp_stage=canonical_group_size(
             strategy.pp, strategy.schedule, strategy.microbatch_group_size_per_vp_stage
         ),
+        mtp_before_head=canonical_mtp_before_head(model, strategy.pp, strategy.vpp, strategy.mtp_before_head),
         zero_stage=canonical_zero_stage(scope, strategy.zero_stage),
         dispatcher=canonical_dispatcher(model, strategy.ep * strategy.etp, cluster, strategy.dispatcher),
         recompute=recompute,

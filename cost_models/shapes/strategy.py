@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum, unique
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,8 @@ class Schedule(IntEnum):
     ``label`` is the name in files. ``chunks`` are those of a rank: none without a pipeline, one, two, or several.
     ``is_vee``: a rank's second chunk runs the ranks in reverse, so that the first rank holds both ends of the model.
     ``splits_backward``: weight gradients are tasks of their own, which fill bubbles. ``overlaps_steps``: a rank begins its next
-    step when it has ended this one, and the optimizer's checks follow later.
+    step when it has ended this one, and the optimizer's checks follow later. ``merges_pairs``: with ``moe_comm_overlap`` a
+    forward and a backward run as one.
     """
 
     label: str
@@ -40,24 +41,25 @@ class Schedule(IntEnum):
     is_vee: bool
     splits_backward: bool
     overlaps_steps: bool
+    merges_pairs: bool
 
     def __new__(cls, value: int, *traits: Any) -> Schedule:
         """One entry; an import without one of its traits fails."""
         member = int.__new__(cls, value)
         member._value_ = value
-        member.label, member.chunks, member.is_vee, member.splits_backward, member.overlaps_steps = traits
+        member.label, member.chunks, member.is_vee, member.splits_backward, member.overlaps_steps, member.merges_pairs = traits
         return member
 
-    #                   label             chunks   is_vee splits overlaps
-    NONE = 0, "none", "none", False, False, False
-    ONE_F_ONE_B = 1, "1f1b", "one", False, False, False
-    INTERLEAVED = 2, "interleaved-1f1b", "several", False, False, False
-    GPIPE = 3, "gpipe", "one", False, False, False
-    ZB1P = 4, "zb1p", "one", False, True, False
-    ZB2P = 5, "zb2p", "one", False, True, True
-    ZBV = 6, "zbv", "two", True, True, True
-    DUALPIPE = 7, "dualpipe", "one", False, True, False
-    DUALPIPE_V = 8, "dualpipev", "two", True, True, False
+    #                   label             chunks   is_vee splits overlaps merges
+    NONE = 0, "none", "none", False, False, False, True
+    ONE_F_ONE_B = 1, "1f1b", "one", False, False, False, True
+    INTERLEAVED = 2, "interleaved-1f1b", "several", False, False, False, True
+    GPIPE = 3, "gpipe", "one", False, False, False, False
+    ZB1P = 4, "zb1p", "one", False, True, False, False
+    ZB2P = 5, "zb2p", "one", False, True, True, False
+    ZBV = 6, "zbv", "two", True, True, True, False
+    DUALPIPE = 7, "dualpipe", "one", False, True, False, True
+    DUALPIPE_V = 8, "dualpipev", "two", True, True, False, True
 
     def runs(self, pp: int, vpp: int) -> bool:
         """Whether a pipeline of that shape can run it."""
@@ -109,13 +111,21 @@ class RecomputeMethod(Named):
 LayerLayout = tuple[tuple[int, ...], ...]
 
 
+class Placement(NamedTuple):
+    """Where the layers of a model lie: as ``layer_layout`` and ``mtp_before_head`` of a strategy."""
+
+    layer_layout: LayerLayout
+    mtp_before_head: int = 0
+
+
 @dataclass(frozen=True)
 class ParallelStrategy:
     """One way to lay a job out. ``ep`` counts every expert-parallel rank, those inside tp included.
 
     ``recompute_num_layers`` applies to each virtual stage (Megatron's unit); ``recompute_layers_per_stage``
     (MindFormers' unit, one entry a pipeline rank) replaces it when given.
-    ``layer_layout`` ``None`` means the default of ``cost_models.shapes.layout``.
+    ``layer_layout`` ``None`` means the default of ``cost_models.shapes.layout``. ``mtp_before_head``: virtual stages from that
+    of the MTP modules to that of head and loss; 0: they share one.
     """
 
     tp: int = 1
@@ -131,6 +141,7 @@ class ParallelStrategy:
     ulysses_degree: int = 1  # inside cp; cp for pure Ulysses, 1 for pure ring
     schedule: Schedule = Schedule.NONE
     microbatch_group_size_per_vp_stage: int = 0  # interleaved: micro batches a chunk takes in turn (0: pp)
+    mtp_before_head: int = 0
     zero_stage: int = 1  # 0: replicated optimizer, 1: distributed optimizer, 2: + gradients, 3: + weights
     optimizer_shard_size: int = 0  # ranks that share one optimizer state (0: all data-parallel ranks)
     dispatcher: Dispatcher = Dispatcher.NONE
@@ -169,6 +180,7 @@ class StrategyBatch:
     ulysses_degree: IntColumn
     schedule: IntColumn
     microbatch_group_size_per_vp_stage: IntColumn
+    mtp_before_head: IntColumn
     zero_stage: IntColumn
     optimizer_shard_size: IntColumn
     dispatcher: IntColumn
@@ -297,7 +309,7 @@ class StrategyBatch:
 
 
 def concatenate(batches: Sequence[StrategyBatch]) -> StrategyBatch:
-    """The rows of all batches; they must share ``layouts`` and ``recompute_plans``.
+    """The rows of all batches, with the layouts that any of them has; they must share ``recompute_plans``.
 
     Parameters
     ----------
@@ -308,5 +320,13 @@ def concatenate(batches: Sequence[StrategyBatch]) -> StrategyBatch:
     -------
     StrategyBatch
     """
+    layouts: dict[LayerLayout, int] = {}
+    numbers = []
+    for batch in batches:
+        of_batch = np.full(len(batch.layouts) + 1, -1, dtype=np.int64)  # -1 takes the last
+        for index in np.unique(batch.layout_index[batch.layout_index >= 0]).tolist():
+            of_batch[index] = layouts.setdefault(batch.layouts[index], len(layouts))
+        numbers.append(of_batch[batch.layout_index])
     columns: dict[str, Any] = {name: np.concatenate([getattr(b, name) for b in batches]) for name in (*COLUMNS, *INDICES)}
-    return replace(batches[0], **columns)
+    columns["layout_index"] = np.concatenate(numbers)
+    return replace(batches[0], **columns, layouts=tuple(layouts))

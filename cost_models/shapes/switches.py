@@ -1,7 +1,8 @@
 """The switches that frameworks offer beside the degrees: one entry each, from which all that is known of them is derived.
 
-An entry says what the switch acts on, who prices it, its default and what excludes it. Masks of layer keys, sharding and
-pipelines, the canonical form, legality, drafts of launch files, ``docs/switches.md`` and the API's descriptions follow from it.
+An entry says what the switch acts on, who prices it, its default, how a search treats it and what excludes it. Masks of layer
+keys, sharding and pipelines, the canonical form, legality, the space of a search, drafts of launch files, ``docs/switches.md``
+and the API's descriptions follow from it.
 Adding one is an entry and its formula (CONTRIBUTING.md).
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntFlag, unique
 from functools import lru_cache
+
+from cost_models.shapes.traits import Library
 
 
 class Scope(IntFlag):
@@ -28,6 +31,7 @@ class Scope(IntFlag):
     CAPACITY = 1 << 10  # its experts have a capacity factor
     GATED_MLP = 1 << 11  # its MLPs are gated linear units
     ROTARY = 1 << 12  # its positions are not learned
+    SHARED_EXPERTS = 1 << 13  # each of its tokens runs through some experts
 
 
 ANY_DISPATCHER = Scope.GATHERED | Scope.EXCHANGED
@@ -47,13 +51,34 @@ class Exclusive(Enum):
 
     TENSOR_PARALLEL_MATMULS = "the matmuls and collectives of tensor parallelism"
     MASTER_WEIGHTS = "the place of the master weights"
+    EXPERT_EXCHANGE = "what runs beside the exchange of tokens"
+
+
+class InSearch(Enum):
+    """How a search treats a switch, where the target offers it and nothing is asked.
+
+    ``ON`` is for what saves time and costs nothing. Of what saves the one and costs the other, a search begins with the faster
+    setting and tries the leaner one where the memory does not suffice: ``LEAN_ON`` and ``LEAN_OFF`` say which that is. What only
+    saves in prices, and costs what they do not see, is on only ``IF_ALLOWED``.
+    """
+
+    ON = "on where the target takes it"
+    LEAN_ON = "off, and on where a plan does not fit"
+    LEAN_OFF = "on where the target takes it, and off where a plan does not fit"
+    WITH_SCHEDULE = "on with dualpipev, both ways with interleaved-1f1b"
+    IF_ALLOWED = "left out; allowed, on where the target takes it"
+    LEFT_OUT = "left out; allowed, both ways"
+
+
+LEFT_OUT = (InSearch.IF_ALLOWED, InSearch.LEFT_OUT)
 
 
 @dataclass(frozen=True)
 class Switch:
     """One entry. ``acts_on``: all of it must be there, or the switch does nothing. ``priced``: 0 where only launch files know it.
 
-    ``by_default``: what a strategy has unless told; ``searched``: a search tries it both ways unless told.
+    ``by_default``: what a strategy has unless told; ``in_search``: how a search treats it unless told, with the reason ``why``
+    where it is left out. ``library``: what it is part of; without one, any devices have it.
     """
 
     bit: int
@@ -62,7 +87,9 @@ class Switch:
     acts_on: Scope
     priced: Place
     by_default: bool
-    searched: bool
+    in_search: InSearch
+    why: str
+    library: Library | None
     one_of: Exclusive | None
 
 
@@ -86,10 +113,16 @@ def _switch(
     source: str,
     meaning: str,
     by_default: bool = False,
-    searched: bool = False,
+    in_search: InSearch = InSearch.LEFT_OUT,
+    why: str = "",
+    library: Library | None = None,
     one_of: Exclusive | None = None,
 ) -> int:
-    _ENTRIES.append(Switch(1 << bit, meaning, source, acts_on, priced, by_default, searched, one_of))
+    if by_default:
+        in_search = InSearch.ON
+    elif not priced:
+        why = "no price depends on it"
+    _ENTRIES.append(Switch(1 << bit, meaning, source, acts_on, priced, by_default, in_search, why, library, one_of))
     return 1 << bit
 
 
@@ -108,15 +141,19 @@ class Feature(IntFlag):
     FUSED_ROPE = _switch(3, Scope.ROTARY, _LAYER, by_default=True,
         source="[mindspeed, features_manager]", meaning="Rotary positions are applied in one kernel.")
     REPLICATED_EMBEDDING = _switch(4, _TP, _LAYER | _SHARDING,
+        why="no framework offers it",
         source="[mindformers-1.8, config_args.py]",
         meaning="Every tensor-parallel rank holds the whole embedding table, which saves the collective behind it.")
     MC2 = _switch(5, _TP, _LAYER, one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
+        in_search=InSearch.ON, library=Library.CANN,
         source="[mindspeed, mc2.py]",
         meaning="Matmuls and tensor-parallel collectives run as one fused operator of the Ascend library.")
     COC = _switch(6, _TP, _LAYER, one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
+        in_search=InSearch.ON, library=Library.CANN,
         source="[mindspeed, locl_coc.py]",
         meaning="Matmuls are cut in parts, whose tensor-parallel collectives run beside the next part.")
     TP_COMM_OVERLAP = _switch(7, _TP, _LAYER, one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
+        in_search=InSearch.ON, library=Library.CUDA,
         source="[megatron-0.12, arguments.py]",
         meaning="Transformer Engine runs tensor-parallel collectives beside the matmuls that feed or need them.")
     OVERLAP_GRAD_REDUCE = _switch(8, Scope.REPLICAS, _ROW, by_default=True,
@@ -129,12 +166,16 @@ class Feature(IntFlag):
         source="[megatron-0.12, schedules.py]",
         meaning="Sends between the chunks of the interleaved schedule run beside other chunks.")
     REUSE_FP32_PARAM = _switch(11, _ANYTHING, _SHARDING, one_of=Exclusive.MASTER_WEIGHTS,
+        in_search=InSearch.LEAN_ON,
         source="[mindspeed, reuse_fp32_param.py]", meaning="Master weights are kept as the 16-bit weights and a 16-bit rest.")
-    SWAP_OPTIMIZER = _switch(12, _ANYTHING, _SHARDING, searched=True, one_of=Exclusive.MASTER_WEIGHTS,
+    SWAP_OPTIMIZER = _switch(12, _ANYTHING, _SHARDING, one_of=Exclusive.MASTER_WEIGHTS,
+        in_search=InSearch.LEAN_ON,
         source="[mindspeed, swap-optimizer]", meaning="Optimizer states live on the host and visit the device during the step.")
     SWAP_ATTENTION = _switch(13, _ANYTHING, _LAYER,
+        in_search=InSearch.LEAN_ON,
         source="[mindspeed, swap_attention.md]", meaning="What attention keeps for the backward waits on the host.")
     GRAD_REDUCE_IN_BF16 = _switch(14, _ANYTHING, _LAYER | _SHARDING | _ROW,
+        why="it changes the numbers of the training",
         source="[megatron-0.12, arguments.py]", meaning="Gradients are accumulated and reduced in 16 bits.")
     MOE_GROUPED_GEMM = _switch(15, _EXPERTS, _LAYER | _SHARDING, by_default=True,
         source="[megatron-0.12, arguments.py]",
@@ -144,43 +185,63 @@ class Feature(IntFlag):
     MOE_PERMUTATION_ASYNC_COMM = _switch(17, _ROUTED, _NOWHERE,
         source="[mindspeed, features_manager/moe]", meaning="Tokens are exchanged asynchronously while others are sorted.")
     MOE_ALLGATHER_OVERLAP_COMM = _switch(18, _ROUTED | Scope.GATHERED, _LAYER,
+        in_search=InSearch.LEAN_OFF, one_of=Exclusive.EXPERT_EXCHANGE,
         source="[mindspeed-moe-overlap]",
         meaning="With the allgather dispatcher, expert communication runs beside the experts' matmuls.")
     MOE_ALLTOALL_OVERLAP_COMM = _switch(19, _ROUTED | Scope.EXCHANGED, _LAYER,
+        in_search=InSearch.LEAN_OFF, one_of=Exclusive.EXPERT_EXCHANGE,
         source="[mindspeed-moe-overlap]",
         meaning="With an all-to-all dispatcher, expert communication runs beside the experts' matmuls.")
     MOE_COMM_OVERLAP = _switch(20, _ROUTED, _LAYER | _PIPELINE,
+        in_search=InSearch.WITH_SCHEDULE, one_of=Exclusive.EXPERT_EXCHANGE,
         source="[mindspeed-fb-overlap]",
         meaning="A forward runs merged with another micro batch's backward, each behind the other's expert communication.")
-    MOE_SHARED_EXPERT_OVERLAP = _switch(21, _ROUTED, _LAYER,
+    MOE_SHARED_EXPERT_OVERLAP = _switch(21, _ROUTED | Scope.SHARED_EXPERTS, _LAYER,
+        in_search=InSearch.ON,
         source="[megatron-0.12, transformer_config.py]", meaning="Shared experts run beside the exchange of the routed ones.")
     MOE_TP_EXTEND_EP = _switch(22, _ROUTED, _NOWHERE,
         source="[mindspeed, tp_extend_ep.py]", meaning="Tensor-parallel ranks hold whole experts instead of slices of them.")
     MOE_PAD_TO_CAPACITY = _switch(23, _EXPERTS | Scope.CAPACITY, _LAYER,
+        why="it only adds rows",
         source="[megatron-0.12, transformer_config.py]",
         meaning="Every expert's rows are filled up to its capacity, so that shapes never change.")
     MOE_ZERO_MEMORY = _switch(24, _EXPERTS, _LAYER,
+        in_search=InSearch.LEAN_ON,
         source="[mindspeed, moe-zero-memory.md]",
         meaning="Most of what experts keep for the backward is dropped and computed again.")
     CP_SEND_RECV_OVERLAP = _switch(25, Scope.CONTEXT_PARALLEL, _NOWHERE,
         source="[mindspeed, features_manager]", meaning="Context parallelism sends and receives its blocks at the same time.")
     TP_2D = _switch(26, _TP, _LAYER | _ROW, one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
+        why="it wants sequence parallelism off", library=Library.CANN,
         source="[mindspeed, tp_2d.py]", meaning="Tensor parallelism splits tokens and hidden channels over a grid of ranks.")
     CUDA_GRAPH = _switch(27, _ANYTHING, _LAYER | _ROW,
+        in_search=InSearch.IF_ALLOWED, library=Library.CUDA,
+        why="it wants fixed shapes, and the memory of its graphs is not priced",
         source="[megatron-0.12, transformer_config.py]",
         meaning="Kernels are launched as a recorded graph, which takes the host out of the layer.")
     FINE_GRAIN_INTERLEAVE = _switch(28, _TP, _LAYER,
+        in_search=InSearch.IF_ALLOWED, why="what its halves keep in memory and lose in matmuls is not priced",
         source="[mindformers-1.8, Parallel configuration]",
         meaning="MindSpore cuts a micro batch in two halves, each of which hides the other's tensor-parallel communication.")
     DUALPIPEV_DW_DETACH = _switch(29, Scope.DUALPIPEV, _PIPELINE,
+        in_search=InSearch.LEAN_OFF,
         source="[mindspeed-dualpipev]",
         meaning="DualPipeV splits weight gradients off in the cool-down too: a shorter bubble for more memory.")
+    BF16_MOMENTS = _switch(30, _ANYTHING, _SHARDING,
+        why="it changes the numbers of the training",
+        source="[megatron-0.19, arguments.py]", meaning="Adam's two moments are kept in 16 bits instead of 32.")
+    FP8_ACTIVATION_INPUT = _switch(31, Scope.GATED_MLP, _LAYER,
+        why="it changes the numbers of the training",
+        source="[megatron-0.12, fused_bias_swiglu.py]",
+        meaning="What enters the activation function of a gated MLP waits for the backward in 8 bits.")
     # fmt: on
 
 
 SWITCHES = {Feature(entry.bit): entry for entry in _ENTRIES}
 if list(SWITCHES) != list(Feature):
     raise TypeError("every member of Feature is one entry: give it bit, acts_on, priced, source and meaning")
+if unexplained := [f.name for f, entry in SWITCHES.items() if (entry.in_search in LEFT_OUT) != bool(entry.why)]:
+    raise TypeError(f"an entry says why exactly where a search leaves the switch out, unlike {unexplained}")
 
 
 def _those(features: list[Feature]) -> Feature:
@@ -188,8 +249,12 @@ def _those(features: list[Feature]) -> Feature:
 
 
 DEFAULT_FEATURES = _those([f for f, switch in SWITCHES.items() if switch.by_default])
-SEARCHED_FEATURES = tuple(f for f, switch in SWITCHES.items() if switch.searched)
 UNPRICED_FEATURES = _those([f for f, switch in SWITCHES.items() if not switch.priced])
+
+
+def treated(*ways: InSearch) -> Feature:
+    """The switches that a search treats in one of these ways."""
+    return _those([f for f, switch in SWITCHES.items() if switch.in_search in ways])
 
 
 def alternatives(kind: Exclusive) -> tuple[Feature, ...]:

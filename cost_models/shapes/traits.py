@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 from hardware_profiles.schema import HardwareProfile
 
@@ -21,6 +21,13 @@ class Generation(IntEnum):
     BLACKWELL = 2  # brought NVFP4
 
 
+class Library(Enum):
+    """Of device software, by the devices that it is for: what a switch may be part of, and other devices then lack."""
+
+    CANN = "ascend"
+    CUDA = "nvidia"
+
+
 AMPERE_INSTRUCTION_FRACTION = {Generation.AMPERE: 1.0, Generation.HOPPER: 0.5, Generation.BLACKWELL: 0.25}
 
 
@@ -31,6 +38,7 @@ class DeviceTraits:
     Attributes
     ----------
     priors : which column of ``cost_models.constants.CONSTANTS`` is the family's: ``ascend`` or ``gpu``.
+    library : whose switches the devices have beside everybody's.
     generation : matrix instructions of a GPU; an Ascend profile leaves the lowest.
     own_fused_attention : fused attention is always the vendor's newest kernel, whatever the software brings.
     one_expert_kernel : a grouped matmul is one kernel; a GPU's is a loop over plain ones, whose sizes the host must know
@@ -49,6 +57,7 @@ class DeviceTraits:
     """
 
     priors: str = "gpu"
+    library: Library | None = None
     generation: Generation = Generation.AMPERE
     own_fused_attention: bool = False
     one_expert_kernel: bool = False
@@ -70,6 +79,7 @@ GPU = DeviceTraits()
 FAMILIES = {
     "ascend": DeviceTraits(
         priors="ascend",
+        library=Library.CANN,
         own_fused_attention=True,
         one_expert_kernel=True,
         position_bias_fills_mask=True,
@@ -80,7 +90,7 @@ FAMILIES = {
         eager_loss_copies_logits=True,
         p2p_buffer_bytes=2 * 20 * 2**20,  # [cann, P2P_HCCL_BUFFSIZE]
     ),
-    "nvidia": GPU,
+    "nvidia": replace(GPU, library=Library.CUDA),
     "amd": GPU,
 }
 
@@ -133,6 +143,8 @@ class SoftwareTraits:
     fp32_shards : weights are sharded in FP32 and cast when they are gathered, without a master copy
         [pytorch-fsdp, section 4.4].
     uses_transformer_engine : linear layers are Transformer Engine's [transformer-engine, linear.py].
+    router_keeps_norm_output_year : the release from which a router keeps no FP32 copy of its input; core 0.13 was published in
+        July 2025 [megatron-0.19, moe_utils.py]. None: it keeps one.
     bf16_gradient_bytes : that the backward writes beside the buffer in which BF16 gradients add up, a parameter
         [deepspeed, bf16_optimizer.py].
     """
@@ -142,6 +154,7 @@ class SoftwareTraits:
     graph_vector_operators: bool = False
     fp32_shards: bool = False
     uses_transformer_engine: bool = True
+    router_keeps_norm_output_year: float | None = None
     bf16_gradient_bytes: float = 0.0
 
 
@@ -161,11 +174,12 @@ class Stack:
     graph_by_default: bool = False
 
 
+ROUTER_RELEASE = 2025.5
 STACKS = {  # the first one of a kind of devices is what runs there where nothing is said
     "mindspeed-llm": Stack("ascend"),
     "mindformers": Stack("ascend", SoftwareTraits(graph_vector_operators=True), graph_by_default=True),
-    "megatron-lm": Stack("gpu", SoftwareTraits(stock_matmuls=True)),
-    "nemo": Stack("gpu"),
+    "megatron-lm": Stack("gpu", SoftwareTraits(stock_matmuls=True, router_keeps_norm_output_year=ROUTER_RELEASE)),
+    "nemo": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),
     "megatron-deepspeed": Stack("gpu", SoftwareTraits(bf16_gradient_bytes=2.0)),
     "fsdp": Stack("gpu", SoftwareTraits(fp32_shards=True, uses_transformer_engine=False)),
     "maxtext": Stack("gpu", graph_by_default=True),

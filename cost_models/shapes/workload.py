@@ -7,9 +7,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.expert_spread import ExpertSpread, RouterBalance, expert_spread, usual_balance
 from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.traits import DeviceTraits, SoftwareTraits, device_traits, software_traits
 from hardware_profiles.schema import HardwareProfile
+
+DEFAULT_CONFIDENCE = 0.9  # that a plan fits
 
 
 class WorkloadError(ValueError):
@@ -139,6 +142,10 @@ class ModelShape:
 
     def kinds_of_layers(self) -> tuple[LayerKind, ...]:
         """The kind of each of the ``num_layers`` layers, in order."""
+        return self._kinds_of_layers
+
+    @cached_property
+    def _kinds_of_layers(self) -> tuple[LayerKind, ...]:
         local = self.local_attention
         every = 0 if local is None else local.full_attention_every
         return tuple(
@@ -155,13 +162,22 @@ class ModelShape:
         recurrence = self.local_attention
         return recurrence if local and recurrence is not None and recurrence.is_linear else None
 
+    def expert_spread(self, balance: RouterBalance | None = None) -> ExpertSpread | None:
+        """How uneven its experts are under ``balance``, by default what is usual for its router; None without experts."""
+        moe = self.moe
+        if moe is None:
+            return None
+        usual = usual_balance(moe.top_k, moe.num_groups, moe.group_topk, expert_bias=self.constants.router.expert_bias)
+        return expert_spread(balance or usual, moe.num_experts, moe.num_groups)
+
 
 @dataclass(frozen=True)
 class TrainingJob:
     """The batch, and how evenly the router loads the experts.
 
     ``expert_load_factor`` is the largest rank's share of routed tokens over the mean
-    (1.0: balanced), ``expert_load_source`` says where it comes from. ``expert_counts``, where a log has them, take its place.
+    (1.0: balanced). ``expert_spread``, which has a load for every degree, takes its place, and ``expert_counts``, where a log
+    has them, that of both.
     ``mean_squared_length_fraction`` is mean(L_i^2 summed over the packed samples) / seq_length^2: 1.0 unpacked.
     """
 
@@ -170,7 +186,7 @@ class TrainingJob:
     precision: str = "bf16"  # bf16 | fp16 | fp8 | nvfp4 | fp32
     train_tokens: float | None = None
     expert_load_factor: float = 1.0
-    expert_load_source: str = "assumed balanced"
+    expert_spread: ExpertSpread | None = None
     expert_counts: ExpertCounts | None = None
     mean_squared_length_fraction: float = 1.0
 
@@ -222,13 +238,22 @@ class Software:
 
 
 @dataclass(frozen=True)
+class MemoryRoom:
+    """How much device memory must stay free, and how sure that has to be for a strategy to fit."""
+
+    min_headroom_bytes: float = 0.0
+    confidence: float = DEFAULT_CONFIDENCE
+
+
+@dataclass(frozen=True)
 class Workload:
-    """Everything that prices a strategy, apart from the strategy."""
+    """Everything that prices a strategy, apart from the strategy; ``room`` moves no price, only what fits."""
 
     model: ModelShape
     training: TrainingJob
     cluster: Cluster
     software: Software
+    room: MemoryRoom = MemoryRoom()
 
     @cached_property
     def device_traits(self) -> DeviceTraits:

@@ -55,7 +55,7 @@ class GroupTasks:
     def __init__(self, group: PricedGroup) -> None:
         stages = group.stages
         self._chunks = [group.chunk(index) for index in range(stages.num_chunks)]
-        self._merged = group.merged
+        self._merged, self._relays = group.merged, stages.relays
         self._savings: dict[tuple[int, int], Floats] = {}  # of the pairs of chunks met so far, ``[kind, n]``
         self.send_s = group.p2p_s / (2.0 * stages.num_chunks)
         self.hop_s = group.p2p_masked_s / (2.0 * stages.num_chunks)
@@ -123,6 +123,26 @@ class GroupTasks:
             self._savings[chunk, backward_chunk] = self._merged.of(chunk, backward_chunk)
         saving: Floats = self._savings[chunk, backward_chunk][rank]
         return saving
+
+    def relays_s(self, task_class: TaskClass) -> Floats:
+        """Of a task's passes, what they send on for MTP modules whose head is elsewhere, ``[n]``.
+
+        Parameters
+        ----------
+        task_class : TaskClass
+            Kind of pass, rank and chunk.
+
+        Returns
+        -------
+        Floats, ``[n]``, seconds
+        """
+        kind, rank, chunk, backward_chunk = task_class
+        forward, backward = self._relays
+        number = forward[rank, chunk] if kind in FORWARDS else 0
+        if kind in BACKWARDS:
+            number = number + backward[rank, backward_chunk if kind is Pass.PAIR else chunk]
+        seconds: Floats = number * self.send_s
+        return seconds
 
     def duration_s(self, task_class: TaskClass, num_sends: int) -> Floats:
         """How long a task takes, ``[n]``, its sends included.

@@ -342,7 +342,7 @@ class TaskBars:
         list of TaskBar
         """
         kind, rank, chunk, backward_chunk = task_class
-        sends_s = num_sends * float(self._tasks.send_s[0])
+        sends_s = num_sends * float(self._tasks.send_s[0]) + float(self._tasks.relays_s(task_class)[0])
         work_s = duration_s - sends_s
         layout = _Layout()
         match kind:
@@ -375,11 +375,11 @@ class TaskBars:
             layout.compute(shown, beside_s)
 
     def _kinds(self, rank: int, chunk: int) -> list[int]:
-        """The kind of each layer; an MTP module is one more layer beside the head."""
+        """The kind of each layer; an MTP module is one more layer behind those of its stage."""
         stages = self._stages
         kinds = np.diff(stages.prefix[:, rank, chunk]).argmax(axis=0).tolist()
         count = int(stages.layers[:, rank, chunk].sum())
-        mtp = stages.mtp_layers * int(stages.has_head[rank, chunk])
+        mtp = stages.mtp_layers * int(stages.has_mtp[rank, chunk])
         return [*kinds[:count], *[stages.last_layer] * mtp]
 
     def _forwards(self, rank: int, chunk: int) -> list[_LayerPass]:

@@ -10,13 +10,14 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.layer.costs import LayerCosts
+from cost_models.memory.fit import fit_rule
 from cost_models.memory.peak import held_activations, memory_estimate
 from cost_models.pipeline.closed_form import Surroundings, pipeline_lower_bound_s, pipeline_time
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
-from cost_models.step.priced_groups import PricedGroup, priced_groups
+from cost_models.step.priced_groups import PricedBatch, PricedGroup, priced_batch
 from cost_models.step.result import Breakdown, Estimate
 
 MTP_PROJECTIONS = 3.0  # of a module in a step: one forward, two backward
@@ -61,7 +62,7 @@ def closed_form(group: PricedGroup, constants: Constants) -> StepTime:
     StepTime, ``[n]``, seconds
     """
     stages, m, times = group.stages, group.num_microbatches, group.rank
-    pipeline = pipeline_time(stages, times, m, group.batch.group_size)
+    pipeline = pipeline_time(stages, times, m, group.batch.group_size, group.slots_s)
     slack = 0.0 if stages.schedule is Schedule.DUALPIPE else 1.0 / stages.vpp
     beyond = exchange_beyond_compute_s(
         group.batch, group.sharded.exchange, times.forward, times.backward, constants.dp_exposed_fraction
@@ -161,7 +162,8 @@ def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, cons
         allocated_first_iteration_bytes=memory.first_iteration.max(axis=0),
         allocated_after_step_bytes=memory.after_step.max(axis=0),
         reserved_peak_bytes=memory.reserved.max(axis=0),
-        memory_limit_bytes=workload.cluster.profile.usable_hbm_bytes,
+        pooled_peak_bytes=memory.pooled.max(axis=0),
+        fit_rule=fit_rule(workload, constants),
         fidelity=time.fidelity,
         breakdown=detail,
         stage_allocated_after_step_bytes=memory.after_step if breakdown else None,
@@ -180,9 +182,9 @@ def _critical_parts(group: PricedGroup, time: StepTime) -> tuple[dict[str, Float
     def at(values: Floats) -> Floats:
         return at_kind(values, time.critical)
 
-    embeddings, heads = at(layers.embeddings), at(layers.heads)
-    mtp = stages.mtp_layers * heads
-    numbers = stages.with_mtp(tuple(map(at, layers.layers)), heads)
+    embeddings, heads, mtps = at(layers.embeddings), at(layers.heads), at(layers.mtps)
+    mtp = stages.mtp_layers * mtps
+    numbers = stages.with_mtp(tuple(map(at, layers.layers)), mtps)
     kinds = list(zip(numbers, map(at, layers.again), priced.layers, strict=True))
 
     def of_layers(names: Iterable[str], seconds: Callable[[LayerCosts, str], Floats]) -> dict[str, Floats]:
@@ -194,11 +196,13 @@ def _critical_parts(group: PricedGroup, time: StepTime) -> tuple[dict[str, Float
     again = sum((count * costs.full_recompute_s for _, count, costs in kinds), np.zeros(len(group.batch)))
     steady["recompute"] = steady["recompute"] + passes * again
     steady["embedding"] = passes * embeddings * (edges.embedding_forward_s + edges.embedding_backward_s)
-    head = (heads + mtp) * (edges.head_forward_s + edges.head_backward_s) + MTP_PROJECTIONS * mtp * edges.mtp_projection_s
-    steady["head_and_loss"] = passes * head
+    head = heads * (1 + stages.mtp_layers) * (edges.head_forward_s + edges.head_backward_s)
+    steady["head_and_loss"] = passes * (head + MTP_PROJECTIONS * mtp * edges.mtp_projection_s)
     steady["ep_comm"] = steady["ep_comm"] - time.pair_saving_s
     masked["ep_comm"] = masked["ep_comm"] + time.pair_saving_s
-    steady["pipeline_p2p"], masked["pipeline_p2p"] = time.p2p_s, time.p2p_masked_s
+    relays = passes * at(sum(layers.relays, np.zeros(1))) / (2.0 * stages.num_chunks)
+    steady["pipeline_p2p"] = time.p2p_s + relays * group.p2p_s
+    masked["pipeline_p2p"] = time.p2p_masked_s + relays * group.p2p_masked_s
     steady["gradient_accumulation"] = passes * at(group.sharded.accumulation_s)
     steady["pipeline_bubble"] = time.bubble_s
     steady["dp_comm"], masked["dp_comm"] = time.data_parallel_s, time.data_parallel_masked_s
@@ -226,7 +230,7 @@ def _scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate
 
     has_detail = parts[0].breakdown is not None
     detail = Breakdown(table("time_s"), table("masked_s"), table("memory_bytes")) if has_detail else None
-    names = [f.name for f in fields(Estimate) if f.name not in ("memory_limit_bytes", "fidelity", "breakdown")]
+    names = [f.name for f in fields(Estimate) if f.name not in ("fit_rule", "fidelity", "breakdown")]
     given = [name for name in names if getattr(parts[0], name) is not None]
     columns: dict[str, Any] = {name: column([getattr(part, name) for part in parts]) for name in given}
     return replace(parts[0], **columns, breakdown=detail)
@@ -287,8 +291,47 @@ def composed(
     -------
     Estimate, ``[n]``
     """
+    return composed_of(priced_batch(workload, batch, constants), compose, merge=merge, breakdown=breakdown)
+
+
+def estimate_priced(priced: PricedBatch) -> Estimate:
+    """As ``estimate``, for a batch whose layers have been priced, without a breakdown.
+
+    Parameters
+    ----------
+    priced : PricedBatch, ``[n]``
+        Strategies with their layer costs.
+
+    Returns
+    -------
+    Estimate, ``[n]``
+    """
+    return composed_of(priced, closed_form, merge=True, breakdown=False)
+
+
+def composed_of(
+    priced: PricedBatch, compose: Callable[[PricedGroup, Constants], StepTime], *, merge: bool, breakdown: bool
+) -> Estimate:
+    """As ``composed``, for a batch whose layers have been priced.
+
+    Parameters
+    ----------
+    priced : PricedBatch, ``[n]``
+        Strategies with their layer costs.
+    compose : callable
+        ``closed_form``, or another fidelity.
+    merge : bool
+        Whether equal ranks become one kind.
+    breakdown : bool
+        Whether to add parts and per-stage columns.
+
+    Returns
+    -------
+    Estimate, ``[n]``
+    """
+    workload, constants = priced.workload, priced.constants
     rows, parts = [], []
-    for index, group in priced_groups(workload, batch, constants, merge=merge, tables=breakdown):
+    for index, group in priced.groups(merge=merge, tables=breakdown):
         rows.append(index)
         parts.append(_estimate_group(workload, group, compose(group, constants), constants, breakdown=breakdown))
-    return _scattered(rows, parts, len(batch))
+    return _scattered(rows, parts, len(priced.batch))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, Device, vector_s
-from cost_models.memory.model_states import MASTER_BYTES, MOMENT_BYTES, WEIGHT_BYTES, StageParameters, gradient_bytes
+from cost_models.memory.model_states import MASTER_BYTES, WEIGHT_BYTES, StageParameters, gradient_bytes, moment_bytes
 from cost_models.network.collectives import all_gather_s, reduce_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
@@ -15,10 +15,9 @@ from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
-# HBM traffic of Adam, a parameter: gradient, master and both moments are read, master, both moments and the weight written.
-ADAM_BYTES = 4 * FP32_BYTES + 3 * FP32_BYTES + ELEMENT_BYTES
+# HBM traffic of Adam beside its moments, a parameter: gradient and master are read, master and the weight written.
+UPDATE_BYTES = 3 * FP32_BYTES + ELEMENT_BYTES
 NORM_BYTES = 2 * FP32_BYTES  # a parameter: the gradient buffer is zeroed, and read for norm and clip
-SWAPPED_BYTES = 2 * (MASTER_BYTES + MOMENT_BYTES)  # over the host link, a parameter: states come in and go out again
 FP32_ACCUMULATION_BYTES = ELEMENT_BYTES + 2 * FP32_BYTES  # a gradient is read, its sum read and written
 
 
@@ -176,8 +175,9 @@ def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParam
     shard = parameters.dense / dense_shards + parameters.experts / expert_shards
     # The gradient norm reads what the rank keeps of the gradients: its shard from ZeRO-2 on.
     held = np.where(batch.zero_stage >= 2, shard, parameters.dense + parameters.experts)
-    update = vector_s(ADAM_BYTES * shard + NORM_BYTES * held, device)
-    swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), SWAPPED_BYTES * shard, 0.0)
+    moments = moment_bytes(batch)  # read and written, as what is swapped comes in and goes out again
+    update = vector_s((UPDATE_BYTES + 2.0 * moments) * shard + NORM_BYTES * held, device)
+    swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 2.0 * (MASTER_BYTES + moments) * shard, 0.0)
     swap = swapped / workload.cluster.profile.host_link_bytes_per_s
     result: Floats = np.maximum(update, swap).max(axis=0)
     return result

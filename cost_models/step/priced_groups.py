@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.activations import LayerActivations, layer_activations
@@ -21,13 +22,14 @@ from cost_models.memory.model_states import ModelStates, StageParameters, model_
 from cost_models.network.collectives import send_recv_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.merged_passes import MergedPasses
+from cost_models.pipeline.pace import slowest_of, slowest_slots_s, sorts_of_chunks
 from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
 from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.shapes.acting import acting
 from cost_models.shapes.layer_keys import Floats, distinct_rows, layer_keys
-from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
 
 Costs = TypeVar("Costs")
@@ -121,7 +123,7 @@ class ShardedModel:
 
 SHARDING_COLUMNS = ("tp", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
 # What rows of a group share, and what ZeRO-2 alone depends on.
-SHARDING_FORMULAS_READ = (*SHARDING_COLUMNS, "pp", "vpp", "schedule", "micro_batch_size")
+SHARDING_FORMULAS_READ = (*SHARDING_COLUMNS, "pp", "vpp", "schedule", "mtp_before_head", "micro_batch_size")
 
 
 def _sharded_model(
@@ -132,9 +134,10 @@ def _sharded_model(
     micro_batches = np.where(batch.zero_stage == 2, batch.micro_batch_size, 0)  # ZeRO-2 scatters once a micro batch
     first, index = distinct_rows([*columns, micro_batches, batch.features & PRICED[Place.SHARDING]])
     few = batch.standing_for(first, Place.SHARDING, SHARDING_FORMULAS_READ)
-    parameters = stage_parameters(workload, few, layers.layers, stages.is_first, stages.is_last)
+    ends = stages.is_first, stages.is_last, stages.is_mtp
+    parameters = stage_parameters(workload, few, layers.layers, *ends)
     none = tuple(np.zeros_like(number) for number in layers.layers)
-    edge_only = stage_parameters(workload, few, none, stages.is_first, stages.is_last)
+    edge_only = stage_parameters(workload, few, none, *ends)
     priced = ShardedModel(
         parameters=parameters,
         states=model_states(workload, few, parameters),
@@ -172,6 +175,24 @@ class PricedGroup:
         savings = self.priced.savings
         return None if savings is None or not self.stages.merge_pairs else MergedPasses(self.stages, savings)
 
+    @cached_property
+    def slots_s(self) -> Floats | None:
+        """Interleaved: a micro batch in slots that all ranks wait for, ``[n]``; ``None`` for other schedules."""
+        stages, merged = self.stages, self.merged
+        if stages.schedule is not Schedule.INTERLEAVED:
+            return None
+        sorts, examples = sorts_of_chunks(stages)
+        chunks = [self.chunk(index) for index in range(stages.num_chunks)]
+        beside_s = (self.p2p_s + self.sharded.accumulation_s.max(axis=0)) / stages.vpp
+
+        @cache
+        def meeting_s(first: int, second: int) -> Floats:
+            (kind, forward), (other, backward) = examples[first], examples[second]
+            seconds: Floats = chunks[forward].forward[kind] + chunks[backward].backward[other] + beside_s
+            return seconds if merged is None else seconds - merged.met((kind, forward), (other, backward))
+
+        return slowest_slots_s(sorts, self.batch.group_size, slowest_of(meeting_s), merged=stages.merge_pairs)
+
     def chunk(self, index: int) -> PassTimes:
         """Layers and edges of one chunk; where passes are merged, those of the chunk with each other.
 
@@ -188,36 +209,36 @@ class PricedGroup:
         return self._times(self.chunk_counts[index], 0.0, 0.0 if self.merged is None else self.merged.of(index, index))
 
     def _times(self, counts: LayerCounts, extra_s: Floats | float, saving_s: Floats | float) -> PassTimes:
-        return PassTimes(counts, self.stages, self.priced.layers, self.priced.edges, extra_s, saving_s)
+        relay_s = self.p2p_s / (2.0 * self.stages.num_chunks)
+        return PassTimes(counts, self.stages, self.priced.layers, self.priced.edges, relay_s, extra_s, saving_s)
+
+
+def _stages(model: ModelShape, one: ParallelStrategy, shared: int, *, merge: bool) -> Stages:
+    """Ranks of one strategy's pipeline; ``shared`` are the switches that decide how it runs."""
+    return stages_of(
+        model,
+        one.pp,
+        one.vpp,
+        one.layer_layout,
+        one.recompute_layers_per_stage,
+        schedule=one.schedule,
+        mtp_before_head=one.mtp_before_head,
+        merge_pairs=one.schedule.merges_pairs and bool(shared & priced_bits(Feature.MOE_COMM_OVERLAP, Place.PIPELINE)),
+        detach_weight_gradients=bool(shared & priced_bits(Feature.DUALPIPEV_DW_DETACH, Place.PIPELINE)),
+        merge=merge,
+    )
 
 
 def _price_group(
     workload: Workload,
     batch: StrategyBatch,
-    shared: int,
+    stages: Stages,
     priced: PricedKeys,
     device: Device,
     network: Network,
     constants: Constants,
-    *,
-    merge: bool,
 ) -> PricedGroup:
-    """Prices the parts of strategies that share a pipeline; ``merge`` puts equal ranks together.
-
-    ``shared``: the switches that are part of what they share.
-    """
-    first = batch.row(0)
-    stages = stages_of(
-        workload.model,
-        first.pp,
-        first.vpp,
-        first.layer_layout,
-        first.recompute_layers_per_stage,
-        schedule=first.schedule,
-        merge_pairs=bool(shared & priced_bits(Feature.MOE_COMM_OVERLAP, Place.PIPELINE)),
-        detach_weight_gradients=bool(shared & priced_bits(Feature.DUALPIPEV_DW_DETACH, Place.PIPELINE)),
-        merge=merge,
-    )
+    """Prices the parts of strategies that share a pipeline."""
     counts = chunk_counts(stages, batch)
     layers = rank_counts(counts)
     p2p, p2p_masked = _send_recv_s(workload, batch, network, constants)
@@ -236,10 +257,193 @@ def _price_group(
     )
 
 
+@dataclass(frozen=True)
+class PricedBatch:
+    """A batch with all that does not depend on where its layers lie, priced once per layer key."""
+
+    workload: Workload
+    batch: StrategyBatch
+    constants: Constants
+    device: Device
+    network: Network
+    keys: PricedKeys
+    key_of: IntColumn
+
+    def take(self, rows: IntColumn | NDArray[np.bool_]) -> PricedBatch:
+        """The chosen rows, in that order.
+
+        Parameters
+        ----------
+        rows : int or bool array
+            Indices, or a mask over all rows.
+
+        Returns
+        -------
+        PricedBatch
+        """
+        return replace(self, batch=self.batch.take(rows), key_of=self.key_of[rows])
+
+    def placed(self, batch: StrategyBatch) -> PricedBatch:
+        """The same rows with layers placed elsewhere.
+
+        Parameters
+        ----------
+        batch : StrategyBatch, ``[n]``
+            The rows, which differ in their layouts alone.
+
+        Returns
+        -------
+        PricedBatch, ``[n]``
+        """
+        return replace(self, batch=batch)
+
+    def gathered(self, *, tables: bool = False) -> PricedKeys:
+        """What the keys cost, ``[n]``.
+
+        Parameters
+        ----------
+        tables : bool
+            Whether parts of layer costs are kept.
+
+        Returns
+        -------
+        PricedKeys
+        """
+        return _taken(self.keys, self.key_of, tables=tables)
+
+    def group(self, stages: Stages, *, tables: bool = False) -> PricedGroup:
+        """All rows on the given ranks.
+
+        Parameters
+        ----------
+        stages : Stages
+            Of the pipeline that the rows share.
+        tables : bool
+            Whether parts of layer costs are kept, for a breakdown.
+
+        Returns
+        -------
+        PricedGroup, ``[n]``
+        """
+        gathered = self.gathered(tables=tables)
+        return _price_group(self.workload, self.batch, stages, gathered, self.device, self.network, self.constants)
+
+    def stages_under(self, placements: Sequence[Placement]) -> list[Stages]:
+        """Ranks of the pipeline that the rows share, under each placement.
+
+        Parameters
+        ----------
+        placements : sequence of Placement
+            Of the model's layers.
+
+        Returns
+        -------
+        list of Stages
+        """
+        one, shared = self.batch.row(0), int(self.shared_switches[0])
+        placed = (replace(one, layer_layout=p.layer_layout, mtp_before_head=p.mtp_before_head) for p in placements)
+        return [_stages(self.workload.model, each, shared, merge=True) for each in placed]
+
+    @property
+    def shared_switches(self) -> IntColumn:
+        """``pipeline_switches`` of the batch, ``[n]``."""
+        return pipeline_switches(self.workload.model, self.batch)
+
+    def groups(self, *, merge: bool, tables: bool) -> Iterator[tuple[IntColumn, PricedGroup]]:
+        """Groups of rows that share a pipeline, with the rows of each.
+
+        Parameters
+        ----------
+        merge : bool
+            Whether equal ranks become one kind.
+        tables : bool
+            Whether parts of layer costs are kept, for a breakdown.
+
+        Yields
+        ------
+        tuple of IntColumn and PricedGroup
+            Rows of the batch, and their group.
+
+        Raises
+        ------
+        ValueError
+            A layout does not hold the model.
+        """
+        batch, shared = self.batch, self.shared_switches
+        placed = [batch.layout_index, batch.mtp_before_head, batch.recompute_plan_index]
+        columns = [batch.pp, batch.vpp, batch.schedule, shared, *placed]
+        for rows in rows_alike(columns):
+            one, switches = batch.row(int(rows[0])), int(shared[rows[0]])
+            stages = _stages(self.workload.model, one, switches, merge=merge)
+            yield rows, self.take(rows).group(stages, tables=tables)
+
+
+def pipeline_switches(model: ModelShape, batch: StrategyBatch) -> IntColumn:
+    """Switches that decide how a pipeline runs, where they act.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    IntColumn, ``[n]``
+    """
+    return acting(model, batch, Feature(PRICED[Place.PIPELINE]))
+
+
+def rows_alike(columns: list[IntColumn]) -> Iterator[IntColumn]:
+    """Rows that are equal in all columns, one set after the other.
+
+    Parameters
+    ----------
+    columns : list of IntColumn, ``[n]``
+        What rows of a set share.
+
+    Yields
+    ------
+    IntColumn
+        Rows in ascending order.
+    """
+    first, set_of = distinct_rows(columns)
+    order = np.argsort(set_of, kind="stable")
+    bounds = np.searchsorted(set_of[order], np.arange(len(first) + 1))
+    for start, end in pairwise(bounds):
+        yield order[start:end]
+
+
+def priced_batch(workload: Workload, batch: StrategyBatch, constants: Constants) -> PricedBatch:
+    """Layer costs of a batch, for composing its steps under any placement of the layers.
+
+    Raises ``ValueError`` for an empty batch, or a precision without a peak.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    PricedBatch, ``[n]``
+    """
+    if len(batch) == 0:
+        raise ValueError("no strategy to estimate")
+    device, network = Device.of(workload, constants), network_of(workload, constants)
+    keys, key_of = _price_keys(workload, batch, device, network)
+    return PricedBatch(workload, batch, constants, device, network, keys, key_of)
+
+
 def priced_groups(
     workload: Workload, batch: StrategyBatch, constants: Constants, *, merge: bool, tables: bool
 ) -> Iterator[tuple[IntColumn, PricedGroup]]:
-    """Groups of the batch with the rows of each; ``tables`` keeps the parts of layer costs for a breakdown.
+    """``PricedBatch.groups`` of a batch that is priced for them.
 
     Raises ``ValueError`` for an empty batch, a layout that does not hold the model, or a precision without a peak.
 
@@ -261,17 +465,4 @@ def priced_groups(
     tuple of IntColumn and PricedGroup
         Rows of the batch, and their group.
     """
-    if len(batch) == 0:
-        raise ValueError("no strategy to estimate")
-    device, network = Device.of(workload, constants), network_of(workload, constants)
-    priced, key_of = _price_keys(workload, batch, device, network)
-    shared = acting(workload.model, batch, Feature(PRICED[Place.PIPELINE]))
-    columns = [batch.pp, batch.vpp, batch.schedule, shared, batch.layout_index, batch.recompute_plan_index]
-    first, group_of = distinct_rows(columns)
-    order = np.argsort(group_of, kind="stable")
-    bounds = np.searchsorted(group_of[order], np.arange(len(first) + 1))
-    for start, end in pairwise(bounds):
-        rows = order[start:end]
-        gathered = _taken(priced, key_of[rows], tables=tables)
-        switches = int(shared[rows[0]])
-        yield rows, _price_group(workload, batch.take(rows), switches, gathered, device, network, constants, merge=merge)
+    return priced_batch(workload, batch, constants).groups(merge=merge, tables=tables)

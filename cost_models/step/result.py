@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.memory.fit import FitRule
+
 FloatColumn = NDArray[np.float64]
 
 
@@ -27,7 +29,9 @@ class Breakdown:
 class Estimate:
     """Columns ``[n]`` in SI units, one entry a strategy.
 
-    ``peak_memory_bytes`` is what the device holds at most, communicators, runtime and reserve included.
+    ``peak_memory_bytes`` is what the device must hold at its peak: allocations, the least pool under which they succeed,
+    communicators and runtime. It grows with every byte that is needed, so that it decides what fits; ``fit_rule`` says how.
+    ``pooled_peak_bytes`` is what a monitor of the device shows: the allocator keeps freed blocks while memory is free.
     ``allocated_peak_bytes`` is the framework allocator's share of it in steady state,
     ``allocated_first_iteration_bytes`` the same before Adam moments exist (what framework logs print),
     ``reserved_peak_bytes`` its pool, ``allocated_after_step_bytes`` what stays between steps, all on the worst rank.
@@ -42,7 +46,8 @@ class Estimate:
     allocated_first_iteration_bytes: FloatColumn
     allocated_after_step_bytes: FloatColumn
     reserved_peak_bytes: FloatColumn
-    memory_limit_bytes: float
+    pooled_peak_bytes: FloatColumn
+    fit_rule: FitRule
     fidelity: str = "closed_form"  # or "simulated"
     breakdown: Breakdown | None = None
     stage_allocated_after_step_bytes: FloatColumn | None = None
@@ -52,6 +57,16 @@ class Estimate:
     stage_bubble_s: FloatColumn | None = None
 
     @property
+    def memory_limit_bytes(self) -> float:
+        """What a job may fill of the device."""
+        return self.fit_rule.memory_limit_bytes
+
+    @property
     def fits(self) -> NDArray[np.bool_]:
-        """Whether the peak stays within the device's usable memory."""
-        return self.peak_memory_bytes <= self.memory_limit_bytes
+        """Whether the true peak leaves the headroom that is asked for, with the confidence that is."""
+        return self.peak_memory_bytes <= self.fit_rule.fit_limit_bytes
+
+    @property
+    def fits_probability(self) -> FloatColumn:
+        """How likely it does."""
+        return self.fit_rule.probability(self.peak_memory_bytes)

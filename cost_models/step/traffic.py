@@ -117,7 +117,7 @@ def _per_step(workload: Workload, group: PricedGroup, constants: Constants, netw
     keys, _ = layer_keys(group.batch)
     passes = group.num_microbatches * group.stages.passes_fraction
     layers, heads = group.layers, group.layers.heads * (1 + group.stages.mtp_layers)
-    held_layers = group.stages.with_mtp(layers.layers, layers.heads)
+    held_layers = group.stages.with_mtp(layers.layers, layers.mtps)
     device = Device.of(workload, constants)
     edges = edge_costs(workload, keys, device, network)
     embedding = edges.embedding_forward_s + edges.embedding_backward_s - sum(edges.embedding_compute_s)
@@ -130,7 +130,8 @@ def _per_step(workload: Workload, group: PricedGroup, constants: Constants, netw
     total = {name: passes * each for name, each in total.items()}
     for name, exchanged in _gradient_exchange(workload, group, network).items():
         total[name] = total.get(name, 0.0) + exchanged
-    total["pp"] = passes * pipeline_sends_s(workload, group.batch, network)
+    sends = pipeline_sends_s(workload, group.batch, network)
+    total["pp"] = passes * (sends + sum(layers.relays) * sends / (2.0 * group.stages.num_chunks))
     shape = (group.stages.num_kinds, 1)
     order = ("tp", "cp", "ep", "dp", "expert_dp", "pp")
     return {name: np.broadcast_to(total[name], shape)[:, 0] for name in order if name in total}
@@ -163,7 +164,7 @@ def _gradient_exchange(workload: Workload, group: PricedGroup, network: Network)
     """Seconds of reducing gradients and gathering weights once a step, ``[stage, 1]``."""
     layers, stages = group.layers, group.stages
     none = tuple(np.zeros_like(number) for number in layers.layers)
-    edges = stage_parameters(workload, group.batch, none, stages.is_first, stages.is_last)
+    edges = stage_parameters(workload, group.batch, none, stages.is_first, stages.is_last, stages.is_mtp)
     found, held = {}, group.sharded.parameters
     for name, others in (("dp", "experts"), ("expert_dp", "dense")):
         left_out = {others: np.zeros_like(held.dense)}

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>!]))")
+_TOKEN = re.compile(r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)|([A-Za-z_]\w*)|(\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>!]))")
 _LIMIT = 2**63
 _MAX_DEPTH = 32
 _MAX_DIGITS = 18
@@ -33,6 +33,17 @@ def _power(left: int, right: int) -> int:
     return int(left**right)
 
 
+def _number(text: str) -> int:
+    """Decimal, or octal and hexadecimal behind a zero."""
+    if len(text) > _MAX_DIGITS:
+        raise ValueError("leaves 64 bits")
+    base = 10 if text[0] != "0" else 16 if text[1:2] in ("x", "X") else 8
+    try:
+        return int(text, base)
+    except ValueError:
+        raise ValueError(f"has {text}, which is octal as it starts with 0, and has an 8 or a 9") from None
+
+
 _LEVELS: tuple[Mapping[str, Callable[[int, int], int | bool]], ...] = (
     {"||": lambda a, b: bool(a or b)},
     {"&&": lambda a, b: bool(a and b)},
@@ -42,6 +53,7 @@ _LEVELS: tuple[Mapping[str, Callable[[int, int], int | bool]], ...] = (
     {"*": operator.mul, "/": _quotient, "%": _remainder},
     {"**": _power},
 )
+_POWER = len(_LEVELS) - 1  # the one level that is worked out from the right
 
 
 def calculated(text: str, value_of: Callable[[str], str]) -> int:
@@ -61,7 +73,7 @@ class _Expression:
             return 0
         value = self._level(0)
         if self._text[self._position :].strip():
-            raise Undecided(f"{self._text.strip()[:60]!r} is more than whole numbers and + - * / %")
+            raise self._undecided()
         return value
 
     def _next(self) -> re.Match[str] | None:
@@ -73,7 +85,8 @@ class _Expression:
         value = self._level(level + 1)
         while (match := self._next()) and match[3] in _LEVELS[level]:
             self._position = match.end()
-            value = int(_LEVELS[level][match[3]](value, self._level(level + 1)))
+            right = self._inner(level) if level == _POWER else self._level(level + 1)
+            value = int(_LEVELS[level][match[3]](value, right))
             if not -_LIMIT <= value < _LIMIT:
                 raise ValueError("leaves 64 bits")
         return value
@@ -81,27 +94,31 @@ class _Expression:
     def _unary(self) -> int:
         match = self._next()
         if match is None:
-            raise Undecided(f"{self._text.strip()[:60]!r} is more than whole numbers and + - * / %")
+            raise self._undecided()
         self._position = match.end()
         if match[1]:
-            if len(match[1]) > _MAX_DIGITS:
-                raise ValueError("leaves 64 bits")
-            return int(match[1])
+            return _number(match[1])
         if match[2]:
             return _Expression(self._value_of(match[2]), self._value_of, self._depth + 1).whole()
+        if match[3] in "+-!":
+            value = self._inner(len(_LEVELS))
+            return {"+": value, "-": -value, "!": int(not value)}[match[3]]
+        if match[3] != "(":
+            raise self._undecided()
+        value = self._inner(0)
+        closing = self._next()
+        if closing is None or closing[3] != ")":
+            raise self._undecided()
+        self._position = closing.end()
+        return value
+
+    def _inner(self, level: int) -> int:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise ValueError(f"is nested deeper than {_MAX_DEPTH} levels")
-        if match[3] in "+-!":
-            value = self._unary()
-            value = {"+": value, "-": -value, "!": int(not value)}[match[3]]
-        elif match[3] == "(":
-            value = self._level(0)
-            closing = self._next()
-            if closing is None or closing[3] != ")":
-                raise Undecided(f"{self._text.strip()[:60]!r} is more than whole numbers and + - * / %")
-            self._position = closing.end()
-        else:
-            raise Undecided(f"{self._text.strip()[:60]!r} is more than whole numbers and + - * / %")
+        value = self._level(level)
         self._depth -= 1
         return value
+
+    def _undecided(self) -> Undecided:
+        return Undecided(f"{self._text.strip()[:60]!r} is more than whole numbers and + - * / %")

@@ -108,8 +108,8 @@ def _compared(left: Text, operator: str, right: Text) -> bool | None:
         return None
     if operator in _COMPARED:
         numbers = [text_of(side).strip() for side in (left, right)]
-        if not all(re.fullmatch(r"-?\d{1,18}", number) for number in numbers):
-            return None
+        if not all(re.fullmatch(r"-?(0|[1-9]\d{0,17})", number) for number in numbers):
+            return None  # 010 is 10 in "[" and 8 in "[["
         return _COMPARED[operator](int(numbers[0]), int(numbers[1]))
     is_pattern = any(not fragment.is_quoted and re.search(r"[*?\[]", fragment.text) for fragment in right)
     if operator in ("<", ">", "=~") or is_pattern:

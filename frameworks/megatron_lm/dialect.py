@@ -12,6 +12,7 @@ from frameworks.megatron_lm import rules, rules_0_19
 from frameworks.megatron_lm.model_table import MODEL_0_12, MODEL_0_19
 from frameworks.megatron_lm.table import RELEASE, RELEASE_0_19, TABLE, TABLE_0_19
 from frameworks.model_facts import Arguments, ModelTable
+from frameworks.placements import Placements
 from frameworks.release import Release
 from frameworks.rule import Rule, SwitchRule
 from frameworks.table import Table
@@ -21,7 +22,8 @@ from frameworks.table import Table
 class Dialect:
     """``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those beside the flexible dispatcher.
 
-    ``any_layout``: one argument places layers as it likes. ``fused_latent_rope``: latent attention has a fused rotary embedding.
+    ``placements``: where layers can sit; if not ``even``, one argument says it. ``fused_latent_rope``: latent attention has a
+    fused rotary embedding.
     """
 
     release: Release
@@ -30,7 +32,7 @@ class Dialect:
     rules: tuple[Rule, ...]
     fsdp: Arguments
     deepep: Arguments
-    any_layout: bool = False
+    placements: Placements
     fused_latent_rope: bool = False
     by_name: Mapping[str, Rule] = field(init=False)
 
@@ -58,7 +60,15 @@ class Dialect:
         return Feature.FUSED_ROPE if unfused else Feature(0)
 
 
-CORE_0_12 = Dialect(RELEASE, TABLE, MODEL_0_12, rules.RULES, fsdp={"use-custom-fsdp": ()}, deepep={"moe-enable-deepep": ()})
+CORE_0_12 = Dialect(
+    RELEASE,
+    TABLE,
+    MODEL_0_12,
+    rules.RULES,
+    fsdp={"use-custom-fsdp": ()},
+    deepep={"moe-enable-deepep": ()},
+    placements=rules.PLACEMENTS,
+)
 CORE_0_19 = Dialect(
     RELEASE_0_19,
     TABLE_0_19,
@@ -66,6 +76,6 @@ CORE_0_19 = Dialect(
     rules_0_19.RULES,
     fsdp={"use-megatron-fsdp": (), "ckpt-format": "fsdp_dtensor"},
     deepep={"moe-flex-dispatcher-backend": "deepep"},
-    any_layout=True,
+    placements=rules_0_19.PLACEMENTS,
     fused_latent_rope=True,
 )

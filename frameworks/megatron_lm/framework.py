@@ -22,6 +22,7 @@ def _framework(dialect: Dialect, *other_releases: str) -> Framework:
         release=release,
         table=dialect.table,
         rules=dialect.rules,
+        placements=dialect.placements,
         nearest=partial(nearest, dialect),
         write=partial(arguments, dialect),
         read=partial(read, dialect),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from cost_models.shapes.strategy import LayerLayout
 from documents.bounds import MAX_LAYERS
@@ -10,31 +11,47 @@ from frameworks.framework import ReadingError
 
 LAYOUT = "pipeline-model-parallel-layout"
 _MOST = 4 * MAX_LAYERS  # characters, repetitions written out
-_REPEATED = (re.compile(r"\(([^()]+)\)\*(\d{1,6})"), re.compile(r"(.)\*(\d{1,6})"))
+_REPEATED = (re.compile(r"\(([^)]+)\)\*(\d{1,6})"), re.compile(r"(.)\*(\d{1,6})"))
 
 
-def layout_text(layout: LayerLayout, num_mtp_layers: int) -> str:
+def layout_text(layout: LayerLayout, num_mtp_layers: int, mtp_before_head: int = 0) -> str:
     """Virtual stages in the order of the model: E the embedding, t a layer, m one that predicts further tokens, L the loss."""
     stages = ["t" * layers for chunk in layout for layers in chunk]
     stages[0] = "E" + stages[0]
-    stages[-1] += "m" * num_mtp_layers + "L"
+    stages[-1 - mtp_before_head] += "m" * num_mtp_layers
+    stages[-1] += "L"
     return "|".join(stages)
 
 
-def read_layout(text: str, pp: int) -> LayerLayout:
-    """Layers of each virtual stage, ``[chunk][stage]``. Raises ``ReadingError``."""
+class Placed(NamedTuple):
+    """What a text places: layers of each ``[chunk][stage]``, and MTP modules so many virtual stages before the loss."""
+
+    layout: LayerLayout
+    mtp_before_head: int
+    num_mtp_layers: int
+
+
+def read_layout(text: str, pp: int) -> Placed:
+    """What ``text`` places on ``pp`` ranks. Raises ``ReadingError`` where no strategy means it."""
+    shown = f"{LAYOUT} {text[:80]!r}"
     written = text.replace(",", "")
     for pattern in _REPEATED:
         total = len(written) + sum(len(found[1]) * int(found[2]) for found in pattern.finditer(written))
         if total > _MOST:
-            raise ReadingError(f"{LAYOUT} {text[:80]!r} has more than {_MOST} characters")
+            raise ReadingError(f"{shown} has more than {_MOST} characters")
         written = pattern.sub(lambda found: found[1] * int(found[2]), written)
     stages = written.split("|")
-    if not re.fullmatch(r"E[tmL|]*L", written) or written.count("L") != 1:
-        raise ReadingError(f"{LAYOUT} {text[:80]!r} is no list of stages from E, t, m and L")
+    if not re.fullmatch(r"E[t|]*[m|]*L", written):
+        raise ReadingError(f"{shown} is no list of stages from E, t, m and L, in this order")
     if len(stages) % pp:
-        raise ReadingError(f"{LAYOUT} {text[:80]!r} has {len(stages)} stages, which pp {pp} does not divide")
-    if any("m" in stage for stage in stages[:-1]):
-        raise ReadingError(f"{LAYOUT} {text[:80]!r} puts m elsewhere than into the last stage, which is not priced")
+        raise ReadingError(f"{shown} has {len(stages)} stages, which pp {pp} does not divide")
+    predicting = [at for at, stage in enumerate(reversed(stages)) if "m" in stage]
+    before = predicting[0] if predicting else 0
+    if len(predicting) > 1 or (before and before > pp - 2):
+        raise ReadingError(
+            f"{shown} has m on {len(predicting)} stages, {before} before the last: one is allowed, in a rank's last chunk, and "
+            "not on the first rank"
+        )
     counts = [stage.count("t") for stage in stages]
-    return tuple(tuple(counts[first : first + pp]) for first in range(0, len(counts), pp))
+    layout = tuple(tuple(counts[first : first + pp]) for first in range(0, len(counts), pp))
+    return Placed(layout, before, written.count("m"))

@@ -130,6 +130,12 @@ CONSTANTS = (
     Fact("constants.embedding_scale"),
     Fact("constants.attention_sinks", says={True: {"softmax-type": "learnable"}, False: {}}),
 )
+DIVIDED_SIGMOIDS = Fact(
+    f"{ROUTER}.normalize_topk",
+    says={True: {}},
+    only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") == "sigmoid",
+    because="weights of a sigmoid router are always divided by their sum",
+)
 EXPERTS = (
     Fact("moe.num_experts", "num-experts", unsaid=(None, 0)),
     Fact("moe.top_k", "moe-router-topk", only=routed),
@@ -152,12 +158,7 @@ EXPERTS = (
         instead=False,
         asked=True,
     ),
-    Fact(
-        f"{ROUTER}.normalize_topk",
-        says={True: {}},
-        only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") == "sigmoid",
-        because="weights of a sigmoid router are always divided by their sum",
-    ),
+    DIVIDED_SIGMOIDS,
     Fact(f"{ROUTER}.topk_scale", "moe-router-topk-scaling-factor", only=routed, unsaid=(None, 1.0)),
     switch(f"{ROUTER}.expert_bias", "moe-router-enable-expert-bias", only=routed),
     switch(f"{ROUTER}.shared_expert_gate", "moe-shared-expert-gate", only=routed),

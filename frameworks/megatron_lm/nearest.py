@@ -18,6 +18,7 @@ from frameworks.draft import Draft
 from frameworks.megatron_lm import rules
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.rules_0_19 import DELAYED
+from frameworks.placements import Placements
 from frameworks.rule import layout_of
 
 
@@ -35,8 +36,7 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
     dialect.drop_broken(draft, "megatron_shared_expert_overlap", "megatron_grouped_gemm_precision", "megatron_tp_comm_overlap")
     _optimizer(dialect, draft)
     _recompute(dialect, draft)
-    if not dialect.any_layout:
-        _layout(draft)
+    _layout(dialect, draft)
     if dialect.broken(draft, "megatron_p2p_overlap"):
         draft.add(Feature.OVERLAP_P2P, "virtual stages over pp 2 need it")
     dialect.drop_broken(draft, "megatron_cuda_graph")
@@ -73,13 +73,15 @@ def _recompute(dialect: Dialect, draft: Draft) -> None:
         draft.drop_modules(RecomputeModule.MLA_UP_PROJ, "the model has no latent attention")
 
 
-def _layout(draft: Draft) -> None:
+def _layout(dialect: Dialect, draft: Draft) -> None:
     s, model = draft.strategy, draft.workload.model
-    layout = layout_of(draft.workload, s)
-    if not rules.uneven_inside(layout, model):
+    placements = dialect.placements
+    draft.placed(placements, dialect.name)
+    layout = layout_of(draft.workload, draft.strategy)
+    if placements.expressible(layout, draft.strategy.mtp_before_head, model):
         return
     for vpp in (s.vpp, 1):
-        buildable = even_inside(model.num_layers, s.pp, vpp)
+        buildable = evenest(placements, model.num_layers, s.pp, vpp)
         if buildable is not None:
             break
     else:
@@ -93,29 +95,16 @@ def _layout(draft: Draft) -> None:
         "layer_layout",
         "as planned",
         f"{', '.join(str(sum(row[i] for row in buildable)) for i in range(s.pp))} layers a rank",
-        "Megatron-LM 0.12 needs equal middle ranks and equal chunks on a rank",
+        f"{dialect.name} needs equal middle ranks and equal chunks on a rank, or one layer fewer at an end of the model",
         layer_layout=None if buildable == default else buildable,
     )
 
 
-def even_inside(num_layers: int, pp: int, vpp: int) -> LayerLayout | None:
-    """The most even layout that Megatron 0.12 builds: equal middle ranks, equal chunks on each rank; None without one."""
-    if num_layers % vpp:
-        return None
-    best: tuple[int, int, tuple[int, ...]] | None = None
-    total = num_layers // vpp  # layers of one chunk over all ranks
-    for inner in range(1, total + 1):
-        ends = total - inner * max(pp - 2, 0)
-        if pp < 3:
-            inner = ends // pp
-        if pp == 1:
-            row: tuple[int, ...] = (total,)
-        else:
-            first, last = ends - ends // 2, ends // 2
-            row = (first, *[inner] * (pp - 2), last)
-        if min(row) >= 1:
-            key = (max(row), max(row) - min(row), row)
-            best = key if best is None or key < best else best
-        if pp < 3 or ends < 2:
-            break
-    return tuple(best[2] for _ in range(vpp)) if best else None
+def evenest(placements: Placements, num_layers: int, pp: int, vpp: int) -> LayerLayout | None:
+    """Of the few layouts that a release builds, the most even one with a layer on each virtual stage; None without one."""
+
+    def key(layout: LayerLayout) -> tuple[int, int, int, LayerLayout]:
+        ranks = [sum(chunks) for chunks in zip(*layout, strict=True)]
+        return max(ranks), max(ranks) - min(ranks), ranks[-1], layout
+
+    return min((each for each in placements.shapes(num_layers, pp, vpp) if min(map(min, each))), key=key, default=None)

@@ -19,6 +19,7 @@ from frameworks.table import Table, features_read, key_of
 
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 FSDP = ("use-custom-fsdp", "use-megatron-fsdp")
+COUNTED_ENDS = ("account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")
 
 
 class Reading:
@@ -36,6 +37,7 @@ class Reading:
                 f"the {num_devices} that the launcher starts"
             )
         self.dp = (num_devices or replica) // replica
+        self.mtp_before_head = 0
         self.vpp, self.layout = self.virtual_stages()
 
     def values(self, name: str) -> list[Any]:
@@ -93,6 +95,7 @@ class Reading:
             features=self.features(stage),
             recompute_layers_per_stage=plan,
             layer_layout=self.layout,
+            mtp_before_head=self.mtp_before_head,
         )
 
     def schedule(self) -> Schedule:
@@ -105,21 +108,32 @@ class Reading:
         chunk = self.number("num-layers-per-virtual-pipeline-stage", low=1)
         self.vpp = self.number("num-virtual-stages-per-pipeline-rank", low=1) or 1
         if text := self.value(LAYOUT) if LAYOUT in self.release.arguments else None:
-            layout = read_layout(text, self.pp)
+            layout, self.mtp_before_head, predicting = read_layout(text, self.pp)
             self.vpp = len(layout)
-            if total is not None and total != sum(map(sum, layout)):
-                raise ReadingError(f"{LAYOUT} places {sum(map(sum, layout))} layers, and num-layers is {total}")
+            modules = self.number("mtp-num-layers") or 0
+            if total is not None and (total, modules) != (sum(map(sum, layout)), predicting):
+                raise ReadingError(
+                    f"{LAYOUT} places {sum(map(sum, layout))} layers and {predicting} that predict further tokens, and "
+                    f"num-layers is {total}, mtp-num-layers {modules}"
+                )
             return self.vpp, unless_default(layout, self.schedule())
         if total is None or total > MAX_LAYERS:
             return self.chunks(self.vpp), None
+        slots = total + sum(self.counted_ends())
         if chunk is not None and self.pp > 1:
-            self.vpp = max(total // self.pp // chunk, 1)
+            self.vpp = max(slots // self.pp // chunk, 1)
         vpp = self.chunks(self.vpp)
-        if vpp * self.pp > total:
+        if vpp * self.pp > slots:
             raise ReadingError(f"pp {self.pp} x {vpp} virtual stages do not fit num-layers {total}")
         counts = self.counts(total, vpp)
         layout = tuple(tuple(counts[c * self.pp : (c + 1) * self.pp]) for c in range(vpp))
         return vpp, unless_default(layout, self.schedule())
+
+    def counted_ends(self) -> tuple[int, int]:
+        """Whether embedding and loss count as a layer each of the first and of the last virtual stage."""
+        counted = (name in self.release.arguments and self.pp > 1 and self.on(name) for name in COUNTED_ENDS)
+        first, last = map(int, counted)
+        return first, last
 
     def chunks(self, vpp: int) -> int:
         """Virtual stages of a rank, where the schedule decides them."""
@@ -129,6 +143,14 @@ class Reading:
         """Layers of each virtual stage, in the order of the model."""
         if self.pp == 1:
             return [total // vpp] * vpp
+        ends = self.counted_ends()
+        if any(ends):
+            slots, rest = divmod(total + sum(ends), self.pp * vpp)
+            if rest:
+                raise ReadingError(
+                    f"{total} layers and {sum(ends)} for embedding and loss are no multiple of pp {self.pp} x {vpp} stages"
+                )
+            return [slots - ends[0], *[slots] * (self.pp * vpp - 2), slots - ends[1]]
         first, last = self.number("decoder-first-pipeline-num-layers"), self.number("decoder-last-pipeline-num-layers")
         inner = total - (first or 0) - (last or 0)
         middle = self.pp - (first is not None) - (last is not None)

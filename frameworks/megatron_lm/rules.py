@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import partial
 
 from cost_models.shapes.canonical import expert_domain_devices
-from cost_models.shapes.strategy import Dispatcher, LayerLayout, ParallelStrategy, Recompute
-from cost_models.shapes.workload import Cluster, ModelShape, Workload
+from cost_models.shapes.strategy import Dispatcher, Recompute
+from cost_models.shapes.workload import Cluster
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.table import RELEASE, TABLE, TERMS
 from frameworks.offered import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
-from frameworks.rule import Rule, layout_of, layout_violates, none_of, rules_in
+from frameworks.placements import Placements, placement_rule
+from frameworks.rule import Rule, none_of, rules_in
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "Megatron-LM 0.12"
@@ -55,31 +56,9 @@ CP_SEQUENCE = Rule(
 CP_MTP = FACTS("megatron_cp_mtp", "multi-token prediction excludes context parallelism")
 
 
-def uneven_inside(layout: LayerLayout, _model: ModelShape) -> bool:
-    """Whether ranks between the first and the last differ, or chunks of one rank do: what Megatron 0.12 cannot build."""
-    stages = [{row[i] for row in layout} for i in range(len(layout[0]))]
-    if any(len(counts) > 1 or 0 in counts for counts in stages):
-        return True
-    return len({min(counts) for counts in stages[1:-1]}) > 1
-
-
-def _stages_sentence(workload: Workload, s: ParallelStrategy) -> str:
-    layout = layout_of(workload, s)
-    ranks = [sum(row[i] for row in layout) for i in range(len(layout[0]))]
-    middle = ranks[1:-1] or ranks
-    return (
-        f"{workload.model.num_layers} layers over pp {s.pp} and vpp {s.vpp} put {ranks[0]} on the first rank, "
-        f"{min(middle)} to {max(middle)} on the middle ones and {ranks[-1]} on the last, in chunks of {min(map(min, layout))} to "
-        f"{max(map(max, layout))}; Megatron-LM 0.12 needs equal middle ranks and equal chunks on a rank"
-    )
-
-
-STAGES = Rule(
-    "megatron_stages",
-    "[megatron-0.12, transformer_config.py]",
-    "all pipeline ranks but the first and the last hold equally many layers, and a rank's chunks are equal",
-    lambda w, b: layout_violates(w, b, uneven_inside),
-    _stages_sentence,
+PLACEMENTS = Placements(even=True)
+STAGES = placement_rule(
+    "megatron_stages", "[megatron-0.12, transformer_config.py; megatron-0.12, transformer_block.py]", NAME, PLACEMENTS
 )
 
 P2P_OVERLAP = FACTS("megatron_p2p_overlap", "virtual stages over pp 2 overlap their sends and receives (overlap_p2p)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.facts import FactRule, fact_rule
 from frameworks.megatron_lm import rules
@@ -20,7 +21,8 @@ from frameworks.megatron_lm.rules import (
 from frameworks.megatron_lm.table import RELEASE_0_19, TABLE_0_19, TERMS_0_19
 from frameworks.offered import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
-from frameworks.rule import Rule, none_of, rules_in
+from frameworks.placements import Placements, placement_rule
+from frameworks.rule import Rule, has_effect, none_of, rules_in
 
 NAME = "Megatron-LM 0.19"
 ARGUMENTS, CONFIG = "[megatron-0.19, arguments.py]", "[megatron-0.19, transformer_config.py]"
@@ -37,6 +39,13 @@ MODEL = model_rule("megatron_model", ARGUMENTS, NAME, partial(unbuildable, RELEA
 FEATURES = offered_rule("megatron_features", ARGUMENTS, NAME, TABLE_0_19)
 SCHEDULE = schedule_rule("megatron_schedule", "[megatron-0.19, schedules.py]", NAME, TABLE_0_19)
 
+MOMENTS = Rule(
+    "megatron_moments",
+    "[megatron-0.19, optimizer_config.py]",
+    "bf16_moments needs an optimizer that is sharded over the replicas",
+    lambda w, b: has_effect(w, b, Feature.BF16_MOMENTS) & (b.zero_stage == 0),
+    lambda w, s: f"bf16_moments with zero_stage {s.zero_stage}: core 0.19 keeps them in its distributed optimizer alone",
+)
 QUERY_GROUPS = Rule(
     "megatron_query_groups",
     CONFIG,
@@ -62,6 +71,13 @@ LINEAR_HEADS = Rule(
 )
 
 SEQUENCE_PARALLEL_FOR_EXPERTS = again(rules.SEQUENCE_PARALLEL_FOR_EXPERTS)
+PLACEMENTS = Placements(mtp="last chunk")
+STAGES = placement_rule(
+    "megatron_stages",
+    "[megatron-0.19, pipeline_parallel_layer_layout.py; megatron-0.19, multi_token_prediction.md]",
+    NAME,
+    PLACEMENTS,
+)
 P2P_OVERLAP = again(rules.P2P_OVERLAP)
 PARAM_GATHER = again(rules.PARAM_GATHER)
 ZERO_PIPELINE = again(rules.ZERO_PIPELINE)

@@ -175,7 +175,14 @@ CHANGED = {
         Feature.FUSED_ROPE, "no-rope-fusion", negated=True, only=("position-embedding-type=rope",)
     ),
 }
-TABLE_0_19 = replace(TABLE, switches=tuple(CHANGED.get(switch.feature, switch) for switch in TABLE.switches))
+NEW = SwitchArgument(
+    Feature.BF16_MOMENTS,
+    "exp-avg-dtype",
+    on=("bf16",),
+    only=("exp-avg-sq-dtype=bf16",),  # the other moment
+    beside={"use-precision-aware-optimizer": (), "exp-avg-sq-dtype": "bf16"},
+)
+TABLE_0_19 = replace(TABLE, switches=(*(CHANGED.get(switch.feature, switch) for switch in TABLE.switches), NEW))
 TERMS_0_19: Terms = {
     **{name: term for name, term in TERMS.items() if name not in ("enable-cuda-graph", "use-custom-fsdp")},
     **switch_terms(TABLE_0_19),

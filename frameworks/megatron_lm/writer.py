@@ -23,9 +23,9 @@ from frameworks.megatron_lm.arguments import (
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
-from frameworks.megatron_lm.reader import SHARDING
-from frameworks.megatron_lm.rules import uneven_inside
+from frameworks.megatron_lm.reader import COUNTED_ENDS, SHARDING
 from frameworks.model_facts import Arguments
+from frameworks.placements import ranks_are_alike
 from frameworks.rule import layout_of
 from frameworks.table import Table
 
@@ -77,8 +77,12 @@ def _pipeline(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Argu
     if s.pp == 1:
         return {}
     layout = layout_of(workload, s)
-    if dialect.any_layout and uneven_inside(layout, workload.model):
-        return {LAYOUT: layout_text(layout, workload.model.mtp_num_layers)}
+    if s.mtp_before_head or not ranks_are_alike(layout):
+        if not dialect.placements.even:
+            return {LAYOUT: layout_text(layout, workload.model.mtp_num_layers, s.mtp_before_head)}
+        slots = max(map(max, layout))
+        lacking = [name for name, layers in zip(COUNTED_ENDS, (layout[0][0], layout[-1][-1]), strict=True) if layers < slots]
+        return where(True, *lacking) | ({"num-layers-per-virtual-pipeline-stage": slots} if s.vpp > 1 else {})
     ranks = [sum(row[i] for row in layout) for i in range(s.pp)]
     if len(set(ranks)) == 1:
         return {"num-layers-per-virtual-pipeline-stage": ranks[0] // s.vpp} if s.vpp > 1 else {}

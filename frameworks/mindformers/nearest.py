@@ -32,6 +32,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     if draft.strategy.etp > 1:
         draft.set("etp", draft.strategy.etp, 1, "MindFormers splits no expert over ranks", etp=1)
     draft.dispatcher(TABLE.dispatchers, rules.NAME)
+    draft.placed(rules.PLACEMENTS, rules.NAME)
     if draft.breaks(rules.DEREDUNDENCY):
         why = "alltoall_deredundency works between whole nodes"
         draft.set("dispatcher", draft.strategy.dispatcher.label, "alltoall", why, dispatcher=Dispatcher.ALLTOALL)

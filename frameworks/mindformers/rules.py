@@ -14,8 +14,9 @@ from cost_models.shapes.workload import ModelShape
 from frameworks.facts import fact_rule
 from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
-from frameworks.offered import chunks_rule, dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
+from frameworks.offered import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
+from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, every_row, none_of, num_microbatches, rules_in
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
@@ -90,11 +91,8 @@ ZERO_STAGE = Rule(
 )
 
 
-CHUNKS = chunks_rule(
-    "mindformers_chunks",
-    "[mindformers-1.8, training_graph/transformer/utils.py]",
-    "every virtual stage holds a layer: the graph is cut by the stage number of each layer",
-)
+PLACEMENTS = Placements(fewest=1)  # the graph is cut by the stage number of each layer, and no source shows a stage without
+STAGES = placement_rule("mindformers_stages", "[mindformers-1.8, training_graph/transformer/utils.py]", NAME, PLACEMENTS)
 
 SEQUENCE_PARALLEL_FOR_EXPERTS = FACTS(
     "mindformers_experts_need_sequence_parallel", "a model with experts and tp above 1 needs sequence parallelism"

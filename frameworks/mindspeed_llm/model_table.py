@@ -9,7 +9,7 @@ from math import isclose, sqrt
 from typing import Any
 
 from frameworks.megatron_lm import model_table as megatron
-from frameworks.megatron_lm.model_table import LOCAL, ROUTER, SCALING, latent, rotary, routed, switch
+from frameworks.megatron_lm.model_table import DIVIDED_SIGMOIDS, LOCAL, ROUTER, SCALING, latent, rotary, routed, switch
 from frameworks.model_facts import Fact, Flat, ModelTable
 
 BY_BEST = "by their best expert"
@@ -90,12 +90,7 @@ FACTS = (
         instead=False,
         asked=True,
     ),
-    Fact(
-        f"{ROUTER}.normalize_topk",
-        says={True: {}},
-        only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") == "sigmoid",
-        because="weights of a sigmoid router are always divided by their sum",
-    ),
+    DIVIDED_SIGMOIDS,
     Fact(f"{ROUTER}.topk_scale", "moe-router-topk-scaling-factor", only=routed),
     switch(f"{ROUTER}.shared_expert_gate", "shared-expert-gate", only=routed),
     Fact("moe.expert_biases", says={False: {}}, only=routed, label="biases of experts", priced=True),

@@ -39,6 +39,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
             draft.quietly(off=Feature.CP_SEND_RECV_OVERLAP)
     draft.drop_broken(rules.SWAP_OPTIMIZER, memory.SWAP_OR_REUSE)
     _dualpipev(draft)
+    draft.placed(rules.PLACEMENTS, rules.NAME)
     draft.drop_broken(megatron.PARAM_GATHER)
     _experts(draft)
     _recompute(draft)

@@ -37,7 +37,7 @@ class Reading(megatron.Reading):
                 raise ReadingError(f"num-layer-list {listed} does not place {total} layers on pp {self.pp}")
             return listed
         counts = super().counts(total, vpp)
-        slots = counts[0]
+        slots = max(counts)
         for position in sorted(set(megatron.integers(self.value("noop-layers")))) if self.value("noop-layers") else ():
             if position >= total:
                 raise ReadingError(f"noop-layers has {position}, and num-layers is {total}")

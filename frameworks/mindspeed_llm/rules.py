@@ -24,8 +24,9 @@ from frameworks.megatron_lm.rules import FAMILY_RULES
 from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
 from frameworks.mindspeed_llm.specs import traits_of, unbuilt
 from frameworks.mindspeed_llm.table import BY_LAYER, RELEASE, TABLE, TERMS
-from frameworks.offered import chunks_rule, dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
+from frameworks.offered import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
+from frameworks.placements import Placements, placement_rule
 from frameworks.rule import (
     Mask,
     Rule,
@@ -72,9 +73,6 @@ ZERO_STAGE = Rule(
 )
 
 
-CHUNKS = chunks_rule("mindspeed_chunks", "[mindspeed, noop_layers.py]", "no virtual stage consists of no-op layers alone")
-
-
 def noop_positions(layout: LayerLayout) -> tuple[int, ...]:
     """Positions of the no-op layers, from 0, that fill every virtual stage to the same length, each at its end."""
     slots = max(map(max, layout))
@@ -96,26 +94,12 @@ def first_moe_position(layout: LayerLayout, model: ModelShape) -> int:
     return real[dense] if dense < len(real) else total
 
 
-def _dense_stage(layout: LayerLayout, model: ModelShape) -> bool:
-    if model.moe is None or model.moe.num_leading_dense_layers == 0 or len(layout[0]) == 1:
-        return False
-    return first_moe_position(layout, model) >= max(map(max, layout)) * len(layout)
-
-
-def _dense_stage_sentence(workload: Workload, s: ParallelStrategy) -> str:
-    layout = layout_of(workload, s)
-    return (
-        f"the first MoE layer is at position {first_moe_position(layout, workload.model)} (no-op layers counted), "
-        f"and with pp {s.pp} a rank holds {max(map(max, layout)) * len(layout)} layers: first_k_dense_replace must be below that"
-    )
-
-
-DENSE_STAGE = Rule(
-    "mindspeed_dense_stage",
-    "[mindspeed-llm, transformer_block.py]",
-    "the leading dense layers are fewer than the layers of a pipeline rank",
-    lambda w, b: none_of(b) if w.model.moe is None else layout_violates(w, b, _dense_stage),
-    _dense_stage_sentence,
+# No-op layers fill every virtual stage to the length of the longest, so that any may be empty [mindspeed, noop_layers]; but
+# ``--first-k-dense-replace`` counts them and is less than the slots of a rank [mindspeed-llm, transformer_block_feature].
+PLACEMENTS = Placements(early_moe=True)
+MERGED_CHUNKS = Placements(early_moe=True, full_but_last=True)  # with moe_comm_overlap and virtual stages
+STAGES = placement_rule(
+    "mindspeed_stages", "[mindspeed, noop_layers; mindspeed-llm, transformer_block_feature]", NAME, PLACEMENTS
 )
 
 
@@ -251,28 +235,26 @@ FB_OVERLAP = FACTS(
 DUALPIPEV = FACTS("mindspeed_dualpipev", "dualpipev comes with moe_comm_overlap, cp 1 and embeddings that are not tied")
 
 
-def _noop_before_last_chunk(layout: LayerLayout, _model: ModelShape) -> bool:
-    slots = max(map(max, layout))
-    return any(layers < slots for row in layout[:-1] for layers in row)
+def _unfilled(layout: LayerLayout, before_head: int, model: ModelShape) -> bool:
+    return not MERGED_CHUNKS.expressible(layout, before_head, model)
 
 
 FB_NOOP = SwitchRule(
     "mindspeed_fb_noop",
     "[mindspeed, noop_layers; fb_overlap.py]",
-    "with moe_comm_overlap and interleaved virtual stages, no-op layers sit in the last chunk only",
+    "with moe_comm_overlap and interleaved virtual stages, no-op layers sit on the last virtual stage only",
     lambda w, b: (
-        (b.schedule == Schedule.INTERLEAVED)
-        & has_effect(w, b, Feature.MOE_COMM_OVERLAP)
-        & layout_violates(w, b, _noop_before_last_chunk)
+        (b.schedule == Schedule.INTERLEAVED) & has_effect(w, b, Feature.MOE_COMM_OVERLAP) & layout_violates(w, b, _unfilled)
         if w.model.moe is not None and b.has(Feature.MOE_COMM_OVERLAP).any()
         else none_of(b)
     ),
     lambda w, s: (
-        f"moe_comm_overlap with vpp {s.vpp} takes no-op layers in the last chunk only, and {w.model.num_layers} layers over "
-        f"pp {s.pp} leave them at positions {', '.join(map(str, noop_positions(layout_of(w, s))))}"
+        f"moe_comm_overlap with vpp {s.vpp} takes no-op layers on the last virtual stage only, and {w.model.num_layers} layers "
+        f"over pp {s.pp} leave them at positions {', '.join(map(str, noop_positions(layout_of(w, s))))}"
     ),
     subject=Feature.MOE_COMM_OVERLAP,
-    reason=lambda w, s: "it takes no-op layers in the last chunk only",
+    reason=lambda w, s: "it takes no-op layers on the last virtual stage only",
+    reads_placement=True,
 )
 
 ZERO_MEMORY = FACTS(

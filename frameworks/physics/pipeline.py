@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from cost_models.shapes.canonical import group_size, schedules_of
-from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import Workload
-from frameworks.rule import Mask, Rule, either, has_effect, num_microbatches
+from cost_models.shapes.workload import ModelShape, Workload
+from frameworks.rule import Mask, Rule, either, has_effect, layout_of, layout_violates, num_microbatches
 
 VPP_NEEDS_PP = Rule(
     "vpp_needs_pp",
@@ -87,12 +87,50 @@ def _layer_layout_sentence(workload: Workload, s: ParallelStrategy) -> str:
     )
 
 
+def _mtp_behind_layers(layout: LayerLayout, before_head: int, _model: ModelShape) -> bool:
+    counts = [layers for row in layout for layers in row]
+    return before_head >= len(counts) or any(counts[len(counts) - before_head :])
+
+
+def _mtp_stage(workload: Workload, batch: StrategyBatch) -> Mask:
+    moved: Mask = batch.mtp_before_head != 0
+    if not moved.any():
+        return moved
+    nowhere = (batch.mtp_before_head < 0) | (batch.mtp_before_head >= batch.pp * batch.vpp)
+    if not workload.model.mtp_num_layers:
+        return moved
+    return moved & (nowhere | layout_violates(workload, batch, _mtp_behind_layers))
+
+
+def _mtp_stage_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    model, stages = workload.model, s.pp * s.vpp
+    if not model.mtp_num_layers:
+        return f"mtp_before_head {s.mtp_before_head}: {model.name} has no multi-token-prediction layers"
+    if not 0 <= s.mtp_before_head < stages:
+        return f"mtp_before_head {s.mtp_before_head}: pp {s.pp} x vpp {s.vpp} = {stages} virtual stages leave 0 to {stages - 1}"
+    counts = [layers for row in layout_of(workload, s) for layers in row]
+    return (
+        f"mtp_before_head {s.mtp_before_head} puts the multi-token-prediction layers on virtual stage "
+        f"{stages - s.mtp_before_head} of {stages}, and {sum(counts[stages - s.mtp_before_head :])} layers lie behind it"
+    )
+
+
+MTP_STAGE = Rule(
+    "mtp_stage",
+    "[deepseek-v3, section 2.2; megatron-0.19, pipeline_parallel_layer_layout.py]",
+    "multi-token-prediction layers run where the last layer does or behind it, and not behind the head",
+    _mtp_stage,
+    _mtp_stage_sentence,
+    reads_placement=True,
+)
+
 LAYER_LAYOUT = Rule(
     "layer_layout",
     "[megatron-main, pipeline_parallel_layer_layout.py]",
     "a given layer_layout has vpp chunks of pp stages and places every layer once",
     _layer_layout,
     _layer_layout_sentence,
+    reads_placement=True,
 )
 
 
@@ -186,7 +224,7 @@ DUALPIPE_HALVES = Rule(
     layout_only=True,
 )
 
-_UNPAIRED = _of_schedules((Schedule.ONE_F_ONE_B, Schedule.GPIPE, Schedule.ZB1P, Schedule.ZB2P, Schedule.ZBV))
+_UNPAIRED = _of_schedules((Schedule.ONE_F_ONE_B, *(schedule for schedule in Schedule if not schedule.merges_pairs)))
 
 
 def _overlap_without_pairs(workload: Workload, batch: StrategyBatch) -> Mask:
@@ -219,4 +257,4 @@ LAYOUT_RULES = (
     DUALPIPE_HALVES,
     SCHEDULE_FILL,
 )
-OPTION_RULES = (LAYER_LAYOUT, SCHEDULE, OVERLAP_NEEDS_PAIRS)
+OPTION_RULES = (LAYER_LAYOUT, MTP_STAGE, SCHEDULE, OVERLAP_NEEDS_PAIRS)

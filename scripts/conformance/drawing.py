@@ -5,16 +5,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
+from cost_models.shapes.canonical import canonical, canonical_schedule
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from frameworks.framework import Framework
-from frameworks.legality import legal_mask
-from frameworks.rule import effective_features
+from frameworks.legality import legal_mask, violations
+from frameworks.placements import ranks_are_alike
+from frameworks.registry import placements_of
+from frameworks.rule import effective_features, layout_of
 from search.enumeration import Rejections, chunks
 from search.recompute_modes import RecomputeMode, recompute_mode
 from search.space import SearchSpace, search_space
@@ -23,6 +27,7 @@ FEWEST_ROUNDS = 12
 KEPT_A_ROUND = 6
 ROWS_A_ROUND = 4096
 MOST_FLIPPED = 4
+DRAWS_OF_LAYERS = 8
 BY_LAYER = ("none", "full", "full:2", "block:1", "block:50%")
 
 
@@ -30,6 +35,7 @@ def drawn(workload: Workload, framework: Framework, count: int, seed: int) -> li
     """So many legal plans, each the one that differs most from those before it; fewer where so few were found."""
     rng = random.Random(seed)
     pool = [plan for _ in range(FEWEST_ROUNDS + count) for plan in _legal(workload, _space(workload, framework, rng), rng)]
+    pool += [placed for plan in pool if (placed := _placed(workload, framework, plan, rng)) is not None]
     seen: Counter[str] = Counter()
     chosen: list[ParallelStrategy] = []
     while pool and len(chosen) < count:
@@ -94,6 +100,31 @@ def _legal(workload: Workload, space: SearchSpace, rng: random.Random) -> Iterat
             yield legal.row(index)
 
 
+def _placed(workload: Workload, framework: Framework, plan: ParallelStrategy, rng: random.Random) -> ParallelStrategy | None:
+    """The plan with layers and MTP modules elsewhere, where the target can say it; None where none of a few draws can be said."""
+    model, pp, vpp = workload.model, plan.pp, plan.vpp
+    if plan.schedule in (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED):  # no default layout of it need be one that can be said
+        vpp = rng.choice((vpp, 2, 4, 8))
+        plan = replace(plan, vpp=vpp, schedule=canonical_schedule(pp, vpp), features=plan.features | Feature.OVERLAP_P2P)
+    merged = Feature.MOE_COMM_OVERLAP in plan.features and plan.schedule is Schedule.INTERLEAVED
+    placements = placements_of(framework.target.label, merged_chunks=merged)
+    shapes = list(placements.shapes(model.num_layers, pp, vpp)) if placements.even else []
+    shapes = [each for each in shapes if rng.random() < 0.5 and not ranks_are_alike(each)] or shapes
+    for _ in range(DRAWS_OF_LAYERS if pp > 1 else 0):
+        counts = [layers for row in layout_of(workload, plan) for layers in row]
+        empty = rng.choice((0, 0, 1, 2)) if pp * vpp > 2 else 0
+        for stage in (*range(pp * vpp - empty, pp * vpp), *rng.choices(range(pp * vpp), k=rng.randint(0, 3))):
+            moved = rng.randint(1, counts[stage]) if stage < pp * vpp - empty and counts[stage] else counts[stage]
+            counts[stage] -= moved
+            counts[rng.randrange(pp * vpp - empty)] += moved
+        layout = rng.choice(shapes) if shapes else tuple(tuple(counts[c * pp : (c + 1) * pp]) for c in range(vpp))
+        most = min(empty, placements.most_mtp_before_head(pp, vpp)) if model.mtp_num_layers and not shapes else 0
+        placed = replace(plan, layer_layout=layout, mtp_before_head=rng.randint(0, most))
+        if not violations(workload, placed):
+            return canonical(workload, placed)
+    return None
+
+
 def _traits(workload: Workload, plan: ParallelStrategy) -> set[str]:
     """What decides which arguments a file has."""
     on = effective_features(workload, plan)
@@ -103,5 +134,7 @@ def _traits(workload: Workload, plan: ParallelStrategy) -> set[str]:
     traits |= {
         f"{name} {getattr(plan, name)}" for name in ("zero_stage", "sequence_parallel", "microbatch_group_size_per_vp_stage")
     }
+    counts = [layers for row in layout_of(workload, plan) for layers in row]
+    traits |= {f"placed {plan.layer_layout is not None}", f"idle {min(counts) == 0}", f"mtp {plan.mtp_before_head > 0}"}
     choices = (plan.schedule, plan.dispatcher, plan.cp_algo, plan.recompute, plan.recompute_method)
     return traits | {f"{type(choice).__name__} {choice.name}" for choice in choices}

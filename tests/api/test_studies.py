@@ -266,6 +266,17 @@ def test_a_search_of_physics_alone_prices_what_frameworks_take(api: TestClient, 
     assert {nearest.target.partition("@")[0] for nearest in result.nearest_launchable} == {"mindspeed-llm", "mindformers"}
 
 
+def test_a_study_says_which_plans_tie_and_what_the_proof_is_about(api: TestClient, job: dict[str, Any], finish: Finish) -> None:
+    study = created(api, job)
+    finish(study["id"])
+    result = StudyResult.model_validate(api.get(f"/v1/studies/{study['id']}").json()["result"])
+    plans = api.get(f"/v1/studies/{study['id']}/plans").json()["items"]
+    assert result.paired_error is not None
+    assert result.paired_error.num_groups > 0
+    assert [plan["rank_group"] for plan in plans] == sorted(plan["rank_group"] for plan in plans)
+    assert [plan["plan_id"] for plan in plans if plan["fastest"]] == [result.proof.plan_id]
+
+
 def test_a_ranking_is_the_plans_with_fewer_fields(api: TestClient, refused: Refused, job: dict[str, Any], finish: Finish) -> None:
     study = created(api, job)["id"]
     assert api.get(f"/v1/studies/{study}/ranking").json() == {"items": [], "next_cursor": None}
@@ -276,6 +287,7 @@ def test_a_ranking_is_the_plans_with_fewer_fields(api: TestClient, refused: Refu
     for plan, ranked in zip(plans, ranking, strict=True):
         RankedPlan.model_validate(ranked)
         assert ranked["strategy"] == plan["strategy"]
+        assert [ranked[name] for name in ("rank_group", "fastest")] == [plan[name] for name in ("rank_group", "fastest")]
         assert ranked["estimate"].items() <= plan["estimate"].items()
         assert all(few.items() < whole.items() for few, whole in zip(ranked["variants"], plan["variants"], strict=True))
     assert any(ranked["variants"] for ranked in ranking)

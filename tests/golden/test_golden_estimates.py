@@ -52,9 +52,10 @@ def strategy_of(columns: dict[str, Any], num_devices: int) -> ParallelStrategy:
 def pinned(job: dict[str, Any], columns: dict[str, Any]) -> dict[str, float | bool]:
     """Six significant digits: what another machine's arithmetic may differ by never shows."""
     profile = named(job["hardware"])
+    model = model_preset(job["model"]).model
     workload = Workload(
-        model_preset(job["model"]).model,
-        TrainingJob(job["seq_length"], job["global_batch_size"]),
+        model,
+        TrainingJob(job["seq_length"], job["global_batch_size"], expert_spread=model.expert_spread()),
         Cluster(profile, job["num_devices"]),
         Software(job["stack"], execution="graph" if job["stack"] == "mindformers" else "eager"),
     )

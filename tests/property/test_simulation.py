@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from cost_models.constants import prior_constants
 from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.simulation.step_times import simulate, simulated
 from cost_models.step.composition import estimate, lower_bound_s
 from cost_models.step.priced_groups import priced_groups
 from cost_models.step.result import Estimate
+from tests.placements import placements
 from tests.property.test_estimates import columns, on, strategies, with_links, workloads
 
 DEVICES = 512
@@ -35,6 +36,15 @@ def scheduled(draw: st.DrawFn, row: ParallelStrategy, schedule: Schedule) -> Par
 
 
 @st.composite
+def placed(draw: st.DrawFn, row: ParallelStrategy, model: ModelShape) -> ParallelStrategy:
+    """The strategy with its layers and MTP modules anywhere, or where they are by default."""
+    if draw(st.booleans()):
+        return row
+    layout, before_head = draw(placements(model.num_layers, row.pp, row.vpp))
+    return replace(row, layer_layout=layout, mtp_before_head=before_head if model.mtp_num_layers else 0)
+
+
+@st.composite
 def jobs(draw: st.DrawFn) -> tuple[Workload, list[ParallelStrategy]]:
     """A job and strategies of one shape for it, each with a schedule that its micro batches fill."""
     base = draw(strategies())
@@ -47,10 +57,11 @@ def jobs(draw: st.DrawFn) -> tuple[Workload, list[ParallelStrategy]]:
     if job.model.moe is not None:  # dense layers that merged passes meet in any place of a chunk
         moe = replace(job.model.moe, num_leading_dense_layers=draw(st.sampled_from((0, 1, 5))))
         job = replace(job, model=replace(job.model, moe=moe))
+    job = replace(job, model=replace(job.model, mtp_num_layers=draw(st.integers(0, 2))))
     size = base.micro_batch_size * base.dp * micro_batches
     job = replace(job, training=replace(job.training, global_batch_size=size))
     choices = st.sampled_from([schedule for schedule in Schedule if schedule is not Schedule.NONE])
-    rows = [draw(scheduled(base, draw(choices))) for _ in range(draw(st.integers(1, 4)))]
+    rows = [draw(placed(draw(scheduled(base, draw(choices))), job.model)) for _ in range(draw(st.integers(1, 4)))]
     return job, rows
 
 

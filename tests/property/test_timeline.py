@@ -85,9 +85,11 @@ def test_bars_do_not_overlap_and_end_with_the_simulated_step(shown: Shown) -> No
 def test_compute_stands_still_for_what_its_passes_leave_exposed(shown: Shown) -> None:
     group, tasks = shown.played.group, shown.played.tasks
     passes = float(group.num_microbatches[0]) * group.stages.passes_fraction
-    expected = shown.per_class(lambda each, _, sent: sent * float(tasks.send_s[0]) - float(tasks.saving_s(each)[0]))
+    expected = shown.per_class(
+        lambda each, _, sent: sent * float(tasks.send_s[0]) + float(tasks.relays_s(each)[0]) - float(tasks.saving_s(each)[0])
+    )
     exchanged = np.zeros(shown.strategy.pp)
-    mtp = group.stages.mtp_layers * group.layers.heads[:, 0]
+    mtp = group.stages.mtp_layers * group.layers.mtps[:, 0]
     tables = zip(group.priced.layers, group.layers.layers, group.layers.again, strict=True)
     for kind, (costs, layers, again) in enumerate(tables):
         count = layers[:, 0] + (kind == group.stages.last_layer) * mtp

@@ -1,17 +1,31 @@
 """Memory by rank against the published baselines, and by kind of peak against the runs that state one."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.run_records import RefusedRecord, RunRecord
+from calibration.files import family_of, shipped_calibration
+from calibration.intervals import left_out_bands
+from calibration.memory_intervals import (
+    MemoryErrors,
+    family_priors,
+    memory_bands,
+    memory_coverage,
+    memory_errors,
+    memory_kind,
+)
+from calibration.run_records import RefusedRecord, RunRecord, read_run_records
 from calibration.validation import ValidationReport, predict
-from cost_models.constants import Constants
+from cost_models.constants import Constants, PeakSpread
+from cost_models.memory.fit import log_error_at
 from cost_models.shapes.workload import Workload
+from cost_models.step.composition import estimate
 
 Errors = NDArray[np.float64]
+RUNS = Path(__file__).resolve().parents[2] / "calibration/runs"
 
 # Absolute errors [%] over all ranks of all rows, median and mean. After a step only weights, gradients and optimizer
 # states stay: arithmetic without a constant.
@@ -91,9 +105,46 @@ def test_peaks_are_met_on_their_own_basis(
         assert 100 * np.mean(np.array(errors) < -0.05) <= UNDERESTIMATED_LIMITS[of_family, basis], basis
 
 
+@pytest.fixture(scope="module")
+def left_out() -> MemoryErrors:
+    families = (read_run_records(RUNS / f"{name}.jsonl") for name in ("ascend", "gpu"))
+    return memory_errors([r for records in families for r in records if isinstance(r, RunRecord)], family_priors)
+
+
+@pytest.mark.parametrize(("level", "least", "most"), [(0.8, 0.8, 0.95), (0.9, 0.88, 0.96), (0.95, 0.92, 0.98), (0.99, 0.96, 1.0)])
+def test_devices_so_sure_to_hold_a_peak_held_it(left_out: MemoryErrors, level: float, least: float, most: float) -> None:
+    bands = left_out_bands(left_out.records, left_out.log_errors, left_out.groups, memory_kind)
+    held = [
+        -error <= log_error_at(PeakSpread(min(band.low, 0.0), max(band.high, 0.0)), level)
+        for band, error in zip(bands, left_out.log_errors, strict=True)
+    ]
+    groups = [str(group) for group in left_out.groups]
+    assert least <= np.mean(held) <= most
+    assert least <= np.average(held, weights=[1 / groups.count(group) for group in groups]) <= most
+
+
+@pytest.mark.parametrize("family", ["ascend", "gpu"], scope="session")
+def test_the_shipped_bands_are_those_of_the_shipped_runs(family: str, left_out: MemoryErrors) -> None:
+    shipped = shipped_calibration(family)
+    assert shipped.memory_coverage == memory_coverage(left_out), "run `make calibration`"
+    for band, expected in zip(shipped.memory_bands, memory_bands(left_out), strict=True):
+        assert (band.kind, band.num_runs) == (expected.kind, expected.num_runs)
+        assert (band.low, band.high) == (pytest.approx(expected.low, rel=1e-3), pytest.approx(expected.high, rel=1e-3))
+
+
+def test_what_ran_with_a_measured_peak_fits_at_the_usual_confidence(left_out: MemoryErrors) -> None:
+    refused = []
+    for record in left_out.records:
+        constants = shipped_calibration(family_of(record.workload.cluster.profile.family)).constants_of(record.workload)
+        found, _ = predict(record, constants, price=estimate)
+        refused += [record.id] * (not found.fits[0])
+    assert refused == []
+
+
 def test_what_ran_is_predicted_to_fit(
     family: str, records: list[RunRecord | RefusedRecord], constants_for: Callable[[Workload], Constants]
 ) -> None:
     chosen = [record for record in records[:: 1 if family == "ascend" else 3] if isinstance(record, RunRecord)]
-    refuted = [record.id for record in chosen if not predict(record, constants_for(record.workload))[0].fits[0]]
+    found = [predict(record, constants_for(record.workload))[0] for record in chosen]
+    refuted = [r.id for r, f in zip(chosen, found, strict=True) if f.peak_memory_bytes[0] > f.memory_limit_bytes]
     assert 100 * len(refuted) / len(chosen) <= REFUTED_LIMITS[family], refuted

@@ -56,10 +56,11 @@ def view(database: Database, study_id: str) -> StudyDocument:
 def answer(database: Database, study_id: str) -> dict[str, Any]:
     """What a study found, but for the time that it took."""
     with database.read() as session:
-        result = service.get_study(session, study_id).result
-        assert result is not None
+        study = service.get_study(session, study_id)
+        assert study.result is not None
         return {
-            **{name: result[name] for name in FOUND},
+            **{name: study.result[name] for name in FOUND},
+            "assumptions": study.assumptions,
             "plans": list(service.list_plans(session, study_id, limit=100).items),
             "rejections": [asdict(row) for row in service.list_rejections(session, study_id, limit=100).items],
         }
@@ -68,7 +69,7 @@ def answer(database: Database, study_id: str) -> dict[str, Any]:
 def direct(**search: Any) -> dict[str, Any]:
     """The same search without a database."""
     document = json.loads(_searched(json.dumps(search)))
-    return {name: document[name] for name in (*FOUND, "plans", "rejections")}
+    return {name: document[name] for name in (*FOUND, "assumptions", "plans", "rejections")}
 
 
 @cache

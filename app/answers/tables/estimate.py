@@ -11,10 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from app.answers.schemas import EstimateDocument, EstimateNumbers, RecomputeDocument, StrategyDocument
+from app.answers.tables.memory import memory_sentence, memory_text
 from app.answers.tables.simulation import print_simulation
 from app.text.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from app.text.terminal import plain_table
 from cost_models.shapes.expert_load import ExpertCounts
+from cost_models.shapes.expert_spread import PEAK_QUANTILE, RouterBalance, expert_spread
 from cost_models.shapes.switches import Exclusive, alternatives
 
 SECONDS_PER_DAY = 86_400
@@ -102,13 +104,11 @@ def _headline(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
     duration = train_days(estimate, job)
     if duration is not None:
         parts.append(f"{days(duration)} for {count(job['training']['train_tokens'])} tokens")
-    used, limit = gibibytes(estimate.peak_memory_bytes), gibibytes(estimate.memory_limit_bytes)
-    fit = "fits" if estimate.fits else "DOES NOT FIT"
-    return f"{', '.join(parts)}; {used} of {limit}: {fit}"
+    return f"{', '.join(parts)}; {memory_text(estimate, job)}"
 
 
 def evidence_sentences(estimate: EstimateNumbers, job: Mapping[str, Any]) -> list[str]:
-    """The interval of the step time, and how many measured runs stand behind it."""
+    """The intervals of the step time and of the peak, and how many measured runs stand behind them."""
     low_s, high_s = estimate.step_time_low_s, estimate.step_time_high_s
     if low_s is None or high_s is None:
         return []
@@ -119,15 +119,23 @@ def evidence_sentences(estimate: EstimateNumbers, job: Mapping[str, Any]) -> lis
         found = [f"{interval}, from {runs} with up to {evidence.max_devices:,} devices."]
     else:
         found = [f"{interval}, from other hardware, software or kinds of models."]
-    return [*found, *(f"Extrapolated: {sentence}." for sentence in evidence.extrapolated)]
+    found += [f"Extrapolated: {sentence}." for sentence in evidence.extrapolated]
+    return [*found, memory_sentence(estimate, job)]
 
 
 def _routing_sentences(document: EstimateDocument) -> list[str]:
-    """What measured counts make of the job's expert-parallel degree."""
-    training, ep = document.job["training"], document.strategy.ep
-    given = training.get("expert_counts")  # a server of old does not state it
-    if not given or document.job["model"]["moe"]["capacity_factor"]:
+    """What measured counts, or the router's balance, make of the job's expert-parallel degree."""
+    training, moe, ep = document.job["training"], document.job["model"]["moe"], document.strategy.ep
+    given, balance = training.get("expert_counts"), training.get("router_balance")  # a server of old does not state them
+    if not (given or balance) or moe["capacity_factor"]:
         return []
+    if balance:
+        spread = expert_spread(RouterBalance(balance), moe["num_experts"], moe["num_groups"])
+        load, peak = float(spread.load_factor(ep)), float(spread.peak_load_factor(ep))
+        return [
+            f"Routing ({balance}): the fullest of {ep} expert ranks has {load:.2f} x the mean, in memory {peak:.2f} "
+            f"({PEAK_QUANTILE:.0%} of the steps); {spread.source}."
+        ]
     counts = ExpertCounts(tuple(map(tuple, given if isinstance(given[0], list) else [given])))
     load, peak = float(counts.load_factor(ep)), float(counts.peak_load_factor(ep))
     return [f"Counted routing: the fullest of {ep} expert ranks has {load:.2f} x the mean, in the most uneven layer {peak:.2f}."]
@@ -154,6 +162,8 @@ def _memory_table(estimate: EstimateNumbers) -> Table:
     table.add_row("peak", gibibytes(total), percent(1.0), style="bold")
     table.add_row("limit", gibibytes(estimate.memory_limit_bytes), "", style="dim")
     table.add_row("headroom", gibibytes(estimate.headroom_bytes), "", style="dim" if estimate.fits else "red")
+    table.add_row("largest peak that fits", gibibytes(estimate.fit_limit_bytes), "", style="dim")
+    table.add_row("a monitor shows", gibibytes(estimate.pooled_peak_bytes), "", style="dim")
     return table
 
 

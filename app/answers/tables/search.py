@@ -8,19 +8,32 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from app.answers.schemas import Baseline, BrokenRuleDocument, EstimateNumbers, Plan, SearchDocument
+from app.answers.schemas import (
+    Baseline,
+    BrokenRuleDocument,
+    EstimateNumbers,
+    LeftOut,
+    Plan,
+    SearchDocument,
+    Space,
+    StrategyDocument,
+)
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text, train_days
+from app.answers.tables.memory import chance
 from app.text.quantities import GIB, column_seconds, count, days, percent, seconds
 from app.text.terminal import WIDE, plain_table
+from cost_models.shapes.switches import DEFAULT_FEATURES
 from frameworks.target import ANY
+from search.explanation import layers_text
 
 SHOWN_PLANS = 10
+USUAL = frozenset(str(feature.name).lower() for feature in DEFAULT_FEATURES)
 SHOWN_REJECTIONS = 12
 
 
 def print_search(console: Console, document: SearchDocument) -> None:
     """The answer of ``meshplan search`` for a person."""
-    print_assumptions(console, document.assumptions, document.warnings)
+    print_assumptions(console, (), document.warnings)
     job = document.job
     console.print(
         f"{job['model']['name']} on {job['cluster']['num_devices']:,} x {job['cluster']['hardware']}, "
@@ -33,9 +46,13 @@ def print_search(console: Console, document: SearchDocument) -> None:
         console.print(_headline(plans[0], document), style="bold", markup=False)
         for sentence in evidence_sentences(plans[0].estimate, job):
             console.print(sentence, markup=False)
+        for sentence in (*tie_sentences(plans), *placement_sentences(plans[0].strategy)):
+            console.print(sentence, markup=False)
     for sentence in beside_sentences(document):
         console.print(sentence, markup=False)
     console.print(_counts(document), markup=False)
+    if document.space is not None:
+        console.print(space_sentence(document.space), markup=False)
     if plans:
         console.print()
         console.print(_plans_table(plans[:SHOWN_PLANS], job, wide=console.width >= WIDE))
@@ -45,6 +62,8 @@ def print_search(console: Console, document: SearchDocument) -> None:
         _print_explanation(console, plans[0], document.baseline)
     elif document.nearest:
         console.print(document.nearest, markup=False, style="bold")
+    console.print()
+    print_assumptions(console, document.assumptions, ())
     _print_rejections(console, document)
 
 
@@ -57,8 +76,33 @@ def _headline(best: Plan, document: SearchDocument) -> str:
     baseline = document.baseline
     if baseline is None or baseline.speedup_fraction is None:
         return headline
-    whose = "your plan" if baseline.source == "given" else "the usual first plan"
-    return f"{headline}; {1 + baseline.speedup_fraction:.2f}x the speed of {whose} ({strategy_text(baseline.strategy)})"
+    whose = f"{'your plan' if baseline.source == 'given' else 'the usual first plan'} ({strategy_text(baseline.strategy)})"
+    if baseline.rank_group == best.rank_group:
+        return f"{headline}; not measurably faster than {whose}, which is in the same group"
+    return f"{headline}; {1 + baseline.speedup_fraction:.2f}x the speed of {whose}"
+
+
+def tie_sentences(plans: Sequence[Plan]) -> Iterator[str]:
+    """Which plans the first cannot be told from, and which of them is the fastest by prediction, where that is another."""
+    best = plans[0]
+    if best.explanation.tie is None:
+        return
+    yield best.explanation.tie
+    fastest = next((plan for plan in plans if plan.fastest), best)
+    if fastest is not best:
+        gain = best.estimate.step_time_s / fastest.estimate.step_time_s - 1.0
+        yield (
+            f"Plan 1 is the sturdiest of them (where it can be launched, how surely it fits, few unusual switches); "
+            f"plan {fastest.rank} ({strategy_text(fastest.strategy)}) is the fastest by prediction, by {percent(gain)}."
+        )
+
+
+def placement_sentences(strategy: StrategyDocument) -> Iterator[str]:
+    """Where the layers of plan 1 lie, where there is a choice."""
+    if strategy.pp * strategy.vpp > 1:
+        apart = strategy.mtp_before_head
+        mtp = f"; prediction layers {apart} before that of the head" if apart else ""
+        yield f"Layers on the virtual stages of plan 1: {layers_text(strategy.layer_layout)}{mtp}."
 
 
 def beside_sentences(document: SearchDocument) -> Iterator[str]:
@@ -112,22 +156,61 @@ def _counts(document: SearchDocument) -> str:
         return f"{text}; cut by {proof.stopped_by.replace('_', ' ')}, so better plans may exist"
     if counts.sampled is not None:
         return f"{text}; nothing is proved, as most of the space is unseen"
-    return f"{text}; best of the whole {proof.scope}" if proof.proved_best else text
+    if not proof.proved_best:
+        return text
+    proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
+    return (
+        f"{text}; best of the whole {proof.scope}"
+        if proved == 1
+        else f"{text}; plan {proved} is the fastest of the whole {proof.scope}"
+    )
+
+
+def space_sentence(space: Space) -> str:
+    """Which switches were tried, and what those that were left out would save."""
+    parts = [
+        f"{what} {', '.join(names)}"
+        for what, names in (
+            ("on where they act:", [name for name in space.on if name not in USUAL]),
+            ("where a plan does not fit:", space.where_it_does_not_fit),
+            ("both ways:", space.both_ways),
+            ("left out:", [_left_out(one) for one in space.left_out if one.step_time_change_fraction is not None]),
+        )
+        if names
+    ]
+    return f"Switches beside the usual {'; '.join(parts)} (--allow, --forbid)."
+
+
+def _left_out(one: LeftOut) -> str:
+    time, memory = one.step_time_change_fraction or 0.0, one.peak_memory_change_bytes or 0.0
+    return f"{one.name} ({one.why}; {time:+.1%}, {memory / GIB:+.1f} GiB)"
 
 
 def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -> Table:
     limit = plans[0].estimate.memory_limit_bytes / GIB
     times = column_seconds(plan.estimate.step_time_s for plan in plans)
     with_days = job["training"]["train_tokens"] is not None
-    headers = [">#", "strategy", ">step", ">tokens/s", *([">days"] if with_days else []), ">MFU", f">GiB of {limit:.1f}"]
+    with_groups = len({plan.rank_group for plan in plans}) < len(plans)
+    headers = [
+        ">#",
+        *([">group"] if with_groups else []),
+        "strategy",
+        ">step",
+        ">tokens/s",
+        *([">days"] if with_days else []),
+        ">MFU",
+        f">GiB of {limit:.1f}",
+        ">sure",
+    ]
     table = plain_table(*headers, *(["bound by"] if wide else []))
     for plan, step_time in zip(plans, times, strict=True):
         estimate = plan.estimate
         duration = train_days(estimate, job)
-        cells = [str(plan.rank), strategy_text(plan.strategy), step_time, count(estimate.tokens_per_s)]
+        cells = [str(plan.rank), *([str(plan.rank_group)] if with_groups else []), strategy_text(plan.strategy)]
+        cells += [step_time, count(estimate.tokens_per_s)]
         cells += [days(duration).removesuffix(" d")] if duration is not None else []
         cells += ["" if estimate.mfu_fraction is None else percent(estimate.mfu_fraction)]
-        cells += [f"{estimate.peak_memory_bytes / GIB:.1f}"]
+        cells += [f"{estimate.peak_memory_bytes / GIB:.1f}", chance(estimate.fits_probability)]
         cells += [_bound(estimate)] if wide else []
         table.add_row(*cells, style="bold" if plan.rank == 1 else None)
     return table
@@ -161,5 +244,4 @@ def _print_rejections(console: Console, document: SearchDocument) -> None:
         table.add_row(rejection.rule.replace("_", " "), f"{rejection.count:,}", rejection.example)
     for rejection in rejections[SHOWN_REJECTIONS:]:
         table.add_row(rejection.rule.replace("_", " "), f"{rejection.count:,}", "")
-    console.print()
     console.print(table)

@@ -91,15 +91,10 @@ class DefaultTraining:
     train_tokens: float | None
     sources: Mapping[str, Source]
 
-    def assumptions(self) -> list[str]:
-        """One sentence a field, for the list that an answer prints."""
-        values = {name: getattr(self, name) for name in self.sources}
-        return [
-            f"training.{name} = {value:g} from the preset ({source.basis}: {source.text})"
-            if isinstance(value, float)
-            else f"training.{name} = {value} from the preset ({source.basis}: {source.text})"
-            for (name, value), source in zip(values.items(), self.sources.values(), strict=True)
-        ]
+    def why(self, name: str) -> str:
+        """What stands behind a field's value in the list that an answer prints."""
+        source = self.sources[name]
+        return f"from the preset ({source.basis}: {source.text})"
 
 
 @dataclass(frozen=True)

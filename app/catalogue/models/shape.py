@@ -69,6 +69,7 @@ class MoeSection(Section):
 
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
+YarnScale = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class LocalAttentionSection(Section):
@@ -94,8 +95,8 @@ class RopeScalingSection(Section):
     high_freq_factor: Positive | None = None
     beta_fast: Positive | None = None
     beta_slow: Positive | None = None
-    mscale: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    mscale_all_dim: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    mscale: YarnScale | None = None
+    mscale_all_dim: YarnScale | None = None
     truncate: bool | None = None
 
 

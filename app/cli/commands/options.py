@@ -45,10 +45,15 @@ _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     "train_tokens": _job_option(_NUMBER, "training", "train_tokens", "token budget, for days"),
     "expert_load_factor": _job_option(_NUMBER, "training", "expert_load_factor", "fullest expert rank over the mean"),
     "expert_counts": _job_option(Path | None, "training", "expert_counts", "JSON file of tokens per expert, by MoE layer"),
+    "router_balance": _job_option(
+        _TEXT, "training", "router_balance", "what balances the router: auxiliary-loss, loss-free, group, forced"
+    ),
     "stack": _job_option(_TEXT, "software", "stack", "framework whose efficiency applies"),
     "target": _job_option(_TEXT, "software", "target", "framework that must be able to run the plan; any: the physics alone"),
     "cluster_time_factor": _job_option(_NUMBER, "cluster", "time_factor", "multiplies device and communication time (default 1)"),
     "software_time_factor": _job_option(_NUMBER, "software", "time_factor", "multiplies device time (default 1)"),
+    "min_headroom": _job_option(_TEXT, "search", "min_headroom", "device memory that must stay free: bytes, 4GiB, or 5% of it"),
+    "fit_confidence": _job_option(_NUMBER, "search", "fit_confidence", "how sure a fit must be, 0.5 to 0.99 (default 0.9)"),
     "calibration": (Calibration, CALIBRATION_FIELD["calibration"]),
 }
 JOB_FIELDS = {name: field for name, (_, field) in _JOB_OPTIONS.items()}
@@ -109,6 +114,11 @@ def assignments(given: list[str], example: str) -> dict[str, str]:
             raise InputError(f"--switch: {show(text)} is not allowed; give a feature and {example}.")
         found[name.strip().replace("-", "_")] = values.strip()
     return found
+
+
+def names(given: list[str]) -> list[str]:
+    """The names of a flag that is repeated, or holds several between commas."""
+    return [name.strip() for text in given for name in text.split(",")]
 
 
 def _word(text: str) -> int | bool | str:

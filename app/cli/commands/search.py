@@ -48,6 +48,18 @@ def search(
             help="a feature and its values, as in swap_optimizer=true,false", rich_help_panel=_LIMITS, metavar="NAME=VALUES"
         ),
     ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help="also try it: a switch, a schedule, a recompute module", rich_help_panel=_LIMITS, metavar="NAMES"),
+    ] = None,
+    forbid: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="never try it: a switch, a schedule, a dispatcher, a cp algorithm, a recompute module",
+            rich_help_panel=_LIMITS,
+            metavar="NAMES",
+        ),
+    ] = None,
     save_dir: Annotated[Path | None, typer.Option(help="folder for the report, the job and the launch arguments")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the answer that --save-dir holds")] = False,
     server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
@@ -61,6 +73,9 @@ def search(
     sections = options.sections(fields, given)
     for name, values in _switches(switch or []).items():
         sections.setdefault("search", {})[name] = values
+    for kind, names in (("allow", allow), ("forbid", forbid)):
+        if names:
+            sections.setdefault("search", {})[kind] = options.names(names)
 
     from app.answers.files import report_files
     from app.answers.folder import answer_folder

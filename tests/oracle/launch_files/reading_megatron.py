@@ -150,6 +150,12 @@ class Reading:
         size = self._number("microbatch-group-size-per-virtual-pipeline-stage", low=1) or 0
         return canonical_group_size(self.pp, self._schedule(vpp), size)
 
+    def _counted(self) -> tuple[int, int]:
+        """Whether embedding and loss count as a layer."""
+        if self._ascend or self.pp == 1:
+            return 0, 0
+        return int(self._on("account-for-embedding-in-pipeline-split")), int(self._on("account-for-loss-in-pipeline-split"))
+
     def _layout(self) -> tuple[int, LayerLayout | None]:
         """Virtual stages of a rank, and the layers of each where they differ from the default."""
         total = self._number("num-layers")
@@ -158,10 +164,10 @@ class Reading:
         if total is None or total > MAX_LAYERS:
             return 2 if self._folded else vpp, None
         if chunk is not None and self.pp > 1:
-            vpp = max(total // self.pp // chunk, 1)
+            vpp = max((total + sum(self._counted())) // self.pp // chunk, 1)
         if self._folded:
             vpp = 2
-        if vpp * self.pp > total:
+        if vpp * self.pp > total + sum(self._counted()):
             raise LaunchFileError(f"launch file: pp {self.pp} x {vpp} virtual stages do not fit num-layers {total}")
         counts = self._counts(total, vpp)
         layout = tuple(tuple(counts[c * self.pp : (c + 1) * self.pp]) for c in range(vpp))
@@ -175,6 +181,14 @@ class Reading:
             if len(listed) != self.pp or sum(listed) != total:
                 raise LaunchFileError(f"launch file: num-layer-list {listed} does not place {total} layers on pp {self.pp}")
             return listed
+        if any(self._counted()):
+            slots, rest = divmod(total + sum(self._counted()), self.pp * vpp)
+            if rest:
+                raise LaunchFileError(f"launch file: {total} layers do not fill {self.pp * vpp} stages with embedding and loss")
+            counts = [slots] * (self.pp * vpp)
+            counts[0] -= self._counted()[0]
+            counts[-1] -= self._counted()[1]
+            return counts
         first, last = self._number("decoder-first-pipeline-num-layers"), self._number("decoder-last-pipeline-num-layers")
         ends = (first or 0) + (last or 0)
         middle = self.pp - (first is not None) - (last is not None)

@@ -173,6 +173,13 @@ def test_nemo_reduces_gradients_in_bf16(read: Read) -> None:
     assert Feature.GRAD_REDUCE_IN_BF16 not in read({"software.framework": "Megatron-LM"}).strategy.features
 
 
+def test_moments_are_read_from_the_optimizers_flags(read: Read) -> None:
+    flags = ["use-precision-aware-optimizer", "exp-avg-dtype=bf16", "exp-avg-sq-dtype=bf16"]
+    megatron = {"software.framework": "Megatron-LM"}
+    assert Feature.BF16_MOMENTS in read({**megatron, "software.raw_flags": flags}).strategy.features
+    assert Feature.BF16_MOMENTS not in read({**megatron, "software.raw_flags": flags[:2]}).strategy.features
+
+
 def test_features_are_matched_by_name_and_unknown_ones_noted(read: Read) -> None:
     record = read({"strategy.features": ["mc2", "Reuse_FP32_Param", "warp_drive"]})
     assert record.strategy.features == Feature.MC2 | Feature.REUSE_FP32_PARAM

@@ -59,6 +59,9 @@ BY_BEST = replace(
 SANDWICHED = job(replace(DENSE, sandwich_norm=True))
 FB = changed(MIXTURE_PLAN, features=OVERLAPPED | Feature.MOE_COMM_OVERLAP, vpp=2, schedule=Schedule.INTERLEAVED)
 
+# Megatron's documentation for DeepSeek-V3: Et*3|(tt|)*29,m|L.
+MTP_APART = changed(PANGU_PLAN, layer_layout=((3, *[2] * 15), (*[2] * 14, 0, 0)), mtp_before_head=1)
+
 # (rule, target, workload, a legal strategy, an illegal one, numbers and names that the sentence holds)
 PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tuple[str, ...]]] = [
     ("world_size", "any", DENSE_JOB, DENSE_PLAN, changed(DENSE_PLAN, dp=3), ("tp 4", "pp 4", "dp 3", "48", "64", "dp 4 fills")),
@@ -77,6 +80,10 @@ PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tupl
      ("ep 24", "64 experts", "16 and 32")),
     ("expert_width", "any", MIXTURE_JOB, changed(MIXTURE_PLAN, ep=8, etp=2), changed(MIXTURE_PLAN, ep=1, etp=3), ("p 3", "1408")),
     ("vpp_needs_pp", "any", DENSE_JOB, DENSE_PLAN, changed(DENSE_PLAN, pp=1, dp=16), ("vpp 2", "pp is 1")),
+    ("mtp_stage", "any", PANGU_JOB, MTP_APART, changed(MTP_APART, layer_layout=((3, *[2] * 15), (*[2] * 13, 1, 0, 1))),
+     ("mtp_before_head 1", "stage 31 of 32", "1 layers lie behind it")),
+    ("mtp_stage", "any", PANGU_JOB, MTP_APART, changed(MTP_APART, mtp_before_head=32), ("32 virtual stages", "0 to 31")),
+    ("mtp_stage", "any", DENSE_JOB, DENSE_PLAN, changed(DENSE_PLAN, mtp_before_head=1), ("dense-8b has no multi-token",)),
     ("layers_per_stage", "any", DENSE_JOB, changed(DENSE_PLAN, vpp=8), changed(DENSE_PLAN, vpp=9), ("36", "32 layers")),
     ("interleaved_fill", "any", job(global_batch_size=16), DENSE_PLAN, changed(DENSE_PLAN, micro_batch_size=2),
      ("pp 4", "are 2")),
@@ -238,8 +245,8 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      with_features(FLAT, Feature.SWAP_OPTIMIZER), ("master weights", "moments alone")),
     ("mindformers_zero_stage", "mindformers", DENSE_JOB, changed(FLAT, zero_stage=2), changed(FLAT, zero_stage=3), ("stage 3",)),
     ("fine_grain_interleave", "any", DENSE_JOB, changed(HALVED, micro_batch_size=2), HALVED, ("size is 1",)),
-    ("mindformers_chunks", "mindformers", DENSE_JOB, changed(FLAT, layer_layout=((12, 10, 9, 1),)),
-     changed(FLAT, layer_layout=((11, 11, 10, 0),)), ("0 layers", "11")),
+    ("mindformers_stages", "mindformers", DENSE_JOB, changed(FLAT, layer_layout=((12, 10, 9, 1),)),
+     changed(FLAT, layer_layout=((11, 11, 10, 0),)), ("stage 4 of 4 holds 0 layers", "11")),
     ("mindformers_experts_need_sequence_parallel", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
      changed(MIXTURE_PLAN, sequence_parallel=False), ("tp 2", "64 experts")),
     ("mindformers_expert_tensor_parallel", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, ep=16),
@@ -259,11 +266,16 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      changed(FLAT, recompute=Recompute.FULL, recompute_layers_per_stage=(8, 4, 2, 0)), ("4 entries",)),
     ("mindspeed_features", "mindspeed-llm", DENSE_JOB, FLAT, with_features(FLAT, Feature.TP_COMM_OVERLAP), ("tp_comm_overlap",)),
     ("mindspeed_zero_stage", "mindspeed-llm", DENSE_JOB, FLAT, changed(FLAT, zero_stage=2), ("zero_stage 2",)),
-    ("mindspeed_chunks", "mindspeed-llm", DENSE_JOB, FLAT, changed(FLAT, layer_layout=((11, 11, 10, 0),)), ("0 layers", "11")),
-    ("mindspeed_dense_stage", "mindspeed-llm", job(replace(MIXTURE, moe=replace(MIXTURE.moe, num_leading_dense_layers=11))),
-     MIXTURE_PLAN, changed(MIXTURE_PLAN, pp=4, dp=8), ("position 11", "pp 4", "6 layers")),
-    ("mindspeed_dense_stage", "mindspeed-llm", LEADING, changed(MIXTURE_PLAN, pp=1, dp=32, schedule=Schedule.NONE), MIXTURE_PLAN,
-     ("position 12", "pp 2", "12 layers")),
+    ("mindspeed_stages", "mindspeed-llm", job(replace(MIXTURE, moe=replace(MIXTURE.moe, num_leading_dense_layers=11))),
+     changed(MIXTURE_PLAN, layer_layout=((24, 0),)), changed(MIXTURE_PLAN, pp=4, dp=8), ("11 dense", "stage 2", "vpp is 1")),
+    ("mindspeed_stages", "mindspeed-llm", LEADING, changed(MIXTURE_PLAN, pp=1, dp=32, schedule=Schedule.NONE), MIXTURE_PLAN,
+     ("12 dense", "stage 2", "vpp is 1")),
+    ("mindspeed_stages", "mindspeed-llm", PANGU_JOB, PANGU_PLAN, MTP_APART, ("mtp_before_head is 1", "leave 0 to 0")),
+    ("megatron_stages", "megatron-lm@0.19", PANGU_JOB, MTP_APART, changed(MTP_APART, mtp_before_head=15), ("15", "0 to 14")),
+    ("megatron_stages", "megatron-lm@0.12", PANGU_JOB, ALONE, MTP_APART, ("61 layers", "pp 16", "0 to 3")),
+    ("megatron_stages", "megatron-lm@0.12", job(replace(DENSE, num_layers=30)),
+     changed(DENSE_PLAN, layer_layout=((3, 4, 4, 4), (4, 4, 4, 3))),
+     changed(DENSE_PLAN, layer_layout=((4, 4, 3, 4), (4, 4, 3, 4))), ("30 layers", "vpp 2")),
     ("mindspeed_window", "mindspeed-llm", job(replace(DENSE, local_attention=WINDOWED)), FLAT,
      changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.RING), ("4096", "1024")),
     ("mindspeed_group_choice", "mindspeed-llm", job(BY_BEST), MIXTURE_PLAN, changed(MIXTURE_PLAN, ep=2), ("topk 3", "ep 2")),
@@ -319,6 +331,8 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      changed(DENSE_PLAN, microbatch_group_size_per_vp_stage=8), ("stage 8", "pp 4")),
     ("mindspeed_fb_noop", "mindspeed-llm", job(replace(MIXTURE, num_layers=23)), FB, changed(FB, layer_layout=((5, 6), (6, 6))),
      ("vpp 2", "23 layers", "positions 5")),
+    ("mindspeed_fb_noop", "mindspeed-llm", job(replace(MIXTURE, num_layers=22)), changed(FB, layer_layout=((6, 6), (6, 4))),
+     changed(FB, layer_layout=((6, 6), (5, 5))), ("vpp 2", "22 layers", "positions 17, 23")),
     ("mindspeed_zero_memory", "mindspeed-llm", MIXTURE_JOB,
      with_features(MIXTURE_PLAN, Feature.MOE_ZERO_MEMORY, Feature.MOE_ALLTOALL_OVERLAP_COMM),
      with_features(MIXTURE_PLAN, Feature.MOE_ZERO_MEMORY), ("ep 32",)),
@@ -327,6 +341,8 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("megatron_fp8_recompute", "megatron-lm@0.19", job(precision="fp8"), FLAT,
      changed(FLAT, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM), ("layernorm", "delayed")),
     ("megatron_query_groups", "megatron-lm@0.19", job(replace(DENSE, num_query_groups=2)), FLAT, changed(FLAT, tp=3), ("tp 3",)),
+    ("megatron_moments", "megatron-lm@0.19", DENSE_JOB, with_features(FLAT, Feature.BF16_MOMENTS),
+     changed(FLAT, zero_stage=0, features=DEFAULT_FEATURES | Feature.BF16_MOMENTS), ("bf16_moments", "zero_stage 0")),
     ("megatron_linear_heads", "megatron-lm@0.19",
      job(replace(DENSE, local_attention=LocalAttention("linear", 4, num_key_heads=4, num_value_heads=8))), FLAT,
      changed(FLAT, tp=8), ("tp 8", "4 key heads")),

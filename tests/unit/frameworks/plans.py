@@ -36,6 +36,7 @@ SWITCHES = {
         DEFAULT_FEATURES | Feature.TP_COMM_OVERLAP | Feature.GRAD_REDUCE_IN_BF16,
         DEFAULT_FEATURES | Feature.MOE_SHARED_EXPERT_OVERLAP,
         DEFAULT_FEATURES | Feature.CUDA_GRAPH,
+        DEFAULT_FEATURES | Feature.BF16_MOMENTS,
     ),
     "mindspeed-llm": (
         DEFAULT_FEATURES,

@@ -20,7 +20,8 @@ from frameworks.framework import Start
 from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
 from frameworks.launch_text import PLACEHOLDER
-from frameworks.megatron_lm.nearest import even_inside
+from frameworks.megatron_lm.nearest import evenest
+from frameworks.megatron_lm.rules import PLACEMENTS
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
 from tests.unit.frameworks.plans import MODELS, legal_plans, workload
 
@@ -130,11 +131,14 @@ def test_what_a_framework_cannot_express_is_named_with_what_stands_in_its_place(
 
 
 def test_megatron_gets_the_most_even_layout_that_it_can_build() -> None:
-    assert even_inside(30, 4, 1) == ((7, 8, 8, 7),)  # of the layouts whose longest rank has 8 layers, the first has light ends
+    assert evenest(PLACEMENTS, 30, 4, 1) == (
+        (7, 8, 8, 7),
+    )  # of the layouts whose longest rank has 8 layers, the first has light ends
     # 61 on 8 ranks: six middle ranks of 8 leave 13 for the two ends
-    assert even_inside(61, 8, 1) == ((7, 8, 8, 8, 8, 8, 8, 6),)
-    assert even_inside(32, 4, 2) == ((4, 4, 4, 4), (4, 4, 4, 4))
-    assert even_inside(31, 4, 2) is None  # equal chunks need an even number of layers
+    assert evenest(PLACEMENTS, 61, 8, 1) == ((7, 8, 8, 8, 8, 8, 8, 6),)
+    assert evenest(PLACEMENTS, 32, 4, 2) == ((4, 4, 4, 4), (4, 4, 4, 4))
+    assert evenest(PLACEMENTS, 31, 4, 2) == ((4, 4, 4, 4), (4, 4, 4, 3))  # the loss counts as a layer
+    assert evenest(PLACEMENTS, 29, 4, 2) is None  # nor do 30 or 31 layers make 8 equal stages
     made = job(replace(DENSE, num_layers=30), family="nvidia")
     made = replace(made, software=replace(made.software, target="megatron-lm@0.12"))
     block = launch_block(made, replace(DENSE_PLAN, layer_layout=((5, 4, 3, 3), (4, 4, 4, 3))))["megatron-lm"]

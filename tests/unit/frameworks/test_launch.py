@@ -19,7 +19,7 @@ from frameworks.framework import LaunchArguments
 from frameworks.launch import launch_block
 from frameworks.legality import violations
 from frameworks.mindspeed_llm import writer as mindspeed
-from frameworks.registry import BY_NAME
+from frameworks.registry import BY_LABEL, BY_NAME
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
 
 megatron = BY_NAME["megatron-lm"].write
@@ -132,11 +132,11 @@ def test_mindspeed_fills_virtual_stages_with_noop_layers() -> None:
 
 
 def test_noop_layers_before_the_first_moe_layer_count() -> None:
-    # Given by hand, a no-op at position 1 moves the dense layers to 0, 2 and 3: the first MoE layer stands at position 4.
-    plan = replace(PANGU_PLAN, layer_layout=((1, *[2] * 14, 1), (*[2] * 15, 1)))
+    # Three slots a virtual stage: a no-op at position 2 moves the third dense layer to 3, and the first MoE layer to 4.
+    plan = replace(PANGU_PLAN, layer_layout=((2, 3, *[2] * 14), (*[2] * 12, *[1] * 4)))
     read = flags(mindspeed.arguments(PANGU_JOB, plan))
     assert_says(PANGU_JOB, plan, read)
-    assert read["--noop-layers"] == ["1,31,63"]
+    assert read["--noop-layers"][0].startswith("2,8,11,")
     assert read["--first-k-dense-replace"] == ["4"]
 
 
@@ -228,6 +228,19 @@ def test_optimizer_sharding() -> None:
     assert "--swap-optimizer" in flags(mindspeed.arguments(job(), swapped))
     reused = replace(FLAT, features=DEFAULT_FEATURES | Feature.REUSE_FP32_PARAM)
     assert "--reuse-fp32-param" in flags(mindspeed.arguments(job(), reused))
+
+
+def test_moments_in_16_bits_are_written_with_the_optimizer_that_has_them() -> None:
+    made, short = job(family="nvidia"), replace(FLAT, features=DEFAULT_FEATURES | Feature.BF16_MOMENTS)
+    early, late = (BY_LABEL[f"megatron-lm@{release}"] for release in ("0.12", "0.19"))
+    written = flags(late.write(made, short))
+    assert "--use-precision-aware-optimizer" in written
+    assert (written["--exp-avg-dtype"], written["--exp-avg-sq-dtype"]) == (["bf16"], ["bf16"])
+    assert violations(made, short, late.target) == ()
+    assert [v.rule for v in violations(made, short, early.target)] == ["megatron_features"]  # core 0.12 has no bf16 there
+    assert violations(made, replace(short, zero_stage=0, features=short.features & ~Feature.OVERLAP_PARAM_GATHER), late.target)
+    plain = flags(late.write(made, FLAT))
+    assert not {"--use-precision-aware-optimizer", "--exp-avg-dtype", "--exp-avg-sq-dtype"} & set(plain)
 
 
 def test_precision_and_kernels() -> None:

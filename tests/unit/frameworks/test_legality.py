@@ -164,6 +164,7 @@ STRATEGIES = st.builds(
     recompute_method=st.sampled_from(RecomputeMethod), recompute_num_layers=st.integers(0, 3),
     recompute_modules=any_modules, features=any_features,
     microbatch_group_size_per_vp_stage=st.sampled_from([0, 1, 4, 6, 10**6]),
+    mtp_before_head=st.sampled_from([-1, 0, 0, 1, 7, 10**6]),
     recompute_layers_per_stage=st.sampled_from([None, (1, 0), (99,)]), layer_layout=st.sampled_from([None, ((12, 12),),
      ((6, 6), (6, 6))]),
 )  # fmt: skip

@@ -22,6 +22,7 @@ from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.draft import Draft
 from frameworks.facts import fact_rule, number, switch
 from frameworks.framework import Framework, LaunchArguments, ReadJob, Start
+from frameworks.placements import ANYWHERE
 from frameworks.offered import offered_rule, schedule_rule
 from frameworks.release import Argument, Exclusion, Kind, Release, read_tokens
 from frameworks.table import SwitchArgument, Table
@@ -69,7 +70,7 @@ def file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any
 
 
 TARGET = Target("toy", "1.0", families=("ascend",))
-TOY = Framework(TARGET, RELEASE, TABLE, RULES, nearest, write, read, read_job, "txt", {"TOYS": "how many"}, file)
+TOY = Framework(TARGET, RELEASE, TABLE, RULES, nearest, write, read, read_job, "txt", {"TOYS": "how many"}, file, ANYWHERE)
 '''
 ASKED = """
 import importlib.util
@@ -81,7 +82,7 @@ from frameworks.launch_files import launch_file
 from frameworks.framework import Start
 from frameworks.legality import RULES, first_violation, launchable_on, violations
 from frameworks.registry import parse_target
-from frameworks.registry import BY_NAME, TARGETS, offers
+from frameworks.registry import BY_NAME, TARGETS, offered
 from tests.unit.frameworks.legality_workloads import DENSE_PLAN, job
 from cost_models.shapes.strategy import Schedule
 
@@ -101,7 +102,7 @@ block = launch_block(job(), wide)["toy"]
 assert block["arguments"] == ["--split", "8"]
 assert block["notes"][-1] == "Not as planned: mc2 is left out: it excludes tp 8."
 assert launch_file("toy", block, Start("Plan 1", 64, 8)) == ("txt", "# Plan 1: toy, how many\\n--split 8")
-assert offers("toy", Feature.MC2) and not offers("toy", Feature.COC)
+assert Feature.MC2 in offered("toy", "ascend") and Feature.COC not in offered("toy", "ascend")
 spec = importlib.util.spec_from_file_location("write_legality", "scripts/write_legality.py")
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
@@ -126,7 +127,7 @@ from frameworks.framework import Start
 from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
 from frameworks.legality import launchable_on, rules_for, violations
-from frameworks.registry import offers, parse_target
+from frameworks.registry import offered, parse_target
 from tests.unit.frameworks.legality_workloads import DENSE_PLAN, job
 
 wide = replace(DENSE_PLAN, vpp=1, schedule=Schedule.ONE_F_ONE_B, features=Feature.MC2, tp=8, dp=2)
@@ -135,7 +136,7 @@ assert [label for label in launchable_on(job(), wide) if "toy" in label] == ["to
 assert [v.rule for v in violations(job(), wide, "toy")] == ["toy_mc2"]
 assert not violations(job(), wide, "toy@2.0")
 assert "toy_mc2" not in [rule.name for rule in rules_for("toy@2.0")]
-assert offers("toy@2.0", Feature.MC2)
+assert Feature.MC2 in offered("toy@2.0", "ascend")
 for target, label in (("any", "toy@2.0"), ("toy", "toy@1.0"), ("toy@2.0", "toy@2.0"), ("mindspeed-llm", "toy@2.0")):
     made = replace(job(), software=replace(job().software, target=target))
     block = launch_block(made, wide)["toy"]

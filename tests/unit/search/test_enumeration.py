@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.shapes.strategy import CpAlgo, Schedule
 from frameworks.legality import RULES, rules_for
-from search.enumeration import CHUNK_ROWS, Rejections, charge_illegal, chunks, layout_rules, option_rules
+from search.enumeration import CHUNK_ROWS, Rejections, charge_illegal, chunks, layout_rules, option_rules, placement_rules
 from search.limits import SearchLimits
 from search.recompute_modes import recompute_mode
 from search.space import SearchSpace, search_space
@@ -37,8 +37,8 @@ def counted(job: object, space: SearchSpace) -> tuple[int, int, dict[str, int]]:
 
 def test_counts_of_a_space_worked_by_hand() -> None:
     # tp 1 has one form of sequence parallelism, tp 2 has two: 3. Times pp {1, 2}, micro batch {1, 3}, recompute
-    # {none, full} and swap {off, on}: 3 x 2 x 2 x 2 x 2 = 48. Micro batches of 3 never divide the global batch of 64:
-    # 24 are charged. tp 2 with and without sequence parallelism is legal for a dense model.
+    # {none, full}: 3 x 2 x 2 x 2 = 24. Micro batches of 3 never divide the global batch of 64:
+    # 12 are charged. tp 2 with and without sequence parallelism is legal for a dense model.
     job = workload(num_devices=16, global_batch_size=64)
     limits = narrow(
         tp=(1, 2),
@@ -47,58 +47,58 @@ def test_counts_of_a_space_worked_by_hand() -> None:
         sequence_parallel=(True, False),
         recompute=(recompute_mode("none"), recompute_mode("full")),
     )
-    assert counted(job, search_space(job, limits)) == (48, 24, {"global_batch": 24})
+    assert counted(job, search_space(job, limits)) == (24, 12, {"global_batch": 12})
 
 
 def test_hybrid_context_parallelism_has_one_form_a_proper_divisor() -> None:
-    # cp 8: ring, ulysses, and hybrid with 2 or 4 ulysses ranks inside; swap off and on. 16 heads split over 1, 8, 2, 4.
+    # cp 8: ring, ulysses, and hybrid with 2 or 4 ulysses ranks inside; 16 heads split over 1, 8, 2, 4.
     job = workload(num_devices=16, seq_length=32768)
     limits = narrow(cp=(8,), cp_algo=(CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID))
-    assert counted(job, search_space(job, limits)) == (8, 8, {})
+    assert counted(job, search_space(job, limits)) == (4, 4, {})
 
 
 def test_a_schedule_that_is_not_asked_for_is_no_part_of_the_space() -> None:
     job = workload(num_devices=16)
     limits = narrow(pp=(1, 2), vpp=(1, 2), schedule=(Schedule.INTERLEAVED,))
-    # pp 2 x vpp 2 is left, with swap off and on.
-    assert counted(job, search_space(job, limits)) == (2, 2, {})
+    # pp 2 x vpp 2 is left.
+    assert counted(job, search_space(job, limits)) == (1, 1, {})
 
 
 def test_every_schedule_is_a_strategy_of_its_own() -> None:
     # pp 4 over 16 devices: dp 4, so that 64 samples are 16 micro batches. vpp 1 runs 1F1B, GPipe, ZB-1p, ZB-2p and DualPipe,
-    # vpp 2 interleaved, ZB-V and DualPipeV, vpp 3 interleaved alone: 9 pipelines, with swap off and on. 8 or more micro
+    # vpp 2 interleaved, ZB-V and DualPipeV, vpp 3 interleaved alone: 9 pipelines. 8 or more micro
     # batches fill them all; 12 layers make 4 x 3 = 12 virtual stages.
     job = workload(num_devices=16, global_batch_size=64)
     limits = narrow(pp=(4,), vpp=(1, 2, 3), schedule=tuple(Schedule))
-    assert counted(job, search_space(job, limits)) == (18, 18, {})
+    assert counted(job, search_space(job, limits)) == (9, 9, {})
 
 
 def test_too_few_micro_batches_do_not_fill_a_schedule() -> None:
     # pp 4, dp 4: 24 samples are 6 micro batches. They fill 1F1B, GPipe and ZB-1p (4); ZB-2p, ZB-V and DualPipeV want 7,
-    # DualPipe 8; 6 are no multiple of pp 4 either, and leave 2, fewer than pp. Each twice, with swap off and on.
+    # DualPipe 8; 6 are no multiple of pp 4 either, and leave 2, fewer than pp.
     job = workload(num_devices=16, global_batch_size=24)
     limits = narrow(pp=(4,), vpp=(1, 2), schedule=tuple(Schedule))
-    expected = (16, 6, {"schedule_fill": 8, "interleaved_microbatches": 2})
+    expected = (8, 3, {"schedule_fill": 4, "interleaved_microbatches": 1})
     assert counted(job, search_space(job, limits)) == expected
 
 
 def test_dualpipe_splits_ranks_and_micro_batches_in_two() -> None:
     # pp 3 over 12 devices: 12 micro batches, but an odd pipeline. pp 4 over 12: dp 3 and 27 samples are 9 micro batches.
     dualpipe = narrow(pp=(3, 4), schedule=(Schedule.DUALPIPE,))
-    for samples, broken in ((48, {"dualpipe_halves": 2}), (27, {"global_batch": 2, "dualpipe_halves": 2})):
+    for samples, broken in ((48, {"dualpipe_halves": 1}), (27, {"global_batch": 1, "dualpipe_halves": 1})):
         job = workload(num_devices=12, global_batch_size=samples)
         assert counted(job, search_space(job, dualpipe))[2] == broken
 
 
 def test_groups_of_micro_batches_go_from_pp_to_all() -> None:
-    # 16 micro batches over pp 4 with vpp 2, swap off and on: groups of 4 (pp itself, the same as 0), 6 (leaves 4), 8 and 16
+    # 16 micro batches over pp 4 with vpp 2: groups of 4 (pp itself, the same as 0), 6 (leaves 4), 8 and 16
     # run; 2 is below pp, 32 above the number, and groups of 5 or 7 leave 1 or 2.
     job = workload(num_devices=16, global_batch_size=64)
     limits = narrow(pp=(4,), vpp=(2,), microbatch_group_size_per_vp_stage=(0, 2, 4, 5, 6, 7, 8, 16, 32))
     assert counted(job, search_space(job, limits)) == (
-        16,
         8,
-        {"interleaved_group": 4, "interleaved_microbatches": 4},
+        4,
+        {"interleaved_group": 2, "interleaved_microbatches": 2},
     )
 
 
@@ -109,13 +109,13 @@ def test_no_variant_of_an_option_means_no_strategy() -> None:
 
 def test_a_huge_space_is_charged_by_arithmetic() -> None:
     # 3 does not divide 16 devices, so that every strategy breaks world_size: 1000 micro batch sizes x 11 recompute
-    # modes x swap off and on, counted without listing one.
+    # modes, counted without listing one.
     job = workload(num_devices=16)
     modes = tuple(recompute_mode(f"block:{layers}") for layers in range(1, 12))
     space = search_space(job, narrow(tp=(3,), micro_batch_size=tuple(range(1, 1001)), recompute=modes))
     rejections = Rejections()
     stream = list(chunks(job, space, rejections))
-    assert sum(chunk.num_enumerated for chunk in stream) == rejections.counts["world_size"] == 1000 * 11 * 2
+    assert sum(chunk.num_enumerated for chunk in stream) == rejections.counts["world_size"] == 1000 * 11
     assert all(len(chunk.batch) == 0 for chunk in stream)
 
 
@@ -144,7 +144,9 @@ def test_a_chunk_holds_one_pipeline_shape_and_progress_ends_at_one() -> None:
 
 def test_layout_rules_lead_the_documented_order() -> None:
     job = workload(MOE, target="megatron-lm")
-    assert (*layout_rules(job), *option_rules(job)) == rules_for("megatron-lm")
+    before = tuple(rule for rule in rules_for("megatron-lm") if not rule.reads_placement)
+    assert (*layout_rules(job), *option_rules(job)) == before
+    assert {*before, *placement_rules(job)} == {*rules_for("megatron-lm")}
     assert layout_rules(job)[0] is RULES[0]
     assert len(layout_rules(job)) >= 8
 
@@ -152,4 +154,4 @@ def test_layout_rules_lead_the_documented_order() -> None:
 def test_illegal_rows_are_charged_to_the_first_rule_they_break() -> None:
     # tp 3 fills no cluster of 16, and does not divide 16 heads either: only the first counts.
     job = workload(num_devices=16)
-    assert counted(job, search_space(job, narrow(tp=(3,))))[2] == {"world_size": 2}
+    assert counted(job, search_space(job, narrow(tp=(3,))))[2] == {"world_size": 1}

@@ -4,17 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from cost_models.constants import prior_constants
+from cost_models.constants import PeakSpread, prior_constants
+from cost_models.memory.fit import FitRule
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.step.composition import estimate
 from frameworks.legality import legal_mask
-from search.explanation import GIB, best_change, bound_by, changes, compared, neighbours, one_change
+from search.explanation import GIB, best_change, bound_by, changes, compared, neighbours, one_change, shortfall
 from search.limits import SearchLimits
 from search.space import search_space
 from tests.search_workloads import DENSE, MOE, workload
+
+BARE = FitRule(60.0 * GIB, 0.0, 0.9, PeakSpread())
 
 
 def priced(headroom_gib: float = 3.0, **parts: float) -> dict[str, object]:
@@ -23,6 +26,8 @@ def priced(headroom_gib: float = 3.0, **parts: float) -> dict[str, object]:
         "time_breakdown_s": parts,
         "headroom_bytes": headroom_gib * GIB,
         "peak_memory_bytes": (60.0 - headroom_gib) * GIB,
+        "fits_probability": 0.97 if headroom_gib > 2 else 0.7 if headroom_gib > 0 else 0.1,
+        "fits": headroom_gib > 2,
     }
 
 
@@ -32,7 +37,10 @@ def test_the_largest_part_bounds_a_plan() -> None:
         "Matrix multiplication takes 50% of the step, then tensor-parallel communication (30%) and the pipeline bubble (20%); "
         "3.0 GiB of device memory stay free."
     )
-    assert "2.5 GiB of device memory are missing" in bound_by(priced(-2.5, matmul=1.0))
+    assert "2.5 GiB of device memory are missing." in bound_by(priced(-2.5, matmul=1.0))
+    assert bound_by(priced(1.0, matmul=1.0)).endswith(
+        "1.0 GiB of device memory stay free, too little to be sure of: it fits with a probability of 70%."
+    )
 
 
 def test_a_slower_plan_lacks_what_its_parts_say() -> None:
@@ -104,7 +112,8 @@ def test_neighbours_are_legal_canonical_and_one_step_away() -> None:
 def test_another_schedule_is_a_neighbour_with_the_switches_that_belong_to_it() -> None:
     job = workload(MOE, num_devices=32)
     plan = best(tp=2, pp=2, vpp=2, ep=8, sequence_parallel=True, dispatcher=Dispatcher.ALLTOALL, features=DEFAULT_FEATURES)
-    found = [option for option in neighbours(job, search_space(job), plan) if option.schedule is Schedule.DUALPIPE_V]
+    space = replace(search_space(job), wanted=Feature(0))
+    found = [option for option in neighbours(job, space, plan) if option.schedule is Schedule.DUALPIPE_V]
     assert found == [
         replace(
             plan,
@@ -150,17 +159,29 @@ def test_what_one_change_would_gain_is_priced_and_sorted() -> None:
 
 def test_the_fastest_change_is_told_with_what_forbids_it() -> None:
     change = {"change": "tp 4 -> 2", "delta_fraction": -0.1, "peak_memory_bytes": 70 * GIB, "fits": False}
-    assert best_change([change], 60 * GIB) == (
-        "With tp 4 -> 2 the step would be 10.0% shorter, but it needs 10.0 GiB more device memory than there is."
+    assert best_change([change], BARE) == (
+        "With tp 4 -> 2 the step would be 10.0% shorter, but it needs 70.0 GiB of device memory, "
+        "10.0 GiB too much: the limit is 60.0 GiB."
     )
     fitting = {**change, "peak_memory_bytes": 50 * GIB, "fits": True}
-    assert "it fits" in best_change([fitting], 60 * GIB)
-    assert best_change([{**change, "delta_fraction": 0.1}], 60 * GIB) == "No change of a single dimension makes the step shorter."
-    assert best_change([], 60 * GIB) == "No change of a single dimension makes the step shorter."
+    assert "it fits" in best_change([fitting], BARE)
+    assert best_change([{**change, "delta_fraction": 0.1}], BARE) == "No change of a single dimension makes the step shorter."
+    assert best_change([], BARE) == "No change of a single dimension makes the step shorter."
+
+
+def test_what_does_not_fit_says_the_limit_and_what_is_kept_free_of_it() -> None:
+    # e^0.1 times the predicted peak must stay within 60 GiB: 54.3 GiB, so that 5.7 GiB are kept free.
+    sure = replace(BARE, spread=PeakSpread(-0.1, 0.1))
+    assert shortfall(56 * GIB, sure) == "1.7 GiB too much: the limit is 60.0 GiB, of which 5.7 GiB are kept free to be 90 % sure"
+    roomy = replace(sure, min_headroom_bytes=4 * GIB, confidence=0.5)
+    assert shortfall(57 * GIB, roomy) == (
+        "1.0 GiB too much: the limit is 60.0 GiB, of which 4.0 GiB are kept free to be 50 % sure of 4.0 GiB of headroom"
+    )
 
 
 def test_a_plan_alone_in_its_space_has_no_neighbour() -> None:
     job = workload(DENSE, num_devices=1)
     space = replace(search_space(job), tp=(1,), pp=(1,), vpp=(1,), cp=(1,), micro_batch_size=(1,), recompute=(), features=())
+    space = replace(space, wanted=Feature(0), leaner=Feature(0))
     assert neighbours(job, space, canonical(job, ParallelStrategy())) == []
     assert one_change(job, space, canonical(job, ParallelStrategy()), prior_constants("ascend"), estimate) == []

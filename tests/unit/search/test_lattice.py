@@ -10,19 +10,23 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Schedule, StrategyBatch
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.acting import possible
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step.composition import estimate
+from cost_models.step.composition import estimate, estimate_priced
+from cost_models.step.priced_groups import PricedBatch
 from cost_models.step.result import Estimate
+from frameworks.legality import legal_mask
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.errors import SearchError
 from search.lattice import search
+from search.leaner import leaner
 from search.limits import SearchLimits
 from search.recompute_modes import recompute_mode
 from search.result import Progress, SearchResult
-from search.space import search_space
+from search.space import offered_here, search_space
 from tests.search_workloads import DENSE, MOE, RECURRENT, WINDOWED, workload
 
 CONSTANTS = prior_constants("ascend")
@@ -48,6 +52,43 @@ def everything(job: Workload, limits: SearchLimits | None = None) -> list[Parall
         legal = charge_illegal(job, chunk.batch, option_rules(job), Rejections())
         rows += [legal.row(index) for index in range(len(legal))]
     return rows
+
+
+def with_both_settings(job: Workload, limits: SearchLimits) -> SearchLimits:
+    """The limits, with every switch that a search treats in some way as a dimension of its own."""
+    ways = treated(InSearch.ON, InSearch.LEAN_ON, InSearch.LEAN_OFF) & ~DEFAULT_FEATURES
+    return replace(limits, switches=dict.fromkeys(ways & offered_here(job) & possible(job.model), (False, True)))
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "objective"),
+    [
+        ("dense", "any", "step_time"),
+        ("dense", "mindspeed-llm", "step_time"),
+        ("moe", "mindspeed-llm", "step_time"),
+        ("moe", "any", "step_time"),
+        ("dense", "mindspeed-llm", "memory_headroom"),
+    ],
+)
+def test_no_setting_of_a_switch_that_was_not_tried_is_better(model: str, target: str, objective: str) -> None:
+    # Large enough that most plans fit with some switches only.
+    shape = (
+        replace(LARGE, num_layers=16)
+        if model == "moe"
+        else replace(DENSE, num_layers=80, hidden_size=8192, ffn_hidden_size=24576)
+    )
+    job = workload(shape, num_devices=16, target=target)
+    limits = SearchLimits(
+        tp=(4, 8), pp=(1, 2), vpp=(1, 2), ep=(1, 8), etp=(1,), micro_batch_size=(1,), dispatcher=None,
+        recompute=(recompute_mode("none"), recompute_mode("full")),
+    )  # fmt: skip
+    if model == "moe":
+        limits = replace(limits, dispatcher=(Dispatcher.ALLTOALL,))
+    lazy, whole = (run(job, each, objective=objective, top=2) for each in (limits, with_both_settings(job, limits)))
+    assert whole.counts.enumerated > 4 * lazy.counts.enumerated
+    assert lazy.plans[0].parallel.features & treated(InSearch.LEAN_ON)
+    name = "step_time_s" if objective == "step_time" else "peak_memory_bytes"
+    assert lazy.plans[0].estimate[name] == pytest.approx(whole.plans[0].estimate[name], rel=1e-12)
 
 
 def test_the_first_plan_is_the_fastest_that_fits_of_all_priced_at_once() -> None:
@@ -99,7 +140,7 @@ def test_the_proof_holds_against_simulating_everything(model: Any, limits: Searc
 
 
 def test_a_proof_that_is_cut_reports_the_bound_it_dropped() -> None:
-    job = workload(MOE, num_devices=16)
+    job = workload(LARGE, num_devices=16)
     ended_early = run(job, SMALL, top=1, max_simulations=1)
     proved = run(job, SMALL, top=1)
     assert proved.counts.simulated is not None
@@ -156,7 +197,10 @@ def test_no_single_change_of_the_best_plan_is_faster_and_fits() -> None:
 def test_headroom_is_an_objective() -> None:
     job = workload(DENSE, num_devices=8)
     result = run(job, objective="memory_headroom", top=1)
-    priced = estimate(job, StrategyBatch.of(everything(job)), CONSTANTS)
+    batch = StrategyBatch.of(everything(job))
+    forms = leaner(job.model, batch, search_space(job).leaner)
+    assert forms is not None
+    priced = estimate(job, forms[0].take(legal_mask(job, forms[0])), CONSTANTS)
     assert result.plans[0].estimate["peak_memory_bytes"] == pytest.approx(priced.peak_memory_bytes.min(), rel=1e-12)
     assert result.proof.objective == "memory_headroom"
 
@@ -196,14 +240,14 @@ def test_progress_may_stop_the_search() -> None:
 def test_an_interrupt_keeps_what_was_found() -> None:
     calls = 0
 
-    def interrupted(job: Workload, batch: StrategyBatch, constants: Any, *, breakdown: bool = False) -> Estimate:
+    def interrupted(priced: PricedBatch) -> Estimate:
         nonlocal calls
         calls += 1
         if calls == 4:
             raise KeyboardInterrupt
-        return estimate(job, batch, constants, breakdown=breakdown)
+        return estimate_priced(priced)
 
-    result = run(workload(DENSE, num_devices=8), estimator=interrupted)
+    result = run(workload(DENSE, num_devices=8), pricer=interrupted)
     assert result.proof.stopped_by == "interrupt"
     assert result.plans
     assert result.counts.enumerated == result.counts.legal + sum(r.count for r in result.rejections)

@@ -61,6 +61,7 @@ def test_a_strategy_under_the_names_of_the_run_records() -> None:
         },
         "layer_layout": [[2, 1], [2, 1], [2, 1], [2, 1]],
         "noop_layers": 4,
+        "mtp_before_head": 0,
         "features": ["flash_attention", "swap_optimizer"],
     }
 

@@ -17,6 +17,7 @@ from frameworks.legality import legal_mask
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.errors import SearchError
 from search.lattice import search
+from search.leaner import leaner
 from search.limits import SearchLimits
 from search.recompute_modes import recompute_mode
 from search.sampling import BATCH_TRIALS, SAMPLERS, SamplerSearch, sample
@@ -75,6 +76,10 @@ def test_every_trial_is_a_strategy_of_the_lattice_with_the_price_it_has_alone(sa
     for chunk in chunks(JOB, SPACE, Rejections()):
         legal = charge_illegal(JOB, chunk.batch, option_rules(JOB), Rejections())
         lattice |= {legal.row(index) for index in range(len(legal))}
+        forms = leaner(JOB.model, legal, SPACE.leaner)
+        if forms is not None:
+            legal = charge_illegal(JOB, forms[0], option_rules(JOB), Rejections())
+            lattice |= {legal.row(index) for index in range(len(legal))}
     trials = run(sampler).trials
     assert {"fits", "illegal"} <= {trial.evaluation.outcome for trial in trials}
     for trial in trials:

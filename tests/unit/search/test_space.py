@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import pytest
@@ -8,13 +10,14 @@ import pytest
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
-from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.workload import ModelShape
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
+from cost_models.shapes.workload import ModelShape, Workload
 from documents.errors import InputError
+from search.allowances import notes
 from search.errors import SearchError
 from search.limits import Range, SearchLimits, limits_from_mapping
 from search.recompute_modes import RecomputeMode, recompute_mode
-from search.space import search_space
+from search.space import search_space, tried_options
 from tests.search_workloads import DENSE, MOE, workload
 
 
@@ -35,7 +38,9 @@ def test_default_grid_of_a_moe_model() -> None:
         "block:75%",
         "full",
     ]
-    assert space.features == (DEFAULT_FEATURES, DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER)
+    assert space.features == (DEFAULT_FEATURES,)
+    assert space.wanted & treated(InSearch.ON) == Feature.MC2 | Feature.COC | Feature.MOE_SHARED_EXPERT_OVERLAP
+    assert space.leaner == treated(InSearch.LEAN_ON, InSearch.LEAN_OFF)
 
 
 USUAL = (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
@@ -64,12 +69,116 @@ def test_dualpipev_is_tried_with_the_switches_that_go_with_it() -> None:
     quiet = overlapped & ~Feature.OVERLAP_GRAD_REDUCE & ~Feature.OVERLAP_PARAM_GATHER
     for target, expected in (("any", overlapped), ("mindspeed-llm", quiet)):
         space = search_space(workload(MOE, target=target))
-        assert space.features_with(Schedule.DUALPIPE_V) == (expected, expected | Feature.SWAP_OPTIMIZER)
-        plain = (DEFAULT_FEATURES, DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER)
-        assert space.features_with(Schedule.INTERLEAVED) == (*plain, expected, expected | Feature.SWAP_OPTIMIZER)
-        assert space.features_with(Schedule.ONE_F_ONE_B) == plain
+        assert space.features_with(Schedule.DUALPIPE_V) == (expected,)
+        assert space.features_with(Schedule.INTERLEAVED) == (DEFAULT_FEATURES, expected)
+        assert space.features_with(Schedule.ONE_F_ONE_B) == (DEFAULT_FEATURES,)
     asked = SearchLimits(switches={Feature.MOE_COMM_OVERLAP: (False,), Feature.SWAP_OPTIMIZER: (False,)})
     assert search_space(workload(MOE), asked).features_with(Schedule.DUALPIPE_V) == (DEFAULT_FEATURES,)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "target", "expected"),
+    [
+        ("atlas-800t-a2", "any", {"mc2", "coc"}),
+        ("atlas-800t-a2", "mindspeed-llm", {"mc2", "coc"}),
+        ("atlas-800t-a2", "mindformers", set()),
+        ("h100-sxm-80gb", "any", {"tp_comm_overlap"}),
+        ("h100-sxm-80gb", "megatron-lm", {"tp_comm_overlap"}),
+        ("mi300x", "any", set()),
+    ],
+)
+def test_switches_of_a_library_are_on_where_the_target_and_the_devices_have_it(
+    hardware: str, target: str, expected: set[str]
+) -> None:
+    wanted = search_space(workload(DENSE, hardware=hardware, target=target)).wanted & ~Feature.DUALPIPEV_DW_DETACH
+    assert {str(feature.name).lower() for feature in wanted} == expected
+
+
+def test_names_are_allowed_and_forbidden_whatever_their_dimension() -> None:
+    limits = limits_from_mapping(
+        {
+            "allow": ["grad_reduce_in_bf16", "fine_grain_interleave", "zb1p", "core_attn"],
+            "forbid": ["mc2", "swap_optimizer", "fused_rope", "two_level", "ulysses", "dualpipev", "mla_up_proj"],
+        }
+    )
+    usual, space = search_space(workload(MOE)), search_space(workload(MOE), limits)
+    on = DEFAULT_FEATURES & ~Feature.FUSED_ROPE
+    assert space.features == (on, on | Feature.GRAD_REDUCE_IN_BF16)
+    assert space.wanted == usual.wanted & ~Feature.MC2 | Feature.FINE_GRAIN_INTERLEAVE
+    assert space.leaner == usual.leaner & ~Feature.SWAP_OPTIMIZER
+    assert space.schedule == (*USUAL, Schedule.ZB1P)
+    assert Dispatcher.TWO_LEVEL not in space.dispatcher
+    assert space.cp_algo == (CpAlgo.RING, CpAlgo.HYBRID)
+    names = [mode.name for mode in space.recompute]
+    assert names == ["none", "layernorm+mlp_act", "block:25%", "block:50%", "block:75%", "full", "core_attn"]
+
+
+def test_a_switch_that_changes_the_numbers_is_off_unless_it_is_allowed() -> None:
+    for target in ("any", "mindspeed-llm"):
+        space = search_space(workload(MOE, target=target))
+        ever = (
+            reduce(or_, (*space.features, *space.dualpipev_features, *space.interleaved_features)) | space.wanted | space.leaner
+        )
+        assert Feature.GRAD_REDUCE_IN_BF16 not in ever
+
+
+def test_a_dimension_without_a_value_left_is_refused() -> None:
+    limits = limits_from_mapping({"forbid": ["ring", "ulysses", "hybrid"]})
+    with pytest.raises(
+        SearchError, match=r"search\.forbid: without hybrid, ring, ulysses cp_algo has no value left; forbid fewer"
+    ):
+        search_space(workload(), limits)
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "limits", "sentence"),
+    [
+        (DENSE, "any", {"allow": "moe_zero_memory"}, "search.allow: moe_zero_memory has no effect: the model has no experts."),
+        (
+            MOE,
+            "any",
+            {"moe_pad_to_capacity": True},
+            "search.moe_pad_to_capacity: it has no effect: the experts have no capacity fac",
+        ),
+        (MOE, "mindspeed-llm", {"allow": "cuda_graph"}, "cuda_graph has no effect: mindspeed-llm@master has no such switch."),
+        (MOE, "any", {"allow": "cuda_graph"}, "cuda_graph has no effect: it belongs to nvidia devices."),
+        (MOE, "any", {"allow": "moe_tp_extend_ep"}, "moe_tp_extend_ep has no effect: no price depends on it."),
+        (DENSE, "any", {"allow": "mc2"}, "search.allow: mc2 has no effect: a search takes it anyway."),
+        (DENSE, "any", {"forbid": "tp_2d"}, "search.forbid: tp_2d has no effect: a search leaves it out anyway."),
+        (DENSE, "any", {"forbid": "zb1p"}, "search.forbid: zb1p has no effect: a search does not try it anyway."),
+        (DENSE, "any", {"allow": "alltoall"}, "search.allow: alltoall has no effect: the model has no experts."),
+        (DENSE, "megatron-lm", {"allow": "zb1p"}, "search.allow: zb1p has no effect: megatron-lm@0.12 has none."),
+        (
+            MOE,
+            "mindspeed-llm",
+            {"forbid": "moe_grouped_gemm"},
+            "wants moe_grouped_gemm elsewhere (moe_alltoall_overlap_comm needs",
+        ),
+    ],
+)
+def test_a_name_without_effect_is_said_so(model: ModelShape, target: str, limits: dict[str, Any], sentence: str) -> None:
+    hardware = "h100-sxm-80gb" if target == "megatron-lm" else "atlas-800t-a2"
+    said = said_of(limits_from_mapping(limits), workload(model, hardware=hardware, target=target))
+    assert any(sentence in line for line in said), said
+
+
+def test_names_with_effect_are_taken_without_a_word() -> None:
+    limits = {"allow": ["grad_reduce_in_bf16", "zbv", "core_attn"], "forbid": ["mc2", "two_level", "ring", "mlp_act"]}
+    assert said_of(limits_from_mapping(limits), workload(MOE)) == []
+
+
+def test_what_the_target_always_has_cannot_be_forbidden() -> None:
+    limits = limits_from_mapping({"forbid": "overlap_grad_reduce"})
+    with pytest.raises(
+        SearchError, match=r"overlap_grad_reduce cannot be forbidden: mindformers@1\.8 has it on by itself, always"
+    ):
+        said_of(limits, workload(MOE, target="mindformers"))
+
+
+def said_of(limits: SearchLimits, job: Workload) -> list[str]:
+    asked = Feature(sum(feature for feature, values in limits.switches.items() if True in values))
+    names = {"allow": limits.allow, "forbid": limits.forbid}
+    return list(notes(job, names, asked, tried_options(job, SearchLimits())))
 
 
 def test_pipelines_of_a_space_are_listed_once_each() -> None:
@@ -178,6 +287,10 @@ def test_limits_are_read_from_a_job() -> None:
         ({"recompute": "layernom"}, "did you mean 'layernorm'?"),
         ({"recompute": 3}, "search.recompute: 3 is not allowed; give text"),
         ({"zero_stage": 4}, "search.zero_stage: 4 is not allowed; give an integer from 0 to 3"),
+        ({"allow": "mc3"}, "search.allow: 'mc3' is not allowed (did you mean 'mc2'?); give one of flash_attention"),
+        ({"forbid": ["dualpipe-v"]}, "(did you mean 'dualpipev'?)"),
+        ({"allow": "mc2", "forbid": ["coc", "mc2"]}, "search: mc2 is in allow and in forbid; give it in one of the two."),
+        ({"mc2": True, "forbid": "mc2"}, "search: mc2 is in forbid and has values of its own; give one of the two."),
         ({"mc2": "yes"}, "search.mc2: 'yes' is not allowed; give true or false"),
         ({"pp": list(range(1, 258))}, "or a list of 1 to 256 of them"),
     ],

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
-from app.catalogue.models.shape import Fraction, Positive, head_width
+from app.catalogue.models.shape import Fraction, Positive, YarnScale, head_width
 from documents.bounds import FfnWidth, Line, NumLayers, SeqLength, Vocab, Width
 from documents.checking import LenientSection
 from documents.errors import InputError, show
@@ -47,8 +47,8 @@ class Rope(LenientSection):
     high_freq_factor: Positive | None = None
     beta_fast: Positive | None = None
     beta_slow: Positive | None = None
-    mscale: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    mscale_all_dim: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    mscale: YarnScale | None = None
+    mscale_all_dim: YarnScale | None = None
     attention_factor: Positive | None = None
     alpha: Positive | None = None
     truncate: bool | None = None

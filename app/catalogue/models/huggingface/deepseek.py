@@ -5,24 +5,19 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from app.catalogue.models.huggingface.config import BiasedConfig, Source, given, nullable, only
-from app.catalogue.models.huggingface.grouped import constants, grouped
-from app.catalogue.models.huggingface.layers import moe_period, num_experts
+from app.catalogue.models.huggingface.grouped import LatentConfig, constants, grouped, latent
+from app.catalogue.models.huggingface.layers import moe_period, num_experts, routed_experts
 from app.catalogue.models.shape import Positive
 from cost_models.shapes.model_constants import RouterConstants
-from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
-from documents.bounds import Experts, FfnWidth, Layers, MtpLayers, NullableWidth, NumLayers, SharedExperts, Width
+from cost_models.shapes.workload import ModelShape, MoeShape
+from documents.bounds import Experts, FfnWidth, Layers, MtpLayers, NumLayers, SharedExperts
 
 TopkMethod = Literal["greedy", "group_limited_greedy", "noaux_tc"]
 
 
-class DeepseekV2Config(BiasedConfig):
+class DeepseekV2Config(LatentConfig, BiasedConfig):
     """[configuration_deepseek_v2.py]."""
 
-    q_lora_rank: NullableWidth | None = None
-    kv_lora_rank: Width
-    qk_nope_head_dim: Width
-    qk_rope_head_dim: NullableWidth
-    v_head_dim: Width
     num_nextn_predict_layers: MtpLayers = 0
     n_routed_experts: Experts | None = None
     num_local_experts: Experts | None = None
@@ -55,26 +50,15 @@ class DeepseekV3Config(DeepseekV2Config):
 
 def deepseek(config: DeepseekV2Config, source: Source) -> ModelShape:
     """Latent attention; neighbours of its rotated channels are paired, as all frameworks do there."""
-    heads = config.num_attention_heads
-    only("num_key_value_heads", config.num_key_value_heads or heads, heads, "latent attention has as many as attention heads")
     only("rope_interleave", config.rope_interleave, True, "frameworks rotate neighbours in latent attention")
-    mla = MlaShape(
-        q_lora_rank=nullable(config, "q_lora_rank", source),
-        kv_lora_rank=config.kv_lora_rank,
-        qk_nope_head_dim=config.qk_nope_head_dim,
-        qk_rope_head_dim=config.qk_rope_head_dim,
-        v_head_dim=config.v_head_dim,
-    )
     moe = _moe(config, source)
     router = RouterConstants() if moe is None else _router(config)
     return grouped(
         config,
         source,
-        num_query_groups=heads,
-        kv_channels=mla.qk_head_dim,
+        **latent(config, source),
         mtp_num_layers=config.num_nextn_predict_layers,
         attention_bias=config.attention_bias,
-        mla=mla,
         moe=moe,
         constants=constants(config, source, attention_output_bias=config.attention_bias, router=router),
     )
@@ -93,23 +77,21 @@ def _router(config: DeepseekV2Config) -> RouterConstants:
 def _moe(config: DeepseekV2Config, source: Source) -> MoeShape | None:
     if "n_routed_experts" in source.nulls:
         return None  # null: a dense model in the publisher's own code
-    experts = num_experts(config, ("n_routed_experts", "num_local_experts", "num_experts"))
+    number = num_experts(config, ("n_routed_experts", "num_local_experts", "num_experts"))
     leading, every = config.first_k_dense_replace, config.moe_layer_freq
     pattern = tuple(index >= leading and index % every == 0 for index in range(config.num_hidden_layers))
     if not any(pattern):
         return None
     first, frequency = moe_period("moe_layer_freq", pattern)
-    num_shared, width = nullable(config, "n_shared_experts", source), given(config, "moe_intermediate_size")
+    num_shared = nullable(config, "n_shared_experts", source)
     if isinstance(config, DeepseekV3Config):
         nullable(config, "n_group", source)
     # "greedy" ignores the groups [modeling_deepseek_v2.py].
     grouped_experts = config.n_group is not None and config.topk_method != "greedy"
-    return MoeShape(
-        num_experts=experts,
-        top_k=given(config, "num_experts_per_tok"),
-        expert_ffn_hidden_size=width,
-        num_shared_experts=num_shared,
-        shared_expert_ffn_hidden_size=num_shared * width,
+    return routed_experts(
+        config,
+        number,
+        num_shared,
         num_leading_dense_layers=first,
         moe_layer_freq=frequency,
         num_groups=given(config, "n_group") if grouped_experts else 1,

@@ -52,7 +52,7 @@ FAMILIES: Mapping[str, Family] = {
     "minimax_m2": Family(minimax.MiniMaxM2Config, minimax.minimax_m2, ("MiniMaxM2ForCausalLM",)),
     "hunyuan_v1_dense": Family(hunyuan.HunyuanConfig, hunyuan.hunyuan_dense, ("HunYuanDenseV1ForCausalLM",)),
     "hunyuan_v1_moe": Family(hunyuan.HunyuanMoeConfig, hunyuan.hunyuan_moe, ("HunYuanMoEV1ForCausalLM",)),
-    "internlm": Family(llama.InternLmConfig, llama.internlm, ("InternLMForCausalLM",)),
+    "internlm": Family(llama.InternLmConfig, llama.llama, ("InternLMForCausalLM",)),
     "internlm2": Family(llama.InternLm2Config, llama.internlm2, ("InternLM2ForCausalLM",)),
     "internlm3": Family(llama.InternLm3Config, llama.internlm3, ("InternLM3ForCausalLM",)),
     "baichuan": Family(llama.BaichuanConfig, llama.baichuan, ("BaichuanForCausalLM", "BaiChuanForCausalLM")),

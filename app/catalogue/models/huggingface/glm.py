@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from app.catalogue.models.huggingface.config import BiasedConfig, Config, NoBias, Source, channels, given, nullable, only
+from app.catalogue.models.huggingface.config import BiasedConfig, Config, NoBias, Source, channels, nullable, only
 from app.catalogue.models.huggingface.grouped import constants, grouped
-from app.catalogue.models.huggingface.layers import moe_period, num_experts, sigmoid_router
+from app.catalogue.models.huggingface.layers import num_experts, routed_experts, sigmoid_router
 from app.catalogue.models.shape import Fraction, Positive
 from cost_models.shapes.model_constants import RouterConstants
-from cost_models.shapes.workload import ModelShape, MoeShape
+from cost_models.shapes.workload import ModelShape
 from documents.bounds import Experts, FfnWidth, Layers, MtpLayers, NumLayers, SeqLength, SharedExperts, Vocab, Width
 
 
@@ -41,7 +41,7 @@ class GlmConfig(BiasedConfig):
 
     head_dim: Width | None = 128
     partial_rotary_factor: Fraction | None = None
-    rms_norm_eps: Annotated[float, Field(gt=0, le=1)] = 1.5625e-7
+    rms_norm_eps: Fraction = 1.5625e-7
 
     default_fraction: ClassVar[float] = 0.5
     default_positions: ClassVar[int] = 131_072
@@ -108,24 +108,16 @@ def glm4(config: GlmConfig, source: Source) -> ModelShape:
 
 def glm4_moe(config: Glm4MoeConfig, source: Source) -> ModelShape:
     """Half of a head is rotated, in halves; the output projection has no bias [modeling_glm4_moe.py]."""
-    leading, num_layers = config.first_k_dense_replace, config.num_hidden_layers
-    moe = None
-    if leading < num_layers:
-        first, frequency = moe_period("first_k_dense_replace", tuple(index >= leading for index in range(num_layers)))
-        num_shared, width = nullable(config, "n_shared_experts", source), given(config, "moe_intermediate_size")
-        moe = MoeShape(
-            num_experts=num_experts(config, ("n_routed_experts", "num_experts", "num_local_experts")),
-            top_k=given(config, "num_experts_per_tok"),
-            expert_ffn_hidden_size=width,
-            num_shared_experts=num_shared,
-            shared_expert_ffn_hidden_size=num_shared * width,
-            num_leading_dense_layers=first,
-            moe_layer_freq=frequency,
+    moe, router = None, RouterConstants()
+    if config.first_k_dense_replace < config.num_hidden_layers:
+        moe = routed_experts(
+            config,
+            num_experts(config, ("n_routed_experts", "num_experts", "num_local_experts")),
+            nullable(config, "n_shared_experts", source),
+            num_leading_dense_layers=config.first_k_dense_replace,
             num_groups=config.n_group,
             group_topk=config.topk_group,
         )
-    router = RouterConstants()
-    if moe is not None:
         router = sigmoid_router(normalize=config.norm_topk_prob, scale=config.routed_scaling_factor)
     return grouped(
         config,

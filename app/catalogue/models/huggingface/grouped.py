@@ -1,13 +1,14 @@
-"""The shape of a model with grouped-query attention, from what its families have in common."""
+"""The shape of a model, from what its families have in common: grouped-query attention, or latent attention in its place."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from app.catalogue.models.huggingface.config import ACTIVATIONS, Config, Source, channels, given
+from app.catalogue.models.huggingface.config import ACTIVATIONS, Config, Source, channels, given, nullable, only
 from app.catalogue.models.huggingface.rotary import rotary
 from cost_models.shapes.model_constants import ModelConstants, RouterConstants
-from cost_models.shapes.workload import ModelShape
+from cost_models.shapes.workload import MlaShape, ModelShape
+from documents.bounds import NullableWidth, Width
 
 
 def constants(config: Config, source: Source, *, fraction: float | None = None, **more: Any) -> ModelConstants:
@@ -41,6 +42,30 @@ def grouped(config: Config, source: Source, **more: Any) -> ModelShape:
     if "constants" not in more:
         values["constants"] = constants(config, source)
     return ModelShape(**{**values, **more})
+
+
+class LatentConfig(Config):
+    """Latent attention, by the names of most."""
+
+    q_lora_rank: NullableWidth | None = None
+    kv_lora_rank: Width
+    qk_nope_head_dim: Width
+    qk_rope_head_dim: NullableWidth
+    v_head_dim: Width
+
+
+def latent(config: LatentConfig, source: Source) -> dict[str, Any]:
+    """The fields of a shape that latent attention decides."""
+    heads = config.num_attention_heads
+    only("num_key_value_heads", config.num_key_value_heads or heads, heads, "latent attention has as many as attention heads")
+    mla = MlaShape(
+        q_lora_rank=nullable(config, "q_lora_rank", source),
+        kv_lora_rank=config.kv_lora_rank,
+        qk_nope_head_dim=config.qk_nope_head_dim,
+        qk_rope_head_dim=config.qk_rope_head_dim,
+        v_head_dim=config.v_head_dim,
+    )
+    return {"num_query_groups": heads, "kv_channels": mla.qk_head_dim, "mla": mla}
 
 
 def query_groups(config: Config, source: Source, *, absent_is_heads: bool = False) -> int:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.catalogue.models.huggingface.config import BiasedConfig, Source, channels, only
 from app.catalogue.models.huggingface.grouped import constants, grouped, query_groups
-from app.catalogue.models.huggingface.layers import moe_period, softmax_router
+from app.catalogue.models.huggingface.layers import softmax_router
 from app.catalogue.models.shape import Fraction
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS, Experts, FfnWidth, Layers, SharedExperts, Width
@@ -59,15 +59,13 @@ def hunyuan_moe(config: HunyuanMoeConfig, source: Source) -> ModelShape:
     skipped, num_layers = config.moe_layer_num_skipped, config.num_hidden_layers
     if skipped >= num_layers:
         raise InputError(f"moe_layer_num_skipped: {skipped} is not allowed; give less than the {num_layers} layers.")
-    first, frequency = moe_period("moe_layer_num_skipped", tuple(index >= skipped for index in range(num_layers)))
     moe = MoeShape(
         num_experts=_uniform("num_experts", config.num_experts) or 1,
         top_k=_uniform("moe_topk", config.moe_topk) or 1,
         expert_ffn_hidden_size=width,
         num_shared_experts=shared,
         shared_expert_ffn_hidden_size=shared * width,
-        num_leading_dense_layers=first,
-        moe_layer_freq=frequency,
+        num_leading_dense_layers=skipped,
     )
     return _hunyuan(config, source, {"router": softmax_router(normalize=config.norm_topk_prob)}, moe=moe)
 

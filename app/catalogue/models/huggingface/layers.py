@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -71,6 +71,19 @@ def moe_period(name: str, pattern: tuple[bool, ...]) -> tuple[int, int]:
             f"{name}: it puts MoE layers at an irregular distance; dense layers may only lead, or alternate with a fixed period."
         )
     return first, frequency
+
+
+def routed_experts(config: Config, number: int, num_shared: int = 0, **more: Any) -> MoeShape:
+    """Routed experts, and shared ones of the same width, under the names of fields that most families have."""
+    width = given(config, "moe_intermediate_size")
+    return MoeShape(
+        num_experts=number,
+        top_k=given(config, "num_experts_per_tok"),
+        expert_ffn_hidden_size=width,
+        num_shared_experts=num_shared,
+        shared_expert_ffn_hidden_size=num_shared * width,
+        **more,
+    )
 
 
 def with_shared_experts(moe: MoeShape, width: int) -> MoeShape:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from app.catalogue.models.huggingface.config import BiasedConfig, Config, NoBias, Source, only
 from app.catalogue.models.huggingface.grouped import constants, grouped, query_groups
 from app.catalogue.models.huggingface.layers import LayerTypes, Window, num_experts, of_type, softmax_router, windowed
+from app.catalogue.models.shape import Fraction
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import Experts, SeqLength
 from documents.errors import InputError
@@ -36,16 +39,14 @@ class MixtralConfig(MistralConfig):
     num_experts: Experts | None = None
     num_experts_per_tok: Experts
 
-    rms_norm_eps: float = 1e-5
+    rms_norm_eps: Fraction = 1e-5
     default_theta: ClassVar[float] = 1_000_000.0
 
 
-class InternLmConfig(Config):
+class InternLmConfig(LlamaConfig):
     """Of the publisher's own code, as the two after it [configuration_internlm.py]."""
 
-    bias: bool = True
-
-    default_positions: ClassVar[int] = 2048
+    attention_bias: bool = Field(default=True, alias="bias")
 
 
 class InternLm2Config(Config):
@@ -101,17 +102,6 @@ def mixtral(config: MixtralConfig, source: Source) -> ModelShape:
     local = windowed(config, "sliding_window", [config.sliding_window is not None] * config.num_hidden_layers)
     model_constants = constants(config, source, router=softmax_router(normalize=True))
     return grouped(config, source, moe=moe, local_attention=local, constants=model_constants)
-
-
-def internlm(config: InternLmConfig, source: Source) -> ModelShape:
-    """Multi-head attention, with biases on all four projections by default."""
-    return grouped(
-        config,
-        source,
-        num_query_groups=query_groups(config, source, absent_is_heads=True),
-        attention_bias=config.bias,
-        constants=constants(config, source, attention_output_bias=config.bias),
-    )
 
 
 def internlm2(config: InternLm2Config, source: Source) -> ModelShape:

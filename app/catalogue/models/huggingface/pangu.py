@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from app.catalogue.models.huggingface.config import Config, NoBias, Source
-from app.catalogue.models.huggingface.grouped import constants, grouped
-from app.catalogue.models.huggingface.layers import moe_period, sigmoid_router, softmax_router, with_shared_experts
+from app.catalogue.models.huggingface.grouped import LatentConfig, constants, grouped, latent
+from app.catalogue.models.huggingface.layers import routed_experts, sigmoid_router, softmax_router, with_shared_experts
 from app.catalogue.models.shape import Fraction, Positive
-from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
+from cost_models.shapes.model_constants import RouterConstants
+from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import Experts, FfnWidth, Layers, MtpLayers, NullableWidth, SharedExperts, Width
-from documents.errors import InputError
 
 PRO_GROUPS = 8  # each token goes to one expert of each group (pangu_moe.py of vllm-ascend)
 
@@ -42,7 +42,7 @@ class PanguProMoeConfig(Config):
     default_positions: ClassVar[int] = 131_072
 
 
-class PanguUltraMoeConfig(Config):
+class PanguUltraMoeConfig(LatentConfig):
     """[configuration_openpangu_moe.py]."""
 
     rms_norm_eps: Fraction = 1e-5
@@ -95,32 +95,10 @@ def pro_moe(config: PanguProMoeConfig, source: Source) -> ModelShape:
 
 def ultra_moe(config: PanguUltraMoeConfig, source: Source) -> ModelShape:
     """As DeepSeek-V3 with four norms a layer and without the router's bias [modeling_openpangu_moe.py]."""
-    heads, num_layers, leading = config.num_attention_heads, config.num_hidden_layers, config.num_dense_layers
-    if config.num_key_value_heads not in (None, heads):
-        raise InputError(
-            f"num_key_value_heads: {config.num_key_value_heads} is not allowed; latent attention has as many as attention heads, "
-            f"{heads}."
-        )
-    mla = MlaShape(
-        q_lora_rank=config.q_lora_rank,
-        kv_lora_rank=config.kv_lora_rank,
-        qk_nope_head_dim=config.qk_nope_head_dim,
-        qk_rope_head_dim=config.qk_rope_head_dim,
-        v_head_dim=config.v_head_dim,
-    )
-    moe, more = None, dict[str, Any]()
-    if leading < num_layers:
-        first, frequency = moe_period("num_dense_layers", tuple(index >= leading for index in range(num_layers)))
-        moe = MoeShape(
-            num_experts=config.num_routed_experts,
-            top_k=config.num_experts_per_tok,
-            expert_ffn_hidden_size=config.moe_intermediate_size,
-            num_shared_experts=config.num_shared_experts,
-            shared_expert_ffn_hidden_size=config.num_shared_experts * config.moe_intermediate_size,
-            num_leading_dense_layers=first,
-            moe_layer_freq=frequency,
-        )
-        more["router"] = sigmoid_router(
+    moe, router = None, RouterConstants()
+    if (leading := config.num_dense_layers) < config.num_hidden_layers:
+        moe = routed_experts(config, config.num_routed_experts, config.num_shared_experts, num_leading_dense_layers=leading)
+        router = sigmoid_router(
             normalize=config.norm_topk_prob,
             scale=config.routed_scaling_factor,
             expert_bias=config.router_enable_expert_bias,
@@ -128,11 +106,9 @@ def ultra_moe(config: PanguUltraMoeConfig, source: Source) -> ModelShape:
     return grouped(
         config,
         source,
-        num_query_groups=heads,
-        kv_channels=mla.qk_head_dim,
+        **latent(config, source),
         sandwich_norm=config.sandwich_norm,
         mtp_num_layers=config.num_mtp_layers,
-        mla=mla,
         moe=moe,
-        constants=constants(config, source, **more),
+        constants=constants(config, source, router=router),
     )

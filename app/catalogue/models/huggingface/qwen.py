@@ -15,6 +15,7 @@ from app.catalogue.models.huggingface.layers import (
     moe_period,
     num_experts,
     of_type,
+    routed_experts,
     softmax_router,
     windowed,
     with_shared_experts,
@@ -180,17 +181,11 @@ def _moe(config: QwenMoeConfig) -> MoeShape | None:
             raise InputError(f"mlp_only_layers: {index} is not allowed; give layer numbers from 0 to {num_layers - 1}.")
     step, dense_layers = config.decoder_sparse_step, frozenset(config.mlp_only_layers)
     pattern = tuple(index not in dense_layers and (index + 1) % step == 0 for index in range(num_layers))
-    experts = num_experts(config, ("num_experts", "num_local_experts"))
-    if not experts or not any(pattern):
+    number = num_experts(config, ("num_experts", "num_local_experts"))
+    if not number or not any(pattern):
         return None
     first, frequency = moe_period("mlp_only_layers", pattern)
-    return MoeShape(
-        num_experts=experts,
-        top_k=given(config, "num_experts_per_tok"),
-        expert_ffn_hidden_size=given(config, "moe_intermediate_size"),
-        num_leading_dense_layers=first,
-        moe_layer_freq=frequency,
-    )
+    return routed_experts(config, number, num_leading_dense_layers=first, moe_layer_freq=frequency)
 
 
 def _window(config: QwenConfig, source: Source) -> LocalAttention | None:

@@ -46,6 +46,7 @@ export function resultRows(items: readonly Item[], t: T): Row[] {
     measured("memory", "lower", ({ peak_memory_bytes }) => peak_memory_bytes, bytes),
     measured("limit", undefined, ({ memory_limit_bytes }) => memory_limit_bytes, bytes),
     measured("headroom", "higher", ({ headroom_bytes }) => headroom_bytes, bytes),
+    measured("sure", "higher", ({ fits_probability }) => fits_probability ?? null, percent),
     told("bottleneck", ({ estimate }) => t(`common:part.${estimate.bottleneck}`, { defaultValue: estimate.bottleneck })),
     told("fidelity", ({ estimate }) => t(`fidelity.${estimate.fidelity}`)),
     told("launchable", ({ launchable_on }) => launchable_on.join(", ") || t("compare:row.nowhere")),

@@ -26,7 +26,7 @@ export function WhatIfTab({ studyId, plan }: { studyId: string; plan: Plan }) {
   );
 }
 
-function Changes({ analysis: { changes, memory_limit_bytes: limit, step_time_s: step } }: { analysis: Analysis }) {
+function Changes({ analysis: { changes, fit_limit_bytes: limit, step_time_s: step } }: { analysis: Analysis }) {
   const { t } = useTranslation("plan");
   const columns = useMemo<Column<Change>[]>(() => {
     const widest = Math.max(0.02, ...changes.map(({ delta_fraction }) => Math.abs(delta_fraction)));

@@ -33,7 +33,8 @@ export function Why({ plan, plans, study }: Props) {
 function First({ study, plan, next, count }: { study: Study; plan: Plan; next: Plan | undefined; count: number }) {
   const { t } = useTranslation("plan");
   const objective = within(t(`common:objective.${study.objective}`, { defaultValue: study.objective }));
-  const proved = (study.result as { proof?: { proved_best?: boolean } } | null)?.proof?.proved_best;
+  const proof = (study.result as { proof?: { proved_best?: boolean; plan_id?: string | null } } | null)?.proof;
+  const proved = proof?.proved_best && (proof.plan_id ?? plan.plan_id) === plan.plan_id;
   return (
     <>
       {t(proved ? "why.proved" : "why.first", { objective, count })} {next && <Against plan={next} other={plan} />}

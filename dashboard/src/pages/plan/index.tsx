@@ -167,7 +167,7 @@ function Tiles({ plan: { estimate } }: { plan: Plan }) {
       <StatTile
         label={t("tile.headroom")}
         value={bytes(estimate.headroom_bytes)}
-        note={percent(estimate.headroom_bytes / estimate.memory_limit_bytes)}
+        note={estimate.fits_probability == null ? undefined : t("tile.sure", { sure: percent(estimate.fits_probability) })}
         {...(!estimate.fits && { tone: "bad" as const })}
       />
     </SimpleGrid>

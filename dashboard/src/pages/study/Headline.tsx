@@ -15,12 +15,14 @@ interface Props {
   study: Study;
   result: Result;
   best: RankedPlan;
+  plans: readonly RankedPlan[];
 }
 
 /** The answer: the best plan, what it gains, and whether anything can beat it. */
-export function Headline({ study, result, best }: Props) {
+export function Headline({ study, result, best, plans }: Props) {
   const { t } = useTranslation("study");
   const { proof } = result;
+  const proved = plans.find(({ plan_id }) => plan_id === proof.plan_id);
   const Icon = proof.proved_best ? IconRosetteDiscountCheck : IconAlertTriangle;
   const tone = proof.proved_best ? "good" : "warn";
   return (
@@ -41,8 +43,10 @@ export function Headline({ study, result, best }: Props) {
               {t(proof.proved_best ? "proof.isProved" : "proof.isNotProved")}
             </Text>{" "}
             <ProofText result={result} />
+            {proved && proved !== best && ` ${t("proof.isAbout", { rank: proved.rank })}`}
           </Text>
         </Group>
+        <Tie result={result} plans={plans} />
         <Text size="sm" c="dimmed" mt={4}>
           <SearchText result={result} />
         </Text>
@@ -53,10 +57,26 @@ export function Headline({ study, result, best }: Props) {
   );
 }
 
+/** Which plans cannot be told from the first. */
+function Tie({ result, plans }: Pick<Props, "result" | "plans">) {
+  const { t } = useTranslation("study");
+  const tied = plans.filter(({ rank_group }) => rank_group === 1);
+  const fastest = tied.find((plan) => plan.fastest);
+  const error = result.paired_error?.fraction;
+  if (tied.length < 2 || !fastest || error == null) return null;
+  const times = tied.map(({ estimate }) => estimate.step_time_s);
+  const spread = percent(Math.max(...times) / Math.min(...times) - 1);
+  return (
+    <Text size="sm" mt={4}>
+      {t("best.tie", { last: tied.length, spread, error: percent(error), fastest: fastest.rank })}
+    </Text>
+  );
+}
+
 /** Numbers keep their unit when a line breaks. */
 const unbroken = (text: string): string => text.replaceAll(" ", "\u00a0").replaceAll("–", "–\u2060");
 
-function Tiles({ study, result: { baseline }, best: { estimate } }: Props) {
+function Tiles({ study, result: { baseline }, best: { estimate } }: Omit<Props, "plans">) {
   const { t } = useTranslation("study");
   const { step_time_low_s: low, step_time_high_s: high } = estimate;
   const tokens = trainTokens(study);
@@ -78,7 +98,11 @@ function Tiles({ study, result: { baseline }, best: { estimate } }: Props) {
       <StatTile
         label={t("tile.memory")}
         value={bytes(estimate.peak_memory_bytes)}
-        note={t("tile.headroom", { free: unbroken(bytes(estimate.headroom_bytes)), limit: unbroken(bytes(estimate.memory_limit_bytes)) })}
+        note={t(estimate.fits_probability == null ? "tile.headroom" : "tile.headroomSure", {
+          free: unbroken(bytes(estimate.headroom_bytes)),
+          limit: unbroken(bytes(estimate.memory_limit_bytes)),
+          sure: percent(estimate.fits_probability),
+        })}
       />
       {tokens !== null && (
         <StatTile label={t("tile.training")} value={duration(tokens / estimate.tokens_per_s)} note={t("tile.trainingNote", { tokens: compact(tokens) })} />

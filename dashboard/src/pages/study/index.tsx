@@ -136,7 +136,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
   const isWithoutPlan = live === null && result !== null && !best && study.state === "completed";
   return (
     <>
-      {best && result && <Headline study={study} result={result} best={best} />}
+      {best && result && <Headline study={study} result={result} best={best} plans={plans} />}
       {isWithoutPlan && (
         <>
           <EmptyState

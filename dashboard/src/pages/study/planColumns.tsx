@@ -59,6 +59,14 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
     return [
       { key: "rank", header: t("column.rank"), fixed: true, numeric: true, value: own(({ rank }) => rank), cell: own(({ rank }) => rank) },
       {
+        key: "group",
+        header: t("column.group"),
+        help: t("column.groupHelp"),
+        numeric: true,
+        value: own(({ rank_group }) => rank_group),
+        cell: own(({ rank_group, fastest }) => <RankGroup number={rank_group} isFastest={fastest === true} />),
+      },
+      {
         key: "pin",
         header: t("column.pin"),
         fixed: true,
@@ -128,7 +136,7 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
         value: ({ memory }) => memory,
         cell: (row) => <Memory peak={row.memory} limit={limitOf(row)} />,
       },
-      { key: "headroom", header: t("column.headroom"), numeric: true, value: headroom, cell: (row) => <Headroom free={headroom(row)} /> },
+      { key: "headroom", header: t("column.headroom"), numeric: true, value: headroom, cell: (row) => <Headroom free={headroom(row)} fits={row.plan.estimate.fits} sure={own(({ estimate }) => estimate.fits_probability)(row)} /> },
       {
         key: "bubble",
         header: t("common:part.pipeline_bubble"),
@@ -213,6 +221,21 @@ function Pin({ row, isPinned, onPin }: { row: PlanRow; isPinned: boolean; onPin:
   );
 }
 
+/** Plans of one group cannot be told apart; the fastest of them by prediction need not come first. */
+function RankGroup({ number, isFastest }: { number: number | null; isFastest: boolean }) {
+  const { t } = useTranslation("study");
+  return (
+    <>
+      {number ?? "–"}
+      {isFastest && (
+        <Text size="xs" c="dimmed">
+          {t("column.fastest")}
+        </Text>
+      )}
+    </>
+  );
+}
+
 function PlanName({ row: { key, plan, variant }, isOpen, onOpen }: { row: PlanRow; isOpen: boolean; onOpen: (key: string) => void }) {
   const { t } = useTranslation("study");
   if (variant)
@@ -266,13 +289,14 @@ function Memory({ peak, limit }: { peak: number; limit: number }) {
   );
 }
 
-function Headroom({ free }: { free: number }) {
+function Headroom({ free, fits, sure }: { free: number; fits: boolean; sure?: number | null | undefined }) {
   const { t } = useTranslation("study");
   return (
     <>
       {bytes(free)}
-      <Text size="xs" c={free >= 0 ? "var(--tone-good)" : "var(--tone-bad)"}>
-        {t(free >= 0 ? "column.fits" : "column.tooLarge")}
+      <Text size="xs" c={fits ? "var(--tone-good)" : "var(--tone-bad)"}>
+        {t(fits ? "column.fits" : "column.tooLarge")}
+        {sure != null && ` (${percent(sure)})`}
       </Text>
     </>
   );

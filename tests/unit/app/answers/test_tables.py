@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.answers.schemas import RecomputeDocument, StrategyDocument
+from app.answers.search import search_document
 from app.answers.tables.estimate import recompute_text, strategy_text
+from app.answers.tables.search import print_search
+from app.answers.targets import with_usual_target
 from app.cli.main import main
+from app.jobs.job import parse_job
+from app.text.documents import plain
+from app.text.terminal import plain_text
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from search.plan import strategy_to_mapping
 from search.recompute_modes import recompute_mode
 from tests.search_workloads import workload
 
 RUNS = Path(__file__).parents[4] / "calibration" / "runs" / "ascend.jsonl"
+CROWDED: dict[str, Any] = {
+    "model": "llama-3.1-70b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 512},
+    "search": {"tp": 8, "pp": [2, 4], "cp": 1, "micro_batch_size": 1, "recompute": "none", "top": 12},
+}
 SEARCH = ("search", "llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "8", "--tp", "1,2", "--top", "3")
 
 
@@ -34,6 +47,32 @@ def test_reports_keep_to_the_width_and_end_lines_in_no_spaces(
 def test_a_search_says_the_interval_of_its_best_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(list(SEARCH)) == 0
     assert "80 % interval" in capsys.readouterr().out
+
+
+def test_a_search_leads_with_the_plans_that_tie_and_names_the_fastest() -> None:
+    document = search_document(with_usual_target(parse_job(CROWDED)))
+    printed = io.StringIO()
+    print_search(plain_text(printed, 140), document)
+    text = " ".join(printed.getvalue().split())
+    tied = [plan for plan in document.plans if plan.rank_group == 1]
+    assert len(tied) > 2
+    assert f"Plans 1 to {len(tied)} cannot be told apart: they lie within" in text
+    assert "(only 3 jobs measured under several plans, so widened)" in text
+    assert " # group strategy " in text
+    (fastest,) = [plan for plan in document.plans if plan.fastest]
+    assert fastest.rank > 1
+    assert f"plan {fastest.rank} ({strategy_text(fastest.strategy)}) is the fastest by prediction" in text
+    assert f"plan {fastest.rank} is the fastest of the whole lattice of mindspeed-llm@master" in text
+
+
+def test_a_baseline_in_the_group_of_plan_1_is_not_measurably_slower() -> None:
+    second = plain(search_document(parse_job(CROWDED)).plans[1])["strategy"]
+    again = search_document(parse_job({**CROWDED, "strategy": second}))
+    assert again.baseline is not None
+    assert again.baseline.rank_group == 1
+    printed = io.StringIO()
+    print_search(plain_text(printed, 140), again)
+    assert "not measurably faster than your plan" in " ".join(printed.getvalue().split())
 
 
 @pytest.mark.parametrize(

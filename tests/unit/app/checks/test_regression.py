@@ -13,6 +13,7 @@ import hardware_profiles
 from app.answers.price import estimate_document
 from app.answers.provenance import priced_with
 from app.answers.search import search_document
+from app.calibrations.constants import paired_error_of
 from app.checks.baseline import Baseline, baseline_document, parse_baseline
 from app.checks.budget import parse_budget
 from app.checks.check import check_job
@@ -232,3 +233,24 @@ def test_the_profile_s_hash_is_of_its_numbers(job: Job) -> None:
     assert fingerprint(again) == fingerprint(profile)
     assert fingerprint(replace(profile, title="x", notes=("y",))) == fingerprint(profile)
     assert fingerprint(replace(profile, hbm_bytes=1.0)) != fingerprint(profile)
+
+
+def test_a_slower_plan_within_the_paired_error_is_said_to_tie_and_fails_the_budget_all_the_same() -> None:
+    # The fused norm off: a few per cent, of the same job under the same tool.
+    fused = small_job()
+    unfused = small_job(strategy={**SMALL["strategy"], "features": ["flash_attention", "fused_swiglu", "fused_rope"]})
+    document = checked(
+        unfused,
+        parse_budget({"regression": {"step_time_s": {"max_fraction": 0}}}, has_baseline=True),
+        baseline=baseline_of(fused),
+    )
+    (found,) = [entry for entry in document["checks"] if entry["id"] == "regression.step_time_s"]
+    assert 0 < found["value"] < paired_error_of(fused.workload).fraction
+    assert found["status"] == "failed"
+    assert "(less than the paired error of 8.9%: the plans cannot be told apart)" in found["sentence"]
+    # Another batch is another job, of which the paired error says nothing.
+    other = small_job(training={**SMALL["training"], "global_batch_size": 72})
+    document = checked(
+        other, parse_budget({"regression": {"step_time_s": {"max_fraction": 9}}}, has_baseline=True), baseline=baseline_of(fused)
+    )
+    assert "paired error" not in json.dumps(document["checks"])

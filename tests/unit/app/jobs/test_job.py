@@ -47,7 +47,7 @@ def test_a_preset_lends_its_training_and_says_so() -> None:
     assert job.assumptions[0].startswith("training.seq_length = ")
     assert job.assumptions[1].startswith("training.global_batch_size = ")
     assert any(line.startswith("software.stack = mindspeed-llm") for line in job.assumptions)
-    assert any(line.startswith("training.expert_load_factor = 1.1") for line in job.assumptions)
+    assert any(line.startswith("training.router_balance = loss-free") for line in job.assumptions)
 
 
 def test_what_is_given_is_not_assumed() -> None:
@@ -55,7 +55,6 @@ def test_what_is_given_is_not_assumed() -> None:
     job = parse_job(with_part(PANGU, training=training, software={"stack": "mindspeed-llm"}))
     assert job.assumptions == ()
     assert job.workload.training.expert_load_factor == 1.3
-    assert job.workload.training.expert_load_source == "given in the job"
 
 
 def test_default_load_factor_is_balanced_for_dense_models_and_capped_routing() -> None:
@@ -153,6 +152,15 @@ def test_layouts_by_stage_by_offset_and_by_noops_agree() -> None:
     assert by_layout is not None
     assert by_layout.layer_layout == ((7, 9, 9, 7),)
     assert by_layout == by_offset
+    # By chunk and rank: of 4 layers a virtual stage, the last rank of the first chunk gives one to the first of the second, in a
+    # V that is the same rank.
+    chunks = {"pp": 4, "vpp": 2, "layer_offset": [[0, 0, 0, -1], [1, 0, 0, 0]]}
+    by_chunk = parse_job(with_part(DENSE, strategy=chunks)).strategy
+    assert by_chunk is not None
+    assert by_chunk.layer_layout == ((4, 4, 4, 3), (5, 4, 4, 4))
+    by_rank = parse_job(with_part(DENSE, strategy={**chunks, "schedule": "zbv"})).strategy
+    assert by_rank is not None
+    assert by_rank.layer_layout == ((4, 4, 4, 3), (4, 4, 4, 5))
     # 32 + 4 no-op layers = 36 positions, 9 a stage; positions 0, 1 lie on the first stage and 34, 35 on the last
     noops = parse_job(with_part(DENSE, strategy={"pp": 4, "noop_layers": [0, 1, 34, 35]})).strategy
     assert noops == by_layout
@@ -288,6 +296,15 @@ def test_the_resolved_job_parses_to_the_same_job(job: dict[str, Any], strategy: 
             "strategy.schedule: 'zb1p' is given, but pp 4 with vpp 2 runs 'interleaved-1f1b', 'zbv' or 'dualpipev'.",
         ),
         (
+            with_part(DENSE, strategy={"pp": 4, "mtp_before_head": 1}),
+            "strategy.mtp_before_head: 1 is given, but llama-2-7b predicts no further tokens; leave it out.",
+        ),
+        (
+            with_part(PANGU, strategy={"pp": 4, "vpp": 2, "mtp_before_head": 8}),
+            "strategy.mtp_before_head: 8 is not allowed; pp 4 x vpp 2 = 8 virtual stages leave 0 to 7 before that of the head.",
+        ),
+        (with_part(PANGU, strategy={"pp": 4, "mtp_before_head": -1}), "strategy.mtp_before_head: -1 is not allowed"),
+        (
             with_part(DENSE, strategy={"schedule": "dualpipe"}),
             "strategy.schedule: 'dualpipe' is given, but pp 1 with vpp 1 runs 'none'.",
         ),
@@ -323,6 +340,13 @@ def test_the_resolved_job_parses_to_the_same_job(job: dict[str, Any], strategy: 
             with_part(DENSE, strategy={"pp": 4, "layer_layout": [8, 8, 8, 8], "layer_offset": [0, 0, 0, 0]}),
             "strategy.layer_offset: given",
         ),
+        (
+            with_part(DENSE, strategy={"pp": 4, "layer_offset": [-9, 3, 3, 3]}),
+            "strategy.layer_offset: -9 is not allowed; an even share of 8 layers leaves -8 at least.",
+        ),
+        (with_part(DENSE, strategy={"pp": 4, "vpp": 2, "layer_offset": [[0, 0, 0, 0]]}), "strategy.layer_layout: [4, 4, 4, 4]"),
+        (with_part(DENSE, strategy={"pp": 4, "layer_layout": [[]], "noop_layers": 1}), "strategy.layer_layout"),
+        (with_part(DENSE, strategy={"pp": 4, "layer_layout": [8, 8, 8, 8], "noop_layers": [3]}), "strategy.noop_layers: given"),
         (with_part(DENSE, strategy={"pp": 4, "noop_layers": 3}), "strategy.noop_layers: 3 is given, but the layout has 32 slots"),
         (with_part(DENSE, search={"tp": {"min": 8, "max": 2}}), "search.tp: min 8 is above max 2."),
         (with_part(DENSE, search={"mc3": True}), "search.mc3: unknown key; did you mean 'mc2'?"),
@@ -343,8 +367,8 @@ def test_switches_that_do_nothing_are_a_warning() -> None:
     features = ["flash_attention", "moe_allgather_overlap_comm", "cp_send_recv_overlap", "moe_tp_extend_ep"]
     job = parse_job(with_part(PANGU, strategy={"tp": 8, "pp": 16, "ep": 32, "features": features}))
     assert job.warnings == (
-        "strategy.features: moe_allgather_overlap_comm, cp_send_recv_overlap have no effect: "
-        "the model, the layout or the dispatcher leaves nothing to act on.",
+        "strategy.features: moe_allgather_overlap_comm has no effect: the dispatcher is not allgather.",
+        "strategy.features: cp_send_recv_overlap has no effect: cp is 1.",
         "strategy.features: moe_tp_extend_ep changes launch arguments alone: the price is the one without.",
     )
 

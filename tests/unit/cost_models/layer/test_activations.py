@@ -201,8 +201,9 @@ def test_latent_attention_of_deepseek_v3() -> None:
     job = workload(model_preset("deepseek-v3").model)
     kept, reduced = attention_bytes_per_token(job, keys())
     assert float(kept[0]) == worked("mla-activations")
-    # Recomputing the up-projections frees q, k and v: 128 heads x (4 x 192 + 2 x 128) B = 128 KiB a token.
-    assert float(kept[0] - reduced[0]) == 128 * 1024
+    # Recomputing the up-projections frees q, k and v, 128 heads x (4 x 192 + 2 x 128) B = 128 KiB a token, and what enters them,
+    # the latents behind their norms: 2 x (1536 + 512) B.
+    assert float(kept[0] - reduced[0]) == 128 * 1024 + 4096
     # The rope key is the same for all heads: every tensor-parallel rank keeps it whole.
     split = attention_bytes_per_token(job, keys(tp=8))[0][0]
     assert float(split) == pytest.approx((float(kept[0]) - 128) / 8 + 128)
@@ -211,6 +212,45 @@ def test_latent_attention_of_deepseek_v3() -> None:
 def test_routed_experts_of_deepseek_v3() -> None:
     job = workload(model_preset("deepseek-v3").model, seq_length=1)
     assert parts(job, keys(ep=8), moe=True)["routed_experts"] == worked("expert-activations")
+
+
+def test_activation_inputs_wait_in_8_bits() -> None:
+    job, short = workload(SPARSE, cluster=gpu()), DEFAULT_FEATURES | Feature.FP8_ACTIVATION_INPUT
+    saved = parts(job, keys(ep=2, features=short), moe=True)
+    # gate and up in 1 byte each, their product in 2
+    assert saved["routed_experts"] == 2 * N * (2 * 1024 + 4 * 512)
+    assert saved["shared_experts"] == 4 * 512 * N
+    assert parts(job, keys(features=short))["mlp"] == 4 * 4096 * N
+    plain = replace(job, model=replace(DENSE, gated_linear_unit=False))
+    assert parts(plain, keys(features=short)) == parts(plain, keys())
+
+
+def test_gradients_that_wait_in_8_bits() -> None:
+    job = workload(SPARSE, cluster=gpu(), precision="fp8")
+    dense, sparse = (layer_activations(job, keys(ep=2), moe=moe).waiting for moe in (False, True))
+    # what enters each linear layer and the gradient of what leaves it, 1 byte each: gate, up and down; the block's output
+    assert float(dense["mlp"][0]) == (3 * 4096 + 1024) * N
+    assert float(sparse["routed_experts"][0]) == 2 * N * (3 * 512 + 2 * 1024)
+    assert float(sparse["shared_experts"][0]) == (3 * 512 + 1024) * N
+    # heads of q, k, v and of the output, with 4 B of statistics taken for 2 as before
+    assert float(dense["attention"][0]) == (4 * 1024 + 2 * 8 + 1024) * N
+
+
+@pytest.mark.parametrize(
+    ("values", "columns", "channel_bytes"),
+    [
+        ({}, {}, 4),  # of a year that is not said
+        ({"year": 2025.25}, {}, 4),
+        ({"year": 2025.5}, {}, 0),  # what the norm keeps anyway
+        ({"year": 2026.0, "precision": "fp8"}, {}, 2),  # the linear layers keep 8 bits, the router 16
+        ({"year": 2026.0, "precision": "fp8"}, {"recompute_modules": RecomputeModule.LAYERNORM}, 0),
+        ({"year": 2026.0, "stack": "fsdp"}, {}, 4),
+    ],
+)
+def test_what_a_router_keeps_by_release(values: dict[str, object], columns: dict[str, object], channel_bytes: int) -> None:
+    job = workload(SPARSE, cluster=gpu(), **values)
+    selective = {"recompute": Recompute.SELECTIVE} if columns else {}
+    assert parts(job, keys(**selective, **columns), moe=True)["router"] == (channel_bytes * 1024 + 8 * 16) * N
 
 
 def test_expert_tensors() -> None:
@@ -241,7 +281,7 @@ def test_rows_of_the_busiest_rank() -> None:
         (RecomputeModule.MLP_ACT, DENSE, False, 2 * 4096 * N),
         (RecomputeModule.MLP, DENSE, False, 6 * 4096 * N),
         (RecomputeModule.MLP_ACT, SPARSE, True, 2 * 512 * (2 * N) + 2 * 512 * N),
-        (RecomputeModule.MLA_UP_PROJ, LATENT, True, (4 * 8 * 96 + 2 * 8 * 64) * N),
+        (RecomputeModule.MLA_UP_PROJ, LATENT, True, (4 * 8 * 96 + 2 * 8 * 64 + 2 * (256 + 128)) * N),
     ],
 )
 def test_what_a_selective_recompute_frees(module: RecomputeModule, model: ModelShape, moe: bool, freed: float) -> None:

@@ -57,6 +57,20 @@ def test_16_bits_cast_nothing() -> None:
     assert seconds(workload(SPARSE), moe=True) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_activation_inputs_are_shortened_and_lengthened_again(precision: str) -> None:
+    job = in_8_bits(SPARSE) if precision == "fp8" else workload(SPARSE, cluster=gpu())
+    plain, short = (
+        seconds(job, moe=True, features=DEFAULT_FEATURES | more) for more in (Feature(0), Feature.FP8_ACTIVATION_INPUT)
+    )
+    # 3 B for gate and up of two chosen experts and the shared one, 512 wide
+    added = 3 * 2 * 2048 * (2 * 512 + 512) / 1.6e12
+    assert [after - before for before, after in zip(plain, short, strict=True)] == pytest.approx([added, added])
+    ungated = replace(job, model=replace(SPARSE, gated_linear_unit=False))
+    same = [seconds(ungated, moe=True, features=DEFAULT_FEATURES | more) for more in (Feature(0), Feature.FP8_ACTIVATION_INPUT)]
+    assert same[0] == same[1]
+
+
 def test_a_gpu_casts_for_each_expert_unless_a_graph_holds_the_layer() -> None:
     job = in_8_bits(SPARSE)
     assert SPARSE.moe is not None

@@ -148,6 +148,14 @@ def test_swapped_optimizer_visits_the_device_in_parts() -> None:
     assert parts["optimizer_transient"] == pytest.approx(4 * 32000 * 1024 + 12 * num_parameters(DENSE).total / 16)
 
 
+def test_zero2_holds_the_gradients_of_a_layer_until_they_are_scattered() -> None:
+    job = workload(FEW_WORDS, **LONG)
+    layer = float(layer_rank_parameters(FEW_WORDS, batch(), moe=False)[0][0])
+    whole, scattered = memory(job, ParallelStrategy(dp=8)), memory(job, ParallelStrategy(dp=8, zero_stage=2))
+    assert scattered["working_set"] - whole["working_set"] == pytest.approx(4 * layer)
+    assert scattered["gradients"] == pytest.approx(whole["gradients"] / 8)
+
+
 def test_zero3_gathers_two_layers_and_keeps_one_gradient() -> None:
     job = workload(FEW_WORDS, **LONG)
     layer = float(layer_rank_parameters(FEW_WORDS, batch(), moe=False)[0][0])
@@ -197,15 +205,17 @@ def test_the_pool_holds_more_than_is_allocated_and_more_so_for_dropless_experts(
         (0.004, 0.005, False),  # what fragments keep even where memory runs out
     ],
 )
-def test_the_pool_takes_what_is_free_and_never_decides_what_fits(spare: float, pool: float, fits: bool) -> None:
+def test_the_pool_takes_what_is_free_and_its_least_decides_what_fits(spare: float, pool: float, fits: bool) -> None:
     job = workload(**LONG)
     plain = priced(job, ParallelStrategy())
     allocated = float(plain.allocated_peak_bytes[0])
-    outside = float(plain.peak_memory_bytes[0]) - allocated
+    outside = float(plain.pooled_peak_bytes[0]) - allocated
     profile = replace(job.cluster.profile, usable_hbm_bytes=outside + (1 + spare) * allocated)
     tight = replace(job, cluster=replace(job.cluster, profile=profile))
     result = priced(tight, ParallelStrategy(), allocator_fraction=0.1)
     assert float(result.reserved_peak_bytes[0]) == pytest.approx((1 + pool) * allocated)
+    assert float(result.pooled_peak_bytes[0]) == pytest.approx((1 + pool) * allocated + outside)
+    assert float(result.peak_memory_bytes[0]) == pytest.approx(1.005 * allocated + outside)
     assert bool(result.fits[0]) is fits
 
 

@@ -15,7 +15,7 @@ from cost_models.memory.model_states import (
 )
 from cost_models.pipeline.stages import stages_of
 from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
-from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.strategy import Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from tests.worked_examples import worked
@@ -46,6 +46,7 @@ def total(value: ModelStates) -> float:
         ({"zero_stage": 0, "features": DEFAULT_FEATURES | Feature.REUSE_FP32_PARAM}, 16.0),
         ({"dp": 64, "features": DEFAULT_FEATURES | Feature.GRAD_REDUCE_IN_BF16}, 4 + 12 / 64),
         ({"dp": 64, "features": DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER}, 6.0),
+        ({"dp": 64, "features": DEFAULT_FEATURES | Feature.BF16_MOMENTS}, 6 + 8 / 64),
     ],
 )
 def test_bytes_a_parameter(columns: dict[str, object], bytes_each: float) -> None:
@@ -117,42 +118,56 @@ def test_latent_down_projections_are_replicated() -> None:
     assert float(four) == (float(one) - whole) / 4 + whole
 
 
-def edge(model: ModelShape, columns: StrategyBatch) -> tuple[float, float, float]:
-    first, last, experts = edge_parameters(workload(model), columns)
-    return float(first[0]), float(last[0]), float(experts[0])
+def edge(model: ModelShape, columns: StrategyBatch) -> tuple[float, ...]:
+    return tuple(float(column[0]) for column in edge_parameters(workload(model), columns))
 
 
 def test_embedding_at_one_end_and_head_at_the_other() -> None:
     table = 32000 * 1024
-    assert edge(DENSE, batch(tp=2, pp=2)) == (table / 2, table / 2 + 1024, 0.0)
+    assert edge(DENSE, batch(tp=2, pp=2)) == (table / 2, table / 2 + 1024, 0.0, 0.0)
     replicated = batch(tp=2, pp=2, features=DEFAULT_FEATURES | Feature.REPLICATED_EMBEDDING)
-    assert edge(DENSE, replicated) == (table, table / 2 + 1024, 0.0)
+    assert edge(DENSE, replicated) == (table, table / 2 + 1024, 0.0, 0.0)
 
 
 def test_tied_embeddings_have_a_copy_at_both_ends() -> None:
     tied = replace(DENSE, tied_embeddings=True)
     table = 32000 * 1024
-    assert edge(tied, batch(pp=1)) == (table, 1024, 0.0)
-    assert edge(tied, batch(pp=2)) == (table, table + 1024, 0.0)
+    assert edge(tied, batch(pp=1)) == (table, 1024, 0.0, 0.0)
+    assert edge(tied, batch(pp=2)) == (table, table + 1024, 0.0, 0.0)
 
 
 def test_learned_positions_are_parameters() -> None:
     assert edge(replace(DENSE, learned_positions=True), batch())[0] == 32000 * 1024 + 2048 * 1024
 
 
-def test_prediction_modules_live_on_the_last_rank_with_an_embedding_copy() -> None:
+def test_prediction_modules_bring_an_embedding_copy_wherever_the_embedding_is_not() -> None:
     model = replace(SPARSE, mtp_num_layers=1)
-    plain, extra = edge(SPARSE, batch(pp=2, ep=4)), edge(model, batch(pp=2, ep=4))
     dense, experts = layer_rank_parameters(model, batch(pp=2, ep=4), moe=True)
-    assert extra[1] - plain[1] == float(dense[0]) + 2 * 1024**2 + 3 * 1024 + 32000 * 1024
-    assert extra[2] == float(experts[0])
+    module, table = float(dense[0]) + 2 * 1024**2 + 3 * 1024, 32000 * 1024
+    for columns, copy in (
+        (batch(pp=2, ep=4), table),
+        (batch(pp=4, ep=4, mtp_before_head=2), table),
+        (batch(pp=2, ep=4, mtp_before_head=1), 0),
+        (batch(pp=2, vpp=2, ep=4, mtp_before_head=2), table),
+        (batch(ep=4), 0),
+    ):
+        assert edge(model, columns) == (*edge(SPARSE, columns)[:2], module + copy, float(experts[0]))
+    assert edge(SPARSE, batch(pp=2, ep=4))[2:] == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("schedule", "vpp"), [(Schedule.DUALPIPE, 1), (Schedule.DUALPIPE_V, 2), (Schedule.ZBV, 2)])
+def test_prediction_modules_share_the_embedding_of_a_rank_with_both_ends(schedule: Schedule, vpp: int) -> None:
+    model = replace(SPARSE, mtp_num_layers=1)
+    apart, shared = edge(model, batch(pp=2, ep=4)), edge(model, batch(pp=2, ep=4, vpp=vpp, schedule=schedule))
+    assert apart[2] - shared[2] == 32000 * 1024
+    assert (*apart[:2], apart[3]) == (*shared[:2], shared[3])
 
 
 def stage_sum(model: ModelShape, pp: int, vpp: int = 1) -> float:
     columns = batch(pp=pp, vpp=vpp)
     stages = stages_of(model, pp, vpp, merge=False)
     layers = tuple(of_kind.sum(axis=1)[:, None].astype(float) for of_kind in stages.layers)
-    held = stage_parameters(workload(model), columns, layers, stages.is_first, stages.is_last)
+    held = stage_parameters(workload(model), columns, layers, stages.is_first, stages.is_last, stages.is_mtp)
     return float((held.dense + held.experts).sum())
 
 
@@ -164,11 +179,14 @@ def test_stages_hold_the_model_once(model: ModelShape, pp: int, vpp: int) -> Non
 
 def test_largest_tensor_and_layer() -> None:
     columns, ones, none = batch(tp=2, ep=4), np.ones((1, 1)), np.zeros((1, 1))
-    dense = stage_parameters(workload(), columns, (ones,), none, none)
+    dense = stage_parameters(workload(), columns, (ones,), none, none, none)
     assert float(dense.largest_tensor[0, 0]) == 2 * 1024 * 4096 / 2  # gate and up projection are one tensor
     assert float(dense.largest_layer[0, 0]) == float(layer_rank_parameters(DENSE, columns, moe=False)[0][0])
-    sparse = stage_parameters(workload(SPARSE), columns, (none, ones), none, none)
+    sparse = stage_parameters(workload(SPARSE), columns, (none, ones), none, none, none)
     assert float(sparse.largest_tensor[0, 0]) == 2 * 1024 * 512 * 4  # four experts are one grouped tensor
     assert float(sparse.largest_layer[0, 0]) == float(sum(layer_rank_parameters(SPARSE, columns, moe=True))[0])
-    first = stage_parameters(workload(), columns, (none,), ones, none)
+    first = stage_parameters(workload(), columns, (none,), ones, none, none)
+    alone = stage_parameters(workload(replace(SPARSE, mtp_num_layers=1)), columns, (none, none), none, none, ones)
+    assert float(alone.largest_layer[0, 0]) == 32000 * 1024 / 2 > float(sparse.largest_layer[0, 0])  # its copy of the table
+    assert float(alone.largest_tensor[0, 0]) == 32000 * 1024 / 2
     assert float(first.largest_tensor[0, 0]) == float(first.largest_layer[0, 0]) == 32000 * 1024 / 2

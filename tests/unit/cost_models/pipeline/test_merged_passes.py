@@ -101,3 +101,12 @@ def test_between_fill_and_drain_pairs_are_those_of_the_order(schedule: Schedule,
         assert np.mean(met) * held.num_chunks == pytest.approx(steady[rank], rel=0.05)
         for chunk, most in enumerate(found.most_of_chunk_s):
             assert max(s for task, s in zip(pairs, met, strict=True) if task.chunk == chunk) <= most[rank, 0]
+
+
+@pytest.mark.parametrize("schedule", Schedule)
+def test_only_schedules_whose_orders_have_pairs_save_anything(schedule: Schedule) -> None:
+    # A schedule that runs each pass on its own has nothing to hide behind: ZB-V once saved more than there was to expose.
+    pp, vpp = (1 if schedule is Schedule.NONE else 2), {"several": 2, "two": 2}.get(schedule.chunks, 1)
+    orders = rank_orders(PipelineShape(schedule, pp, vpp, 16, merge_pairs=True))
+    assert any(task.kind is Pass.PAIR for order in orders for task in order) == schedule.merges_pairs
+    assert (group(pp, schedule=schedule, vpp=vpp).merged is not None) == schedule.merges_pairs

@@ -64,8 +64,8 @@ def test_no_two_algorithms_of_context_parallelism_share_a_price() -> None:
 @pytest.mark.parametrize(
     ("find", "put"),
     [
-        ('ZBV = 6, "zbv", "two", True, True, True\n', 'ZBV = 6, "zbv", "two", True, True\n'),
-        ('GPIPE = 3, "gpipe", "one", False, False, False\n', "GPIPE = 3\n"),
+        ('ZBV = 6, "zbv", "two", True, True, True, False\n', 'ZBV = 6, "zbv", "two", True, True, True\n'),
+        ('GPIPE = 3, "gpipe", "one", False, False, False, False\n', "GPIPE = 3\n"),
     ],
 )
 def test_half_a_schedule_cannot_be_imported(find: str, put: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,15 +26,16 @@ from cost_models.shapes.switches import (
     DEFAULT_FEATURES,
     FUSIONS,
     PRICED,
-    SEARCHED_FEATURES,
     SWITCHES,
     UNPRICED_FEATURES,
     Feature,
+    InSearch,
     Place,
     PlaceError,
     Scope,
     acting_in,
     acting_on,
+    treated,
 )
 from cost_models.shapes.workload import Cluster, ModelShape, Workload
 from cost_models.simulation.step_times import simulate
@@ -47,6 +48,9 @@ from tests.workloads import DENSE, LATENT, SPARSE, workload
 assert SPARSE.moe is not None
 CAPPED = replace(SPARSE, moe=replace(SPARSE.moe, capacity_factor=1.5))
 PLAIN = replace(DENSE, gated_linear_unit=False, learned_positions=True)
+LEARNED = replace(DENSE, learned_positions=True)
+BARE = {"num_shared_experts": 0, "shared_expert_ffn_hidden_size": 0}
+UNSHARED, UNSHARED_CAPPED = (replace(model, moe=replace(model.moe, **BARE)) for model in (SPARSE, CAPPED))
 PLAIN_EXPERTS = replace(CAPPED, gated_linear_unit=False, learned_positions=True)
 ALONE = {"tp": 4, "pp": 4, "dp": 1, "sequence_parallel": True}  # no parameters on several ranks
 # Together they lack each part of Scope while they have any other, as far as that can be.
@@ -85,9 +89,9 @@ def on(model: ModelShape, cluster: Cluster, **values: Any) -> Workload:
 
 def jobs() -> Iterator[tuple[Workload, tuple[ParallelStrategy, ...]]]:
     for cluster in (ascend_a2(latency_s=1e-6), gpu(latency_s=1e-6)):
-        for model in (DENSE, PLAIN):
+        for model in (DENSE, PLAIN, LEARNED):
             yield on(model, cluster), STRATEGIES
-        for model in (SPARSE, CAPPED, LATENT, PLAIN_EXPERTS):
+        for model in (SPARSE, CAPPED, LATENT, PLAIN_EXPERTS, UNSHARED, UNSHARED_CAPPED):
             yield on(model, cluster), STRATEGIES + ROUTED
     yield on(SPARSE, ascend_a2(), execution="graph"), STRATEGIES + ROUTED
 
@@ -260,13 +264,17 @@ def test_what_a_switch_needs_of_the_model() -> None:
     on_dense, on_sparse = (acting_in(scope_of(model, layout)) for model in (DENSE, SPARSE))
     assert (~on_dense & on_sparse) == acting_on(Scope.EXPERTS) & ~acting_on(Scope.CAPACITY | Scope.GATHERED)
     assert acting_in(scope_of(CAPPED, layout)) & ~on_sparse == Feature.MOE_PAD_TO_CAPACITY
-    assert on_dense & ~acting_in(scope_of(PLAIN, layout)) == Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
+    assert (
+        on_dense & ~acting_in(scope_of(PLAIN, layout)) == Feature.FUSED_SWIGLU | Feature.FUSED_ROPE | Feature.FP8_ACTIVATION_INPUT
+    )
 
 
 def test_what_the_entries_say_as_a_whole() -> None:
     assert len(SWITCHES) == len(Feature) == int(~Feature(0)).bit_count()
     assert FUSIONS == (Feature.MC2, Feature.COC, Feature.TP_COMM_OVERLAP, Feature.TP_2D)
-    assert SEARCHED_FEATURES == (Feature.SWAP_OPTIMIZER,)
+    assert treated(InSearch.ON) & DEFAULT_FEATURES == DEFAULT_FEATURES
+    assert treated(InSearch.LEFT_OUT) & UNPRICED_FEATURES == UNPRICED_FEATURES
+    assert Feature.GRAD_REDUCE_IN_BF16 in treated(InSearch.LEFT_OUT)
     assert not DEFAULT_FEATURES & UNPRICED_FEATURES
     for feature, switch in SWITCHES.items():
         assert re.fullmatch(r"[A-Z][^.]+\.", switch.meaning), feature.name  # one sentence

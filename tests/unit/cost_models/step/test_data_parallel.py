@@ -114,6 +114,14 @@ def test_swapped_states_cross_the_host_link() -> None:
     assert optimizer(dp=16, features=DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER) == pytest.approx(24 * P / 16 / 25e9)
 
 
+def test_moments_in_16_bits_are_half_the_traffic() -> None:
+    # of 30 B, 16 are two moments read and written; of 24 over the host link, 16 as well
+    moments = Feature.BF16_MOMENTS
+    assert optimizer(dp=16, features=DEFAULT_FEATURES | moments) == pytest.approx((22 / 16 + 8) * P / HBM)
+    swapped = DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER | moments
+    assert optimizer(dp=16, features=swapped) == pytest.approx(16 * P / 16 / 25e9)
+
+
 def test_accumulation_touches_every_parameter_each_micro_batch() -> None:
     job = workload()
     time = accumulation_s(job, batch(), parameters(P, P), device(job, accumulation_bytes=10.0, cast_bytes=6.0))

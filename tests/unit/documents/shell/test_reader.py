@@ -38,6 +38,7 @@ def words(text: str, **given: str) -> list[list[str]]:
         (": ${N:=4}\nrun $N", ["run", "4"]),
         ("A=3\nB=4\nrun $((A*$B+2)) $((17/A%4)) $(( (A+1)**2 ))", ["run", "14", "1", "16"]),
         ("A=$((2*$((3+1))))\nrun $A $((-7/2)) $((7>3))", ["run", "8", "-3", "1"]),
+        ("A=010\nrun $((A)) $((010+0x1F)) $((2**3**2)) $((-2**2)) $((0))", ["run", "8", "39", "512", "4", "0"]),
         ("run a\\ b 'c $d' \"e \\\"f\\\" \\$g\"", ["run", "a b", "c $d", 'e "f" $g']),
         ("run a \\\n  b # c d\n", ["run", "a", "b"]),
         ("X=1 run a > log 2>&1", ["run", "a"]),
@@ -64,6 +65,7 @@ def test_words_are_those_that_a_shell_passes(script: str, expected: list[str]) -
         ('[[ "$T" == "x" ]] || [[ "$N" == "4" ]]', True), ("[[ ! ( $N == 4 ) ]]", False),
         ('[[ "${BASH_SOURCE[0]}" == "$0" ]]', True),
         ("[ -z $UNSET ]", None), ("[ -f x ]", None), ("[[ $T == fp* ]]", None), ("[[ $T =~ fp ]]", None), ("grep x y", None),
+        ("[ 04 -eq $N ]", None),
     ],
 )  # fmt: skip
 def test_conditions_are_decided_where_the_script_decides_them(condition: str, outcome: bool | None) -> None:
@@ -160,6 +162,8 @@ HOSTILE = {
     "deep arithmetic": ("a=$((" + "(" * 5000 + "1" + ")" * 5000 + "))\n", "nested deeper than 32"),
     "division": ("\n\na=$((1/0))\n", "line 3: $((1/0)) is a division by zero"),
     "power": ("a=$((9**999))", "exponent"),
+    "long power": ("a=$((" + "1**" * 5000 + "1))", "nested deeper than 32"),
+    "octal": ("a=$((08))", "line 1: $((08)) has 08, which is octal"),
     "overflow": ("a=$((2**62*4))", "64 bits"),
     "refers to itself": ("a=a\nb=$((a))\n", "nested deeper"),
     "loops": ("for i in 1 2 3 4 5 6 7 8 9; do " * 6 + "a=$a$i;" + " done;" * 6, "run.sh: line 1"),
@@ -230,3 +234,33 @@ def test_words_are_those_that_bash_itself_passes(lines: list[str], last: list[st
     (command,) = [command for command in read(text).commands if command.words[0].text == "print"]
     found = [word.text for word in command.words[1:]]
     assert (found or [""]) == expected  # printf without an argument prints one empty word
+
+
+NUMBERS = st.one_of(st.integers(0, 99).map(str), st.integers(0, 64).map("0{:o}".format), st.integers(0, 64).map("0x{:x}".format))
+EXPRESSIONS = st.recursive(
+    NUMBERS,
+    lambda inner: st.one_of(
+        st.builds("{}{}{}".format, inner, st.sampled_from("+ - * / % < > <= >= == != ** **".split()), inner),
+        st.builds("({})".format, inner),
+        st.builds("{} {}".format, st.sampled_from("+-!"), inner),
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.mark.skipif(BASH is None, reason="there is no Bash to compare with")
+@given(expression=EXPRESSIONS)
+@settings(max_examples=200, deadline=None)
+def test_numbers_are_those_that_bash_itself_works_out(expression: str) -> None:
+    assert BASH is not None
+    shell = subprocess.run(
+        [BASH, "-c", f'printf %s "$(({expression}))"'], capture_output=True, text=True, check=False, timeout=20
+    )
+    try:
+        found = words(f"run $(({expression}))")
+    except ShellError as refused:
+        message = str(refused)
+    else:
+        assert found == [["run", shell.stdout]]
+        return
+    assert shell.returncode != 0 or "64" in message  # bits, which Bash wraps at, or the largest exponent

@@ -393,6 +393,7 @@ def test_what_no_formula_has_is_refused_with_one_sentence() -> None:
         ("baichuan2-13b", {"num_key_value_heads": 8}, "num_key_value_heads: 8 is not allowed; every head has its own keys"),
         ("baichuan2-13b", {"model_max_length": ...}, "model_max_length: missing; give an integer, or max_position"),
         ("internlm3-8b", {"bias": True}, "bias: true is not allowed; biases in the MLP are not modelled."),
+        ("mixtral-8x7b", {"rms_norm_eps": -1}, "rms_norm_eps: -1 is not allowed; give a number above 0 and at most 1."),
         ("pangu-ultra-moe-718b", {"num_key_value_heads": 8}, "num_key_value_heads: 8 is not allowed; latent attention"),
     ):
         found = refused(name, **changes)
@@ -408,6 +409,8 @@ def test_biases_of_attention() -> None:
     assert biases("llama-2-7b", attention_bias=True) == (True, True)
     assert biases("qwen2.5-72b") == biases("glm-4.5") == biases("glm4-9b") == (True, False)
     assert biases("gpt-oss-20b") == biases("pangu-pro-moe-72b") == (True, True)
+    assert biases("internlm-7b") == (True, True)
+    assert biases("internlm-7b", bias=False) == (False, False)
     assert biases("internlm3-8b", qkv_bias=True) == (True, False)
     assert biases("baichuan2-7b") == (False, False)
 

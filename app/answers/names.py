@@ -1,0 +1,21 @@
+"""What is said of the names that a search's limits hold: those that change nothing for this job and its target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.jobs.job import Job
+from cost_models.shapes.switches import Feature
+from search.allowances import notes
+from search.space import tried_options
+
+
+def with_notes_on_names(job: Job) -> Job:
+    """The job of a search, its target decided, with a warning for each name of its limits that has no effect."""
+    limits = job.limits
+    without = replace(limits, allow=frozenset(), forbid=frozenset())
+    asked = Feature(sum(feature for feature, values in limits.switches.items() if True in values))
+    names = {"allow": limits.allow, "forbid": limits.forbid}
+    said = tuple(notes(job.workload, names, asked, tried_options(job.workload, without)))
+    new = tuple(sentence for sentence in said if sentence not in job.warnings)
+    return replace(job, warnings=(*job.warnings, *new)) if new else job

@@ -1,0 +1,82 @@
+"""What a job takes where it says nothing: field, value and where that comes from, as an answer tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from documents.bounds import MAX_TOKENS, Line, Sentence
+from documents.checking import Section, check
+from documents.errors import InputError, show, unknown_name
+
+NOT_GIVEN = "(not given)"
+MAX_ASSUMED = 100
+Bounds = Field(ge=0, le=MAX_TOKENS)
+
+
+class AssumedField(Section):
+    """A default that a job took; it counts as long as the job still has that value."""
+
+    value: bool | Annotated[int, Bounds] | Annotated[float, Bounds] | Line | None = None
+    why: Sentence
+
+
+AssumedFields = Annotated[dict[Line, AssumedField], Field(max_length=MAX_ASSUMED)]
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A default that is in force. ``value`` is the one that the resolved job shows, which may be null for what the code knows."""
+
+    field: str
+    value: Any
+    why: str
+
+    @property
+    def is_silent(self) -> bool:
+        """Told only where it moves the answer."""
+        return self.why == NOT_GIVEN
+
+    def sentence(self, shown: Any = None) -> str:
+        """``shown``: what a null stands for."""
+        return f"{self.field} = {text_of(self.value if self.value is not None else shown)} {self.why}"
+
+
+def text_of(value: Any) -> str:
+    """A value as a sentence has it."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def field_of(sentence: str) -> str:
+    """The field that a sentence of an answer's assumptions is about."""
+    return sentence.partition(" = ")[0]
+
+
+def joined(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    """Both lists, with the sentence of the first where both have one of a field."""
+    told = set(map(field_of, first))
+    return [*first, *(sentence for sentence in second if field_of(sentence) not in told)]
+
+
+def assumed_in(given: object, value_of: Callable[[str], Any], allowed: Collection[str]) -> dict[str, Assumption]:
+    """What a resolved job says that it took, without what has another value since."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"assumed: {show(given)} is not allowed; give a mapping of fields to value and origin, or leave it out.")
+    found = {}
+    for name, entry in given.items():
+        if name not in allowed:
+            raise unknown_name(f"assumed.{show(name)}", str(name), allowed, what="field with a default")
+        checked = check(AssumedField, entry, f"assumed.{name}")
+        if value_of(name) == checked.value:
+            found[name] = Assumption(name, checked.value, checked.why)
+    return found
+
+
+def assumed_to_mapping(assumed: Mapping[str, Assumption]) -> dict[str, Any]:
+    """As a resolved job holds them; reading them gives the same."""
+    return {name: {"value": entry.value, "why": entry.why} for name, entry in assumed.items()}

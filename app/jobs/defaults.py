@@ -1,0 +1,185 @@
+"""What else each field of a job could be: the values that an answer tries where nobody gave one.
+
+A yes-or-no field and one of names have their other values, an integer with a default its double. Fields for which that says
+nothing have an entry here: other values, or why there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from app.jobs.fields import ClusterSection, SoftwareSection, StrategySection, TrainingSection
+from cost_models.layer.compute import release_years
+from cost_models.shapes.layout import default_layout
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.switches import SWITCHES, UNPRICED_FEATURES
+from cost_models.shapes.traits import stacks_of
+from cost_models.shapes.workload import Workload
+from documents.checking import Section
+
+SECTIONS: Final[Mapping[str, type[Section]]] = {
+    "cluster": ClusterSection,
+    "training": TrainingSection,
+    "software": SoftwareSection,
+    "strategy": StrategySection,
+}
+MOVES = 3
+PACKED_FRACTION = 0.5  # two samples of equal length in each sequence
+
+Others = Callable[[Workload], Sequence[Any]]
+OthersOfPlan = Callable[[Workload, ParallelStrategy], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Other:
+    """A value with words of its own."""
+
+    value: Any
+    text: str
+
+
+def _bandwidth(workload: Workload) -> float:
+    """What a device has between nodes; a fabric that is shared two to one has half of it."""
+    return workload.cluster.profile.tiers[-1].bandwidth_bytes_per_s
+
+
+def _precisions(workload: Workload) -> Sequence[str]:
+    """Whoever trains in another precision does it for speed, or for devices that have no better."""
+    rates, own = workload.cluster.profile.matmul_flops_per_s, workload.training.precision
+    return tuple(name for name, rate in rates.items() if name != own and rate >= rates[own])
+
+
+def _stacks(workload: Workload) -> Sequence[str]:
+    return tuple(name for name in stacks_of(workload.cluster.profile.family) if name != workload.software.stack)
+
+
+def _attention(workload: Workload) -> Sequence[bool]:
+    return () if workload.device_traits.own_fused_attention else (not workload.software.portable_attention,)
+
+
+OF_WORKLOAD: Mapping[str, Others] = {
+    "cluster.inter_node_bytes_per_s": lambda workload: (_bandwidth(workload) / 2,),
+    # Divides the one above, whose line speaks for both where neither is given.
+    "cluster.oversubscription": lambda workload: () if workload.cluster.inter_node_bytes_per_s is None else (2.0,),
+    "training.seq_length": lambda workload: (2 * workload.training.seq_length,),
+    "training.global_batch_size": lambda workload: (2 * workload.training.global_batch_size,),
+    "training.precision": _precisions,
+    "training.mean_squared_length_fraction": lambda workload: (PACKED_FRACTION,),
+    "software.stack": _stacks,
+    "software.year": lambda workload: release_years(workload)[1],
+    "software.fp32_parameters": lambda workload: (True,) if workload.training.precision == "fp16" else (),
+    "software.portable_attention": _attention,
+}
+# What a null in the resolved job stands for.
+SHOWN: Mapping[str, Callable[[Workload], Any]] = {
+    "cluster.inter_node_bytes_per_s": _bandwidth,
+    "software.year": lambda workload: release_years(workload)[0],
+}
+
+
+def _group_sizes(workload: Workload, strategy: ParallelStrategy) -> Sequence[int]:
+    return (2 * strategy.pp,)
+
+
+def _moved_layers(workload: Workload, strategy: ParallelStrategy) -> Sequence[Other]:
+    """One layer from either end to virtual stages with room for it, and to the middle."""
+    stages = strategy.pp * strategy.vpp
+    rows = default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
+    places = [(chunk, stage) for chunk in range(strategy.vpp) for stage in range(strategy.pp)]
+    if strategy.schedule.is_vee:  # the second chunk runs the ranks in reverse
+        places = [*places[: strategy.pp], *reversed(places[strategy.pp :])]
+    layers = [rows[chunk][stage] for chunk, stage in places]
+    found = []
+    for source in (stages - 1, 0):
+        with_room = [target for target in range(stages) if layers[target] < max(layers)][-MOVES:]
+        for target in {*with_room, stages // 2} - {source}:
+            if layers[source]:
+                moved = [list(row) for row in rows]
+                for place, change in ((source, -1), (target, 1)):
+                    chunk, stage = places[place]
+                    moved[chunk][stage] += change
+                found.append(Other(moved, f"a layer moved from virtual stage {source + 1} to {target + 1} of {stages}"))
+    return found
+
+
+OF_STRATEGY: Mapping[str, OthersOfPlan] = {
+    "strategy.zero_stage": lambda workload, strategy: range(4),
+    "strategy.microbatch_group_size_per_vp_stage": _group_sizes,
+    "strategy.optimizer_shard_size": lambda workload, strategy: (workload.cluster.profile.devices_per_node,),
+    "strategy.recompute": lambda workload, strategy: ("core_attn", "full"),
+    "strategy.layer_layout": _moved_layers,
+    "strategy.mtp_before_head": lambda workload, strategy: (1,) if workload.model.mtp_num_layers else (),
+}
+WITHOUT_OTHERS: Mapping[str, str] = {
+    "cluster.devices_per_node": "compared with the profile, prices nothing",
+    "cluster.time_factor": "multiplies by what it says",
+    "training.train_tokens": "decides days alone",
+    "training.expert_load_factor": "takes the place of router_balance, whose line speaks for it",
+    "training.expert_counts": "takes the place of router_balance, whose line speaks for it",
+    "training.task": "costs the same",
+    "software.target": "decides what may run and no price",
+    "software.time_factor": "multiplies by what it says",
+    "software.calibration": "the constants that ship are in `priced_with`",
+    "strategy.dp": "follows from the devices",
+    "strategy.num_microbatches": "follows from the batch",
+    "strategy.ulysses_degree": "belongs to cp_algo",
+    "strategy.distributed_optimizer": "another word for zero_stage",
+    "strategy.layer_offset": "another form of layer_layout",
+    "strategy.noop_layers": "another form of layer_layout",
+    "strategy.features": "each switch has a line of its own",
+    "strategy.switches": "each switch has a line of its own",
+}
+
+
+@cache
+def fields_with_defaults() -> tuple[str, ...]:
+    """Every field that a job may leave out."""
+    return tuple(
+        f"{section}.{name}"
+        for section, kind in SECTIONS.items()
+        for name, field in kind.model_fields.items()
+        if not field.is_required()
+    )
+
+
+@cache
+def usual_others(field: str) -> tuple[Any, ...] | None:
+    """The values that the field's own type has beside its default; None where the type says nothing."""
+    section, _, name = field.partition(".")
+    schema = SECTIONS[section].model_json_schema()["properties"][name]
+    kinds = schema.get("anyOf", [schema])
+    default = SECTIONS[section].model_fields[name].default
+    for kind in kinds:
+        if "enum" in kind:
+            return tuple(value for value in kind["enum"] if value != default)
+        if kind.get("type") == "boolean":
+            return (True, False) if default is None else (not default,)
+        if kind.get("type") == "integer" and isinstance(default, int):
+            return (2 * default,) if default else None
+    return None
+
+
+def others(field: str, workload: Workload, strategy: ParallelStrategy, value: Any) -> Sequence[Any]:
+    """What a field could be beside ``value``, which it has."""
+    if field in WITHOUT_OTHERS:
+        return ()
+    if field in OF_WORKLOAD:
+        found = OF_WORKLOAD[field](workload)
+    elif field in OF_STRATEGY:
+        found = OF_STRATEGY[field](workload, strategy)
+    else:
+        found = usual_others(field) or ()
+    return [other for other in found if other != value]
+
+
+def priced_switches() -> Iterator[str]:
+    """Names of the switches that move a price."""
+    return (str(feature.name).lower() for feature in SWITCHES if not feature & UNPRICED_FEATURES)
+
+
+def silent_fields() -> Iterator[str]:
+    """Fields outside the strategy whose default an answer may have to tell."""
+    return (field for field in fields_with_defaults() if field not in WITHOUT_OTHERS and not field.startswith("strategy."))

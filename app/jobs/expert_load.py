@@ -1,0 +1,81 @@
+"""How uneven a job's experts are: counts, one factor, or what balances the router, of which the model has a usual one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.jobs.expert_counts import FIELD as COUNTS
+from app.jobs.expert_counts import expert_counts
+from app.jobs.fields import TrainingSection
+from cost_models.shapes.expert_spread import (
+    PEAK_QUANTILE,
+    ExpertSpread,
+    RouterBalance,
+    chooses_one_of_every_group,
+)
+from cost_models.shapes.workload import ModelShape
+from documents.errors import InputError
+
+FACTOR, BALANCE = "training.expert_load_factor", "training.router_balance"
+_DEGREES = (2, 4, 8, 16, 32, 64)
+_SHOWN = 4
+
+
+def expert_load(
+    section: TrainingSection,
+    model: ModelShape,
+    folder: Path | None,
+    labels: Mapping[str, str],
+    assumed: dict[str, str],
+    warnings: list[str],
+) -> dict[str, Any]:
+    """The fields of a ``TrainingJob`` that say how uneven its experts are."""
+    factor, counts, balance = section.expert_load_factor, section.expert_counts, section.router_balance
+    given = [name for name, value in ((FACTOR, factor), (COUNTS, counts), (BALANCE, balance)) if value is not None]
+    if len(given) > 1:
+        raise InputError(
+            f"{labels.get(given[1], given[1])}: given beside {given[0]}, which it takes the place of; give one of the two."
+        )
+    moe = model.moe
+    if given and (given != [FACTOR] or factor != 1.0) and moe is not None and moe.capacity_factor:
+        warnings.append(
+            f"{given[0]} has no effect: {model.name} has a capacity factor, which pads or drops every expert to the same."
+        )
+    if counts is not None:
+        return {"expert_counts": expert_counts(counts, model, folder, labels)}
+    if factor is not None:
+        if moe is None and factor != 1.0:
+            warnings.append(f"{FACTOR} has no effect: {model.name} has no experts.")
+        return {"expert_load_factor": factor}
+    if balance is not None:
+        return {"expert_spread": _stated_spread(balance, model, labels)}
+    spread = model.expert_spread()
+    if moe is None or moe.capacity_factor or spread is None:
+        return {}
+    assumed[BALANCE] = _why(spread)
+    return {"expert_spread": spread}
+
+
+def _stated_spread(balance: str, model: ModelShape, labels: Mapping[str, str]) -> ExpertSpread | None:
+    field, moe = labels.get(BALANCE, BALANCE), model.moe
+    if moe is None:
+        raise InputError(f"{field}: {model.name} has no experts; leave it out.")
+    stated = RouterBalance(balance)
+    if stated is RouterBalance.GROUP and not chooses_one_of_every_group(moe.top_k, moe.num_groups, moe.group_topk):
+        raise InputError(
+            f"{field}: {balance} is not allowed, since {model.name} does not choose one expert of each of several groups; give "
+            f"{', '.join(other for other in RouterBalance if other is not stated)}."
+        )
+    return model.expert_spread(stated)
+
+
+def _why(spread: ExpertSpread) -> str:
+    degrees = [degree for degree in _DEGREES if degree <= spread.num_experts][-_SHOWN:]
+    mean = ", ".join(f"{spread.load_factor(degree):.2f} at EP{degree}" for degree in degrees)
+    peak = ", ".join(f"{spread.peak_load_factor(degree):.2f}" for degree in degrees)
+    return (
+        f"(usual of the model: the fullest expert rank has {mean} x the mean in time, "
+        f"and in memory, in {PEAK_QUANTILE:.0%} of the steps, {peak}; {spread.source})"
+    )

@@ -1,0 +1,54 @@
+"""Device memory that must stay free: bytes, a quantity such as 4GiB, or a part of the device's limit such as 5%."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from documents.errors import InputError, did_you_mean, show
+from hardware_profiles.units import Dimension, names, to_si
+
+FIELD = "search.min_headroom"
+MAX_HEADROOM_TEXT = 32
+MAX_HEADROOM_BYTES = 2**50
+_QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?(%|[A-Za-z]{0,4})", re.ASCII)
+_UNITS = names(Dimension.BYTES)
+
+Bytes = Field(ge=0, le=MAX_HEADROOM_BYTES)
+HeadroomBytes = Annotated[int, Bytes] | Annotated[float, Bytes]  # bounds that the API's description states
+
+
+def checked_headroom(given: int | float | str) -> int | float | str:
+    """``given``, if it is a headroom; ``ValueError`` with a sentence where a text is none."""
+    if isinstance(given, str):
+        _parts(given)
+    return given
+
+
+def headroom_bytes(given: int | float | str, limit_bytes: float, labels: Mapping[str, str]) -> float:
+    """The headroom on a device of this limit; ``InputError`` where it leaves nothing of it."""
+    if isinstance(given, str):
+        number, unit = _parts(given)
+        found = number / 100.0 * limit_bytes if unit == "%" else to_si(number, unit or "B")
+    else:
+        found = float(given)
+    if found >= limit_bytes:
+        raise InputError(
+            f"{labels.get(FIELD, FIELD)}: {show(given)} is not allowed; the device has {limit_bytes / 2**30:.1f} GiB that can be "
+            "filled, give less."
+        )
+    return found
+
+
+def _parts(text: str) -> tuple[float, str]:
+    found = _QUANTITY.fullmatch(text.strip())
+    wanted = f"give bytes, a quantity in {', '.join(_UNITS)} such as 4GiB, or a part of the device's limit such as 5%."
+    if found is None:
+        raise ValueError(f"{show(text)} is not allowed; {wanted}")
+    number, unit = float(found[1]), found[2]
+    if unit not in ("", "%", *_UNITS):
+        raise ValueError(f"{show(text)} is not allowed{did_you_mean(unit, _UNITS)}; {wanted}")
+    return number, unit

@@ -1,0 +1,239 @@
+"""How a pipeline does under each of many placements of its layers, from layer costs that are priced once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.memory.fit import fit_rule
+from cost_models.memory.peak import held_activations, memory_estimate
+from cost_models.pipeline.merged_passes import MergedPasses
+from cost_models.pipeline.pace import slowest_of, slowest_slots_s
+from cost_models.pipeline.placements import ChunkTable, RankTable, Sorts, chunk_table, rank_table
+from cost_models.pipeline.stage_times import PassTimes, chunk_counts
+from cost_models.pipeline.stages import Stages
+from cost_models.shapes.layer_keys import Floats, distinct_rows
+from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, Schedule
+from cost_models.step.priced_groups import PricedBatch
+
+
+class Paces(NamedTuple):
+    """Seconds of a micro batch under some placements, ``[placement, k]``, and which of the k each strategy is, ``[n]``.
+
+    ``steady_s`` is the pace between fill and drain, ``busiest_s`` what the busiest rank works at least.
+    """
+
+    steady_s: Floats
+    busiest_s: Floats
+    of_row: IntColumn
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """Placements of one pipeline, as ``PricedBatch.stages_under`` gives them, and what comparing them needs of each."""
+
+    stages: Sequence[Stages]
+
+    @cached_property
+    def chunks(self) -> ChunkTable:
+        """Their distinct chunks."""
+        return chunk_table(self.stages)
+
+    @cached_property
+    def ranks(self) -> RankTable:
+        """Their distinct ranks."""
+        return rank_table(self.stages)
+
+
+def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
+    """How fast strategies of one pipeline run, once for those of equal layer costs and extent of recompute.
+
+    1F1B and its kin run at the pace of the busiest rank, the interleaved schedule at that of the slowest in every slot
+    (``cost_models.pipeline.pace``). Sends and accumulation, which a placement hardly changes, are left out.
+
+    Parameters
+    ----------
+    priced : PricedBatch, ``[n]``
+        Strategies that share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
+    placements : Alternatives
+        What to compare.
+
+    Returns
+    -------
+    Paces
+    """
+    batch, one = priced.batch, placements.stages[0]
+    extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
+    first, index = distinct_rows([priced.key_of, *extent])
+    few = priced.take(first)
+    keys, (chunks, sorts) = few.gathered(), placements.chunks
+    (counts,) = chunk_counts(chunks, few.batch)
+    times = PassTimes(counts, chunks, keys.layers, keys.edges)
+    shape = (chunks.num_kinds, len(first))
+    forward, backward = np.broadcast_to(times.forward, shape), np.broadcast_to(times.backward, shape)
+    merged = None if keys.savings is None or not one.merge_pairs else MergedPasses(chunks, keys.savings)
+
+    @cache
+    def meeting_s(ahead: int, back: int) -> Floats:
+        seconds: Floats = forward[ahead] + backward[back]
+        return seconds if merged is None else seconds - merged.met((ahead, 0), (back, 0))
+
+    def busiest_s(sorts: Sorts, meeting: Callable[[tuple[int, ...]], Floats]) -> Floats:
+        ranks = dict.fromkeys(sorts)  # most are alike
+        slowest: Floats = np.max([meeting(of_rank) for of_rank in ranks], axis=0)
+        return one.passes_fraction * slowest
+
+    @cache
+    def mirrored_s(of_rank: tuple[int, ...]) -> Floats:
+        """Every forward meets the backward of the mirrored chunk, as it does in a V and on the last rank."""
+        total: Floats = np.sum([meeting_s(*pair) for pair in zip(of_rank, reversed(of_rank), strict=True)], axis=0)
+        return total
+
+    @cache
+    def least_s(of_rank: tuple[int, ...]) -> Floats:
+        """Every forward meets the backward that hides most of it."""
+        total: Floats = np.sum([np.min([meeting_s(a, b) - backward[b] for b in set(of_rank)], axis=0) for a in of_rank], axis=0)
+        back: Floats = backward[list(of_rank)].sum(axis=0)
+        return total + back
+
+    busiest = np.stack([busiest_s(each, mirrored_s if merged is None else least_s) for each in sorts])
+    if one.schedule is Schedule.INTERLEAVED:
+        sizes = few.batch.group_size
+        slowest_s = slowest_of(meeting_s)
+        steady = np.stack([slowest_slots_s(each, sizes, slowest_s, merged=one.merge_pairs) for each in sorts])
+    else:
+        steady = busiest if merged is None else np.stack([busiest_s(each, mirrored_s) for each in sorts])
+    return Paces(steady, busiest, index)
+
+
+def fitting(priced: PricedBatch, placements: Alternatives, chosen: IntColumn | None = None) -> NDArray[np.bool_]:
+    """Whether every rank has room under the placements, or some of them, ``[chosen, n]``, for strategies of one pipeline.
+
+    Parameters
+    ----------
+    priced : PricedBatch, ``[n]``
+        Strategies that share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
+    placements : Alternatives
+        Placements of their pipeline.
+    chosen : IntColumn or None
+        Which of them to try, ``None`` for all.
+
+    Returns
+    -------
+    bool, ``[chosen, n]``
+    """
+    workload, constants = priced.workload, priced.constants
+    ranks, of_placement = placements.ranks if chosen is None else placements.ranks.under(chosen)
+    group = priced.group(ranks)
+    held = held_activations(workload, ranks, group.batch, group.num_microbatches, group.priced.activations)
+    sharded = group.sharded
+    memory = memory_estimate(workload, group.batch, ranks, sharded.parameters, sharded.states, held, constants, breakdown=False)
+    fits = memory.peak <= fit_rule(workload, constants).fit_limit_bytes
+    return np.stack([fits[list(kinds)].all(axis=0) for kinds in of_placement])
+
+
+class Least(NamedTuple):
+    """Seconds of a step that no placement of the layers beats, ``[n]``: in any order of tasks, and in closed form."""
+
+    step_s: Floats
+    closed_form_s: Floats
+
+    def matters(self, to_beat: ToBeat) -> NDArray[np.bool_]:
+        """Whether some placement could be listed, or be the best.
+
+        Parameters
+        ----------
+        to_beat : ToBeat
+            What there is already.
+
+        Returns
+        -------
+        bool, ``[n]``
+        """
+        found: NDArray[np.bool_] = (self.closed_form_s < to_beat.listed_s) | (self.step_s < to_beat.best_s)
+        return found
+
+
+class ToBeat(NamedTuple):
+    """Step times in seconds: the closed form's of the last plan that is listed, and the simulated one of the best."""
+
+    listed_s: float = float("inf")
+    best_s: float = float("inf")
+
+
+class Work(NamedTuple):
+    """Seconds that a micro batch takes on all ranks of a pipeline together, ``[n]``, wherever its layers lie.
+
+    ``least_s`` is what is left where merged pairs hide the most that they can.
+    """
+
+    alone_s: Floats
+    least_s: Floats
+
+
+def work(priced: PricedBatch) -> Work:
+    """Layers, embedding and heads; what may be recomputed counts where it is every layer.
+
+    Parameters
+    ----------
+    priced : PricedBatch, ``[n]``
+        Strategies with their layer costs.
+
+    Returns
+    -------
+    Work
+    """
+    keys, model, batch = priced.keys, priced.workload.model, priced.batch
+    number = Counter(model.kinds_of_layers())
+    mtp, last = model.mtp_num_layers, model.layer_kinds().index(model.kinds_of_layers()[-1])
+    edges, numbers = keys.edges, [number[kind] for kind in model.layer_kinds()]
+    all_s = edges.embedding_forward_s + edges.embedding_backward_s
+    all_s = all_s + (1 + mtp) * (edges.head_forward_s + edges.head_backward_s)
+    for count, costs in zip(numbers, keys.layers, strict=True):
+        all_s = all_s + count * (costs.forward_s + costs.backward_s)
+    all_s = all_s + mtp * (keys.layers[last].forward_s + keys.layers[last].backward_s)
+    again_s = sum(count * costs.full_recompute_s for count, costs in zip(numbers, keys.layers, strict=True))
+    every_layer = (batch.recompute == int(Recompute.FULL)) & (batch.recompute_method == int(RecomputeMethod.UNIFORM))
+    alone_s = all_s[priced.key_of] + np.where(every_layer, np.broadcast_to(again_s, all_s.shape)[priced.key_of], 0.0)
+    if keys.savings is None:
+        return Work(alone_s, alone_s)
+    most = np.max([saved for row in keys.savings.by_kinds for saved in row if saved is not None], axis=0)
+    hidden_s: Floats = (model.num_layers + mtp) * np.maximum(most, 0.0)
+    return Work(alone_s, alone_s - hidden_s[priced.key_of])
+
+
+def least_step_times_s(
+    priced: PricedBatch, of_all: Work, steady_s: Floats | None = None, busiest_s: Floats | None = None
+) -> Least:
+    """What steps take at least: the fullest rank works at least as long as ranks do in the mean, and the others fill and drain.
+
+    In the closed form of 1F1B, interleaved or not, each rank but the slowest adds its forward and backward to the bubble, 1/v of
+    them with v virtual stages.
+
+    Parameters
+    ----------
+    priced : PricedBatch, ``[n]``
+        Strategies with their layer costs.
+    of_all : Work, ``[n]``
+        What ``work`` returns for them.
+    steady_s, busiest_s : Floats, ``[n]``
+        As in ``Paces``, where the placement is known; default: the mean of the ranks.
+
+    Returns
+    -------
+    Least
+    """
+    batch, constants = priced.batch, priced.constants
+    micro_batches = batch.num_microbatches(priced.workload.training.global_batch_size)
+    mean_s = of_all.least_s / batch.pp
+    busy_s = micro_batches * (mean_s if busiest_s is None else busiest_s) + constants.step_overhead_s
+    pace_s = mean_s if steady_s is None else steady_s
+    filled = np.isin(batch.schedule, (int(Schedule.ONE_F_ONE_B), int(Schedule.INTERLEAVED)))
+    fill_s = np.where(filled, (of_all.alone_s - pace_s) / batch.vpp, 0.0)
+    return Least(busy_s, micro_batches * pace_s + np.maximum(fill_s, 0.0) + constants.step_overhead_s)

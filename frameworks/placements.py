@@ -1,0 +1,140 @@
+"""What a target can say of where layers and MTP modules sit, as limits that a solver can take and that its rule is made of.
+
+A placement keeps the order of the model: layers of each virtual stage, ``[chunk][stage]``, and how many virtual stages before
+the head the MTP modules run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from cost_models.shapes.strategy import LayerLayout
+from cost_models.shapes.workload import ModelShape
+from frameworks.rule import Rule, layout_of, layout_violates
+
+
+@dataclass(frozen=True)
+class Placements:
+    """The placements that a target can express: those that keep every limit; without one, all that keep the model's order.
+
+    ``fewest``: layers of each virtual stage, at least. ``even``: of a few shapes alone, those of ``shapes``. ``mtp``: the
+    modules run beside the head, or also in the last chunk of another rank than the first, or anywhere behind the layers.
+    ``early_moe``: the first MoE layer lies on one of the first ``vpp`` virtual stages of a pipeline. ``full_but_last``: all
+    virtual stages hold equally many layers, but for the last, which holds at most as many.
+    """
+
+    fewest: int = 0
+    even: bool = False
+    mtp: Literal["beside the head", "last chunk", "anywhere"] = "beside the head"
+    early_moe: bool = False
+    full_but_last: bool = False
+
+    def most_mtp_before_head(self, pp: int, vpp: int) -> int:
+        """How many virtual stages before the head MTP modules can run, if no layer lies behind them."""
+        return {"beside the head": 0, "last chunk": max(pp - 2, 0), "anywhere": pp * vpp - 1}[self.mtp]
+
+    def shapes(self, num_layers: int, pp: int, vpp: int) -> Iterator[LayerLayout]:
+        """All layouts of an ``even`` target, some of them twice.
+
+        Chunks of a rank are equal, and so are the ranks between the first and the last; or all virtual stages are, where
+        the first and the last may lack a layer, in whose place embedding or loss is counted.
+        """
+        each, rest = divmod(num_layers, vpp)
+        if not rest:
+            for inner in range(1 if pp > 2 else 0, each + 1 if pp > 2 else 1):
+                ends = each - inner * (pp - 2) if pp > 1 else each
+                if ends < 1:
+                    break
+                for first in range(1, ends) if pp > 1 else (ends,):
+                    row = (first, *[inner] * (pp - 2), ends - first) if pp > 1 else (first,)
+                    yield (row,) * vpp
+        stages = pp * vpp
+        for embedding, loss in product((0, 1), repeat=2) if stages > 1 else ():
+            slots, rest = divmod(num_layers + embedding + loss, stages)
+            if not rest and slots >= 1:
+                counts = [slots - embedding, *[slots] * (stages - 2), slots - loss]
+                yield tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
+
+    def expressible(self, layout: LayerLayout, mtp_before_head: int, model: ModelShape) -> bool:
+        """Whether the target can say it."""
+        return not self.refusal(layout, mtp_before_head, model)
+
+    def refusal(self, layout: LayerLayout, mtp_before_head: int, model: ModelShape) -> str:
+        """The limit that a placement breaks, with its numbers; empty where it keeps all."""
+        pp, vpp = len(layout[0]), len(layout)
+        counts = [layers for row in layout for layers in row]
+        if min(counts) < self.fewest:
+            at = counts.index(min(counts))
+            return f"virtual stage {at + 1} of {len(counts)} holds {min(counts)} layers (the largest {max(counts)})"
+        if self.even and not (ranks_are_alike(layout) or ends_lack_a_layer(layout)):
+            ranks = [sum(row[i] for row in layout) for i in range(pp)]
+            middle = ranks[1:-1] or ranks
+            return (
+                f"{sum(counts)} layers over pp {pp} and vpp {vpp} put {ranks[0]} on the first rank, {min(middle)} to "
+                f"{max(middle)} on the middle ones and {ranks[-1]} on the last, in chunks of {min(counts)} to {max(counts)}"
+            )
+        most = self.most_mtp_before_head(pp, vpp)
+        if mtp_before_head > most:
+            return f"mtp_before_head is {mtp_before_head} over pp {pp} and vpp {vpp}, which leave 0 to {most}"
+        if self.early_moe and model.moe is not None and pp > 1:
+            at, dense = 0, model.moe.num_leading_dense_layers
+            while sum(counts[: at + 1]) <= dense < sum(counts):
+                at += 1
+            if at >= vpp:
+                return f"the first MoE layer, behind {dense} dense ones, is on virtual stage {at + 1}, and vpp is {vpp}"
+        if self.full_but_last and not {*counts[:-1]} <= {max(counts)}:
+            before = counts[:-1] or counts
+            return f"virtual stages before the last hold {min(before)} to {max(before)} layers, and the last {counts[-1]}"
+        return ""
+
+    @property
+    def requirement(self) -> str:
+        """All limits in words."""
+        limits = (
+            (self.fewest > 0, f"every virtual stage holds {self.fewest} layer"),
+            (
+                self.even,
+                "all pipeline ranks but the first and the last hold equally many layers, and a rank's chunks are equal; or all "
+                "virtual stages are, where the first and the last may lack the layer that embedding or loss is counted as",
+            ),
+            (self.mtp == "beside the head", "MTP layers run beside the head"),
+            (self.mtp == "last chunk", "MTP layers run in a rank's last chunk, and not on the first rank unless the head does"),
+            (self.early_moe, "the first MoE layer is on one of the first vpp virtual stages"),
+            (self.full_but_last, "no-op layers are on the last virtual stage alone"),
+        )
+        return "; ".join(words for holds, words in limits if holds)
+
+
+def ranks_are_alike(layout: LayerLayout) -> bool:
+    """Whether ranks between the first and the last hold equally many layers, and the chunks of each rank do, at least one."""
+    ranks = [{row[i] for row in layout} for i in range(len(layout[0]))]
+    return all(len(chunks) == 1 and 0 not in chunks for chunks in ranks) and len(set(map(min, ranks[1:-1]))) <= 1
+
+
+def ends_lack_a_layer(layout: LayerLayout) -> bool:
+    """Whether all virtual stages hold equally many layers, but for the first and the last, which may hold one fewer."""
+    counts = [layers for row in layout for layers in row]
+    slots = max(counts)
+    return len(counts) > 1 and {*counts[1:-1]} <= {slots} and min(counts) >= slots - 1
+
+
+ANYWHERE = Placements(mtp="anywhere")
+
+
+def placement_rule(name: str, source: str, framework: str, placements: Placements) -> Rule:
+    """The rule of a target that can express these placements alone."""
+    return Rule(
+        name,
+        source,
+        placements.requirement,
+        lambda w, b: layout_violates(
+            w, b, lambda layout, before_head, model: not placements.expressible(layout, before_head, model)
+        ),
+        lambda w, s: (
+            f"{placements.refusal(layout_of(w, s), s.mtp_before_head, w.model)}; {framework} needs: {placements.requirement}"
+        ),
+        reads_placement=True,
+    )

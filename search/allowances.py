@@ -1,0 +1,137 @@
+"""What a user allows and forbids a search by name, whichever dimension the name belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from cost_models.shapes.acting import OF_MODEL, model_scope, why_idle
+from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
+from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch
+from cost_models.shapes.workload import Workload
+from frameworks.facts import FactRule
+from frameworks.legality import rules_for
+from frameworks.registry import BY_LABEL, offered, parse_target
+from search.errors import SearchError
+
+K = TypeVar("K")
+
+FEATURES = {str(feature.name).lower(): feature for feature in Feature}
+OPTIONS: dict[str, IntEnum] = {
+    **{schedule.label: schedule for schedule in Schedule if schedule},
+    **{dispatcher.label: dispatcher for dispatcher in Dispatcher if dispatcher},
+    **{algo.label: algo for algo in CpAlgo if algo},
+}
+NAMES = (*FEATURES, *OPTIONS, *MODULE_NAMES)
+if len(set(NAMES)) < len(FEATURES) + len(OPTIONS) + len(MODULE_NAMES):
+    raise TypeError("a name of a switch, a schedule, a dispatcher, a cp algorithm or a recompute module means one of them")
+
+
+def features_among(names: frozenset[str]) -> Feature:
+    """The switches among the names."""
+    return Feature(sum(FEATURES[name] for name in names if name in FEATURES))
+
+
+def modules_among(names: frozenset[str]) -> RecomputeModule:
+    """The recompute modules among the names."""
+    return RecomputeModule(sum(MODULE_NAMES[name] for name in names if name in MODULE_NAMES))
+
+
+def kept(
+    dimension: str, values: Sequence[K], labels: dict[str, K], allow: frozenset[str], forbid: frozenset[str]
+) -> tuple[K, ...]:
+    """The values, those that are allowed by name beside them, without those that are forbidden.
+
+    Raises ``SearchError`` where none is left.
+    """
+    every = dict.fromkeys((*values, *(value for name, value in labels.items() if name in allow)))
+    refused = {value for name, value in labels.items() if name in forbid}
+    left = tuple(value for value in every if value not in refused)
+    if not left:
+        names = ", ".join(sorted(forbid))
+        raise SearchError(f"search.forbid: without {names} {dimension} has no value left; forbid fewer, or allow another.")
+    return left
+
+
+def notes(workload: Workload, names: dict[str, frozenset[str]], asked: Feature, tried: dict[str, Any]) -> Iterator[str]:
+    """A sentence on each name that changes nothing, and on what goes with a name that is forbidden.
+
+    ``names``: those of ``allow`` and of ``forbid``; ``asked``: the switches that limits of their own switch on; ``tried``: what
+    the space would try without them, by dimension. Raises ``SearchError`` for a name that the target cannot be without.
+    """
+    for kind, given in names.items():
+        for name in sorted(given):
+            if kind == "forbid" and name in FEATURES:
+                _check_not_needed(workload, FEATURES[name])
+            why = _idle(workload, name) or _as_it_is(kind, name, tried)
+            if why:
+                yield f"search.{kind}: {name} has no effect: {why}."
+            elif kind == "forbid" and name in FEATURES:
+                yield from _gone_with(workload, FEATURES[name])
+    for feature in asked:
+        name = str(feature.name).lower()
+        if why := _idle(workload, name):
+            yield f"search.{name}: it has no effect: {why}."
+
+
+def _idle(workload: Workload, name: str) -> str:
+    """Why a name means nothing to this job or its target."""
+    target = parse_target(workload.software.target)
+    framework = BY_LABEL.get(target.label)
+    if name in FEATURES:
+        feature, family = FEATURES[name], workload.cluster.profile.family
+        of_model = model_scope(workload.model) | ~OF_MODEL
+        if why := why_idle(feature, of_model):
+            return why
+        if feature not in offered(target.label, family):
+            library = SWITCHES[feature].library
+            return f"it belongs to {library.value} devices" if library and not framework else f"{target.label} has no such switch"
+        return "" if SWITCHES[feature].priced else "no price depends on it"
+    if name in OPTIONS:
+        option = OPTIONS[name]
+        if isinstance(option, Dispatcher) and workload.model.moe is None:
+            return "the model has no experts"
+        if framework is None:
+            return ""
+        table = framework.table
+        has = (*table.schedules, *table.dispatchers, *table.cp_algos)  # equal numbers stand for other things elsewhere
+        return "" if any(option is known for known in has) else f"{target.label} has none"
+    unnamed = RecomputeModule(0) if framework is None else framework.table.unnamed_modules
+    return f"{target.label} does not recompute it by name" if MODULE_NAMES[name] in unnamed else ""
+
+
+def _as_it_is(kind: str, name: str, tried: dict[str, Any]) -> str:
+    """Why a name changes nothing of what a search tries."""
+    if name in FEATURES:
+        left_out = SWITCHES[FEATURES[name]].in_search in LEFT_OUT
+        if left_out == (kind == "forbid"):
+            return "a search leaves it out anyway" if left_out else "a search takes it anyway"
+        return ""
+    if name in OPTIONS:
+        is_tried = any(value is OPTIONS[name] for values in tried.values() for value in values)
+    else:
+        is_tried = any(MODULE_NAMES[name] in mode.modules for mode in tried["recompute"])
+    if is_tried == (kind == "allow"):
+        return "a search tries it anyway" if is_tried else "a search does not try it anyway"
+    return ""
+
+
+def _check_not_needed(workload: Workload, feature: Feature) -> None:
+    framework = BY_LABEL.get(parse_target(workload.software.target).label)
+    if framework is not None and feature in framework.table.implied:
+        name = str(feature.name).lower()
+        raise SearchError(f"search.forbid: {name} cannot be forbidden: {framework.target.label} has it on by itself, always.")
+
+
+def _gone_with(workload: Workload, feature: Feature) -> Iterator[str]:
+    """What the target takes only beside the switch."""
+    for rule in rules_for(workload.software.target):
+        if isinstance(rule, FactRule) and feature in rule.needs:
+            yield f"search.forbid: {workload.software.target} wants {str(feature.name).lower()} elsewhere ({rule.requirement})."
+
+
+def allowed_both_ways(names: frozenset[str]) -> Feature:
+    """Of the switches that are allowed, those that a search then tries both ways."""
+    return Feature(sum(f for f in features_among(names) if SWITCHES[f].in_search is InSearch.LEFT_OUT and SWITCHES[f].priced))

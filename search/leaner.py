@@ -1,0 +1,82 @@
+"""Strategies that do not fit, with the switches that save memory for time turned to their leaner side.
+
+Such a switch never saves time, so that it is tried nowhere else: a strategy that fits without it is at least as fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shapes import acting
+from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch, concatenate
+from cost_models.shapes.switches import SWITCHES, Feature, InSearch, treated
+from cost_models.shapes.workload import ModelShape
+from frameworks.taking import rivals
+
+LEAN_ON = treated(InSearch.LEAN_ON)
+
+
+def leaner(model: ModelShape, batch: StrategyBatch, switches: Feature) -> tuple[StrategyBatch, IntColumn] | None:
+    """Every row with each combination of ``switches`` that changes it, and the row that each comes from; None without any.
+
+    A switch changes a row where it acts and is not on its leaner side yet; of those that replace the same, one is on.
+    """
+    batches, origins = [], []
+    for chosen in _combinations(switches):
+        rows = np.flatnonzero(all_change(model, batch, chosen))
+        if len(rows):
+            taken = batch.take(rows)
+            batches.append(replace(taken, features=taken.features ^ int(chosen)))
+            origins.append(rows)
+    return (concatenate(batches), np.concatenate(origins)) if batches else None
+
+
+def leanest(model: ModelShape, batch: StrategyBatch, switches: Feature) -> StrategyBatch:
+    """Every row with as many of ``switches`` turned as change it.
+
+    No combination of them needs less memory, but that without ``swap_attention``: the layer that is being worked on holds what
+    comes back from the host, which may be more than what few other layers save.
+    """
+    features, is_open = batch.features, np.ones(len(batch), dtype=np.bool_)
+    for chosen in reversed(_combinations(switches)):
+        rows = is_open & all_change(model, batch, chosen)
+        features = np.where(rows, batch.features ^ int(chosen), features)
+        is_open &= ~rows
+    return replace(batch, features=features)
+
+
+def swappable(batch: StrategyBatch) -> NDArray[np.bool_]:
+    """Rows in which swapping what attention keeps can help: it keeps something, and forwards and backwards are not merged.
+
+    No framework swaps beside merged pairs [mindspeed-fb-overlap].
+    """
+    merged = (batch.features & int(Feature.MOE_COMM_OVERLAP)) != 0
+    found: NDArray[np.bool_] = ~merged & (batch.recompute_method != RecomputeMethod.UNIFORM)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _combinations(switches: Feature) -> tuple[Feature, ...]:
+    """Those of at least one switch, the smaller first."""
+    among = [feature for feature in SWITCHES if feature in switches]
+    every = [Feature(sum(chosen)) for number in range(1, len(among) + 1) for chosen in combinations(among, number)]
+    return tuple(chosen for chosen in every if not any(rivals(feature) & chosen & LEAN_ON for feature in chosen & LEAN_ON))
+
+
+def all_change(model: ModelShape, batch: StrategyBatch, chosen: Feature) -> NDArray[np.bool_]:
+    """Rows that each of the switches changes when it is turned to its leaner side."""
+    bits, on = int(chosen), chosen & LEAN_ON
+    changes = (batch.features & bits) == bits & ~int(on)
+    for feature in on:
+        changes &= ((batch.features & ~bits) & int(rivals(feature))) == 0
+    if Feature.SWAP_ATTENTION in chosen:
+        changes &= swappable(batch)
+    if changes.any():
+        changes &= acting.acting(model, replace(batch, features=batch.features | bits), chosen) == bits
+    found: NDArray[np.bool_] = changes
+    return found

@@ -1,0 +1,78 @@
+"""Moves single layers of a plan for as long as the simulated step gets shorter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.shapes.strategy import ParallelStrategy, Placement, StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.step.placing import Alternatives, fitting, least_step_times_s, paces, work
+from cost_models.step.priced_groups import priced_batch
+from frameworks.rule import layout_of
+from search.explanation import Estimator
+from search.placement.family import in_chunks
+from search.placement.placer import Placer
+from search.ranking import RankedStrategy
+
+LEAST_GAIN = 5e-4  # of the step; what gains less is left as it is
+NEAR = 0.2  # of the step in closed form, which slots of unlike virtual stages make so much longer than the simulation at most
+
+
+def climbed(
+    workload: Workload, constants: Constants, placer: Placer, simulate: Estimator, plan: RankedStrategy
+) -> RankedStrategy:
+    """The plan where no move of one layer between neighbouring virtual stages, or of the prediction layers, gains more.
+
+    Every step takes the best of all moves that the target can express, that fit, and that are not too slow whatever the order
+    of tasks. ``plan`` has its simulated step time.
+    """
+    while plan.strategy.pp > 1:
+        to_beat_s = plan.step_time_s * (1.0 - LEAST_GAIN)
+        batch = _promising(workload, constants, placer, plan.strategy, to_beat_s)
+        if batch is None:
+            break
+        found = simulate(workload, batch, constants)
+        times_s = np.where(found.fits, found.step_time_s, np.inf)
+        best = int(times_s.argmin())
+        if times_s[best] >= to_beat_s:
+            break
+        peak = float(found.peak_memory_bytes[best])
+        plan = replace(plan, strategy=batch.row(best), step_time_s=float(times_s[best]), peak_memory_bytes=peak)
+    return plan
+
+
+def _promising(
+    workload: Workload, constants: Constants, placer: Placer, strategy: ParallelStrategy, to_beat_s: float
+) -> StrategyBatch | None:
+    """The strategy after each move that may be faster; ``None`` where none may be.
+
+    In closed form it is then hardly slower than before, and in no order of tasks does the busiest rank work too long.
+    """
+    priced = priced_batch(workload, StrategyBatch.of([strategy]), constants)
+    moved = placer.takes(strategy, tuple(_moves(workload, strategy)))
+    if not moved:
+        return None
+    own = Placement(layout_of(workload, strategy), strategy.mtp_before_head)
+    stages = Alternatives(priced.stages_under((own, *moved)))
+    found = paces(priced, stages)
+    step_s, closed_form_s = (each[:, 0] for each in least_step_times_s(priced, work(priced), found.steady_s, found.busiest_s))
+    may_be = np.flatnonzero((step_s[1:] < to_beat_s) & (closed_form_s[1:] < (1.0 + NEAR) * closed_form_s[0])) + 1
+    chosen = may_be[fitting(priced, stages, may_be)[:, 0]] if len(may_be) else may_be
+    return StrategyBatch.of([replace(strategy, **moved[index - 1]._asdict()) for index in chosen]) if len(chosen) else None
+
+
+def _moves(workload: Workload, strategy: ParallelStrategy) -> Iterator[Placement]:
+    layout, before = layout_of(workload, strategy), strategy.mtp_before_head
+    counts = [count for row in layout for count in row]
+    for place in range(len(counts) - 1):
+        for giver, taker in ((place, place + 1), (place + 1, place)):
+            if counts[giver]:
+                moved = list(counts)
+                moved[giver], moved[taker] = moved[giver] - 1, moved[taker] + 1
+                yield Placement(in_chunks(moved, strategy.pp), before)
+    if workload.model.mtp_num_layers:
+        yield Placement(layout, 1 - min(before, 1))

@@ -1,0 +1,83 @@
+"""Plans that cannot be told apart share a group, inside which the sturdier comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.switches import DEFAULT_FEATURES
+
+FIT_STEPS = (0.90, 0.95)  # of the probability to fit: within a step plans are as sure, beyond the last all are sure
+
+
+@dataclass(frozen=True)
+class PairedError:
+    """How far the difference of two plans' step times may be off, as a part of the faster one's, and what that rests on.
+
+    A plan that is predicted slower by less is slower with less than ``confidence_fraction``. ``num_groups`` jobs were measured
+    under several plans, with ``num_pairs`` pairs among them; ``basis`` says it in words. Without any, only plans of one time tie.
+    """
+
+    fraction: float = 0.0
+    confidence_fraction: float = 1.0
+    num_groups: int = 0
+    num_pairs: int = 0
+    basis: str = "no paired error was given"
+
+
+def rank_groups(step_times_s: Sequence[float], fraction: float) -> list[int]:
+    """The group, from 1, of each of these times, the shortest first.
+
+    A group holds what is slower than its first by less than ``fraction``; the first that is not leads the next. So the last of a
+    group and the first of the next may be closer than that, but no two that are further apart share one.
+    """
+    groups: list[int] = []
+    leader_s = 0.0
+    for time_s in step_times_s:
+        if not groups or not (time_s == leader_s or time_s < leader_s * (1.0 + fraction)):
+            groups.append(groups[-1] + 1 if groups else 1)
+            leader_s = time_s
+        else:
+            groups.append(groups[-1])
+    return groups
+
+
+def group_of(step_time_s: float, leaders_s: Sequence[float], fraction: float) -> int | None:
+    """The group in which a further time falls, given the first of each; ``None`` behind the last group."""
+    led = [leader_s for leader_s in leaders_s if leader_s <= step_time_s]
+    if len(led) == len(leaders_s) and led and not (step_time_s == led[-1] or step_time_s < led[-1] * (1.0 + fraction)):
+        return None
+    return max(len(led), 1)
+
+
+def sturdiness(strategy: ParallelStrategy, estimate: Mapping[str, Any], launchable_on: Sequence[str]) -> tuple[int, ...]:
+    """What orders plans of one group, the least first: some framework takes it as it is, it surely fits, few odd switches."""
+    return int(not launchable_on), -fit_step(estimate), num_exotic_switches(strategy)
+
+
+def fit_step(estimate: Mapping[str, Any]) -> int:
+    """How sure the plan is to fit, in steps, so that small differences do not decide."""
+    return sum(estimate["fits_probability"] >= step for step in FIT_STEPS)
+
+
+def num_exotic_switches(strategy: ParallelStrategy) -> int:
+    """Switches that are on and are so in no framework's usual start: those that no strategy has unless told."""
+    return int(strategy.features & ~DEFAULT_FEATURES).bit_count()
+
+
+def tie_sentences(step_times_s: Sequence[float], groups: Sequence[int], error: PairedError) -> list[str | None]:
+    """For each plan in the order of the answer: which others it cannot be told from, and why; ``None`` where there are none."""
+    sentences: dict[int, str | None] = {}
+    for group in dict.fromkeys(groups):
+        members = [place for place, other in enumerate(groups) if other == group]
+        times = [step_times_s[place] for place in members]
+        sentences[group] = None
+        if len(members) > 1:
+            names = f"Plans {members[0] + 1} {'to' if len(members) > 2 else 'and'} {members[-1] + 1}"
+            sentences[group] = (
+                f"{names} cannot be told apart: they lie within {max(times) / min(times) - 1.0:.1%}, "
+                f"below the paired error of {error.fraction:.1%} ({error.basis})."
+            )
+    return [sentences[group] for group in groups]

@@ -1,0 +1,133 @@
+"""What the table of switches says of a search's use of each holds of prices, over strategies drawn at random."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cost_models.constants import prior_constants
+from cost_models.shapes import acting
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, InSearch, treated
+from cost_models.shapes.workload import Workload
+from cost_models.step.composition import estimate
+from frameworks.legality import legal_mask
+from frameworks.registry import TARGETS, offered
+from frameworks.taking import rivals, with_taken
+from search.leaner import leaner, leanest, swappable
+from search.recompute_modes import recompute_mode
+from tests.search_workloads import DENSE, MOE, workload
+
+JOBS = [
+    workload(model, hardware=hardware, num_devices=32)
+    for model in (DENSE, MOE)
+    for hardware in ("atlas-800t-a2", "h100-sxm-80gb")
+]
+# What a strategy has unless told is not asked: such a kernel may hold a little more memory.
+OPEN = (*(treated(InSearch.ON, InSearch.LEAN_ON, InSearch.LEAN_OFF, InSearch.IF_ALLOWED) & ~DEFAULT_FEATURES),)
+
+
+@st.composite
+def strategies(draw: st.DrawFn) -> tuple[Workload, ParallelStrategy]:
+    job = draw(st.sampled_from(JOBS))
+    pp, vpp, schedule = draw(
+        st.sampled_from([(1, 1, Schedule.NONE), (2, 1, Schedule.ONE_F_ONE_B), (2, 2, Schedule.INTERLEAVED),
+                         (2, 2, Schedule.DUALPIPE_V), (4, 3, Schedule.INTERLEAVED)])
+    )  # fmt: skip
+    mode = recompute_mode(draw(st.sampled_from(("none", "full", "layernorm+mlp_act", "block:1"))))
+    routed = job.model.moe is not None
+    features = DEFAULT_FEATURES
+    for feature in draw(st.sets(st.sampled_from([*OPEN, Feature.MOE_COMM_OVERLAP]), max_size=6)):
+        features |= feature
+    strategy = ParallelStrategy(
+        tp=draw(st.sampled_from((1, 2, 8))),
+        pp=pp,
+        vpp=vpp,
+        schedule=schedule,
+        ep=draw(st.sampled_from((1, 2, 8, 16))) if routed else 1,
+        dispatcher=draw(st.sampled_from([each for each in Dispatcher if each])) if routed else Dispatcher.NONE,
+        micro_batch_size=draw(st.sampled_from((1, 2))),
+        sequence_parallel=draw(st.booleans()),
+        recompute=mode.granularity,
+        recompute_method=mode.method,
+        recompute_num_layers=mode.num_layers,
+        recompute_modules=mode.modules,
+        features=features,
+    )
+    return job, canonical(job, strategy)
+
+
+@pytest.mark.parametrize("feature", OPEN, ids=lambda feature: feature.name)
+@given(drawn=strategies())
+def test_a_switch_saves_what_its_entry_says_and_costs_nothing_of_it(
+    feature: Feature, drawn: tuple[Workload, ParallelStrategy]
+) -> None:
+    job, strategy = drawn
+    off = replace(strategy, features=strategy.features & ~(feature | rivals(feature)))
+    batch = StrategyBatch.of([off, replace(off, features=off.features | feature)])
+    if not legal_mask(job, batch).all() or (feature is Feature.SWAP_ATTENTION and not swappable(batch).all()):
+        return
+    priced = estimate(job, batch, prior_constants(job.cluster.profile.family))
+    time, peak = priced.step_time_s, priced.peak_memory_bytes
+    way = SWITCHES[feature].in_search
+    if way is InSearch.LEAN_ON:
+        assert time[1] >= time[0] * (1 - 1e-12)
+        assert peak[1] <= peak[0] or feature is Feature.SWAP_ATTENTION  # the layer at work holds what comes back
+    else:
+        assert time[1] <= time[0] * (1 + 1e-12)
+        assert way is InSearch.LEAN_OFF or peak[1] <= peak[0]
+        assert way is not InSearch.LEAN_OFF or peak[1] >= peak[0]
+
+
+@given(strategies(), st.sampled_from([target.label for target in TARGETS]))
+def test_what_a_search_switches_on_makes_no_strategy_illegal(drawn: tuple[Workload, ParallelStrategy], target: str) -> None:
+    job, strategy = drawn
+    job = replace(job, software=replace(job.software, target=target))
+    wanted = treated(InSearch.ON, InSearch.LEAN_OFF) & offered(target, job.cluster.profile.family)
+    before = StrategyBatch.of([strategy])
+    after = with_taken(job, before, wanted)
+    assert legal_mask(job, after)[0] or not legal_mask(job, before)[0]
+    assert canonical(job, after.row(0)) == after.row(0)
+
+
+@given(strategies(), st.sets(st.sampled_from([*treated(InSearch.LEAN_ON, InSearch.LEAN_OFF)])))
+def test_leaner_forms_are_every_combination_that_changes_the_strategy(
+    drawn: tuple[Workload, ParallelStrategy], chosen: set[Feature]
+) -> None:
+    job, strategy = drawn
+    switches = Feature(sum(chosen))
+    batch = StrategyBatch.of([strategy])
+    found = leaner(job.model, batch, switches)
+    forms = [] if found is None else found[0].features.tolist()
+    assert len(set(forms)) == len(forms)
+    expected = set()
+    for bits in range(1 << len(chosen)):
+        turned = [feature for place, feature in enumerate(sorted(chosen)) if bits >> place & 1]
+        features, changes = strategy.features, bool(turned)
+        for feature in turned:
+            lean_on = SWITCHES[feature].in_search is InSearch.LEAN_ON
+            changes &= lean_on != (feature in strategy.features)
+            features ^= feature
+        for feature in turned:
+            if SWITCHES[feature].in_search is InSearch.LEAN_ON:
+                there = canonical(job, replace(strategy, features=features)).features
+                changes &= not features & rivals(feature) and feature in there
+                changes &= feature is not Feature.SWAP_ATTENTION or bool(swappable(batch)[0])
+        if changes:
+            expected.add(int(features))
+    assert set(forms) == expected
+    if forms:
+        priced = estimate(job, found[0], prior_constants(job.cluster.profile.family)).peak_memory_bytes  # type: ignore[index]
+        least = estimate(job, leanest(job.model, batch, switches), prior_constants(job.cluster.profile.family)).peak_memory_bytes
+        assert least[0] <= np.min(priced) or Feature.SWAP_ATTENTION in switches
+
+
+def test_why_a_switch_is_idle_is_said_of_every_scope() -> None:
+    for feature, switch in SWITCHES.items():
+        assert bool(acting.why_idle(feature, acting.NOTHING)) == bool(switch.acts_on)
+        assert acting.why_idle(feature, switch.acts_on) == ""

@@ -1,0 +1,74 @@
+"""Each field that a job may leave out has other values that an answer tries, or a reason why there are none."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.jobs.defaults import (
+    OF_STRATEGY,
+    OF_WORKLOAD,
+    SHOWN,
+    WITHOUT_OTHERS,
+    fields_with_defaults,
+    others,
+    usual_others,
+)
+from app.jobs.job import parse_job
+from cost_models.layer.compute import release_years
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.step.composition import estimate
+from tests.workloads import constants
+
+
+@pytest.mark.parametrize("field", fields_with_defaults())
+def test_a_field_with_a_default_has_other_values_or_a_reason_why_not(field: str) -> None:
+    entries = [table for table in (OF_WORKLOAD, OF_STRATEGY, WITHOUT_OTHERS) if field in table]
+    assert len(entries) == 1 or (not entries and usual_others(field) is not None), (
+        f"{field}: the type does not say what else it could be; give it an entry in app/jobs/defaults.py"
+    )
+
+
+def test_the_tables_name_fields_of_a_job() -> None:
+    assert {*OF_WORKLOAD, *OF_STRATEGY, *WITHOUT_OTHERS, *SHOWN} <= set(fields_with_defaults())
+
+
+def test_the_type_of_a_field_says_what_else_it_could_be() -> None:
+    assert usual_others("strategy.sequence_parallel") == (True, False)
+    assert usual_others("software.fp32_parameters") == (True,)
+    assert usual_others("software.execution") == ("eager", "graph")
+    assert usual_others("strategy.vpp") == (2,)
+    assert usual_others("training.seq_length") is None  # an integer without a default: which would be the other one
+    assert usual_others("cluster.oversubscription") is None
+
+
+@pytest.mark.parametrize(
+    ("hardware", "software", "unknown", "tried"),
+    [
+        ("atlas-800t-a2", "mindspeed-llm", 2024, (2025,)),
+        ("atlas-800t-a2", "mindformers", 2025, (2024,)),
+        ("h100-sxm-80gb", "fsdp", 2024, (2023, 2025)),
+    ],
+)
+def test_a_year_is_tried_for_each_price_that_a_release_of_unknown_date_could_have(
+    hardware: str, software: str, unknown: int, tried: tuple[int, ...]
+) -> None:
+    document = {"model": "qwen3-8b", "cluster": {"hardware": hardware, "num_devices": 8}, "software": {"stack": software}}
+
+    def step_time_s(year: int | None) -> float:
+        stack = {"stack": software} if year is None else {"stack": software, "year": year}
+        workload = parse_job({**document, "software": stack}).workload
+        values = constants(recent_eager_factor=0.9, early_graph_factor=1.2)
+        return float(estimate(workload, StrategyBatch.of([ParallelStrategy(dp=8)]), values).step_time_s[0])
+
+    assert release_years(parse_job(document).workload) == (unknown, tried)
+    assert step_time_s(unknown) == step_time_s(None)
+    prices = {step_time_s(year) for year in range(2019, 2031)}
+    assert prices == {step_time_s(year) for year in (unknown, *tried)}
+    assert len(prices) == 1 + len(tried)
+
+
+def test_a_value_is_not_its_own_other() -> None:
+    job = parse_job({"model": "mixtral-8x7b", "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 8}})
+    assert list(others("strategy.zero_stage", job.workload, ParallelStrategy(), 1)) == [0, 2, 3]
+    assert "loss-free" not in others("training.router_balance", job.workload, ParallelStrategy(), "loss-free")
+    assert "megatron-lm" not in others("software.stack", job.workload, ParallelStrategy(), "megatron-lm")
