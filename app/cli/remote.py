@@ -31,6 +31,7 @@ FOUND = (
     "physics_best",
     "nearest_launchable",
     "paired_error",
+    "space",
 )  # in the order of a local answer
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
-from app.jobs.assumed import joined
 from app.storage.clock import now_s
 from app.storage.tables import Study
 from app.studies import repository
@@ -120,7 +119,7 @@ def finish(session: Session, lease: Lease, version: str, outcome: Outcome) -> No
     study.version = version
     if outcome.result is not None:
         study.result = outcome.result
-        study.assumptions = joined(outcome.assumptions, study.assumptions)
+        study.assumptions = list(outcome.assumptions)
         repository.replace_plans(session, study.id, [_plan_row(plan) for plan in outcome.plans])
         rows = [{"position": position, **rejection} for position, rejection in enumerate(outcome.rejections, start=1)]
         repository.replace_rejections(session, study.id, rows)

@@ -14,6 +14,7 @@ from app.answers.schemas import (
     NearestLaunchableDocument,
     PhysicsBestDocument,
     PlanAsStored,
+    Space,
     StrategyDocument,
     Timing,
 )
@@ -118,6 +119,7 @@ class StudyResult(Document):
     physics_best: PhysicsBestDocument | None = None
     nearest_launchable: list[NearestLaunchableDocument] = Field(default_factory=list)
     paired_error: PairedError | None = None
+    space: Space | None = None
 
 
 class StudyDocument(StudySummary):

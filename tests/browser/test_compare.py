@@ -48,12 +48,12 @@ def test_plans_with_timelines_are_accessible_and_fit(
 
 def test_plans_of_a_study_are_selected_and_compared(view: OpenView, site: Site) -> None:
     page = view(site.url).open(f"/studies/{site.completed}")
-    for rank in (1, 2):
+    for rank in (1, 6):  # the next ones take the same time, of which no difference is shown
         page.get_by_role("checkbox", name=f"Select Plan {rank}:").check()
     page.get_by_role("region", name="Selected plans").get_by_role("link", name="Compare").click()
     page.wait_for_url(re.compile(r"/compare\?plans="))
     rows = page.get_by_role("region", name="Comparison").get_by_role("row")
-    documents = httpx.get(f"{site.url}/v1/studies/{site.completed}/plans?limit=2").json()["items"]
+    documents = httpx.get(f"{site.url}/v1/studies/{site.completed}/plans?limit=6").json()["items"][::5]
     slower = documents[1]["estimate"]["step_time_s"] / documents[0]["estimate"]["step_time_s"] - 1
     expect(rows.filter(has_text="Step time").first).to_contain_text(f"+{slower:.1%}".replace("%", " %"))
     for name in ("tp", "pp", "dp", "micro_batch_size"):

@@ -51,6 +51,7 @@ def _answer(site: Site) -> dict[str, Any]:
         },
         "speedup": own["estimate"]["step_time_s"] / plan["estimate"]["step_time_s"],
         "why": "Your plan is slower than the best: it loses time on recompute.",
+        "tie": None,
         "nearest": None,
         "changes": [{"argument": "tensor-model-parallel-size", "was": "8", "now": "1", "line": 1}],
         "diff": DIFF,
