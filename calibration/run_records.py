@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from calibration.categories import run_category
+from calibration.origin import Origin, origin_of
 from calibration.record_document import (
     MIN_MEASURED,
     ClusterSection,
@@ -81,6 +82,7 @@ class RunRecord:
     hardware_basis: str | None = None
     ranking_group: str | None = None
     warnings: tuple[str, ...] = ()
+    origin: Origin = Origin()
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ def parse_run_record(
         hardware_basis=_note(cluster.hardware_basis),
         ranking_group=_note(row.get("ranking_group")),
         warnings=tuple(warnings),
+        origin=origin_of(row.get("source"), workload.software.year),
     )
 
 
