@@ -1,13 +1,15 @@
-"""What each constant and each mechanism is worth: left-out errors with it held, and the others fitted anew."""
+"""What each constant and each mechanism is worth: nested left-out errors with it held, and everything else found anew."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from calibration.fitting import Fitted, Floats, left_out_log_errors
+from calibration.fitting import Floats
+from calibration.folds import Fold
+from calibration.nested import NestedModel
 
 # Values at which a mechanism costs nothing, or is no longer told from its plain form.
 SWITCHED_OFF = {
@@ -43,32 +45,53 @@ SWITCHED_OFF = {
 }
 
 
-def thinned(fitted: Fitted, groups: Sequence[Hashable], every: int) -> tuple[Fitted, list[Hashable]]:
-    """Every so-many-th observation of each group, and its group: enough to compare mechanisms, in a part of the time."""
-    seen: dict[Hashable, int] = {}
-    keep = np.zeros(len(groups), dtype=bool)
-    for i, group in enumerate(groups):
-        keep[i] = seen.setdefault(group, 0) % every == 0
-        seen[group] += 1
-    observations = tuple(o for o, kept in zip(fitted.observations, keep, strict=True) if kept)
-    some = replace(fitted, observations=observations, log_errors=fitted.log_errors[keep], jacobian=fitted.jacobian[keep])
-    return some, [group for group, kept in zip(groups, keep, strict=True) if kept]
+@dataclass(frozen=True)
+class Ablation:
+    """Median and mean size of the left-out errors with a number at what it is without runs, and with its mechanism off.
 
-
-def held_log_errors(fitted: Fitted, groups: Sequence[Hashable], name: str, value: float) -> Floats:
-    """Left-out log errors with one constant held at ``value`` and the other free ones fitted anew. ``[observation]``
-
-    The new fit is one linear step from the full one, as for left-out errors.
+    ``None`` where it was tuned on no run, or its mechanism has no such value.
     """
-    free = [i for i, other in enumerate(fitted.names) if other != name]
-    start = fitted.start.with_values({name: value})
-    held = replace(
-        fitted,
-        start=start,
-        names=tuple(fitted.names[i] for i in free),
-        log_values=fitted.log_values[free],
-        prior_spread=fitted.prior_spread[free],
-        jacobian=fitted.jacobian[:, free],
+
+    name: str
+    at_neutral: tuple[float, float] | None
+    switched_off: tuple[float, float] | None
+
+
+def ablations(model: NestedModel, folds: Sequence[Fold], family: str) -> tuple[Ablation, ...]:
+    """Every number of the model and every mechanism that can be switched off, each held in turn; the first, unnamed, is none."""
+    neutral = {number.name: number.neutral(family) for number in model.numbers if not number.module}
+    found = [Ablation("", None, sizes(folded_log_errors(model, folds)))]
+    for name in dict.fromkeys((*neutral, *SWITCHED_OFF)):
+        at, off = (
+            sizes(folded_log_errors(held(model, name, value), folds)) if value is not None else None
+            for value in (neutral.get(name), SWITCHED_OFF.get(name))
+        )
+        found.append(Ablation(name, at, off))
+    return tuple(found)
+
+
+def held(model: NestedModel, name: str, value: float) -> NestedModel:
+    """The model with one constant at a value that nothing moves; its other numbers stay where they were."""
+    free = [i for i, number in enumerate(model.numbers) if number.name != name]
+    fewer = replace(
+        model,
+        constants=model.constants.with_values({name: value}),
+        numbers=tuple(model.numbers[i] for i in free),
+        **{part: getattr(model, part)[free] for part in ("log_values", "prior", "spread", "low", "high")},
+        jacobian=model.jacobian[:, free],
     )
-    errors = np.array([o.log_error(held.constants) for o in held.observations])
-    return left_out_log_errors(replace(held, log_errors=errors), groups, is_linear=True)
+    return replace(fewer, log_errors=fewer.errors_at(fewer.log_values, fewer.observations))
+
+
+def folded_log_errors(model: NestedModel, folds: Sequence[Fold]) -> Floats:
+    """Left-out log errors, extrapolated with the derivatives: enough to compare mechanisms, in a part of the time."""
+    found = np.full(len(model.observations), np.nan)
+    for fold in folds:
+        found[fold.judged] = model.log_errors[fold.judged] + model.jacobian[fold.judged] @ model.step(fold.teaches)
+    return found
+
+
+def sizes(log_errors: Floats) -> tuple[float, float]:
+    """Median and mean of predicted / measured - 1 in size, of the runs that were judged."""
+    size = np.abs(np.expm1(log_errors[~np.isnan(log_errors)]))
+    return float(np.median(size)), float(size.mean())

@@ -10,16 +10,15 @@ from importlib import resources
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.fitting import Floats
-from calibration.groups import GROUPINGS, architecture, chip, framework, period
-from calibration.intervals import ErrorBand, error_bands
+from calibration.folds import Fold, Mask, grouped_folds, rolling_folds
+from calibration.groups import GROUPINGS, architecture, chip, framework, model_kind, period
+from calibration.intervals import LEARNING_PRECISIONS, ErrorBand, error_bands
 from calibration.mechanisms import run_mechanisms
-from calibration.nested import Fold, NestedModel
+from calibration.nested import NestedModel
 from calibration.run_records import RunRecord
-from calibration.splits import grouped_folds, rolling_folds
-from calibration.steps import CHIP, COMBINATION, MECHANISM, STACK, Step, cell, factor_of, step_of, steps_taken
+from calibration.steps import CHIP, COMBINATION, MECHANISM, STACK, Step, cell, factor_of, mechanisms_taken, step_of, steps_taken
 
 ROLLING = "rolling origin"
 SPLITS = (*GROUPINGS, "combination", ROLLING)
@@ -39,12 +38,12 @@ class LeftOut:
     splits: Mapping[str, Floats]
     mechanisms: Mapping[str, Floats]
 
-    def head(self, count: int) -> LeftOut:
-        """The first so many runs."""
+    def some(self, chosen: Mask) -> LeftOut:
+        """Those of some runs."""
         return LeftOut(
-            self.ids[:count],
-            {name: errors[:count] for name, errors in self.splits.items()},
-            {name: errors[:count] for name, errors in self.mechanisms.items()},
+            tuple(np.array(self.ids)[chosen].tolist()),
+            {name: errors[chosen] for name, errors in self.splits.items()},
+            {name: errors[chosen] for name, errors in self.mechanisms.items()},
         )
 
 
@@ -69,80 +68,102 @@ def near_log_errors(records: Sequence[RunRecord], left_out: LeftOut) -> Floats:
 
     Its publication is left out, where others have its stack and its chip; else its architecture alone is.
     """
-    groups = [record.origin.publication for record in records]
+    groups, teaches = [record.origin.publication for record in records], taught(records)
     found = left_out.splits["architecture"].copy()
     for publication in dict.fromkeys(groups):
-        rest = [cell(r.workload) for r, other in zip(records, groups, strict=True) if other != publication]
-        for i, record in enumerate(records):
-            if groups[i] == publication and not steps_beyond(record, rest):
+        out = np.array([group == publication for group in groups])
+        rest = [cell(r.workload) for r, chosen in zip(records, teaches & ~out, strict=True) if chosen]
+        for i in np.flatnonzero(out).tolist():
+            if not {STACK, CHIP} & {step.kind for step in steps_taken(records[i].workload, rest)}:
                 found[i] = left_out.splits["publication"][i]
     return found
 
 
-def steps_beyond(record: RunRecord, cells: Sequence[tuple[str, str, str]]) -> bool:
-    """Whether the run's stack or chip is none of these cells'."""
-    return any(step.kind in (STACK, CHIP) for step in steps_taken(record.workload, cells))
+def family_bands(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[ErrorBand, ...]:
+    """The bands of a new run of known hardware and software, by the runs in precisions that teach."""
+    teaches = taught(records)
+    own = [r for r, chosen in zip(records, teaches, strict=True) if chosen]
+    return error_bands(own, near_log_errors(records, left_out)[teaches].tolist(), [architecture(r) for r in own])
 
 
-def family_steps(records: Sequence[RunRecord], left_out: LeftOut, near: Floats) -> tuple[Step, ...]:
-    """What each kind of step has cost. A precision that teaches nothing is a mechanism that no run has shown."""
+def family_steps(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[Step, ...]:
+    """What each kind of step has cost.
+
+    A precision that teaches nothing is a mechanism that no run has shown: its runs are compared with what those of their kind
+    err by in the others.
+    """
+    teaches = taught(records)
+    near = near_log_errors(records, left_out)
+    usual = np.where(teaches, near, _usual_errors(records, near, teaches))
 
     def alone(split: str, things: Sequence[object]) -> dict[str, Floats]:
-        errors = left_out.splits[split]
-        return {
-            str(thing): np.where([other == thing for other in things], errors, np.nan) for thing in dict.fromkeys(things)
-        }
+        errors = np.where(teaches, left_out.splits[split], np.nan)
+        return {str(thing): np.where([other == thing for other in things], errors, np.nan) for thing in dict.fromkeys(things)}
 
     return (
-        step_of(STACK, records, alone("framework", [framework(r) for r in records]), near),
-        step_of(CHIP, records, alone("chip", [chip(r) for r in records]), near),
-        step_of(COMBINATION, records, alone("combination", [cell(r.workload) for r in records]), near),
-        step_of(MECHANISM, records, left_out.mechanisms, near),
+        step_of(STACK, records, alone("framework", [framework(r) for r in records]), usual),
+        step_of(CHIP, records, alone("chip", [chip(r) for r in records]), usual),
+        step_of(COMBINATION, records, alone("combination", [cell(r.workload) for r in records]), usual),
+        step_of(MECHANISM, records, _mechanism_errors(records, left_out, teaches), usual),
     )
 
 
-def publication_inside(records: Sequence[RunRecord], left_out: LeftOut) -> NDArray[np.bool_]:
-    """Whether each run lies inside the interval that all other publications give: bands, counts and steps are theirs. ``[run]``
+def taught(records: Sequence[RunRecord]) -> Mask:
+    """Which runs are in a precision that teaches. ``[run]``"""
+    return np.array([record.workload.training.precision in LEARNING_PRECISIONS for record in records])
 
-    Of a publication that no other's software or hardware matches, the interval is as wide as such steps cost the others.
-    """
+
+def seen_mechanisms(records: Sequence[RunRecord]) -> frozenset[str]:
+    """What runs that teach have shown."""
+    return frozenset().union(*(run_mechanisms(r) for r, chosen in zip(records, taught(records), strict=True) if chosen))
+
+
+def _mechanism_errors(records: Sequence[RunRecord], left_out: LeftOut, teaches: Mask) -> dict[str, Floats]:
+    """Runs that never teach count for their own precision alone."""
+    precisions = [f"precision {record.workload.training.precision}" for record in records]
+    found = {}
+    for name, errors in left_out.mechanisms.items():
+        found[name] = np.where(teaches | np.array([own == name for own in precisions]), errors, np.nan)
+    return found
+
+
+def _usual_errors(records: Sequence[RunRecord], near: Floats, teaches: Mask) -> Floats:
+    kinds = np.array([model_kind(record.workload) for record in records])
+    found = np.full(len(records), float(np.abs(near[teaches]).mean()))
+    for kind in set(kinds[teaches].tolist()):
+        found[kinds == kind] = float(np.abs(near[teaches & (kinds == kind)]).mean())
+    return found
+
+
+def publication_inside(records: Sequence[RunRecord], left_out: LeftOut) -> Mask:
+    """Whether each run lies inside the interval that all other publications give: with their bands and steps. ``[run]``"""
     groups = [record.origin.publication for record in records]
     inside = np.zeros(len(records), dtype=bool)
-    errors = left_out.splits["publication"]
-    near = near_log_errors(records, left_out)
     for publication in dict.fromkeys(groups):
         out = np.array([group == publication for group in groups])
         rest = [record for record, own in zip(records, out, strict=True) if not own]
-        if not rest:
+        if not taught(rest).any():
             continue
-        others = LeftOut(
-            tuple(np.array(left_out.ids)[~out]),
-            {name: found[~out] for name, found in left_out.splits.items()},
-            {name: found[~out] for name, found in left_out.mechanisms.items()},
-        )
-        bands = {b.kind: b for b in error_bands(rest, near[~out].tolist(), [architecture(r) for r in rest])}
-        steps = family_steps(rest, others, near[~out])
-        cells = [cell(r.workload) for r in rest]
-        for i in np.flatnonzero(out):
-            inside[i] = _holds(records[i], float(errors[i]), bands, cells, steps)
+        others = left_out.some(~out)
+        bands = {band.kind: band for band in family_bands(rest, others)}
+        steps, seen = family_steps(rest, others), seen_mechanisms(rest)
+        cells = [cell(r.workload) for r, teaches in zip(rest, taught(rest), strict=True) if teaches]
+        for i in np.flatnonzero(out).tolist():
+            record, error = records[i], left_out.splits["publication"][i]
+            band = bands.get(model_kind(record.workload)) or bands["all"]
+            taken = [*steps_taken(record.workload, cells), *mechanisms_taken(run_mechanisms(record), seen)]
+            factor = factor_of(taken, steps)
+            inside[i] = min(band.low, 0.0) * factor <= -error <= max(band.high, 0.0) * factor
     return inside
-
-
-def _holds(
-    record: RunRecord, error: float, bands: Mapping[str, ErrorBand], cells: Sequence[tuple[str, str, str]], steps: Sequence[Step]
-) -> bool:
-    band = bands.get(cell(record.workload)[-1]) or bands["all"]
-    factor = factor_of(steps_taken(record.workload, cells), steps)
-    return bool(min(band.low, 0.0) * factor <= -error <= max(band.high, 0.0) * factor)
 
 
 def left_out_text(left_out: LeftOut) -> str:
     """The content of the file: one line a run, its error under every split, and under every mechanism left out."""
     lines = []
     for i, name in enumerate(left_out.ids):
-        row = {"id": name, **{split: _kept(errors[i]) for split, errors in left_out.splits.items()}}
-        row["mechanisms"] = {m: _kept(e[i]) for m, e in left_out.mechanisms.items() if not np.isnan(e[i])}
-        lines.append(json.dumps(row, ensure_ascii=False))
+        splits = {split: _kept(errors[i]) for split, errors in left_out.splits.items()}
+        mechanisms = {m: _kept(errors[i]) for m, errors in left_out.mechanisms.items() if not np.isnan(errors[i])}
+        lines.append(json.dumps({"id": name, **splits, "mechanisms": mechanisms}, ensure_ascii=False))
     return '{"runs": [\n' + ",\n".join(lines) + "\n]}\n"
 
 

@@ -8,7 +8,7 @@ from calibration.groups import model_kind
 from calibration.run_records import RunRecord
 from cost_models.shapes.acting import possible
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.switches import UNPRICED_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 
 _ZERO_STAGE_OF_NEED = 2  # from which on a ZeRO stage is a mechanism of its own
@@ -33,8 +33,8 @@ def plan_mechanisms(
     zero_stage: int,
     features: Iterable[str],
 ) -> frozenset[str]:
-    """What a plan exercises, by the labels of its choices and the names of its switches; those that the model cannot use idle."""
-    acts = possible(workload.model)
+    """What a plan exercises, by its labels and its switches, where the model can use these and they are priced."""
+    acts = possible(workload.model) & ~UNPRICED_FEATURES
     found = {f"schedule {schedule}", f"recompute {recompute}"}
     found |= {f"switch {name}" for name in features if name.upper() in Feature.__members__ and Feature[name.upper()] in acts}
     if cp_algo is not None:

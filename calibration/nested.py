@@ -11,26 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.fitting import Floats, Observation, log_errors_of, robust_step
+from calibration.folds import Fold, Mask
 from calibration.tuned_numbers import TUNED, WithoutRuns, numbers_at
 from cost_models.constants import CONSTANTS, Constants
-
-Mask = NDArray[np.bool_]
 
 _STEP = 0.02  # of a number's logarithm, for the derivatives
 _SMALLEST = 1e-12  # of a number that may be zero
 _ROUNDS = 6  # of the fit to all runs with the derivatives that it started from
 _CONVERGED = 0.01
-
-
-@dataclass(frozen=True)
-class Fold:
-    """Which observations teach, and which are judged by what these taught. ``[observation]``"""
-
-    teaches: Mask
-    judged: Mask
 
 
 @dataclass(frozen=True)

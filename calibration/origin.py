@@ -31,6 +31,9 @@ class Origin:
     published: float | None = None
 
 
+NOT_STATED = Origin()
+
+
 def origin_of(source: object, software_year: float | None) -> Origin:
     """The origin that a row's ``source`` section states; unreadable parts count as not stated."""
     section: Mapping[str, object] = source if isinstance(source, dict) else {}

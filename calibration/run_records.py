@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from calibration.categories import run_category
-from calibration.origin import Origin, origin_of
+from calibration.origin import NOT_STATED, Origin, origin_of
 from calibration.record_document import (
     MIN_MEASURED,
     ClusterSection,
@@ -82,7 +82,7 @@ class RunRecord:
     hardware_basis: str | None = None
     ranking_group: str | None = None
     warnings: tuple[str, ...] = ()
-    origin: Origin = Origin()
+    origin: Origin = NOT_STATED
 
 
 @dataclass(frozen=True)

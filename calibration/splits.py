@@ -1,8 +1,8 @@
-"""What honest splits leave out, and one family's errors where the fit alone has not seen a run."""
+"""One family's errors where the fit alone has not seen a run, from its shipped constants and one set of derivatives."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,32 +11,11 @@ from calibration.calibrate import free_constants
 from calibration.files import Calibration
 from calibration.fitting import Fitted, Floats, Observation, left_out_log_errors, linearised
 from calibration.groups import architecture, framework
-from calibration.nested import Fold
 from cost_models.constants import prior_constants
 from cost_models.shapes.flops import model_flops_per_step
 
 # The largest cluster that teaches where large ones are left out, by family: two runs on Ascend are above 64 devices.
 SMALL_DEVICES = {"ascend": 16, "gpu": 64}
-FEWEST_TAUGHT = 9  # runs that an origin must have behind it: fewer are no family's history
-
-
-def grouped_folds(groups: Sequence[Hashable]) -> list[Fold]:
-    """Each group judged by what all others teach; a group of ``None`` always teaches and is never judged."""
-    folds = []
-    for group in dict.fromkeys(g for g in groups if g is not None):
-        out = np.array([g == group for g in groups])
-        folds.append(Fold(~out, out))
-    return folds
-
-
-def rolling_folds(periods: Sequence[int | None]) -> list[Fold]:
-    """The runs of each period judged by what those of all earlier periods teach, from ``FEWEST_TAUGHT`` runs on.
-
-    A run without a period neither teaches nor is judged.
-    """
-    known = np.array([np.nan if p is None else float(p) for p in periods])
-    folds = [Fold(known < period, known == period) for period in np.unique(known[~np.isnan(known)])]
-    return [fold for fold in folds if fold.teaches.sum() >= FEWEST_TAUGHT]
 
 
 @dataclass(frozen=True)

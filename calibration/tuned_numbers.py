@@ -113,6 +113,10 @@ FORM: Mapping[str, str] = {
     "ERROR_SCALE": "the form of the fit",
     "SITE_LOG_SPREAD": "how far a user's site may move",
     "PRIOR_GROUPS": "the form of intervals",
+    "context_bytes of profiles": "device memory beside the framework's; moves no time",
+    "matmul_flops_per_s of profiles": "of the 500 W H100: the square root of its share of power",
+    "achievable_matmul_flops_per_s of profiles": "of the 500 W H100: the square root of its share of power",
+    "vector_flops_per_s of profiles": "of the 500 W H100: the square root of its share of power",
 }
 
 
