@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from calibration.fitting import Floats
-from calibration.folds import Fold
+from calibration.folds import Mask, grouped_folds
+from calibration.groups import architecture, publication
 from calibration.nested import NestedModel
 
 # Values at which a mechanism costs nothing, or is no longer told from its plain form.
@@ -57,17 +58,34 @@ class Ablation:
     switched_off: tuple[float, float] | None
 
 
-def ablations(model: NestedModel, folds: Sequence[Fold], family: str) -> tuple[Ablation, ...]:
-    """Every number of the model and every mechanism that can be switched off, each held in turn; the first, unnamed, is none."""
-    neutral = {number.name: number.neutral(family) for number in model.numbers if not number.module}
-    found = [Ablation("", None, sizes(folded_log_errors(model, folds)))]
+def ablations(model: NestedModel, family: str, free: Sequence[str], every: int = 1) -> tuple[Ablation, ...]:
+    """Each free constant and each mechanism held in turn, publications left out; the first, unnamed, holds none.
+
+    ``every`` takes every so-many-th run of an architecture alone: enough to compare mechanisms, in a part of the time.
+    """
+    records = [o.record for o in model.observations]
+    chosen = thinned([architecture(r) for r in records], every) & np.array([o.weight > 0.0 for o in model.observations])
+    few = model.some(chosen)
+    folds = grouped_folds([publication(o.record) for o in few.observations])
+    found = [Ablation("", None, sizes(few.log_errors_of(folds)))]
+    neutral = {number.name: number.neutral(family) for number in few.numbers if number.name in free}
     for name in dict.fromkeys((*neutral, *SWITCHED_OFF)):
         at, off = (
-            sizes(folded_log_errors(held(model, name, value), folds)) if value is not None else None
+            None if value is None else sizes(held(few, name, value).log_errors_of(folds))
             for value in (neutral.get(name), SWITCHED_OFF.get(name))
         )
         found.append(Ablation(name, at, off))
     return tuple(found)
+
+
+def thinned(groups: Sequence[Hashable], every: int) -> Mask:
+    """Which members to keep for every so-many-th of each group, the first one always. ``[member]``"""
+    seen: dict[Hashable, int] = {}
+    keep = np.zeros(len(groups), dtype=bool)
+    for i, group in enumerate(groups):
+        keep[i] = seen.setdefault(group, 0) % every == 0
+        seen[group] += 1
+    return keep
 
 
 def held(model: NestedModel, name: str, value: float) -> NestedModel:
@@ -81,14 +99,6 @@ def held(model: NestedModel, name: str, value: float) -> NestedModel:
         jacobian=model.jacobian[:, free],
     )
     return replace(fewer, log_errors=fewer.errors_at(fewer.log_values, fewer.observations))
-
-
-def folded_log_errors(model: NestedModel, folds: Sequence[Fold]) -> Floats:
-    """Left-out log errors, extrapolated with the derivatives: enough to compare mechanisms, in a part of the time."""
-    found = np.full(len(model.observations), np.nan)
-    for fold in folds:
-        found[fold.judged] = model.log_errors[fold.judged] + model.jacobian[fold.judged] @ model.step(fold.teaches)
-    return found
 
 
 def sizes(log_errors: Floats) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from calibration.ablation import ablations
 from calibration.files import Calibration, FittedConstant, rounded, shipped_calibration
 from calibration.fitting import Fitted, Floats, Observation, Progress, fit, left_out_log_errors, observation_of, observations_of
 from calibration.groups import architecture
@@ -58,6 +59,7 @@ FREE_CONSTANTS: dict[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]]
 
 
 SITE_LOG_SPREAD = 0.05  # how far a site's own constants stray from its family's: clusters of one product differ by 8 % [runs-fit]
+ABLATED_EVERY = {"ascend": 1, "gpu": 2}  # runs of an architecture: enough to compare mechanisms
 FEWEST_ARCHITECTURES = 3  # below, left-out errors leave out one run at a time
 
 
@@ -132,7 +134,8 @@ def calibrate(
     used = [o.record for o in observations]
     by_architecture = left_out_log_errors(fitted, [architecture(r) for r in used])
     nested = nested_model(observations, fitted.constants, family, names, untaught_observations(records, family))
-    left_out, judged = left_out_errors(nested), [o.record for o in nested.observations]
+    left_out = replace(left_out_errors(nested), ablations=ablations(nested, family, names, ABLATED_EVERY[family]))
+    judged = [o.record for o in nested.observations]
     memory = memory_errors(records, family_priors) if memory is None else memory
     calibration = Calibration(
         family,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from calibration.ablation import Ablation
 from calibration.fitting import Floats
 from calibration.folds import Fold, Mask, grouped_folds, rolling_folds
 from calibration.groups import GROUPINGS, architecture, chip, framework, model_kind, period
@@ -31,12 +32,13 @@ class LeftOut:
     """ln(predicted / measured) of runs that neither the fit nor any number behind it has seen, NaN where a split judges none.
 
     ``ids`` are the runs that teach, and behind them those in precisions that never do. ``splits`` has an entry for each of
-    ``SPLITS``, ``mechanisms`` one for each that was left out, ``[run]`` each.
+    ``SPLITS``, ``mechanisms`` one for each that was left out, ``[run]`` each. ``ablations`` start with that of nothing.
     """
 
     ids: tuple[str, ...]
     splits: Mapping[str, Floats]
     mechanisms: Mapping[str, Floats]
+    ablations: tuple[Ablation, ...] = ()
 
     def some(self, chosen: Mask) -> LeftOut:
         """Those of some runs."""
@@ -164,7 +166,11 @@ def left_out_text(left_out: LeftOut) -> str:
         splits = {split: _kept(errors[i]) for split, errors in left_out.splits.items()}
         mechanisms = {m: _kept(errors[i]) for m, errors in left_out.mechanisms.items() if not np.isnan(errors[i])}
         lines.append(json.dumps({"id": name, **splits, "mechanisms": mechanisms}, ensure_ascii=False))
-    return '{"runs": [\n' + ",\n".join(lines) + "\n]}\n"
+    held = [
+        json.dumps({"name": a.name, "at_neutral": _pair(a.at_neutral), "switched_off": _pair(a.switched_off)})
+        for a in left_out.ablations
+    ]
+    return '{"runs": [\n' + ",\n".join(lines) + '\n],\n"ablations": [\n' + ",\n".join(held) + "\n]}\n"
 
 
 def write_left_out(path: Path, left_out: LeftOut) -> None:
@@ -174,12 +180,14 @@ def write_left_out(path: Path, left_out: LeftOut) -> None:
 
 def parse_left_out(text: str) -> LeftOut:
     """What ``left_out_text`` wrote."""
-    rows = json.loads(text)["runs"]
+    document = json.loads(text)
+    rows, held = document["runs"], document["ablations"]
     mechanisms = dict.fromkeys(name for row in rows for name in row["mechanisms"])
     return LeftOut(
         tuple(row["id"] for row in rows),
         {split: _floats([row[split] for row in rows]) for split in SPLITS},
         {name: _floats([row["mechanisms"].get(name) for row in rows]) for name in mechanisms},
+        tuple(Ablation(row["name"], _tuple(row["at_neutral"]), _tuple(row["switched_off"])) for row in held),
     )
 
 
@@ -191,6 +199,14 @@ def shipped_left_out(family: str) -> LeftOut:
 
 def _kept(error: float) -> float | None:
     return None if np.isnan(error) else round(float(error), _DIGITS)
+
+
+def _pair(errors: tuple[float, float] | None) -> list[float] | None:
+    return None if errors is None else [round(error, _DIGITS) for error in errors]
+
+
+def _tuple(errors: list[float] | None) -> tuple[float, float] | None:
+    return None if errors is None else (errors[0], errors[1])
 
 
 def _floats(values: Sequence[float | None]) -> Floats:

@@ -54,6 +54,11 @@ class NestedModel:
             room=(self.low - self.log_values, self.high - self.log_values),
         )
 
+    def some(self, chosen: Mask) -> NestedModel:
+        """The same numbers with some of the observations."""
+        own = tuple(o for o, is_chosen in zip(self.observations, chosen, strict=True) if is_chosen)
+        return replace(self, observations=own, log_errors=self.log_errors[chosen], jacobian=self.jacobian[chosen])
+
     def errors_at(self, log_values: Floats, observations: Sequence[Observation]) -> Floats:
         """ln(predicted / measured) of any observations with the numbers at these values."""
         return _errors_at(self.constants, self.numbers, log_values, observations)

@@ -9,6 +9,7 @@ import yaml
 
 from calibration.tuned_numbers import FORM, RUNS, TUNED, WithoutRuns, numbers_at
 from cost_models.constants import CONSTANTS, prior_constants
+from scripts.write_tuned_numbers import PAGE, with_table
 
 ROOT = Path(__file__).resolve().parents[3]
 FAMILIES = ("ascend", "gpu")
@@ -91,3 +92,9 @@ def test_no_module_keeps_a_copy_of_a_number_that_may_move() -> None:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         taken = {a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
         assert not taken & names, path
+
+
+def test_the_list_in_the_documents_is_that_of_the_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_table(page), "run `make docs`"
+    assert f"{len(TUNED)} numbers: {len([n for n in TUNED if n.module is None])} priors of constants" in page
