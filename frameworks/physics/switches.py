@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cost_models.shapes.switches import FUSIONS, Exclusive, Feature
+from cost_models.shapes.switches import FUSIONS, Exclusive, Feature, alternatives
 from frameworks.rule import Rule, all_of, has_effect, one_of
 
 ONE_MATMUL_FUSION = one_of(
@@ -13,6 +13,15 @@ ONE_MATMUL_FUSION = one_of(
     lambda on, s: f"{on} all replace the collectives of tp {s.tp}: choose 1",
 )
 
+ONE_HIDDEN_EXCHANGE = one_of(
+    Exclusive.EXPERT_EXCHANGE,
+    "one_hidden_exchange",
+    "[mindspeed-moe-overlap; mindspeed-fb-overlap]",
+    f"{all_of([str(f.name).lower() for f in alternatives(Exclusive.EXPERT_EXCHANGE)])} each hide the same exchange of tokens: "
+    "one of them",
+    lambda on, s: f"{on} all hide the exchange of tokens over ep {s.ep}: choose 1",
+)
+
 FINE_GRAIN_INTERLEAVE = Rule(
     "fine_grain_interleave",
     "[mindformers-1.8, Parallel configuration]",
@@ -21,4 +30,4 @@ FINE_GRAIN_INTERLEAVE = Rule(
     lambda w, s: f"fine_grain_interleave cuts a micro batch in two halves, and micro_batch_size is {s.micro_batch_size}",
 )
 
-RULES = (ONE_MATMUL_FUSION, FINE_GRAIN_INTERLEAVE)
+RULES = (ONE_MATMUL_FUSION, ONE_HIDDEN_EXCHANGE, FINE_GRAIN_INTERLEAVE)
