@@ -19,7 +19,7 @@ from cost_models.shapes.switches import Feature
 
 OFF = frozenset(("false", "off", "0", "none", "no"))
 _MAX_FLAGS = 1000
-_COMMENT = re.compile(r"\s*\([^()]*\)\s*$")
+_COMMENT = re.compile(r"\s+\([^()]*\)\s*$")
 _SWITCHES = {str(feature.name).lower(): feature for feature in Feature}
 
 

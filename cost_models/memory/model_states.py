@@ -199,7 +199,8 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     """Weights, gradients, master copies and Adam moments on each rank. [B]
 
     Without sharding 2 + g + 12 bytes a parameter; the distributed optimizer divides the 12 by D = dp cp (experts: their own
-    replicas), ZeRO-2 the gradients too where they are scattered at once, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12, dist_optimizer.md].
+    replicas), ZeRO-2 the gradients too where they are scattered at once, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12,
+    dist_optimizer.md].
     FP32 parameters need no master copy: MindFormers', whose parallel optimizer shards the weights as well [mindformers-1.8],
     and PyTorch FSDP's, which casts a shard when it gathers it [pytorch-fsdp, section 4.4].
     DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibration import recompute_recipe
-from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
+from calibration.run_records import Measured, RefusedRecord, RunRecord, parse_run_record
 from calibration.validation import ValidationRow, predict, predicted_peak_bytes, summarise, validate
 from cost_models.constants import Constants, prior_constants
 from cost_models.shapes.strategy import Recompute, RecomputeMethod, StrategyBatch
@@ -53,10 +53,13 @@ def test_a_prediction_is_the_estimate_of_the_record(read: Read) -> None:
 
 def test_memory_is_compared_on_its_own_basis(read: Read) -> None:
     found, _ = predict(read(), prior_constants("ascend"))
-    peaks = [predicted_peak_bytes(found, basis) for basis in ("allocated_first_iteration", "allocated", "reserved", "device")]
+    peaks = [
+        predicted_peak_bytes(found, Measured(peak_memory_basis=basis))
+        for basis in ("allocated_first_iteration", "allocated", "reserved", "device")
+    ]
     assert peaks == sorted(peaks)
     assert len(set(peaks)) == 4
-    assert predicted_peak_bytes(found, None) == peaks[-1]
+    assert predicted_peak_bytes(found, Measured()) == peaks[-1]
 
 
 def test_rows_keep_the_order_of_the_records_and_refusals_have_no_prediction(read: Read, row: Row) -> None:
