@@ -190,7 +190,8 @@ def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArr
     -------
     bool, ``[n]``
     """
-    at_once = (batch.pp == 1) | workload.software_traits.shards_accumulated_gradients
+    software = workload.software
+    at_once = (batch.pp == 1) | workload.software_traits.shards_accumulated_gradients | software.sharded_accumulation
     scatters: NDArray[np.bool_] = (batch.zero_stage == 3) | ((batch.zero_stage == 2) & at_once)
     return scatters
 
