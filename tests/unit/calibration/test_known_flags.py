@@ -11,8 +11,13 @@ from calibration.known_flags import NO_FLAGS, Effect, Flag, read_features, read_
 from calibration.run_records import RunRecord, read_run_records
 from calibration.validation import validate
 from cost_models.constants import prior_constants
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.traits import STACKS
+from frameworks.megatron_lm.table import TABLE as MEGATRON
+from frameworks.mindformers.table import TABLE as MINDFORMERS
+from frameworks.mindspeed_llm.table import TABLE as MINDSPEED
+from frameworks.table import Table
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLE: dict[str, Any] = json.loads((ROOT / "calibration/known_flags.json").read_text(encoding="utf-8"))
@@ -202,3 +207,29 @@ def test_switches_that_nobody_says_are_assumed(read: Read) -> None:
 def test_a_list_that_is_long_is_cut_and_not_refused(read: Read) -> None:
     found = read({"software.raw_flags": [f"flag-{number}" for number in range(5000)]})
     assert 0 < len(found.flags.not_understood) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("stack", "table"), [("mindspeed-llm", MINDSPEED), ("megatron-lm", MEGATRON), ("mindformers", MINDFORMERS)]
+)
+def test_arguments_that_launch_files_have_for_switches_are_known(stack: str, table: Table) -> None:
+    for switch in table.switches:
+        for name in (switch.argument, switch.former):
+            if name:
+                found = flag(name if name == "optimizer.swap" else name.rpartition(".")[2], stack)
+                assert found.effect in (Effect.READ, Effect.ASSUMED), name
+                assert not (found.on | found.off) & ~switch.feature, name
+
+
+def test_recompute_by_stage_is_read_from_text_too(read: Read) -> None:
+    changes = {"software.framework": "MindFormers", "strategy.recompute.granularity": "per_stage"}
+    strategy = read({**changes, "strategy.recompute.raw": "recompute: [3, 1, 0, 0], select_recompute: [[8, 8, 8, 8]]"}).strategy
+    assert strategy.recompute_layers_per_stage == (3, 1, 0, 0)
+    assert strategy.recompute_modules == RecomputeModule.MLP_ACT
+
+
+def test_flags_of_the_parallel_optimizer_are_read(read: Read) -> None:
+    changes = {"software.framework": "MindFormers", "strategy.distributed_optimizer": None}
+    assert read({**changes, "software.raw_flags": ["enable_parallel_optimizer=True"]}).strategy.zero_stage == 1
+    both = ["enable_parallel_optimizer=True", "gradient_accumulation_shard=True"]
+    assert read({**changes, "software.raw_flags": both}).strategy.zero_stage == 2

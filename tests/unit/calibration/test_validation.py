@@ -147,3 +147,14 @@ def test_a_run_that_could_not_fit_is_predicted_with_the_least_recompute_that_doe
 def test_what_a_record_states_is_never_replaced(read: Read) -> None:
     stated = read({"strategy.micro_batch_size": 16, "strategy.num_microbatches": None})
     assert recompute_recipe.recompute_by_memory(stated, prior_constants("ascend")) == (stated.strategy, None)
+
+
+def test_the_last_rank_is_compared_with_the_last_stage(read: Read) -> None:
+    record = read({"measured.peak_memory_last_rank_bytes": 2e10})
+    found, _ = predict(record, prior_constants("ascend"), breakdown=True)
+    assert found.stage_allocated_peak_bytes is not None
+    first, *_, last = found.stage_allocated_peak_bytes[:, 0].tolist()
+    assert first > last  # 1F1B holds fewer micro batches at the end
+    assert predicted_peak_bytes(found, record.measured) == last
+    (row,) = validate([record], priors).rows
+    assert row.memory_error_fraction == pytest.approx(last / 2e10 - 1.0)
