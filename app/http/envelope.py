@@ -9,6 +9,7 @@ from secrets import token_hex
 import structlog
 from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.http.metrics import Metrics
@@ -40,6 +41,8 @@ _PAGE_POLICY = (
     "img-src 'self' data:; worker-src 'self' blob:; frame-ancestors 'none'"
 )
 
+_GONE = 499  # in the log: the caller left before it had sent its request
+
 log = structlog.get_logger("meshplan.http")
 
 
@@ -69,6 +72,8 @@ class Envelope:
                 await problem(Request(scope), _too_large(limit))(scope, receive, send_with_headers)
             else:
                 await self.app(scope, _limited(receive, limit), send_with_headers)
+        except ClientDisconnect:
+            status = status or _GONE
         except Exception:
             log.exception("request failed", request_id=scope["request_id"], method=scope["method"], path=scope["path"])
             if status:  # too late for another answer; the server closes the connection
