@@ -28,6 +28,7 @@ from app.server.dashboard import FILE_METHODS, add_dashboard
 from app.storage.session import DATABASE_AWAY, Database
 from app.studies import endpoints as studies
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
+from app.studies.following import Following
 from meshplan import __version__
 
 DESCRIPTION = (
@@ -40,6 +41,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     """The application over a database whose schema is current."""
     app = FastAPIOffline(title="meshplan", version=__version__, description=DESCRIPTION, redirect_slashes=False)
     app.state.server = ServerState(database, keys_required)
+    app.state.following = Following(database, app.state.server.stopping)
     app.add_middleware(Compression)
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)

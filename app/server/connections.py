@@ -156,7 +156,7 @@ class BoundedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         error = sys.exc_info()[1]
         status = getattr(error, "error_status_hint", 400)
-        self._refuse(_KIND_OF_STATUS.get(status, "not-http"), f"{str(error or msg).rstrip('.')}.")
+        self._refuse(_KIND_OF_STATUS.get(status, "not-http"), f"{(str(error) if error else msg).rstrip('.')}.")
 
     def cut(self) -> None:
         self._connections.remove(self)
@@ -167,7 +167,7 @@ class BoundedProtocol(H11Protocol):
         log.info("connection refused", kind=kind, client=self.client[0] if self.client else None)
         self._is_refused = True
         self._unset_keepalive_if_required()
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]  # None until it asks
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):

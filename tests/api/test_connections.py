@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import resource
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
-from app.server.application import create_app
 from app.server.connections import FILES_KEPT_FREE, ConnectionLimits, limits_of_this_process
-from app.server.process import server_config
 from app.storage.session import Database
+from tests.api.sockets import Address, serving
 
 PATIENT = ConnectionLimits()
 HURRIED = ConnectionLimits(connections=8, header_s=0.4, body_silence_s=0.4, body_s=1.0, write_s=0.5)
-Address = tuple[str, int]
-
-
-@contextmanager
-def serving(database: Database, limits: ConnectionLimits) -> Iterator[Address]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(server_config(create_app(database), limits, grace_s=1))
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
-        thread.start()
-        try:
-            yield listener.getsockname()
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 @pytest.fixture
