@@ -8,10 +8,11 @@ from secrets import token_hex
 
 import structlog
 from fastapi import Request
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.http.large_bodies import announced_bytes
 from app.http.metrics import Metrics
 from app.http.problems import ServiceError, problem
 from documents.bounds import DOCUMENT_BYTES
@@ -68,7 +69,7 @@ class Envelope:
 
         try:
             limit = MAX_BODY_BYTES_OF.get(scope["path"], DOCUMENT_BYTES)
-            if _announced_bytes(scope) > limit:
+            if announced_bytes(scope) > limit:
                 await problem(Request(scope), _too_large(limit))(scope, receive, send_with_headers)
             else:
                 await self.app(scope, _limited(receive, limit), send_with_headers)
@@ -104,11 +105,6 @@ def _too_large(limit: int) -> ServiceError:
     return ServiceError(
         "too-large", f"The body is larger than {limit // 1024:,} KiB.", hint=f"Send at most {limit:,} bytes.", pointer="#"
     )
-
-
-def _announced_bytes(scope: Scope) -> int:
-    text = Headers(scope=scope).get("content-length", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
 def _limited(receive: Receive, limit: int) -> Receive:

@@ -25,7 +25,7 @@ class Health(BaseModel):
 
 
 @router.get("/healthz", responses=described())
-def healthz() -> Health:
+async def healthz() -> Health:  # in the event loop: it waits for no thread
     """The process answers."""
     return Health(status="ok", version=__version__)
 

@@ -72,7 +72,7 @@ def test_a_list_without_one_legal_strategy_is_an_answer_too(api: TestClient, job
         ({"strategy": {"tp": 8}, "strategies": [{"tp": 8}]}, "#/strategies", "give one of the two"),
         ({"strategies": []}, "#/strategies", "1 to 10,000"),
         ({"strategies": {"tp": 8}}, "#/strategies", "1 to 10,000"),
-        ({"strategies": [{}] * 10_001}, "#/strategies", "a list of 10,001"),
+        ({"strategies": [{}] * 10_001}, "#/strategies", "a list of more than 10,000"),
         ({"strategies": [{"tp": 8}, {"pt": 8}]}, "#/strategies/1/pt", "did you mean"),
         ({"strategies": [{"tp": 8}, {"tp": 2**70}]}, "#/strategies/1/tp", "65,536"),
         ({"strategies": [5]}, "#/strategies/0", "5 is not allowed"),
