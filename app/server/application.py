@@ -25,7 +25,8 @@ from app.plans import endpoints as plans
 from app.scripts import endpoints as scripts
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
-from app.storage.session import DATABASE_AWAY, Database
+from app.storage.away import DATABASE_AWAY, cause, told
+from app.storage.session import Database
 from app.studies import endpoints as studies
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.following import Following
@@ -48,6 +49,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     _add_domain_errors(app)
     for part in (studies, plans, estimates, scripts, checks, runs, calibrations, accuracy, catalogue):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
+    app.state.readiness = health.Readiness(database)
     app.include_router(health.router)
     add_dashboard(app)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
@@ -63,8 +65,9 @@ def _add_domain_errors(app: FastAPI) -> None:
 
 
 async def _database_away(request: Request, error: Exception) -> Response:
-    structlog.get_logger().warning("database is away", reason=str(error))
-    return problem(request, ServiceError("unavailable", "The database does not answer.", headers={"Retry-After": "2"}))
+    structlog.get_logger().warning("database is away", reason=cause(error))
+    detail, hint = told(error)
+    return problem(request, ServiceError("unavailable", detail, hint=hint, headers={"Retry-After": "2"}))
 
 
 async def _refuse(request: Request, error: Exception, *, kind: str) -> Response:

@@ -23,7 +23,7 @@ from app.http.security import Caller
 from app.http.state import ServerState, state_of
 from app.jobs.fields import MAX_RANKED, JobDocument
 from app.jobs.requests import parse_request
-from app.storage.session import DATABASE_AWAY
+from app.storage.away import DATABASE_AWAY
 from app.studies import idempotency, service
 from app.studies.errors import StudyNotFound
 from app.studies.following import Feed, Following, News

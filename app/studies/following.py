@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import structlog
 
 from app.http.problems import ServiceError
-from app.storage.session import DATABASE_AWAY, Database
+from app.storage.away import DATABASE_AWAY, cause
+from app.storage.session import Database
 from app.studies import service
 from app.studies.schemas import EventView
 
@@ -110,7 +111,7 @@ class Following:
                     # A thread of its own: it never waits for those that answer requests.
                     found = await asyncio.to_thread(self._look, known)
                 except DATABASE_AWAY as error:
-                    log.warning("followers wait: the database is away", reason=str(error))
+                    log.warning("followers wait: the database is away", reason=cause(error))
                     found = {}
                 except Exception:  # whatever it is, streams must not hang for ever
                     log.exception("followers wait")

@@ -12,7 +12,8 @@ import structlog
 from app.answers.assumptions import assumption_sentences
 from app.answers.price import fill_intervals
 from app.answers.schemas import Plan
-from app.storage.session import DATABASE_AWAY, Database
+from app.storage.away import DATABASE_AWAY
+from app.storage.session import Database
 from app.studies import queue, repository
 from app.studies.queue import Lease, LeaseLostError, Outcome
 from app.studies.resume import StoredStudy, StudySearch, checkpoint_of, continued
