@@ -41,7 +41,7 @@ class StudyRun:
         self._checkpoint_s = checkpoint_s
         self._should_stop = should_stop
         self._num_saved_trials = 0
-        self._saved_s = time.monotonic()
+        self._saved_s = float("-inf")  # the first step is saved at once: it shows that the study gets on
         self._is_released = False
 
     def run(self) -> str:

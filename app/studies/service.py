@@ -12,7 +12,7 @@ from app.calibrations.constants import calibration_sentence
 from app.jobs.job import Job
 from app.storage.clock import now_s
 from app.storage.tables import Event, Study
-from app.studies import repository
+from app.studies import queue, repository
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.resume import calibration_to_mapping, spaces_to_mapping
 from app.studies.schemas import (
@@ -141,7 +141,7 @@ def delete_study(session: Session, study_id: str, *, etag_version: int | None = 
     study = _study(session, study_id, for_update=True)
     if etag_version is not None and study.row_version != etag_version:
         raise StudyChanged("The study has changed since it was read.")
-    if study.state == "running":
+    if queue.is_held(study, now_s(session)):
         raise StudyConflict("The study is running; cancel it first.")
     repository.delete_study(session, study)
 
