@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from secrets import token_hex
 
 import structlog
 from fastapi import Request
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -42,6 +43,10 @@ _PAGE_POLICY = (
     "img-src 'self' data:; worker-src 'self' blob:; frame-ancestors 'none'"
 )
 
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")  # no more than a log line and a URN take
+_TRACE_PARENT = re.compile(
+    r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?"
+)  # https://www.w3.org/TR/trace-context/
 _GONE = 499  # in the log: the caller left before it had sent its request
 
 log = structlog.get_logger("meshplan.http")
@@ -57,7 +62,7 @@ class Envelope:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        scope["request_id"] = token_hex(8)
+        scope["request_id"], scope["trace_id"] = _ids(scope)
         started_s, status = time.perf_counter(), 0
 
         async def send_with_headers(message: Message) -> None:
@@ -98,7 +103,16 @@ class Envelope:
                 status=status,
                 duration_s=round(duration_s, 6),
                 caller=scope.get("caller"),
+                **({"trace_id": scope["trace_id"]} if scope["trace_id"] else {}),
             )
+
+
+def _ids(scope: Scope) -> tuple[str, str | None]:
+    """The caller's request id, or one of our own, and the trace that the request belongs to."""
+    headers = Headers(scope=scope)
+    given, trace = headers.get("x-request-id", ""), _TRACE_PARENT.fullmatch(headers.get("traceparent", ""))
+    is_trace = trace is not None and trace[1] != "ff" and set(trace[2]) != {"0"} and set(trace[3]) != {"0"}
+    return given if _REQUEST_ID.fullmatch(given) else token_hex(8), trace[2] if trace is not None and is_trace else None
 
 
 def _too_large(limit: int) -> ServiceError:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
@@ -140,7 +141,8 @@ def add_problem_handlers(app: FastAPI, allowed_methods: Callable[[str], Sequence
         if isinstance(error, ServiceError):
             return problem(request, error)
         refused = _from_http(request, error)
-        methods = allowed_methods(request.url.path) if refused.kind == "method-not-allowed" else ()
+        is_known = refused.kind == "method-not-allowed"
+        methods = await run_in_threadpool(allowed_methods, request.url.path) if is_known else ()
         if methods:  # the framework names those of the first route that matches
             refused.headers = {"Allow": ", ".join(methods)}
         return problem(request, refused)

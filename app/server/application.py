@@ -17,7 +17,8 @@ from app.catalogue import endpoints as catalogue
 from app.checks import endpoints as checks
 from app.http.compression import Compression
 from app.http.envelope import API, Envelope
-from app.http.openapi import allowed_methods, openapi_document
+from app.http.head import HeadAsGet
+from app.http.openapi import add_openapi, allowed_methods, openapi_document
 from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
 from app.http.state import ServerState
@@ -44,6 +45,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     app.state.server = ServerState(database, keys_required)
     app.state.following = Following(database, app.state.server.stopping)
     app.add_middleware(Compression)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
@@ -52,6 +54,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)
     add_dashboard(app)
+    add_openapi(app, "/openapi.json")
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     return app
 
