@@ -74,8 +74,8 @@ def measurements_of(path: Path, profile: HardwareProfile) -> Measurements:
     wanted = "npu" if profile.family == "ascend" else "cuda"
     if found.device.kind != wanted:
         raise InputError(
-            f"--measurements: {path.name} is of {show(found.device.name)}, a {found.device.kind} device, and {profile.name} is of "
-            f"family {profile.family}; name the hardware that was measured."
+            f"--measurements: {path.name} is of {show(found.device.name)}, a {found.device.kind} device, and {profile.name} is "
+            f"of family {profile.family}; name the hardware that was measured."
         )
     return found
 

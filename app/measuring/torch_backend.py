@@ -115,7 +115,7 @@ class TorchBackend:
             self._of_kind.synchronize()
 
     def _agreed(self, step: Callable[[], Any], *, may_fail: bool = True) -> None:
-        """Runs ``step``; what fails on one rank is unsupported on all, unless a collective broke: then none is left to agree by."""
+        """Runs ``step``; what fails on one rank is unsupported on all, but a broken collective: none is left to agree by."""
         reason = ""
         try:
             step()
