@@ -36,7 +36,7 @@ class _Candidate:
 
 
 def next_runs(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] = ()) -> list[NextRun]:
-    """Up to ``NUM_RUNS`` runs of the job's hardware and software, the one to make first first; none where no shorter one is legal.
+    """Up to ``NUM_RUNS`` runs of the job's hardware and software, the one to make first first; none where none is legal.
 
     Candidates are priced in closed form under the constants of the job's calibration, and with each of them moved a step.
     """

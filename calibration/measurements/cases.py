@@ -108,8 +108,9 @@ def default_cases(num_ranks: int, *, on_processor: bool = False, only: Iterable[
 
 
 def _kind(name: str) -> Kind:
-    if name not in list(Kind):
-        raise unknown_name("--only", name, list(Kind), what="kind of measurement")
+    names = [kind.value for kind in Kind]
+    if name not in names:
+        raise unknown_name("--only", name, names, what="kind of measurement")
     return Kind(name)
 
 
