@@ -66,6 +66,7 @@ def next_runs(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] =
     return [
         NextRun(
             job=_document(job, found[lesson.index]),
+            record=_record(job, found[lesson.index]),
             title=_title(found[lesson.index]),
             num_devices=int(devices[lesson.index]),
             num_steps=NUM_STEPS,
@@ -177,6 +178,20 @@ def _document(job: Job, run: _Candidate) -> dict[str, Any]:
         "training": training,
         **kept,
         "strategy": strategy_to_mapping(workload, run.strategy),
+    }
+
+
+def _record(job: Job, run: _Candidate) -> dict[str, Any]:
+    """The run record of a run, without what it measures: the release goes by its date."""
+    document, software = _document(job, run), run.workload.software
+    parts = {name: document[name] for name in ("model", "cluster", "training", "strategy")}
+    year = software.year
+    version = None if year is None else f"{int(year)}-{min(12, int(year % 1.0 * 12) + 1):02d}"
+    return {
+        "id": run.workload.model.name + f"-{run.workload.cluster.num_devices}-tp{run.strategy.tp}-pp{run.strategy.pp}",
+        **parts,
+        "software": {"framework": software.stack, "version": version},
+        "measured": {"step_time_s": None},
     }
 
 

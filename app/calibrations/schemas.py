@@ -108,7 +108,10 @@ class CalibrationDocument(Learned, CalibrationSummary):
 class NextRun(Document):
     """One run to make: what to run, what it costs, and what it takes off the variance of the job's log step time."""
 
-    job: dict[str, Any] = Field(description="a job file with strategy; `measured: {step_time_s: ...}` makes a run record of it")
+    job: dict[str, Any] = Field(description="a job file with strategy, for `meshplan estimate`")
+    record: dict[str, Any] = Field(
+        description="line of RUNS.jsonl for `meshplan calibrate`, whose measured.step_time_s is yours to fill"
+    )
     title: str
     num_devices: int
     num_steps: int = Field(description="take the median of the later half")

@@ -1,6 +1,5 @@
 """What a run takes off the variance of a job's log step time: by hand, against brute force, and what greedy choice keeps."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibration.calibrate import SITE_LOG_SPREAD
-from calibration.files import FAMILIES, calibration_document, parse_calibration, shipped_calibration
+from calibration.files import FAMILIES, parse_calibration, shipped_calibration
 from calibration.fitting import ERROR_SCALE
 from calibration.next_runs import STEP_OF_LOG, Uncertainty, lessons, log_gradient, moved_constants, site_uncertainty
 from cost_models.constants import prior_constants

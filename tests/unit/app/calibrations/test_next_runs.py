@@ -1,6 +1,7 @@
 """The runs that are advised: legal, far cheaper than the job, the same every time, and priced as they will be."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from app.calibrations.next_runs import NUM_RUNS, NUM_STEPS, START_S, next_runs
 from app.cli.main import main
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE
 from app.jobs.job import parse_job
+from calibration.fitting import Observation, observation_of
+from calibration.run_records import RunRecord, parse_run_record
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.step.composition import estimate
 from frameworks.legality import violations
@@ -75,6 +78,24 @@ def test_each_run_is_a_job_that_starts_and_takes_what_was_said(document: dict[st
         assert again.workload.cluster.profile == job.workload.cluster.profile
         assert again.workload.software == job.workload.software
         assert again.workload.model.hidden_size == job.workload.model.hidden_size
+
+
+@pytest.mark.parametrize(
+    "document", [{**FAR, "software": {"stack": "mindspeed-llm", "year": 2025.5}}, DENSE], ids=["dated", "dense"]
+)
+def test_each_run_comes_with_the_record_that_calibrate_reads(document: dict[str, Any]) -> None:
+    job = parse_job(document)
+    assert job.strategy is not None
+    for run in next_runs(job, job.strategy):
+        row = json.loads(json.dumps(run.record))
+        row["measured"]["step_time_s"] = run.step_time_s
+        record = parse_run_record(row)
+        assert isinstance(record, RunRecord)
+        assert record.workload.software == replace(job.workload.software, year=record.workload.software.year)
+        assert record.workload.software.year == pytest.approx(job.workload.software.year)
+        found = observation_of(record, constants_for(record.workload))
+        assert isinstance(found, Observation)
+        assert abs(found.log_error(constants_for(record.workload))) < 0.02  # simulated, where the advice is in closed form
 
 
 def test_the_same_job_gets_the_same_runs() -> None:
