@@ -40,5 +40,8 @@ class MeasureDocument(Document):
     file: str = Field(description="the file that was written, for `hardware calibrate --measurements`")
     hardware: str | None = Field(description="profile that is compared with")
     is_complete: bool
+    medians: dict[str, float] = Field(
+        description="of measured_over_modelled by what a constant stands for; empty without --hardware"
+    )
     results: list[MeasuredRow]
     skipped: list[SkippedRow]

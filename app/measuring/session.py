@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any, Protocol
 
 from app.measuring.schemas import MeasureDocument, MeasuredRow, SkippedRow
@@ -67,12 +68,14 @@ def _save(backend: DescribedBackend, path: Path, found: Measurements) -> None:
 def measure_document(found: Measurements, path: Path, profile: HardwareProfile | None) -> MeasureDocument:
     """Measured beside modelled, with the constants that ship."""
     constants = None if profile is None else shipped_calibration(family_of(profile.family)).constants
+    rows = [_row(result, profile, constants) for result in found.results]
     return MeasureDocument(
         schema_version=1,
         file=str(path),
         hardware=None if profile is None else profile.name,
         is_complete=found.is_complete,
-        results=[_row(result, profile, constants) for result in found.results],
+        medians=_medians(rows),
+        results=rows,
         skipped=[SkippedRow(**_case(skipped.case), reason=skipped.reason) for skipped in found.skipped],
     )
 
@@ -92,6 +95,17 @@ def _row(result: Measured, profile: HardwareProfile | None, constants: Constants
         pool_over_allocated=pool,
         modelled_pool_over_allocated=None if pool is None or constants is None else 1.0 + constants.allocator_fraction,
     )
+
+
+def _medians(rows: Iterable[MeasuredRow]) -> dict[str, float]:
+    """By kind, matmuls by precision too, attention by direction, collectives by operation: each has constants of its own."""
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        if row.measured_over_modelled is not None:
+            own = {"matmul": row.precision, "attention": row.operation.split("_")[-1], "collective": row.operation}
+            name = " ".join(filter(None, (row.kind, own.get(row.kind)))).replace("_", " ")
+            ratios.setdefault(name, []).append(row.measured_over_modelled)
+    return {name: median(values) for name, values in ratios.items()}
 
 
 def _case(case: Case) -> dict[str, Any]:

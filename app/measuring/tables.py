@@ -32,6 +32,8 @@ def print_measured(console: Console, document: MeasureDocument) -> None:
     for reason, number in reasons.most_common(SHOWN_REASONS):
         console.print(f"{number} not measured: {reason}", markup=False)
     if document.hardware:
+        medians = ", ".join(f"{name} {ratio:,.3g}" for name, ratio in document.medians.items())
+        console.print(f"Median of measured / modelled: {medians}.", markup=False)
         console.print("Modelled: with the constants that ship; above 1 the device is slower than they say.")
     state = "" if document.is_complete else " up to the interrupt"
     console.print(f"Written to {document.file}{state}; hardware calibrate NAME --measurements {document.file}", markup=False)

@@ -77,14 +77,18 @@ class Skipped:
 def measure(backend: Backend, cases: Iterable[Case], seconds: float) -> Iterator[Measured | Skipped]:
     """Each case in turn, as it is done."""
     for case in cases:
-        try:
-            prepared = backend.prepare(case)
-            timing = sustained(prepared.work, seconds)
-            allocated, reserved = prepared.memory() if prepared.memory else (None, None)
-        except UnsupportedCaseError as error:
-            yield Skipped(case, str(error))
-        else:
-            yield Measured(case, prepared.kernel, prepared.is_fused, timing, allocated, reserved)
+        yield _result(backend, case, seconds)
+
+
+def _result(backend: Backend, case: Case, seconds: float) -> Measured | Skipped:
+    """One case; what it holds on the device is free when this returns."""
+    try:
+        prepared = backend.prepare(case)
+        timing = sustained(prepared.work, seconds)
+        allocated, reserved = prepared.memory() if prepared.memory else (None, None)
+    except UnsupportedCaseError as error:
+        return Skipped(case, str(error))
+    return Measured(case, prepared.kernel, prepared.is_fused, timing, allocated, reserved)
 
 
 def sustained(work: Work, seconds: float) -> Timing:

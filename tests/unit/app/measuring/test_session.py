@@ -1,7 +1,9 @@
 """A session on a device that is made up: what lies in the file, also after an interrupt, and what is said of it."""
 
 import json
+import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -76,15 +78,17 @@ def test_each_measurement_stands_beside_what_the_model_says(tmp_path: Path, caps
     for row in document.results:
         if row.modelled_s is not None:
             assert row.measured_over_modelled == pytest.approx(row.measured_s / row.modelled_s)
+    backward = [row.measured_over_modelled for row in document.results if row.operation.endswith("_backward")]
+    assert document.medians["attention backward"] == pytest.approx(median(filter(None, backward)))
+    assert {"matmul bf16", "attention forward", "vector", "collective all reduce"} <= document.medians.keys()
     layer = next(row for row in document.results if row.kind == "layer")
     assert layer.pool_over_allocated == 1.25  # 1250 bytes reserved for 1000 allocated
     assert {row.kind for row in document.results if row.modelled_s is None} == {"layer", "matmul"}  # the A100 has no FP8
-    import sys
-
     print_measured(plain_text(sys.stdout, 120), document)
     printed = capsys.readouterr().out
     assert "bf16 8192 x 8192 x 8192" in printed
     assert "measured / modelled" in printed
+    assert "Median of measured / modelled: matmul bf16 " in printed
     assert "The allocator's pool is 25.0% above what it gave out" in printed
 
 
@@ -93,3 +97,4 @@ def test_without_a_profile_nothing_is_modelled(tmp_path: Path) -> None:
     document = measure_document(run(FakeBackend(), path, 0.1, ["matmul"]), path, None)
     assert document.hardware is None
     assert {row.modelled_s for row in document.results} == {None}
+    assert document.medians == {}

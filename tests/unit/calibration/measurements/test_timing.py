@@ -1,4 +1,5 @@
 import math
+import weakref
 
 import pytest
 
@@ -9,6 +10,7 @@ from calibration.measurements.timing import (
     Measured,
     Skipped,
     UnsupportedCaseError,
+    Work,
     measure,
     sustained,
 )
@@ -83,3 +85,16 @@ def test_what_a_device_cannot_run_is_skipped_with_its_reason() -> None:
 def test_cases_keep_their_order() -> None:
     cases = [Case(Kind.DISPATCH, "add", "fp32", (size,)) for size in (3, 1, 2)]
     assert [result.case for result in measure(FakeBackend(), cases, 0.1)] == cases
+
+
+def test_a_case_is_let_go_before_the_next_is_prepared() -> None:
+    held: list[weakref.ref[object]] = []
+
+    class Holding(FakeBackend):
+        def work(self, case: Case) -> Work:
+            assert all(reference() is None for reference in held), "two cases share the memory of the device"
+            work = super().work(case)
+            held.append(weakref.ref(work))
+            return work
+
+    assert len(list(measure(Holding(), default_cases(1, only=["vector"]), 0.01))) == 4
