@@ -88,8 +88,8 @@ def lessons(uncertainty: Uncertainty, of_job: Floats, of_runs: Floats, device_s:
         own = np.einsum("ij,ij->i", spread, of_runs) + ERROR_SCALE**2
         gain = (spread @ of_job) ** 2 / own
         best = int(np.argmax(np.where(open_runs, gain / device_s, -np.inf)))
-        before = float(of_job @ covariance @ of_job)
+        before = max(float(of_job @ covariance @ of_job), 0.0)  # rounding may leave less than nothing
         covariance = covariance - np.outer(spread[best], spread[best]) / own[best]
         open_runs[best] = False
-        found.append(Lesson(best, before, float(of_job @ covariance @ of_job)))
+        found.append(Lesson(best, before, max(float(of_job @ covariance @ of_job), 0.0)))
     return tuple(found)

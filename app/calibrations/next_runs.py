@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from calibration.next_runs import lessons, log_gradient, moved_constants, site_u
 from cost_models.shapes.strategy import ParallelStrategy, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload
 from cost_models.step.composition import estimate
+from documents.hashing import fingerprint
 from frameworks.legality import legal_mask
 from search.plan import strategy_to_mapping
 
@@ -35,13 +38,31 @@ class _Candidate:
     strategy: ParallelStrategy
 
 
+@dataclass(frozen=True)
+class _Question:
+    """Equal where ``key`` is: what a server was just asked, it answers again without pricing."""
+
+    key: str
+    job: Job = field(compare=False)
+    strategy: ParallelStrategy = field(compare=False)
+    calibration: Calibration = field(compare=False)
+
+
 def next_runs(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] = ()) -> list[NextRun]:
     """Up to ``NUM_RUNS`` runs of the job's hardware and software, the one to make first first; none where none is legal.
 
     Candidates are priced in closed form under the constants of the job's calibration, and with each of them moved a step.
     """
+    calibration = calibration_for(job.workload, own)
+    key = fingerprint((job.document, job.workload.cluster.profile, strategy, calibration.fingerprint))
+    return list(_answer(_Question(key, job, strategy, calibration)))
+
+
+@lru_cache(maxsize=64)
+@np.errstate(all="ignore")  # a job may be so odd that a run of it has no finite price: none of its comparisons then holds
+def _answer(question: _Question) -> tuple[NextRun, ...]:
+    job, strategy, calibration = question.job, question.strategy, question.calibration
     workload = job.workload
-    calibration = calibration_for(workload, own)
     uncertainty = site_uncertainty(calibration, workload.software.stack)
     constants = moved_constants(calibration.constants_of(workload), uncertainty.names)
     job_times = np.array([estimate(workload, StrategyBatch.of([strategy]), c).step_time_s for c in constants])
@@ -57,13 +78,13 @@ def next_runs(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] =
             moved = [estimate(run.workload, run.batch, c).step_time_s for c in constants[1:]]
             times.append(np.array([first.step_time_s, *moved]))
     if not found:
-        return []
+        return ()
     step_times = np.concatenate(times, axis=1)
     devices = np.array([run.workload.cluster.num_devices for run in found])
     device_s = devices * (START_S + NUM_STEPS * step_times[0])
     of_job = log_gradient(constants, uncertainty.names, job_times)[0]
     of_runs = log_gradient(constants, uncertainty.names, step_times)
-    return [
+    return tuple(
         NextRun(
             job=_document(job, found[lesson.index]),
             record=_record(job, found[lesson.index]),
@@ -77,13 +98,14 @@ def next_runs(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] =
             spread_after=lesson.variance_after**0.5,
         )
         for lesson in lessons(uncertainty, of_job, of_runs, device_s, NUM_RUNS)
-    ]
+    )
 
 
 def _candidates(workload: Workload, strategy: ParallelStrategy) -> Iterator[_Candidate]:
     """Legal short runs: fewer devices and layers, and from there one degree at a time, so that their number stays small."""
     layers_a_rank = -(-workload.model.num_layers // strategy.pp)
-    short = min(layers_a_rank, SHORT_LAYERS)
+    period = _period(workload.model)
+    short = -(-SHORT_LAYERS // period) * period
     widths = sorted({strategy.tp, max(1, strategy.tp // 2), 2 * strategy.tp})
     depths = sorted({min(pp, strategy.pp) for pp in (2, 4)} - {1})
     shapes = [(tp, 1, short) for tp in widths] + [(strategy.tp, 1, layers_a_rank)] + [(strategy.tp, pp, short) for pp in depths]
@@ -93,7 +115,7 @@ def _candidates(workload: Workload, strategy: ParallelStrategy) -> Iterator[_Can
             num_layers = min(pp * vpp * max(1, layers // vpp), workload.model.num_layers)
             replicas, left = divmod(num_devices, tp * strategy.cp * pp)
             is_shorter = num_layers < workload.model.num_layers or num_devices < workload.cluster.num_devices
-            if not left and replicas and is_shorter:
+            if not left and replicas and is_shorter and num_layers % period == 0:
                 yield from _legal(workload, _with_degrees(strategy, tp, pp, vpp, replicas), num_layers, num_devices)
 
 
@@ -132,6 +154,12 @@ def _expert_ranks(strategy: ParallelStrategy, tp: int, dp: int) -> int:
     while ep > 1 and (tp * strategy.cp * dp) % ep:
         ep //= 2
     return ep
+
+
+def _period(model: ModelShape) -> int:
+    """Layers after which the kinds of layers repeat: a run of whole periods has the job's mixture of them."""
+    every = 1 if model.local_attention is None else max(model.local_attention.full_attention_every, 1)
+    return every if model.moe is None else math.lcm(every, max(model.moe.moe_layer_freq, 1))
 
 
 def _cut(model: ModelShape, num_layers: int) -> ModelShape:

@@ -60,7 +60,9 @@ def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
 
 
 def print_next_runs(console: Console, runs: Sequence[NextRun]) -> None:
-    """What to run, one line each, and what `meshplan calibrate` then knows."""
+    """What to run, one line each, and what `meshplan calibrate` then knows; nothing where there is none."""
+    if not runs:
+        return
     for number, run in enumerate(runs, start=1):
         cost = f"{run.device_s / SECONDS_PER_HOUR:,.2g} device-hours"
         console.print(f"  {number}. {run.title}: {run.num_steps} steps of {seconds(run.step_time_s)}, {cost}", markup=False)

@@ -77,6 +77,8 @@ def measurements_of(path: Path, profile: HardwareProfile) -> Measurements:
             f"--measurements: {path.name} is of {show(found.device.name)}, a {found.device.kind} device, and {profile.name} is "
             f"of family {profile.family}; name the hardware that was measured."
         )
+    if not matmul_rates(found) and not collectives(found):
+        raise InputError(f"--measurements: {path.name} has no matmul and no collective of two sizes; measure one of the two.")
     return found
 
 

@@ -80,8 +80,9 @@ def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Se
 def print_estimate(console: Console, document: EstimateDocument) -> None:
     """The answer of ``meshplan estimate`` for a person."""
     job, estimate = document.job, document.estimate
-    if document.next_runs:
-        console.print("Measured runs are far from this job. Make these at your site:", style="bold")
+    if document.next_runs is not None:
+        advice = "Make these at your site:" if document.next_runs else "`meshplan calibrate` on runs of your site brings it near."
+        console.print(f"Measured runs are far from this job. {advice}", style="bold", markup=False)
         print_next_runs(console, document.next_runs)
         console.print()
     print_assumptions(console, document.assumptions, document.warnings)

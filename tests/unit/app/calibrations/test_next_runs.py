@@ -12,6 +12,7 @@ from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.calibrations.constants import constants_for
 from app.calibrations.next_runs import NUM_RUNS, NUM_STEPS, START_S, next_runs
+from app.catalogue.models.shape import model_to_mapping
 from app.cli.main import main
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE
 from app.jobs.job import parse_job
@@ -104,6 +105,17 @@ def test_the_same_job_gets_the_same_runs() -> None:
     assert next_runs(job, job.strategy) == next_runs(parse_job(FAR), job.strategy)
 
 
+def test_runs_hold_whole_periods_of_layers_that_are_not_alike() -> None:
+    model = model_to_mapping(parse_job({**DENSE, "model": "qwen3-8b"}).workload.model)
+    local = {"kind": "window", "window": 1024, "full_attention_every": 6}
+    job = parse_job({**DENSE, "model": {**model, "local_attention": local}, "strategy": {"tp": 8}})
+    assert job.strategy is not None
+    found = next_runs(job, job.strategy)
+    assert found
+    for run in found:
+        assert parse_job(json.loads(json.dumps(run.job))).workload.model.num_layers % 6 == 0
+
+
 def test_a_job_that_holds_no_shorter_run_gets_none() -> None:
     job = parse_job({**NEAR, "training": {"seq_length": 4096, "global_batch_size": 1}})
     assert job.strategy is not None
@@ -129,6 +141,10 @@ def test_the_first_lines_of_an_estimate_name_the_runs(tmp_path: Path, capsys: py
     assert "Measured runs are far from this job" in lines[0]
     assert [line.split(".")[0].strip() for line in lines[1:4]] == ["1", "2", "3"]
     assert "meshplan calibrate" in lines[4]
+    alone = {**DENSE, "cluster": {"hardware": "mi300x", "num_devices": 8}, "strategy": {"tp": 8}}
+    alone["training"] = {"seq_length": 8192, "global_batch_size": 1}
+    assert main(["estimate", saved(tmp_path, alone)]) == DONE
+    assert "far from this job. `meshplan calibrate` on runs of your site" in capsys.readouterr().out.splitlines()[0]
     assert main(["estimate", saved(tmp_path, NEAR)]) == DONE
     assert "Measured runs are far" not in capsys.readouterr().out
 

@@ -66,6 +66,14 @@ def test_rates_come_from_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "give one of the two" in capsys.readouterr().err
 
 
+def test_a_file_that_says_nothing_of_a_profile_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "measurements.json"
+    run(FakeBackend(), path, 0.1, ["vector"])
+    given = ["--measurements", str(path), "--output", str(tmp_path / "site.yaml")]
+    assert main(["hardware", "calibrate", HARDWARE, *given]) == BAD_INPUT
+    assert "has no matmul and no collective of two sizes" in capsys.readouterr().err
+
+
 def test_a_file_of_something_else_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "other.json"
     path.write_text('{"format": "meshplan-calibration/1"}', encoding="utf-8")
