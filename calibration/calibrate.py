@@ -148,6 +148,7 @@ def calibrate(
         memory_coverage=memory_coverage(memory),
         steps=tuple(replace(step, factor=rounded(step.factor)) for step in family_steps(judged, left_out)),
         mechanisms=tuple(sorted(seen_mechanisms(used))),
+        correlations=_correlations(fitted.names, fitted),
     )
     prior_errors = np.array([o.log_error(start) for o in observations])
     return Outcome(calibration, fitted, prior_errors, by_architecture, left_out)
@@ -188,9 +189,10 @@ def calibrate_site(
     own = [o.record for o in used]
     moved = {entry.name: entry for entry in _entries(fitted)}
     peaks = memory_errors(own, base.constants_of)
+    entries = (*(moved.get(e.name, e) for e in base.fitted), *(e for e in moved.values() if e.name not in known))
     calibration = Calibration(
         base.family,
-        (*(moved.get(e.name, e) for e in base.fitted), *(e for e in moved.values() if e.name not in known)),
+        entries,
         _rounded_bands(error_bands(own, left_out.tolist(), groups, base.bands)),
         merged_coverage(base.coverage, coverage_of(own)),
         base.num_runs + len(own),
@@ -202,8 +204,9 @@ def calibrate_site(
         rounded_paired(
             paired_errors(job_pairs(own, left_out.tolist()), wider=base.paired or shipped_calibration(base.family).paired)
         ),
-        base.steps,
-        tuple(sorted({*base.mechanisms, *seen_mechanisms(own)})) if base.mechanisms else (),
+        steps=base.steps,
+        mechanisms=tuple(sorted({*base.mechanisms, *seen_mechanisms(own)})) if base.mechanisms else (),
+        correlations=_correlations([entry.name for entry in entries], fitted),
     )
     base_errors = np.array([o.log_error(start) for o in used])
     factor = site_factor(used, base, base_errors)
@@ -235,6 +238,17 @@ def _entries(fitted: Fitted) -> tuple[FittedConstant, ...]:
             name, rounded(getattr(constants, name)), rounded(getattr(start, name)), rounded(float(before)), rounded(float(after))
         )
         for name, before, after in zip(fitted.names, fitted.prior_spread, fitted.spread, strict=True)
+    )
+
+
+def _correlations(names: Sequence[str], fitted: Fitted) -> tuple[float, ...]:
+    """As ``Calibration`` lists them for these names; what was not fitted now counts as independent of the rest."""
+    place = {name: index for index, name in enumerate(fitted.names)}
+    covariance, spread = fitted.covariance, fitted.spread
+    return tuple(
+        rounded(float(covariance[place[a], place[b]] / (spread[place[a]] * spread[place[b]]))) if {a, b} <= place.keys() else 0.0
+        for i, a in enumerate(names)
+        for b in names[:i]
     )
 
 
