@@ -18,8 +18,8 @@ def table() -> str:
     priors = [prior_constants(family) for family in FAMILIES]
     inside = sum(number.module is None for number in TUNED)
     lines = [
-        f"{len(TUNED)} numbers: {inside} priors of constants and {len(TUNED) - inside} numbers of modules. Spreads are one standard",
-        "deviation of the logarithm; units are those of the number.",
+        f"{len(TUNED)} numbers: {inside} priors of constants and {len(TUNED) - inside} numbers of modules.",
+        "Spreads are one standard deviation of the logarithm; units are those of the number.",
         "",
         "| number | where | Ascend, GPU today | without runs | spread | from |",
         "|---|---|---|---|---|---|",
