@@ -48,7 +48,7 @@ mutants: setup ## break chosen modules line by line and list what no test notice
 	$(BIN)/python -m mutmut run $(MUTANTS)
 	$(BIN)/python -m mutmut results
 
-calibration: setup ## fit the shipped calibrations to calibration/runs (six minutes); review the diff
+calibration: setup ## fit the shipped calibrations to calibration/runs (ten minutes); review the diff
 	$(BIN)/python scripts/calibrate_shipped.py
 
 bench: setup ## measure speed; each benchmark prints its own table

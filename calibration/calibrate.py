@@ -59,7 +59,7 @@ FREE_CONSTANTS: dict[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]]
 
 
 SITE_LOG_SPREAD = 0.05  # how far a site's own constants stray from its family's: clusters of one product differ by 8 % [runs-fit]
-ABLATED_EVERY = {"ascend": 1, "gpu": 2}  # runs of an architecture: enough to compare mechanisms
+ABLATED_EVERY = {"ascend": 2, "gpu": 4}  # runs of an architecture: enough to compare mechanisms
 FEWEST_ARCHITECTURES = 3  # below, left-out errors leave out one run at a time
 
 

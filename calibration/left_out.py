@@ -61,7 +61,7 @@ def left_out_errors(model: NestedModel) -> LeftOut:
     for name in sorted(frozenset().union(*used)):
         has = np.array([name in own for own in used])
         if has[teaches].mean() <= MOST_OF:
-            mechanisms[name] = model.log_errors_of([Fold(~has, has)])
+            mechanisms[name] = model.log_errors_of([Fold(~has, has & _counting(records, name))])
     return LeftOut(tuple(r.id for r in records), splits, mechanisms)
 
 
@@ -102,11 +102,12 @@ def family_steps(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[Step,
         errors = np.where(teaches, left_out.splits[split], np.nan)
         return {str(thing): np.where([other == thing for other in things], errors, np.nan) for thing in dict.fromkeys(things)}
 
+    mechanisms = {name: np.where(_counting(records, name), errors, np.nan) for name, errors in left_out.mechanisms.items()}
     return (
         step_of(STACK, records, alone("framework", [framework(r) for r in records]), usual),
         step_of(CHIP, records, alone("chip", [chip(r) for r in records]), usual),
         step_of(COMBINATION, records, alone("combination", [cell(r.workload) for r in records]), usual),
-        step_of(MECHANISM, records, _mechanism_errors(records, left_out, teaches), usual),
+        step_of(MECHANISM, records, mechanisms, usual),
     )
 
 
@@ -120,12 +121,9 @@ def seen_mechanisms(records: Sequence[RunRecord]) -> frozenset[str]:
     return frozenset().union(*(run_mechanisms(r) for r, chosen in zip(records, taught(records), strict=True) if chosen))
 
 
-def _mechanism_errors(records: Sequence[RunRecord], left_out: LeftOut, teaches: Mask) -> dict[str, Floats]:
-    """Runs that never teach count for their own precision alone."""
-    precisions = [f"precision {record.workload.training.precision}" for record in records]
-    found = {}
-    for name, errors in left_out.mechanisms.items():
-        found[name] = np.where(teaches | np.array([own == name for own in precisions]), errors, np.nan)
+def _counting(records: Sequence[RunRecord], mechanism: str) -> Mask:
+    """Which runs say what leaving a mechanism out costs: those that never teach, for their own precision alone. ``[run]``"""
+    found: Mask = taught(records) | np.array([f"precision {r.workload.training.precision}" == mechanism for r in records])
     return found
 
 

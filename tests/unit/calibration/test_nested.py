@@ -8,6 +8,7 @@ import pytest
 
 from calibration.fitting import Observation, observation_of
 from calibration.folds import Fold, grouped_folds
+from calibration.left_out import SPLITS, left_out_errors
 from calibration.nested import NestedModel, nested_model
 from calibration.run_records import RunRecord
 from calibration.tuned_numbers import TUNED
@@ -100,3 +101,14 @@ def test_untaught_runs_are_judged_and_teach_nothing(observations: list[Observati
 
 def test_a_run_that_no_fold_judges_has_no_error(model: NestedModel) -> None:
     assert np.isnan(model.log_errors_of([])).all()
+
+
+def test_every_split_and_mechanism_of_a_family_is_left_out(model: NestedModel) -> None:
+    found = left_out_errors(model)
+    assert set(found.splits) == set(SPLITS)
+    assert len(found.ids) == len(model.observations)
+    assert not np.isnan(found.splits["architecture"]).any()
+    assert np.isnan(found.splits["rolling origin"]).all()  # six runs of one day have nothing before them
+    # Half of the runs have no pipeline, and half have one; all are in BF16, so that none is left to teach without it.
+    assert {name for name in found.mechanisms if name.startswith(("schedule", "precision"))} == {"schedule 1f1b", "schedule none"}
+    assert np.isnan(found.mechanisms["schedule none"]).sum() == 3
