@@ -55,7 +55,6 @@ class Constants:
     attention_backward_fraction: float
     score_bytes: float
     vector_fraction: float
-    graph_vector_factor: float
     quantise_bytes: float
     wave_loss: float
     depth_half: float
@@ -128,8 +127,6 @@ CONSTANTS: tuple[Constant, ...] = (
              4.0, 40.0, 0.25, 8.9, 11.5, "[runs-fit]"),
     Constant("vector_fraction", "share of HBM bandwidth that vector operators reach", "1",
              0.4, 1.1, 0.15, 0.90, 0.85, "[asc-devkit]; [runs-fit]"),
-    Constant("graph_vector_factor", "vector traffic of MindSpore graph mode over eager fused operators", "1",
-             0.5, 3.0, 0.3, 1.5, 1.0, "[runs-fit]", "assumed"),
     Constant("quantise_bytes", "HBM traffic an element to scale and cast an operand of an 8- or 4-bit matmul", "B",
              2.0, 30.0, 0.4, 6.0, 6.0, "[transformer-engine]; [runs-fit]"),
     Constant("wave_loss", "idle part of the last wave of output tiles, in waves", "1",
