@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 
+from cost_models.shapes.releases import MINDFORMERS, MINDSPEED_LLM, Ladder
 from hardware_profiles.schema import HardwareProfile
 
 
@@ -148,6 +149,7 @@ class SoftwareTraits:
         July 2025 [megatron-0.19, moe_utils.py]. None: it keeps one.
     bf16_gradient_bytes : that the backward writes beside the buffer in which BF16 gradients add up, a parameter
         [deepspeed, bf16_optimizer.py].
+    releases : which of them device time differs between; None: not known.
     """
 
     eager: bool = True
@@ -157,6 +159,7 @@ class SoftwareTraits:
     uses_transformer_engine: bool = True
     router_keeps_norm_output_year: float | None = None
     bf16_gradient_bytes: float = 0.0
+    releases: Ladder | None = None
 
 
 @dataclass(frozen=True)
@@ -177,8 +180,8 @@ class Stack:
 
 ROUTER_RELEASE = 2025.5
 STACKS = {  # the first one of a kind of devices is what runs there where nothing is said
-    "mindspeed-llm": Stack("ascend"),
-    "mindformers": Stack("ascend", SoftwareTraits(reads_whole_mask=True), graph_by_default=True),
+    "mindspeed-llm": Stack("ascend", SoftwareTraits(releases=MINDSPEED_LLM)),
+    "mindformers": Stack("ascend", SoftwareTraits(reads_whole_mask=True, releases=MINDFORMERS), graph_by_default=True),
     "megatron-lm": Stack("gpu", SoftwareTraits(stock_matmuls=True, router_keeps_norm_output_year=ROUTER_RELEASE)),
     "nemo": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),
     "megatron-deepspeed": Stack("gpu", SoftwareTraits(bf16_gradient_bytes=2.0)),
