@@ -32,7 +32,7 @@ ASCEND_CONSTANTS = (
     "fused_tp_exposed_fraction",
     "dp_exposed_fraction",
 )
-ASCEND_STACK_CONSTANTS = {"mindformers": ("graph_vector_factor", "early_graph_factor")}
+ASCEND_STACK_CONSTANTS = {"mindformers": ("early_graph_factor",)}
 GPU_CONSTANTS = (
     "matmul_fraction",
     "attention_forward_fraction",
