@@ -139,8 +139,8 @@ def record_software(
         features |= Feature.MOE_GROUPED_GEMM
         if not ("torchtitan" in framework.lower() and "torch.compile" not in texts):
             features |= _FUSED_KERNELS
-        if stack == "nemo" and (year is None or year >= 2025):
-            features |= Feature.MOE_PERMUTE_FUSION  # its recipes set it; --moe-permute-fusion is off by default [megatron-0.12]
+        if (stack == "nemo" and (year is None or year >= 2025)) or "automodel" in framework.lower():
+            features |= Feature.MOE_PERMUTE_FUSION  # their recipes set it; --moe-permute-fusion is off by default [megatron-0.12]
         if _has_flash_attention(stack, year, flags, precision):
             features |= Feature.FLASH_ATTENTION
     reduced_in_fp32 = flag_value(flags, "grad-reduce-in-fp32")

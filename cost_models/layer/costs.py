@@ -99,7 +99,7 @@ def layer_costs(
     backward["host"] = np.maximum(2.0 * dispatch - device_backward, 0.0) + wait
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
     whole_forward, whole_backward = forward_s - forward["host"] + wait, backward_s - backward["host"] + wait
-    again = _again_s(compute, comm, wait, compiled=not workload.software_traits.eager)
+    again = _again_s(workload, compute, comm, exchange, wait)
     return LayerCosts(
         forward=forward,
         backward=backward,
@@ -113,28 +113,39 @@ def layer_costs(
     )
 
 
-def _again_s(compute: LayerCompute, comm: LayerComm, wait: Floats, *, compiled: bool) -> Floats:
-    """A whole forward once more, with its communication and its waits for the host.
+def _again_s(workload: Workload, compute: LayerCompute, comm: LayerComm, exchange: ExpertComm, wait: Floats) -> Floats:
+    """A forward once more, with its communication and its waits for the host, up to what the backward needs of it.
 
     A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].
+    PyTorch's own checkpoints stop, since 2.1, at the last tensor that the backward kept: before that matmul, and before the
+    combine [pytorch-checkpoint].
 
     Parameters
     ----------
+    workload : Workload
+        Its software decides what is computed again.
     compute : LayerCompute, ``[k]``
         Seconds that the layer computes.
     comm : LayerComm, ``[k]``
         Seconds that it communicates, exposed and masked.
+    exchange : ExpertComm, ``[k]``, seconds
+        Dispatch and combine of a forward before anything hides them.
     wait : Floats, ``[k]``, seconds
         What a forward waits for the host.
-    compiled : bool
-        Whether a graph compiler sees what is needed.
 
     Returns
     -------
     Floats, ``[k]``, seconds
     """
-    again = compute.forward - (compute.matmuls.last if compiled else 0.0) + (0.0 if compiled else comm.tp_comm.forward_s)
-    return again + comm.cp_comm.forward_s + comm.ep_comm.forward_s + np.where(wait > 0, wait, 0.0)
+    eager, since, year = workload.software_traits.eager, workload.software_traits.early_stop_year, workload.software.year
+    stops = eager and since is not None and (year is None or year >= since)
+    experts = comm.ep_comm.forward_s
+    if stops:
+        whole = exchange.dispatch_s + exchange.combine_s
+        experts = experts * exchange.dispatch_s / np.where(whole > 0, whole, 1.0)
+    last = compute.matmuls.last if stops or not eager else 0.0
+    again = compute.forward - last + (comm.tp_comm.forward_s if eager else 0.0)
+    return again + comm.cp_comm.forward_s + experts + np.where(wait > 0, wait, 0.0)
 
 
 def _pieces(

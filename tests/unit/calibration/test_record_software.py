@@ -193,6 +193,7 @@ def test_a_position_bias_is_read_from_the_flags(read: Read) -> None:
     [
         ({"software.framework": "Megatron-Bridge / Megatron-Core", "software.version": "NeMo container 25.11"}, True),
         ({"software.framework": "NeMo 2.0 / Megatron-Core", "software.version": "NeMo 24.12"}, False),
+        ({"software.framework": "NeMo AutoModel (FSDP2, PyTorch)"}, True),
         ({"software.framework": "Megatron-LM", "software.version": "0.12"}, False),
     ],
 )

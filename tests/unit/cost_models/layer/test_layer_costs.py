@@ -205,6 +205,22 @@ def test_full_recompute_repeats_the_forward() -> None:
     assert float(layer.full_recompute_s[0] - graph.full_recompute_s[0]) == pytest.approx(saved)
 
 
+def test_a_checkpoint_of_pytorch_stops_at_what_the_backward_kept() -> None:
+    dense = cost(job=workload(stack="fsdp"))
+    assert float(dense.forward_s[0] - dense.full_recompute_s[0]) == pytest.approx(2 * N * 1024 * 4096 / FLOPS)
+    old = cost(job=workload(stack="fsdp", year=2023.5))  # PyTorch 2.0
+    assert float(old.forward_s[0]) == pytest.approx(float(old.full_recompute_s[0]))
+    # Of experts the second matmuls are left out, of two copies a token with half a tile for either expert of the rank, of the
+    # shared one, and the combine.
+    job = workload(SPARSE, stack="fsdp")
+    columns = {"ep": 8, "dp": 8, "dispatcher": Dispatcher.ALLTOALL}
+    experts = cost(SPARSE, moe=True, job=job, **columns)
+    combine = float(expert_comm(job, keys(**columns), network(job), constants()).combine_s[0])
+    saved = 2 * (2 * N + 2 * 64 + N) * 1024 * 512 / FLOPS + combine
+    assert combine > 0
+    assert float(experts.forward_s[0] - experts.full_recompute_s[0]) == pytest.approx(saved)
+
+
 @pytest.mark.parametrize(
     ("module", "model", "moe", "repeated"),
     [
