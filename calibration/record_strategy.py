@@ -103,7 +103,7 @@ def record_strategy(
         notes.add("offload", section.offload, "is not modelled")
     algo, ulysses = _context_parallel(section, notes, cp, model.num_attention_heads // tp, software)
     ep, etp = _expert_degrees(section, notes, degrees, model, software)
-    micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size)
+    micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size, parts=_interleaved_parts(section, software))
     accumulates = global_batch_size > micro_batch_size * dp
     zero_stage, shard_size = _optimizer_sharding(section, dp * cp, software, accumulates=accumulates)
     return RecordStrategy(
@@ -163,8 +163,16 @@ def _schedule(section: StrategySection, notes: Notes, degrees: Degrees, num_laye
     return usual, vpp
 
 
-def _micro_batch_size(section: StrategySection, notes: Notes, dp: int, global_batch_size: int) -> int:
+def _interleaved_parts(section: StrategySection, software: RecordSoftware) -> int:
+    """Parts of MindSpore's micro batch, ``micro_batch_interleave_num``, where the record counts each as a micro batch."""
+    stated, count = software.flag_value("micro-batch-interleave-num") or "1", section.num_microbatches or 1
+    parts = int(stated[:9]) if stated.isdecimal() else 1
+    return parts if parts > 1 and count % parts == 0 else 1
+
+
+def _micro_batch_size(section: StrategySection, notes: Notes, dp: int, global_batch_size: int, *, parts: int) -> int:
     size, count = section.micro_batch_size, section.num_microbatches
+    size, count = size and size * parts, count and count // parts
     if size is None:
         size = global_batch_size // (dp * count) if count else 1
         notes.add("micro_batch_size", None, f"is not stated, read as {size}")

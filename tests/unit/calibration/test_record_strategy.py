@@ -182,7 +182,7 @@ def test_moments_are_read_from_the_optimizers_flags(read: Read) -> None:
 
 def test_features_are_matched_by_name_and_unknown_ones_noted(read: Read) -> None:
     record = read({"strategy.features": ["mc2", "Reuse_FP32_Param", "warp_drive"]})
-    assert record.strategy.features == Feature.MC2 | Feature.REUSE_FP32_PARAM
+    assert record.strategy.features == Feature.FLASH_ATTENTION | Feature.MC2 | Feature.REUSE_FP32_PARAM
     assert record.warnings == ("strategy.features: 'warp_drive' is not a known switch, left out.",)
 
 
