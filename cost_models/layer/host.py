@@ -13,6 +13,9 @@ from cost_models.shapes.workload import Workload
 
 # Kernels a forward pass of one eager layer launches; a backward launches twice as many [runs-fit].
 ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS, EXPERT_KERNELS = 20, 10, 30, 8  # the last for each expert without a grouped matmul
+# Latent attention: two down- and up-projections and their norms for one projection, angles made anew in every layer, rotations
+# of a part of queries and keys by single operators, and what splits and joins them [megatron-0.12, multi_latent_attention.py].
+LATENT_ATTENTION_KERNELS = 45
 # One call to the library casts the operands of an expert's two matmuls: about one eager kernel's time on the host
 # [transformer-engine]; [runs-fit].
 QUANTISED_EXPERT_KERNELS = 1
@@ -49,7 +52,10 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
     captured = keys.has(Feature.CUDA_GRAPH) | graph
     kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
     shape, looped = workload.model.moe, np.zeros(len(keys.tp))
+    if workload.model.mla is not None:
+        kernels = kernels + LATENT_ATTENTION_KERNELS
     if moe and shape is not None:
+        kernels = kernels + MLP_KERNELS * bool(shape.shared_expert_ffn_hidden_size)
         looped = np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, np.maximum(shape.num_experts / keys.ep, 1.0))
         kernels = kernels + EXPERT_KERNELS * looped
         if workload.training.precision in QUANTISED_PRECISIONS:

@@ -185,7 +185,9 @@ ROUTER_RELEASE = 2025.5
 PYTORCH_EARLY_STOP = 2023.75  # PyTorch 2.1
 STACKS = {  # the first one of a kind of devices is what runs there where nothing is said
     "mindspeed-llm": Stack("ascend"),
-    "mindformers": Stack("ascend", SoftwareTraits(graph_vector_operators=True, shards_accumulated_gradients=True), graph_by_default=True),
+    "mindformers": Stack(
+        "ascend", SoftwareTraits(graph_vector_operators=True, shards_accumulated_gradients=True), graph_by_default=True
+    ),
     "megatron-lm": Stack("gpu", SoftwareTraits(stock_matmuls=True, router_keeps_norm_output_year=ROUTER_RELEASE)),
     "nemo": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),
     "megatron-deepspeed": Stack("gpu", SoftwareTraits(bf16_gradient_bytes=2.0)),

@@ -181,6 +181,16 @@ def test_a_layer_waits_for_the_host_that_dispatches_it() -> None:
     assert float(captured.forward["host"][0]) == 0.0
 
 
+def test_latent_attention_and_shared_experts_dispatch_kernels_of_their_own() -> None:
+    values = {"host_kernel_s": 1e-3}
+    # Attention 20 and 45 more, experts 30, shared ones 10; less 12 that are fused.
+    assert float(cost(LATENT, moe=True, values=values).forward_s[0]) == pytest.approx(93e-3)
+    assert float(cost(SPARSE, moe=True, values=values).forward_s[0]) == pytest.approx(48e-3)
+    assert SPARSE.moe is not None
+    alone = replace(SPARSE, moe=replace(SPARSE.moe, shared_expert_ffn_hidden_size=0))
+    assert float(cost(alone, moe=True, values=values).forward_s[0]) == pytest.approx(38e-3)
+
+
 def test_dropless_experts_wait_for_their_counts() -> None:
     values = {"host_moe_sync_s": 3e-3}
     assert float(cost(SPARSE, moe=True, values=values, ep=8).forward["host"][0]) == pytest.approx(3e-3)
