@@ -132,6 +132,7 @@ def record_software(
         fp32_parameters=stack == "mindformers" and precision == "fp16" and "optimizer=FP32StateAdamWeightDecay" not in texts,
         portable_attention=stack == "fsdp" and "transformer engine" not in backend.lower(),
         plain_cross_entropy=_has_plain_cross_entropy(stack, framework, year, texts),
+        stock_matmuls=stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s,
         legacy_layers=stack == "mindspeed-llm" and _has_legacy_layers(texts, backend),
     )
     features = Feature(0)

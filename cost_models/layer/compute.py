@@ -73,7 +73,7 @@ class Device:
         half = "fp16" if precision == "fp16" else "bf16"
         matmul_fraction = constants.matmul_fraction
         attention_fraction, attention_half_length = _attention_kernels(workload, constants)
-        if workload.software_traits.stock_matmuls and workload.device_traits.generation is Generation.BLACKWELL:
+        if software.stock_matmuls and workload.device_traits.generation is Generation.BLACKWELL:
             matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
         return cls(
             linear_flops_per_s=achievable_flops_per_s(profile, precision) * matmul_fraction,

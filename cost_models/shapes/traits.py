@@ -138,7 +138,6 @@ class SoftwareTraits:
     Attributes
     ----------
     eager : the host dispatches every kernel; else a graph is compiled ahead of the step.
-    stock_matmuls : matmuls are the library's own, not tuned for Blackwell (``stock_blackwell_factor``) [simumax].
     graph_vector_operators : vector operators are what MindSpore's graph compiler makes of them (``graph_vector_factor``).
     fp32_shards : weights are sharded in FP32 and cast when they are gathered, without a master copy
         [pytorch-fsdp, section 4.4].
@@ -155,7 +154,6 @@ class SoftwareTraits:
     """
 
     eager: bool = True
-    stock_matmuls: bool = False
     graph_vector_operators: bool = False
     fp32_shards: bool = False
     early_stop_year: float | None = None
@@ -188,7 +186,7 @@ STACKS = {  # the first one of a kind of devices is what runs there where nothin
     "mindformers": Stack(
         "ascend", SoftwareTraits(graph_vector_operators=True, shards_accumulated_gradients=True), graph_by_default=True
     ),
-    "megatron-lm": Stack("gpu", SoftwareTraits(stock_matmuls=True, router_keeps_norm_output_year=ROUTER_RELEASE)),
+    "megatron-lm": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),
     "nemo": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),
     "megatron-deepspeed": Stack("gpu", SoftwareTraits(bf16_gradient_bytes=2.0)),
     "fsdp": Stack("gpu", SoftwareTraits(fp32_shards=True, early_stop_year=PYTORCH_EARLY_STOP, uses_transformer_engine=False)),
