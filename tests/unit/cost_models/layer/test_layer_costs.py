@@ -191,6 +191,24 @@ def test_latent_attention_and_shared_experts_dispatch_kernels_of_their_own() -> 
     assert float(cost(alone, moe=True, values=values).forward_s[0]) == pytest.approx(38e-3)
 
 
+@pytest.mark.parametrize(
+    ("module", "kernels"),
+    [
+        (RecomputeModule.CORE_ATTN, 12),
+        (RecomputeModule.LAYERNORM, 22),
+        (RecomputeModule.MLP_ACT, 11),
+        (RecomputeModule.MLA_UP_PROJ, 16),
+        (RecomputeModule.MOE, 40),
+        (RecomputeModule.MLP, 0),  # which a MoE layer has none of
+    ],
+)
+def test_the_host_dispatches_what_is_computed_again(module: RecomputeModule, kernels: int) -> None:
+    values = {"host_kernel_s": 1e-3}
+    plain, again = (cost(LATENT, moe=True, values=values, recompute_modules=m) for m in (RecomputeModule(0), module))
+    assert float(again.backward_s[0] - plain.backward_s[0]) == pytest.approx(kernels * 1e-3)
+    assert float(again.host["backward"][0] - plain.host["backward"][0]) == pytest.approx(kernels * 1e-3)
+
+
 def test_dropless_experts_wait_for_their_counts() -> None:
     values = {"host_moe_sync_s": 3e-3}
     assert float(cost(SPARSE, moe=True, values=values, ep=8).forward["host"][0]) == pytest.approx(3e-3)
