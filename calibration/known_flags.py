@@ -19,7 +19,7 @@ from cost_models.shapes.switches import Feature
 
 OFF = frozenset(("false", "off", "0", "none", "no"))
 _MAX_FLAGS = 1000
-_COMMENT = re.compile(r"\s*\([^()]*\)\s*$")
+_COMMENT = re.compile(r"\s+\([^()]*\)\s*$")
 _SWITCHES = {str(feature.name).lower(): feature for feature in Feature}
 
 
@@ -165,6 +165,8 @@ def _stated(value: str | None, form: str, *, is_off: bool) -> Any:
     text = (value or "").strip()
     if form == "text":
         return text or None
+    if form == "words":
+        return re.findall(r"[\w-]+", text) or None
     return float(text) if re.fullmatch(r"-?\d{1,9}(\.\d{1,9})?", text) else None
 
 
@@ -185,6 +187,6 @@ def with_stated(row: Mapping[str, object], flags: Iterable[Flag]) -> dict[str, o
             section[parent] = dict(inner)
             section = section[parent]
         else:
-            if section.get(leaf) in (None, "unknown"):
+            if section.get(leaf) in (None, "unknown", []):
                 section[leaf] = flag.stated
     return filled

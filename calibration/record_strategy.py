@@ -252,7 +252,8 @@ def _optimizer_sharding(
         if shard is not None or stack == "fsdp":
             stage = 3
         elif stack == "megatron-deepspeed" if distributed is None else distributed:
-            stage = 2 if stack == "mindformers" and not accumulates else 1
+            shards = stack == "mindformers" and (not accumulates or software.has("gradient-accumulation-shard"))
+            stage = 2 if shards else 1
         else:
             stage = 0
     return stage, min(shard or 0, replicas)

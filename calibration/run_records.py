@@ -8,6 +8,7 @@ mapped and noted, what is missing takes the framework's documented default. A li
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +49,7 @@ _PRECISIONS = {
     "nvfp4": ("nvfp4", "fp4"),
     "fp32": ("fp32", "float32"),
 }
+_LISTED = re.compile(r"\b(recompute|select_recompute)['\"]?\s*[:=]\s*(\[[\d\s,\[\]]*\])")
 _BASES = ("allocated_first_iteration", "allocated", "reserved", "device")
 
 
@@ -222,10 +224,12 @@ def _priced(
 
 
 def _recompute_flags(row: Mapping[str, object]) -> list[str]:
-    """``strategy.recompute.raw`` of scripts and YAML files, as flags."""
+    """``strategy.recompute.raw`` of scripts and YAML files, as flags; of text only what it lists by stage."""
     strategy = row.get("strategy")
     recompute = strategy.get("recompute") if isinstance(strategy, Mapping) else None
     raw = recompute.get("raw") if isinstance(recompute, Mapping) else None
+    if isinstance(raw, str):
+        return [f"{name}={listed}" for name, listed in _LISTED.findall(raw[:MAX_TEXT])]
     if not isinstance(raw, Mapping):
         return []
     return [f"{name}={value if isinstance(value, str) else json.dumps(value)}"[:MAX_TEXT] for name, value in raw.items()]

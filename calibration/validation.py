@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibration.categories import CATEGORIES
+from calibration.known_flags import NO_FLAGS, RecordFlags
 from calibration.recompute_recipe import recompute_by_memory
 from calibration.run_records import Measured, RefusedRecord, RunRecord
 from cost_models.constants import Constants
@@ -31,7 +32,7 @@ _PEAKS = {
 class ValidationRow:
     """One run: predicted, measured, and predicted / measured - 1. A refused run has a sentence and no predictions.
 
-    Memory is of the kind that was measured, the device's peak where nothing was.
+    Memory is of the kind that was measured, the device's peak where nothing was. ``flags``: what became of those of the record.
     """
 
     id: str
@@ -46,6 +47,7 @@ class ValidationRow:
     memory_error_fraction: float | None
     refused: str | None
     warnings: tuple[str, ...]
+    flags: RecordFlags = NO_FLAGS
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ def _predicted(record: RunRecord, constants_for: ConstantsFor, interval_for: Int
         memory_error_fraction=_error_fraction(peak_bytes, record.measured.peak_memory_bytes),
         refused=None,
         warnings=record.warnings + ((inferred,) if inferred else ()),
+        flags=record.flags,
     )
 
 

@@ -190,7 +190,8 @@ def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArr
     -------
     bool, ``[n]``
     """
-    at_once = (batch.pp == 1) | workload.software_traits.shards_accumulated_gradients
+    software = workload.software
+    at_once = (batch.pp == 1) | workload.software_traits.shards_accumulated_gradients | software.sharded_accumulation
     scatters: NDArray[np.bool_] = (batch.zero_stage == 3) | ((batch.zero_stage == 2) & at_once)
     return scatters
 
@@ -199,7 +200,8 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     """Weights, gradients, master copies and Adam moments on each rank. [B]
 
     Without sharding 2 + g + 12 bytes a parameter; the distributed optimizer divides the 12 by D = dp cp (experts: their own
-    replicas), ZeRO-2 the gradients too where they are scattered at once, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12, dist_optimizer.md].
+    replicas), ZeRO-2 the gradients too where they are scattered at once, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12,
+    dist_optimizer.md].
     FP32 parameters need no master copy: MindFormers', whose parallel optimizer shards the weights as well [mindformers-1.8],
     and PyTorch FSDP's, which casts a shard when it gathers it [pytorch-fsdp, section 4.4].
     DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].

@@ -67,8 +67,8 @@ def gradient_exchange(
 
     Notes
     -----
-    Reduce-scatter g P over D' ranks once a step (ZeRO-2 without a pipeline: m times), all-gather 2 P; P parameters on the rank, D' = dp cp, for
-    experts tp cp dp / (ep etp).
+    Reduce-scatter g P over D' ranks once a step (ZeRO-2 without a pipeline: m times), all-gather 2 P; P parameters on the rank,
+    D' = dp cp, for experts tp cp dp / (ep etp).
     """
     replicas, expert_replicas = data_parallel_sizes(batch)
     whole = batch.zero_stage == 3

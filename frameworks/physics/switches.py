@@ -16,13 +16,10 @@ ONE_MATMUL_FUSION = one_of(
 FINE_GRAIN_INTERLEAVE = Rule(
     "fine_grain_interleave",
     "[mindformers-1.5, check_rules.py; mindformers-1.5, llama_interleave.py]",
-    "fine_grain_interleave cuts a micro batch in two halves: of its tokens, which needs sequence_parallel or cp above 1, or of an "
-    "even micro_batch_size",
+    "fine_grain_interleave cuts a micro batch in two halves: of its tokens, which needs sequence_parallel or cp above 1, or of "
+    "an even micro_batch_size",
     lambda w, b: (
-        has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE)
-        & (b.sequence_parallel == 0)
-        & (b.cp == 1)
-        & (b.micro_batch_size % 2 != 0)
+        has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.sequence_parallel == 0) & (b.cp == 1) & (b.micro_batch_size % 2 != 0)
     ),
     lambda w, s: (
         "fine_grain_interleave cuts a micro batch in two halves, of its tokens with sequence_parallel or cp above 1 alone, and "

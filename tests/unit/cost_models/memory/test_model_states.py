@@ -81,7 +81,8 @@ def test_full_precision_parameters_need_no_master_copy() -> None:
 
 
 def test_mindspore_shards_the_gradients_that_a_pipeline_accumulates() -> None:
-    assert total(states(workload(stack="mindformers"), dp=64, pp=2, zero_stage=2)) == pytest.approx(P * (2 + 16 / 64))
+    for job in (workload(stack="mindformers"), workload(sharded_accumulation=True)):
+        assert total(states(job, dp=64, pp=2, zero_stage=2)) == pytest.approx(P * (2 + 16 / 64))
 
 
 def test_fsdp_casts_its_shards_and_keeps_no_others() -> None:
