@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cost_models.shapes.switches import FUSIONS, Exclusive, Feature
+from cost_models.shapes.switches import FUSIONS, Exclusive, Feature, alternatives
 from frameworks.rule import Rule, all_of, has_effect, one_of
 
 ONE_MATMUL_FUSION = one_of(
@@ -11,6 +11,15 @@ ONE_MATMUL_FUSION = one_of(
     "[mindspeed, mc2.py; locl_coc.py; tp_2d.py]",
     f"{all_of([str(f.name).lower() for f in FUSIONS])} each replace the same matmuls and collectives: one of them",
     lambda on, s: f"{on} all replace the collectives of tp {s.tp}: choose 1",
+)
+
+ONE_HIDDEN_EXCHANGE = one_of(
+    Exclusive.EXPERT_EXCHANGE,
+    "one_hidden_exchange",
+    "[mindspeed-moe-overlap; mindspeed-fb-overlap]",
+    f"{all_of([str(f.name).lower() for f in alternatives(Exclusive.EXPERT_EXCHANGE)])} each hide the same exchange of tokens: "
+    "one of them",
+    lambda on, s: f"{on} all hide the exchange of tokens over ep {s.ep}: choose 1",
 )
 
 FINE_GRAIN_INTERLEAVE = Rule(
@@ -27,4 +36,4 @@ FINE_GRAIN_INTERLEAVE = Rule(
     ),
 )
 
-RULES = (ONE_MATMUL_FUSION, FINE_GRAIN_INTERLEAVE)
+RULES = (ONE_MATMUL_FUSION, ONE_HIDDEN_EXCHANGE, FINE_GRAIN_INTERLEAVE)

@@ -172,6 +172,9 @@ PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tupl
     ("reuse_needs_bf16", "any", job(precision="fp16"), FLAT, with_features(FLAT, Feature.REUSE_FP32_PARAM), ("fp16",)),
     ("one_matmul_fusion", "any", DENSE_JOB, with_features(FLAT, Feature.MC2), with_features(FLAT, Feature.MC2, Feature.COC),
      ("mc2 and coc", "tp 4")),
+    ("one_hidden_exchange", "any", MIXTURE_JOB, with_features(MIXTURE_PLAN, Feature.MOE_ALLTOALL_OVERLAP_COMM),
+     with_features(MIXTURE_PLAN, Feature.MOE_ALLTOALL_OVERLAP_COMM, Feature.MOE_COMM_OVERLAP),
+     ("moe_alltoall_overlap_comm and moe_comm_overlap", "exchange")),
 ]  # fmt: skip
 
 UNEVEN = job(replace(DENSE, num_layers=31))
