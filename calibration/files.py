@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,7 +84,7 @@ class Calibration:
         by_kind = {error.kind: error for error in self.paired or shipped_calibration(self.family).paired}
         return by_kind.get(model_kind(workload)) or by_kind["all"]
 
-    @property
+    @cached_property  # every answer names it
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits that name the content."""
         return text_fingerprint(calibration_text(self))

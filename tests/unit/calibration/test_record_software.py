@@ -24,6 +24,7 @@ GPU: dict[str, Any] = {"cluster.hardware": "h100-sxm-80gb", "software.version": 
         ("megatron-lm", "NeMo / Megatron-Core", "NeMo 24.12", "PyTorch/CUDA", 2024.92),
         ("megatron-lm", "NeMo / Megatron-Core", "24.07 container", "", 2024.5),
         ("megatron-lm", "NeMo Megatron", "23.x", "", 2023),
+        ("nemo", "Megatron-Bridge", "nemo:26.06 era, July 2026", "", 2026.42),  # the container's month, not the bare year
         ("megatron-lm", "NeMo / Megatron-Core", "NeMo 2.1.0, Megatron-LM, PyTorch NVIDIA Release 25.09", "", 2025.67),
         ("megatron-lm", "NeMo / Megatron-Core", "PyTorch 2.8.0.dev20251001+rocm7.0.0.git64359f59, ROCm 7.0.0", "", 2025.75),
         ("megatron-lm", "Megatron-LM", "git 23e00ed096", "torch 2.10.0a0+nv26.01, TransformerEngine 2.11.0", 2026.0),
