@@ -122,6 +122,7 @@ def record_software(
         fp32_parameters=stack == "mindformers" and precision == "fp16" and "optimizer=FP32StateAdamWeightDecay" not in texts,
         portable_attention=stack == "fsdp" and "transformer engine" not in backend.lower(),
         plain_cross_entropy=_has_plain_cross_entropy(stack, framework, year, texts),
+        stock_matmuls=stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s,
         legacy_layers=stack == "mindspeed-llm" and _has_legacy_layers(texts, backend),
     )
     features = Feature(0)
@@ -129,8 +130,8 @@ def record_software(
         features |= Feature.MOE_GROUPED_GEMM
         if not ("torchtitan" in framework.lower() and "torch.compile" not in texts):
             features |= _FUSED_KERNELS
-        if stack == "nemo" and (year is None or year >= 2025):
-            features |= Feature.MOE_PERMUTE_FUSION  # its recipes set it; --moe-permute-fusion is off by default [megatron-0.12]
+        if (stack == "nemo" and (year is None or year >= 2025)) or "automodel" in framework.lower():
+            features |= Feature.MOE_PERMUTE_FUSION  # their recipes set it; --moe-permute-fusion is off by default [megatron-0.12]
         if _has_flash_attention(stack, year, flags, precision):
             features |= Feature.FLASH_ATTENTION
     reduced_in_fp32 = flag_value(flags, "grad-reduce-in-fp32")

@@ -139,7 +139,7 @@ CONSTANTS: tuple[Constant, ...] = (
              1e-6, 1e-4, 0.4, 2e-5, 2.5e-5, "[runs-fit]"),
     Constant("graph_dispatch_factor", "dispatch time left under a compiled graph or CUDA graphs", "1",
              0.0, 1.0, 0.5, 0.1, 0.15, "[runs-fit]"),
-    Constant("stock_blackwell_factor", "matmul time of stock Megatron-LM on Blackwell over stacks tuned for it", "1",
+    Constant("stock_blackwell_factor", "matmul time of plain Megatron-LM's published Blackwell runs over other machines'", "1",
              1.0, 1.8, 0.15, 1.0, 1.39, "[simumax]; [runs-fit]"),
     Constant("recent_eager_factor", "device time of MindSpeed-LLM of 2025 and later over that of before", "1",
              0.7, 1.2, 0.06, 0.894, 1.0, "[runs-fit]"),
