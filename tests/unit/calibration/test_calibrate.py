@@ -134,5 +134,5 @@ def test_errors_that_come_together_are_kept_with_the_constants(outcome: SiteOutc
     places = [names.index(name) for name in fitted.names]
     assert calibration.covariance[np.ix_(places, places)] == pytest.approx(fitted.covariance, rel=2e-3, abs=1e-7)
     assert np.abs(fitted.covariance - np.diag(np.diag(fitted.covariance))).max() > 1e-5  # a handful of runs tells few apart
-    other = names.index("graph_vector_factor")  # of another stack, which these runs do not touch
+    other = names.index("early_graph_factor")  # of another stack, which these runs do not touch
     assert np.count_nonzero(calibration.covariance[other]) == 1
