@@ -19,7 +19,8 @@ from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate_priced
 from cost_models.step.placing import ToBeat
-from cost_models.step.priced_groups import priced_batch
+from cost_models.step.priced_groups import priced_by
+from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
 from frameworks.target import ANY
 from search.answers import Answers
@@ -85,7 +86,7 @@ class LatticeSearch:
         self._now: Clock = clock or (lambda: 0.0)
         self._started_s = self._now() - self.state.elapsed_s
         self._rules = option_rules(workload)
-        self._placer = Placer(workload)
+        self._placer, self._prices = Placer(workload), LayerPrices(workload, constants)
         self._stream = self._continued(space)
 
     def _continued(self, space: SearchSpace) -> Iterator[Chunk]:
@@ -151,7 +152,7 @@ class LatticeSearch:
             self._settle(promising)
 
     def _priced(self, batch: StrategyBatch, origin: IntColumn) -> PricedRows:
-        priced = placed_rows(self.workload, self.constants, self._placer, batch, origin, self._price, self._to_beat)
+        priced = placed_rows(self._prices, self._placer, batch, origin, self._price, self._to_beat)
         least = int(np.argmin(priced.peak_memory_bytes))
         peak = float(priced.peak_memory_bytes[least])
         if self.state.leanest is None or peak < self.state.leanest[0]:
@@ -204,7 +205,7 @@ class LatticeSearch:
             rows = np.flatnonzero(~found if features is None else ~found & (features != least.features))
             features = least.features
             if len(rows):
-                priced = self._price(priced_batch(self.workload, least.take(rows), self.constants))
+                priced = self._price(priced_by(self._prices, least.take(rows)))
                 found[rows] = priced.fits if self._proves_by_time else priced.peak_memory_bytes <= worst
         return found
 

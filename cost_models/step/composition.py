@@ -143,7 +143,7 @@ def lower_bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> F
 def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
     """The columns of a group whose step has been composed."""
     batch, stages, m, priced, sharded = group.batch, group.stages, group.num_microbatches, group.priced, group.sharded
-    held = held_activations(workload, stages, batch, m, priced.activations)
+    held = held_activations(workload, stages, batch, m, priced.activations, priced.alike)
     memory = memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)
     times = group.rank
     bound = lower_bound_s(group, time, constants)

@@ -131,7 +131,7 @@ def fitting(priced: PricedBatch, placements: Alternatives, chosen: IntColumn | N
     workload, constants = priced.workload, priced.constants
     ranks, of_placement = placements.ranks if chosen is None else placements.ranks.under(chosen)
     group = priced.group(ranks)
-    held = held_activations(workload, ranks, group.batch, group.num_microbatches, group.priced.activations)
+    held = held_activations(workload, ranks, group.batch, group.num_microbatches, group.priced.activations, group.priced.alike)
     sharded = group.sharded
     memory = memory_estimate(workload, group.batch, ranks, sharded.parameters, sharded.states, held, constants, breakdown=False)
     fits = memory.peak <= fit_rule(workload, constants).fit_limit_bytes

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.constants import Constants
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, LayerLayout, StrategyBatch, concatenate
-from cost_models.shapes.workload import Workload
 from cost_models.step.placing import Least, ToBeat, least_step_times_s, work
-from cost_models.step.priced_groups import PricedBatch, priced_batch
+from cost_models.step.priced_groups import PricedBatch, priced_by
+from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from search.placement.placer import Placer
 
@@ -64,8 +63,7 @@ def joined_rows(parts: Sequence[PricedRows]) -> PricedRows:
 
 
 def placed_rows(
-    workload: Workload,
-    constants: Constants,
+    prices: LayerPrices,
     placer: Placer,
     batch: StrategyBatch,
     origin: IntColumn,
@@ -77,7 +75,7 @@ def placed_rows(
     All are priced as they are given first. ``to_beat`` says, of what that gave, which rows need no placement of their own; they
     stay.
     """
-    usual = priced_batch(workload, batch, constants)
+    usual = priced_by(prices, batch)
     priced = price(usual)
     times, fits = (priced.step_time_s, priced.step_time_lower_bound_s), priced.fits & placer.takes_as_placed(usual)
     rows = PricedRows(batch, origin, *times, priced.peak_memory_bytes, fits)
