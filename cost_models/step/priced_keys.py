@@ -69,7 +69,7 @@ def taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
 def _joined(first: Costs, second: Costs) -> Costs:
     """Structures without tables, one behind the other."""
     if isinstance(first, np.ndarray):
-        return np.concatenate([first, second], axis=-1)  # type: ignore[list-item, return-value]
+        return np.concatenate([first, second], axis=-1)  # type: ignore[return-value]
     if isinstance(first, tuple):
         return tuple(_joined(one, other) for one, other in zip(first, second, strict=True))  # type: ignore[return-value, call-overload]
     if first is None or isinstance(first, dict):
@@ -92,8 +92,8 @@ def _priced(workload: Workload, keys: LayerKeys, device: Device, network: Networ
     kinds = workload.model.layer_kinds()
     layers = tuple(layer_costs(workload, keys, device, network, moe=kind.moe, local=kind.local) for kind in kinds)
     activations = tuple(layer_activations(workload, keys, moe=kind.moe, local=kind.local) for kind in kinds)
-    kept = [column for each in activations for column in each.sums.values()]
-    kept += [np.float64(column) for column in (keys.micro_batch_size, keys.cp, keys.tp, keys.sequence_parallel)]
+    kept = [column.view(np.int64) for each in activations for column in each.sums.values()]  # equal where their bits are
+    kept += [keys.micro_batch_size, keys.cp, keys.tp, keys.sequence_parallel]
     stretch, merged = device.constants.hidden_stretch_fraction, keys.has(Feature.MOE_COMM_OVERLAP)
     return PricedKeys(
         layers=layers,
