@@ -70,7 +70,7 @@ def memory_errors(records: Sequence[RunRecord], constants_of: Callable[[Workload
         found, inferred = predict(record, constants_of(record.workload), price=estimate)
         if inferred is None:
             used.append(record)
-            errors.append(float(np.log(predicted_peak_bytes(found, measured.peak_memory_basis) / measured.peak_memory_bytes)))
+            errors.append(float(np.log(predicted_peak_bytes(found, measured) / measured.peak_memory_bytes)))
     return MemoryErrors(tuple(used), tuple(errors))
 
 

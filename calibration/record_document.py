@@ -120,7 +120,7 @@ class RecomputeSection(RecordSection):
 
     granularity: bounds.Text | None = None
     method: bounds.Text | None = None
-    num_layers: bounds.Layers | None = None
+    num_layers: bounds.Layers | list[Any] | None = None
     modules: Texts = ()
     raw: Any = None
 
@@ -134,7 +134,7 @@ class StrategySection(RecordSection):
     dp: bounds.Degree | None = None
     vpp: bounds.Degree | None = None
     ep: bounds.Degree = 1
-    etp: bounds.Degree = 1
+    etp: bounds.Degree | None = None
     micro_batch_size: bounds.GlobalBatch | None = None
     num_microbatches: bounds.GlobalBatch | None = None
     sequence_parallel: bool = False
@@ -160,6 +160,8 @@ class MeasuredSection(RecordSection):
     peak_memory_bytes: Measurement | None = None
     peak_memory_basis: bounds.Text | None = None
     peak_memory_by_rank_bytes: ByRank | None = None
+    peak_memory_last_rank_bytes: Measurement | None = None
+    allocated_after_step_last_rank_bytes: Measurement | None = None
     allocated_after_step_by_rank_bytes: ByRank | None = None
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from calibration.known_flags import OFF
 from calibration.record_document import Degrees, ModelSection, MoeSection, Notes, quoted, refused
 from calibration.record_software import RecordSoftware
-from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
+from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape
 from documents.errors import InputError
 
 _USUAL_HEAD_DIM = 128
@@ -44,12 +45,30 @@ def record_model(
         gated_linear_unit=section.gated_linear_unit,
         tied_embeddings=section.tied_embeddings,
         mtp_num_layers=section.mtp_num_layers,
-        sandwich_norm="post-norm" in software.flags,
-        attention_bias="add-qkv-bias" in software.flags,
-        alibi="square-alibi-mask" in software.flags or "position-embedding-type=alibi" in software.flags,
+        sandwich_norm=software.has("post-norm"),
+        attention_bias=software.has("add-qkv-bias"),
+        alibi=software.has("square-alibi-mask") or software.flag_value("position-embedding-type") == "alibi",
         mla=None if section.mla is None else MlaShape(**dict(section.mla)),
         moe=moe,
+        local_attention=_window(software, notes),
     )
+
+
+def _window(software: RecordSoftware, notes: Notes) -> LocalAttention | None:
+    """Attention that looks at a window: MindSpeed's in all layers or in every second one, Megatron's but in every n-th."""
+    for name, full_every in (("sliding-window", 0), ("interleave-sliding-window", 2), ("window-size", None)):
+        stated = software.flag_value(name)
+        if stated is None or stated.lower() in OFF:
+            continue
+        size = re.match(r"\(?\s*(\d{1,9})", stated)
+        if size is None or not int(size[1]):
+            notes.add(name, stated, "is no number of tokens, left out")
+            continue
+        skipped = software.flag_value("window-attn-skip-freq") or "0"
+        every = (int(skipped[:9]) if skipped.isdecimal() else 0) if full_every is None else full_every
+        tokens = int(size[1]) + (full_every is None)  # Megatron counts those before a token, without itself
+        return LocalAttention("window", full_attention_every=every, window=tokens)
+    return None
 
 
 def _num_layers(section: ModelSection, notes: Notes, listed: int, num_virtual_stages: int) -> int:

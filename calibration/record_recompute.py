@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from calibration.known_flags import OFF
 from calibration.record_document import Degrees, Notes, RecomputeSection, quoted
 from calibration.record_software import RecordSoftware
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import Recompute, RecomputeMethod
+from documents import bounds
 
 _MODULES = MODULE_NAMES | {"moe_act": RecomputeModule.MLP_ACT}  # as Megatron calls it
 _CHEAP = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT  # what operator-level policies drop first
@@ -58,8 +62,12 @@ def record_recompute(
             notes.add("raw", covered, f"layers a stage with {feature} are less than half of them, left out")
             continue
         modules |= module
+    modules |= _selected(software, degrees, num_layers)
 
     name = (text or "unknown").lower()
+    plan = _per_stage(section, software, degrees)
+    if name == "per_stage" or plan is not None:
+        return _by_stage(text, notes, modules, plan)
     if name in ("none", "null", "false", "no"):
         return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules)
     if name == "selective":
@@ -68,9 +76,69 @@ def record_recompute(
         if name != "full":
             notes.add("granularity", text, "is read as full: the recomputed layers include the selected operators")
         return _full(section, notes, raw, software, modules, degrees)
+    if name == "other" and software.has("moe-zero-memory"):
+        return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules)  # a switch of its own
     if name != "unknown":
         notes.add("granularity", text, "is not a known granularity, read as not stated")
     return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules, stated=bool(modules))
+
+
+def _selected(software: RecordSoftware, degrees: Degrees, num_layers: int) -> RecomputeModule:
+    """Modules of MindFormers' ``select_recompute``: true or layers of each rank for its usual operators, or patterns of them.
+
+    They count where they cover at least half of the layers, as activation functions and norms of MindSpeed do.
+    """
+    stated = software.flag_value("select-recompute")
+    if stated is None or stated.lower() in OFF:
+        return _NO_MODULES
+    try:
+        choice = json.loads(stated)
+    except ValueError:
+        choice = True
+    patterns = choice if isinstance(choice, dict) else {"feed_forward.mul": choice}
+    modules = _NO_MODULES
+    for pattern, covered in patterns.items():
+        layers = _summed(covered)
+        if layers is None or 2 * layers >= num_layers:
+            modules |= RecomputeModule.LAYERNORM if "norm" in pattern else RecomputeModule.MLP_ACT
+    return modules
+
+
+def _summed(covered: object) -> int | None:
+    """Layers of nested lists together; None for all of them."""
+    if isinstance(covered, list):
+        return sum(_summed(each) or 0 for each in covered)
+    return covered if type(covered) is int else 0 if covered is False else None
+
+
+def _per_stage(section: RecomputeSection, software: RecordSoftware, degrees: Degrees) -> tuple[int, ...] | None:
+    """Recomputed layers of each pipeline rank where a list gives them, by chunk where stages interleave.
+
+    A list shorter than the pipeline leaves the later ranks without recompute [mindformers-1.5, models/utils.py].
+    """
+    stated = software.flag_value("recompute") if section.num_layers is None else None
+    try:
+        listed = json.loads(stated) if stated is not None and stated.startswith("[") else section.num_layers
+    except ValueError:
+        return None
+    if not isinstance(listed, list):
+        return None
+    rows: list[list[Any]] = listed if all(isinstance(row, list) for row in listed) else [listed]
+    if any(len(row) > degrees.pp for row in rows):
+        return None
+    if not all(type(layers) is int and 0 <= layers <= bounds.MAX_LAYERS for row in rows for layers in row):
+        return None
+    return tuple(sum(row[rank] for row in rows if rank < len(row)) for rank in range(degrees.pp))
+
+
+def _by_stage(text: str | None, notes: Notes, modules: RecomputeModule, plan: tuple[int, ...] | None) -> RecordRecompute:
+    """A full recompute of so many layers of each rank; without the list, one that the record leaves open."""
+    if plan is None:
+        notes.add("granularity", text, "comes without a list of layers, read as not stated")
+        return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules, stated=False)
+    if not any(plan):
+        return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules)
+    return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, max(plan), modules, layers_per_stage=plan)
 
 
 def _selective(
@@ -104,7 +172,7 @@ def _full(
     modules: RecomputeModule,
     degrees: Degrees,
 ) -> RecordRecompute:
-    method, layers = section.method, section.num_layers
+    method, layers = section.method, None if isinstance(section.num_layers, list) else section.num_layers
     if method is None and raw.get("checkpoint-policy") == "block":
         method, layers = "block", layers or _ASCENDSPEED_BLOCK_LAYERS
     if method not in (None, "block", "uniform"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from calibration.known_flags import OFF, Flag
 from calibration.record_document import Notes, SoftwareSection
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.traits import default_stack
@@ -41,7 +43,7 @@ _FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2
 _LLM_FOUNDRY_YEAR = 2023  # of its published tables, with Triton's attention
 
 _FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
-_BF16_MOMENTS = {"use-precision-aware-optimizer", "exp-avg-dtype=bf16", "exp-avg-sq-dtype=bf16"}
+_MOMENT_DTYPES = ("exp-avg-dtype", "exp-avg-sq-dtype")
 _WEIGHT_PREFETCH = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it scores are materialised
 # NeMo's use_flash_attention is off by default before; its FP8 recipes take Transformer Engine's attention, which is fused.
@@ -51,31 +53,44 @@ _STEP_GRAPH_RELEASE = 2026.4  # Megatron-Bridge 26.06: full-iteration graphs for
 
 @dataclass(frozen=True)
 class RecordSoftware:
-    """``software`` of a workload, the raw flags as written, and features that follow from the framework alone."""
+    """``software`` of a workload, the flags that a source lists, and features that follow from the framework or from a flag.
+
+    ``features_off`` are those that a flag turns off.
+    """
 
     software: Software
-    flags: tuple[str, ...]
+    flags: tuple[Flag, ...]
     features: Feature
+    features_off: Feature
     cuda_graph: bool | None  # None: not stated
     is_bridge: bool  # Megatron-Bridge: recipes on top of Megatron-Core
+    balances_by_force: bool  # its benchmarks give every expert the mean, where a record does not say how tokens are routed
     captures_steps: bool  # its recipes for MoE models run the step as one CUDA graph, where a record lists no switch
 
-    def flag_value(self, name: str) -> str | None:
-        """What a flag such as ``name=value`` was set to; "" for a bare one, ``None`` without it."""
-        for flag in self.flags:
-            key, _, value = flag.lstrip("-").partition("=")
-            if key == name:
-                return value
-        return None
+    def flag_value(self, *names: str) -> str | None:
+        """What a flag of one of these names was set to; "" for a bare one, ``None`` without it."""
+        return flag_value(self.flags, *names)
+
+    def has(self, name: str) -> bool:
+        """Whether a flag of that name is there, and not off."""
+        value = self.flag_value(name)
+        return value is not None and value.lower() not in OFF
+
+
+def flag_value(flags: Sequence[Flag], *names: str) -> str | None:
+    """What a flag of one of these names was set to; "" for a bare one, ``None`` without it."""
+    return next((flag.value or "" for flag in flags if flag.name in names), None)
 
 
 def release_year(stack: str, framework: str, version: str, backend: str) -> float | None:
     """When the software was released where its version or name tells (2024.5: July 2024); never when a run was published."""
     for text in (version, backend):
-        if found := _DATE.search(text):
-            return _in_years(int(found[1]), found[2] or found[3])
-        if found := _RELEASE.search(text):
-            return _in_years(2000 + int(found[1]), found[2])
+        date, container = _DATE.search(text), _RELEASE.search(text)
+        month = date and (date[2] or date[3])
+        if date and (month or not container):
+            return _in_years(int(date[1]), month)
+        if container:
+            return _in_years(2000 + int(container[1]), container[2])
     if stack == "mindformers" and (found := _MINDFORMERS.search(version)):
         return _MINDFORMERS_YEARS.get((int(found[1]), int(found[2])))
     if stack == "megatron-lm" and (found := _CORE.search(version)):
@@ -101,47 +116,68 @@ def software_stack(framework: str, family: str, notes: Notes) -> str:
     return usual
 
 
-def record_software(section: SoftwareSection, notes: Notes, *, profile: HardwareProfile, precision: str) -> RecordSoftware:
-    """Software, flags and implied features of a record's ``software`` section on hardware of ``profile``."""
+def record_software(
+    section: SoftwareSection, flags: tuple[Flag, ...], stack: str, *, profile: HardwareProfile, precision: str
+) -> RecordSoftware:
+    """Software and features of a record's ``software`` section, of the flags that its stack knows, on hardware of ``profile``."""
     family = profile.family
-    framework, backend, flags = section.framework, section.backend, section.raw_flags
-    stack = software_stack(framework, family, notes)
+    framework, backend = section.framework, section.backend
+    texts = section.raw_flags
     year = release_year(stack, framework, section.version, backend)
     compiled = "graph mode" in backend.lower() or "xla" in backend.lower()
     software = Software(
         stack=stack,
         execution="graph" if compiled else "eager",
         year=year,
-        fp32_parameters=stack == "mindformers" and precision == "fp16" and "optimizer=FP32StateAdamWeightDecay" not in flags,
-        portable_attention=stack == "fsdp",
-        plain_cross_entropy=_has_plain_cross_entropy(stack, framework, year, flags),
-        legacy_layers=stack == "mindspeed-llm" and bool(flags) and "use-mcore-models" not in flags,
+        fp32_parameters=stack == "mindformers" and precision == "fp16" and "optimizer=FP32StateAdamWeightDecay" not in texts,
+        portable_attention=stack == "fsdp" and "transformer engine" not in backend.lower(),
+        plain_cross_entropy=_has_plain_cross_entropy(stack, framework, year, texts),
+        legacy_layers=stack == "mindspeed-llm" and _has_legacy_layers(texts, backend),
     )
     features = Feature(0)
     if family != "ascend":  # records of other hardware do not list fused kernels
         features |= Feature.MOE_GROUPED_GEMM
-        if not ("torchtitan" in framework.lower() and "torch.compile" not in flags):
+        if not ("torchtitan" in framework.lower() and "torch.compile" not in texts):
             features |= _FUSED_KERNELS
         if stack == "nemo" and (year is None or year >= 2025):
             features |= Feature.MOE_PERMUTE_FUSION  # its recipes set it; --moe-permute-fusion is off by default [megatron-0.12]
         if _has_flash_attention(stack, year, flags, precision):
             features |= Feature.FLASH_ATTENTION
-    if stack == "nemo":
+    reduced_in_fp32 = flag_value(flags, "grad-reduce-in-fp32")
+    if stack == "nemo" if reduced_in_fp32 is None else reduced_in_fp32.lower() in OFF:
         features |= Feature.GRAD_REDUCE_IN_BF16  # grad_sync_dtype of its optimizer, grad_reduce_in_fp32=False of its recipes
-    if _BF16_MOMENTS.issubset(flags):
+    if flag_value(flags, "use-precision-aware-optimizer") is not None and all(
+        flag_value(flags, name) == "bf16" for name in _MOMENT_DTYPES
+    ):
         features |= Feature.BF16_MOMENTS
+    if flag_value(flags, "sync-free moe") is not None:
+        features |= Feature.MOE_PERMUTE_FUSION
     if stack in ("fsdp", "mindformers"):
         features |= _WEIGHT_PREFETCH  # PyTorch FSDP and MindSpore's graphs prefetch and reduce on streams of their own
+    off = Feature(0)
+    for flag in flags:
+        features, off = (features | flag.on) & ~flag.off, off | flag.off
     is_bridge = "megatron-bridge" in framework.lower()
     recent = year is not None and year >= _STEP_GRAPH_RELEASE and "nvfp4" in profile.matmul_flops_per_s
-    return RecordSoftware(software, flags, features, _cuda_graph(section.cuda_graph), is_bridge, is_bridge and recent)
+    return RecordSoftware(
+        software,
+        flags,
+        features,
+        off,
+        _cuda_graph(section.cuda_graph),
+        is_bridge,
+        balances_by_force=is_bridge or "nemo" in framework.lower(),
+        captures_steps=is_bridge and recent,
+    )
 
 
-def _has_flash_attention(stack: str, year: float | None, flags: tuple[str, ...], precision: str) -> bool:
-    text = " ".join(flags).lower()
-    if "no flash" in text:
+def _has_flash_attention(stack: str, year: float | None, flags: tuple[Flag, ...], precision: str) -> bool:
+    if any("no flash" in flag.text.lower() for flag in flags):
         return False
-    if "use-flash-attn" in text:
+    backend = flag_value(flags, "attention-backend")
+    if backend is not None and backend != "auto":
+        return backend in ("flash", "fused")
+    if flag_value(flags, "use-flash-attn") is not None:
         return True
     if stack == "nemo" and precision != "fp8":
         return year is None or year >= _NEMO_FLASH_RELEASE
@@ -155,6 +191,11 @@ def _has_plain_cross_entropy(stack: str, framework: str, year: float | None, fla
         return True
     compiled = "torch.compile" in flags and year is not None and year >= 2025
     return "torchtitan" in framework.lower() and not compiled
+
+
+def _has_legacy_layers(flags: tuple[str, ...], backend: str) -> bool:
+    """Layers older than Megatron-Core's: where flags are listed, none chooses it, and the back end has others."""
+    return bool(flags) and "use-mcore-models" not in flags and "megatron core" not in backend.lower()
 
 
 def _cuda_graph(value: object) -> bool | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from calibration.known_flags import Effect, Flag, read_features
 from calibration.record_document import Degrees, Notes, StrategySection, refused
 from calibration.record_layout import record_layout
 from calibration.record_recompute import record_recompute
@@ -13,10 +15,9 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
 
-_FEATURES = {feature.name.lower(): feature for feature in Feature if feature.name}
-_FEATURES_ELSEWHERE = {"recompute_activation_function", "recompute_norm", "cuda_graph"}  # read with what they belong to
 # NeMo's performance recipes overlap what they can; a record that lists no switch ran one as it is [nemo, recipes].
 _RECIPE_FEATURES = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.TP_COMM_OVERLAP
+_LAYOUTS = ("pp-layout", "pipeline layout", "pipeline-model-parallel-layout")
 _MEGATRONS = ("mindspeed-llm", "megatron-lm", "nemo")
 _SCHEDULES = {
     **{schedule.label: schedule for schedule in Schedule if schedule},
@@ -94,14 +95,15 @@ def record_strategy(
     schedule, vpp = _schedule(section, notes, degrees, model.num_layers)
     degrees = replace(degrees, vpp=vpp)
     tp, cp, dp = degrees.tp, degrees.cp, degrees.dp
-    names = frozenset(name.lower() for name in section.features)
+    named = read_features(section.features)
+    names = frozenset(flag.name for flag in named)
     recompute_notes = Notes("strategy.recompute", notes.sentences)
     recompute = record_recompute(section.recompute, recompute_notes, software, names, degrees, model.num_layers)
     if section.offload:
         notes.add("offload", section.offload, "is not modelled")
     algo, ulysses = _context_parallel(section, notes, cp, model.num_attention_heads // tp, software)
-    ep, etp = _expert_degrees(section, notes, degrees, model)
-    micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size)
+    ep, etp = _expert_degrees(section, notes, degrees, model, software)
+    micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size, parts=_interleaved_parts(section, software))
     accumulates = global_batch_size > micro_batch_size * dp
     zero_stage, shard_size = _optimizer_sharding(section, dp * cp, software, accumulates=accumulates)
     return RecordStrategy(
@@ -126,10 +128,10 @@ def record_strategy(
             recompute_num_layers=recompute.num_layers,
             recompute_modules=recompute.modules,
             features=_features(
-                notes, names, software, interleaved=schedule is Schedule.INTERLEAVED, is_moe=model.moe is not None
+                notes, named, software, interleaved=schedule is Schedule.INTERLEAVED, is_moe=model.moe is not None
             ),
             recompute_layers_per_stage=recompute.layers_per_stage,
-            layer_layout=record_layout(section, notes, degrees, model, pipeline_layout=software.flag_value("pp_layout")),
+            layer_layout=record_layout(section, notes, degrees, model, pipeline_layout=software.flag_value(*_LAYOUTS)),
         ),
         # Offloaded activations explain a peak beyond the device's memory as well as recompute does.
         recompute_stated=recompute.stated or recompute.granularity is not Recompute.NONE or bool(section.offload),
@@ -161,8 +163,16 @@ def _schedule(section: StrategySection, notes: Notes, degrees: Degrees, num_laye
     return usual, vpp
 
 
-def _micro_batch_size(section: StrategySection, notes: Notes, dp: int, global_batch_size: int) -> int:
+def _interleaved_parts(section: StrategySection, software: RecordSoftware) -> int:
+    """Parts of MindSpore's micro batch, ``micro_batch_interleave_num``, where the record counts each as a micro batch."""
+    stated, count = software.flag_value("micro-batch-interleave-num") or "1", section.num_microbatches or 1
+    parts = int(stated[:9]) if stated.isdecimal() else 1
+    return parts if parts > 1 and count % parts == 0 else 1
+
+
+def _micro_batch_size(section: StrategySection, notes: Notes, dp: int, global_batch_size: int, *, parts: int) -> int:
     size, count = section.micro_batch_size, section.num_microbatches
+    size, count = size and size * parts, count and count // parts
     if size is None:
         size = global_batch_size // (dp * count) if count else 1
         notes.add("micro_batch_size", None, f"is not stated, read as {size}")
@@ -201,13 +211,24 @@ def _context_parallel(
     return (CpAlgo.ULYSSES, cp) if ulysses else (CpAlgo.RING, 1)
 
 
-def _expert_degrees(section: StrategySection, notes: Notes, degrees: Degrees, model: ModelShape) -> tuple[int, int]:
-    ep, etp = section.ep, section.etp
+def _expert_degrees(
+    section: StrategySection, notes: Notes, degrees: Degrees, model: ModelShape, software: RecordSoftware
+) -> tuple[int, int]:
+    """Ranks over which experts lie, and over which each is cut.
+
+    Where nothing is said of the cut it is that of the framework: tp in Megatron-Core, in what is built on it and in MindFormers,
+    none in Megatron-Bridge's recipes and in fully sharded data parallelism, nor where tp ranks hold whole experts.
+    """
+    ep, etp = section.ep, section.etp or 1
     if model.moe is None:
         if ep * etp > 1:
             notes.add("ep", ep, "has no effect without experts")
         return 1, 1
     ranks = degrees.tp * degrees.cp * degrees.dp
+    if section.etp is None and degrees.tp > 1:
+        whole = software.is_bridge or software.software.stack == "fsdp" or software.has("moe-tp-extend-ep")
+        etp = 1 if whole or ranks % (ep * degrees.tp) else degrees.tp
+        notes.add("etp", None, f"is not stated, read as {etp}")
     if ranks % (ep * etp):
         raise InputError(
             f"strategy.ep {ep} x etp {etp} = {ep * etp} do not divide the tp {degrees.tp} x cp {degrees.cp} x dp {degrees.dp} "
@@ -231,7 +252,8 @@ def _optimizer_sharding(
         if shard is not None or stack == "fsdp":
             stage = 3
         elif stack == "megatron-deepspeed" if distributed is None else distributed:
-            stage = 2 if stack == "mindformers" and not accumulates else 1
+            shards = stack == "mindformers" and (not accumulates or software.has("gradient-accumulation-shard"))
+            stage = 2 if shards else 1
         else:
             stage = 0
     return stage, min(shard or 0, replicas)
@@ -251,20 +273,17 @@ def _dispatcher(section: StrategySection, notes: Notes, software: RecordSoftware
     return _DISPATCHERS.get(name, usual)
 
 
-def _features(notes: Notes, names: frozenset[str], software: RecordSoftware, *, interleaved: bool, is_moe: bool) -> Feature:
+def _features(notes: Notes, named: Sequence[Flag], software: RecordSoftware, *, interleaved: bool, is_moe: bool) -> Feature:
     features = software.features
-    for name in sorted(names):
-        if name in _FEATURES_ELSEWHERE:
-            continue
-        if name in _FEATURES:
-            features |= _FEATURES[name]
-        else:
-            notes.add("features", name, "is not a known switch, left out")
-    if software.software.stack == "nemo" and not names:
-        features |= _RECIPE_FEATURES
+    for flag in sorted(named, key=lambda flag: flag.name):
+        features |= flag.on & ~Feature.CUDA_GRAPH  # which the software's own entry may take back
+        if flag.effect is Effect.NOT_UNDERSTOOD:
+            notes.add("features", flag.name, "is not a known switch, left out")
+    if software.software.stack == "nemo" and not named:
+        features |= _RECIPE_FEATURES & ~software.features_off
         if software.captures_steps and is_moe and software.cuda_graph is None:
             features |= Feature.CUDA_GRAPH | Feature.MOE_COMM_OVERLAP
-    if software.cuda_graph or (software.cuda_graph is None and "cuda_graph" in names):
+    if software.cuda_graph or (software.cuda_graph is None and any(flag.on & Feature.CUDA_GRAPH for flag in named)):
         features |= Feature.CUDA_GRAPH
     no_overlap = software.flag_value("no-overlap-p2p-communication") is not None
     if interleaved and not no_overlap and software.software.stack in _MEGATRONS:

@@ -8,12 +8,14 @@ mapped and noted, what is missing takes the framework's documented default. A li
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from calibration.categories import run_category
+from calibration.known_flags import NO_FLAGS, RecordFlags, read_features, read_flags, record_flags, with_stated
 from calibration.record_document import (
     MIN_MEASURED,
     ClusterSection,
@@ -29,7 +31,7 @@ from calibration.record_document import (
 )
 from calibration.record_layout import num_noop_layers
 from calibration.record_model import record_model
-from calibration.record_software import record_software
+from calibration.record_software import record_software, software_stack
 from calibration.record_strategy import record_degrees, record_strategy
 from cost_models.shapes.expert_spread import ExpertSpread, RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
@@ -47,6 +49,7 @@ _PRECISIONS = {
     "nvfp4": ("nvfp4", "fp4"),
     "fp32": ("fp32", "float32"),
 }
+_LISTED = re.compile(r"\b(recompute|select_recompute)['\"]?\s*[:=]\s*(\[[\d\s,\[\]]*\])")
 _BASES = ("allocated_first_iteration", "allocated", "reserved", "device")
 
 
@@ -59,6 +62,8 @@ class Measured:
     peak_memory_basis: str | None = None
     peak_memory_by_rank_bytes: tuple[float, ...] = ()
     allocated_after_step_by_rank_bytes: tuple[float, ...] = ()
+    peak_of_last_rank: bool = False
+    allocated_after_step_last_rank_bytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class RunRecord:
     hardware_basis: str | None = None
     ranking_group: str | None = None
     warnings: tuple[str, ...] = ()
+    flags: RecordFlags = NO_FLAGS
 
 
 @dataclass(frozen=True)
@@ -118,9 +124,8 @@ def parse_run_record(
     try:
         measured = _measured(row, warnings)
         cluster = _section(ClusterSection, row, "cluster")
-        training = _section(TrainingSection, row, "training")
         software = _section(SoftwareSection, row, "software")
-        workload, strategy, stated = _priced(row, cluster, training, software, profile_of, warnings)
+        workload, strategy, stated, flags = _priced(row, cluster, software, profile_of, warnings)
     except InputError as error:
         return RefusedRecord(record_id, line_number, str(error), category, measured)
     return RunRecord(
@@ -144,6 +149,7 @@ def parse_run_record(
         hardware_basis=_note(cluster.hardware_basis),
         ranking_group=_note(row.get("ranking_group")),
         warnings=tuple(warnings),
+        flags=flags,
     )
 
 
@@ -184,18 +190,21 @@ def _read_line(number: int, line: bytes, profile_of: Callable[[str], HardwarePro
 def _priced(
     row: Mapping[str, object],
     cluster_section: ClusterSection,
-    training_section: TrainingSection,
     software_section: SoftwareSection,
     profile_of: Callable[[str], HardwareProfile],
     warnings: list[str],
-) -> tuple[Workload, ParallelStrategy, bool]:
+) -> tuple[Workload, ParallelStrategy, bool, RecordFlags]:
     """What a prediction rests on: no name, source or measured value is a field of these sections."""
     training_notes, software_notes, strategy_notes, model_notes = (
         Notes(name, warnings) for name in ("training", "software", "strategy", "model")
     )
     cluster = _cluster(cluster_section, profile_of)
+    stack = software_stack(software_section.framework, cluster.profile.family, software_notes)
+    flags = read_flags([*software_section.raw_flags, *_recompute_flags(row)], stack)
+    row = with_stated(row, flags)
+    training_section = _section(TrainingSection, row, "training")
     training = _training(training_section, training_notes)
-    software = record_software(software_section, software_notes, profile=cluster.profile, precision=training.precision)
+    software = record_software(software_section, flags, stack, profile=cluster.profile, precision=training.precision)
     section = _section(StrategySection, row, "strategy")
     degrees = record_degrees(section, strategy_notes, cluster.num_devices)
     stages = degrees.virtual_stages  # those of the embedding and of the loss may hold no layer of their own
@@ -207,9 +216,23 @@ def _priced(
             f"at most model.num_layers {model.num_layers} + 2 have something to hold."
         )
     found = record_strategy(section, strategy_notes, degrees, model, software, global_batch_size=training.global_batch_size)
-    training = replace(training, expert_spread=_expert_spread(training_section, training_notes, model))
+    by_force = software.balances_by_force
+    training = replace(training, expert_spread=_expert_spread(training_section, training_notes, model, by_force=by_force))
     workload = Workload(model=model, training=training, cluster=cluster, software=software.software)
-    return workload, found.strategy, found.recompute_stated
+    named = read_features(section.features)
+    return workload, found.strategy, found.recompute_stated, record_flags((*named, *flags), found.strategy.features)
+
+
+def _recompute_flags(row: Mapping[str, object]) -> list[str]:
+    """``strategy.recompute.raw`` of scripts and YAML files, as flags; of text only what it lists by stage."""
+    strategy = row.get("strategy")
+    recompute = strategy.get("recompute") if isinstance(strategy, Mapping) else None
+    raw = recompute.get("raw") if isinstance(recompute, Mapping) else None
+    if isinstance(raw, str):
+        return [f"{name}={listed}" for name, listed in _LISTED.findall(raw[:MAX_TEXT])]
+    if not isinstance(raw, Mapping):
+        return []
+    return [f"{name}={value if isinstance(value, str) else json.dumps(value)}"[:MAX_TEXT] for name, value in raw.items()]
 
 
 def _cluster(section: ClusterSection, profile_of: Callable[[str], HardwareProfile]) -> Cluster:
@@ -228,11 +251,17 @@ def _training(section: TrainingSection, notes: Notes) -> TrainingJob:
     return TrainingJob(seq_length=section.seq_length, global_batch_size=section.global_batch_size, precision=precision)
 
 
-def _expert_spread(section: TrainingSection, notes: Notes, model: ModelShape) -> ExpertSpread | None:
-    """What balances the router: as stated, else as is usual for the model."""
+def _expert_spread(section: TrainingSection, notes: Notes, model: ModelShape, *, by_force: bool) -> ExpertSpread | None:
+    """What balances the router: as stated, else as benchmarks of the framework do, else as is usual for the model.
+
+    A capacity of 1 drops what a rank gets above the mean, which is balance to the times.
+    """
     stated = section.router_balance.lower()
     if stated in set(RouterBalance):
         return model.expert_spread(RouterBalance(stated))
+    if model.moe is not None and not stated and (by_force or model.moe.capacity_factor == 1.0):
+        notes.add("router_balance", None, "is not stated, read as forced")
+        return model.expert_spread(RouterBalance.FORCED)
     usual = model.expert_spread()
     if stated and usual is not None:
         notes.add("router_balance", section.router_balance, f"is not a known balance, read as {usual.balance}")
@@ -253,10 +282,13 @@ def _measured(row: Mapping[str, object], warnings: list[str]) -> Measured:
     if basis is not None and basis not in _BASES:
         notes.add("peak_memory_basis", basis, "is not a known basis, compared with the device's peak")
         basis = "device"
+    last_bytes = section.peak_memory_last_rank_bytes if section.peak_memory_bytes is None else None
     return Measured(
         step_time_s=step_time_s,
-        peak_memory_bytes=section.peak_memory_bytes,
-        peak_memory_basis=basis,
+        peak_memory_bytes=last_bytes or section.peak_memory_bytes,
+        peak_memory_basis=basis or ("allocated" if last_bytes else None),
+        peak_of_last_rank=last_bytes is not None,
+        allocated_after_step_last_rank_bytes=section.allocated_after_step_last_rank_bytes,
         peak_memory_by_rank_bytes=_by_rank(section.peak_memory_by_rank_bytes),
         allocated_after_step_by_rank_bytes=_by_rank(section.allocated_after_step_by_rank_bytes),
     )

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibration.categories import CATEGORIES
+from calibration.known_flags import NO_FLAGS, RecordFlags
 from calibration.recompute_recipe import recompute_by_memory
-from calibration.run_records import RefusedRecord, RunRecord
+from calibration.run_records import Measured, RefusedRecord, RunRecord
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
@@ -31,7 +32,7 @@ _PEAKS = {
 class ValidationRow:
     """One run: predicted, measured, and predicted / measured - 1. A refused run has a sentence and no predictions.
 
-    Memory is of the kind that was measured, the device's peak where nothing was.
+    Memory is of the kind that was measured, the device's peak where nothing was. ``flags``: what became of those of the record.
     """
 
     id: str
@@ -46,6 +47,7 @@ class ValidationRow:
     memory_error_fraction: float | None
     refused: str | None
     warnings: tuple[str, ...]
+    flags: RecordFlags = NO_FLAGS
 
 
 @dataclass(frozen=True)
@@ -109,12 +111,15 @@ def predict(
     Raises ``ValueError`` for a strategy that cannot be priced.
     """
     strategy, inferred = recompute_by_memory(record, constants)
-    return price(record.workload, StrategyBatch.of([strategy]), constants, breakdown=breakdown), inferred
+    by_rank = breakdown or record.measured.peak_of_last_rank
+    return price(record.workload, StrategyBatch.of([strategy]), constants, breakdown=by_rank), inferred
 
 
-def predicted_peak_bytes(found: Estimate, basis: str | None) -> float:
-    """The peak of the kind that ``basis`` names (``Measured.peak_memory_basis``). [B]"""
-    return float(getattr(found, _PEAKS[basis or "device"])[0])
+def predicted_peak_bytes(found: Estimate, measured: Measured) -> float:
+    """The peak of the kind and of the rank that was measured: the fullest, or the last of the pipeline. [B]"""
+    if measured.peak_of_last_rank and found.stage_allocated_peak_bytes is not None:
+        return float(found.stage_allocated_peak_bytes[-1, 0])
+    return float(getattr(found, _PEAKS[measured.peak_memory_basis or "device"])[0])
 
 
 def summarise(rows: Sequence[ValidationRow]) -> ErrorSummary:
@@ -146,7 +151,7 @@ def _predicted(record: RunRecord, constants_for: ConstantsFor, interval_for: Int
         return _refused(record, str(error))
     step_time_s = float(found.step_time_s[0])
     interval = interval_for(record, step_time_s) if interval_for else None
-    peak_bytes = predicted_peak_bytes(found, record.measured.peak_memory_basis)
+    peak_bytes = predicted_peak_bytes(found, record.measured)
     return ValidationRow(
         id=record.id,
         category=record.category,
@@ -160,6 +165,7 @@ def _predicted(record: RunRecord, constants_for: ConstantsFor, interval_for: Int
         memory_error_fraction=_error_fraction(peak_bytes, record.measured.peak_memory_bytes),
         refused=None,
         warnings=record.warnings + ((inferred,) if inferred else ()),
+        flags=record.flags,
     )
 
 

@@ -122,7 +122,7 @@ class FamilyAccuracy:
         for record, found in zip(self.records, self.predictions, strict=True):
             measured = record.measured
             if measured.peak_memory_bytes and not record.suspect:
-                predicted = predicted_peak_bytes(found, measured.peak_memory_basis)
+                predicted = predicted_peak_bytes(found, measured)
                 table.setdefault(measured.peak_memory_basis or "device", []).append(predicted / measured.peak_memory_bytes - 1.0)
         return {basis: np.array(errors) for basis, errors in sorted(table.items())}
 

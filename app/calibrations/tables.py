@@ -56,7 +56,7 @@ def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
     console.print(f"\nWritten to {path} ({calibration.fingerprint}); use it with --calibration {path}", markup=False)
 
 
-def print_validation(console: Console, report: ValidationReport, *, with_rows: bool = False) -> None:
+def print_validation(console: Console, report: ValidationReport, *, with_rows: bool = False, with_flags: bool = False) -> None:
     console.print("Predicted / measured - 1 (median, mean and p90 of its size; bias: its median)")
     times = plain_table("step time of", ">runs", ">median", ">mean", ">p90", ">bias", ">in interval")
     memory = plain_table("memory of", ">runs", ">median", ">mean")
@@ -72,7 +72,30 @@ def print_validation(console: Console, report: ValidationReport, *, with_rows: b
         console.print()
         console.print(memory)
     _print_rows(console, report, limit=None if with_rows else SHOWN_WORST)
+    if with_flags:
+        _print_flags(console, report)
     _print_refused(console, report)
+
+
+def _print_flags(console: Console, report: ValidationReport) -> None:
+    """Of every predicted run the flags that were read, those of no effect, those assumed and those not understood."""
+    for row in report.rows:
+        if row.refused:
+            continue
+        console.print(f"\n{row.id}", style="bold", markup=False)
+        table = plain_table("", "flag", "")
+        for title, told in (("read", row.flags.read), ("no effect", row.flags.no_effect), ("assumed", row.flags.assumed)):
+            for number, each in enumerate(told):
+                table.add_row("" if number else title, each.flag, each.meaning)
+        for number, flag in enumerate(row.flags.not_understood):
+            table.add_row("" if number else "not understood", flag, "")
+        console.print(table)
+    unknown = Counter(flag for row in report.rows for flag in row.flags.not_understood)
+    if unknown:
+        listed = ", ".join(f"{flag} ({number})" for flag, number in unknown.most_common())
+        console.print(f"\nNot understood, by runs: {listed}", markup=False)
+    else:
+        console.print("\nNo flag is not understood.")
 
 
 def _print_rows(console: Console, report: ValidationReport, limit: int | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.layer_keys import Floats, shard_sizes
@@ -171,11 +172,36 @@ def stage_parameters(
     )
 
 
+def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArray[np.bool_]:
+    """Whether gradients leave for their shards after every micro batch, so that no rank holds them whole. ``[n]``
+
+    ZeRO-3, and ZeRO-2 without a pipeline. The stages of a pipeline add gradients up and reduce them with the last micro batch,
+    which makes of ZeRO-2 what ZeRO-1 is (``SoftwareTraits.shards_accumulated_gradients`` is where a stack does otherwise)
+    [megatron-0.12, schedules.py; pytorch, schedules.py; mindformers-1.8, Parallel configuration].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        Strategies; the result has an entry for each.
+
+    Returns
+    -------
+    bool, ``[n]``
+    """
+    software = workload.software
+    at_once = (batch.pp == 1) | workload.software_traits.shards_accumulated_gradients | software.sharded_accumulation
+    scatters: NDArray[np.bool_] = (batch.zero_stage == 3) | ((batch.zero_stage == 2) & at_once)
+    return scatters
+
+
 def model_states(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> ModelStates:
     """Weights, gradients, master copies and Adam moments on each rank. [B]
 
     Without sharding 2 + g + 12 bytes a parameter; the distributed optimizer divides the 12 by D = dp cp (experts: their own
-    replicas), ZeRO-2 the gradients too, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12, dist_optimizer.md].
+    replicas), ZeRO-2 the gradients too where they are scattered at once, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12,
+    dist_optimizer.md].
     FP32 parameters need no master copy: MindFormers', whose parallel optimizer shards the weights as well [mindformers-1.8],
     and PyTorch FSDP's, which casts a shard when it gathers it [pytorch-fsdp, section 4.4].
     DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].
@@ -209,10 +235,11 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
         experts = parameters.experts / np.where(stage >= from_stage, expert_shards, 1)
         return (dense + experts) * bytes_each
 
+    scattered = scatters_each_micro_batch(workload, batch)
     master, moments = shared(master_bytes, 1), shared(moment_bytes(batch), 1)
     return ModelStates(
         weights=shared(weight_bytes, 1 if workload.software.fp32_parameters else 3),
-        gradients=shared(g, 2),
+        gradients=np.where(scattered, shared(g, 2), shared(g, 4)),
         master=master * on_device,
         moments=moments * on_device,
         gradient_copies=np.where((g < GRADIENT_BYTES) & workload.software_traits.eager, shared(GRADIENT_BYTES, 1), 0.0),

@@ -10,7 +10,14 @@ from cost_models.constants import Constants
 from cost_models.layer.activations import ALIBI_BYTES, LayerActivations
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.memory.held_layers import KeptLayers, expanded_layers, kept_layers, layers_in_flight
-from cost_models.memory.model_states import SWAP_OPTIMIZER_TIMES, WEIGHT_BYTES, ModelStates, StageParameters, gradient_bytes
+from cost_models.memory.model_states import (
+    SWAP_OPTIMIZER_TIMES,
+    WEIGHT_BYTES,
+    ModelStates,
+    StageParameters,
+    gradient_bytes,
+    scatters_each_micro_batch,
+)
 from cost_models.pipeline.stage_times import chunk_counts
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, distinct_rows
@@ -285,8 +292,8 @@ def weight_gradient_bytes(workload: Workload) -> float:
 def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
     """Parameters and gradients that live while a layer runs. ``[stage, n]``
 
-    The gradient of the largest tensor; from ZeRO-2 on gradients of the largest layer that are about to be scattered, under
-    ZeRO-3 the weights of the layer and of the next.
+    The gradient of the largest tensor; gradients of the largest layer where they are about to be scattered, under ZeRO-3 the
+    weights of the layer and of the next.
 
     Parameters
     ----------
@@ -301,7 +308,7 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
     -------
     Floats, ``[stage, n]``, bytes
     """
-    scattered = np.where(batch.zero_stage >= 2, gradient_bytes(workload, batch), 0.0)
+    scattered = np.where(scatters_each_micro_batch(workload, batch), gradient_bytes(workload, batch), 0.0)
     gathered = np.where(batch.zero_stage == 3, 2.0 * WEIGHT_BYTES, 0.0)
     return (scattered + gathered) * parameters.largest_layer + weight_gradient_bytes(workload) * parameters.largest_tensor
 

@@ -145,6 +145,9 @@ class SoftwareTraits:
     uses_transformer_engine : linear layers are Transformer Engine's [transformer-engine, linear.py].
     router_keeps_norm_output_year : the release from which a router keeps no FP32 copy of its input; core 0.13 was published in
         July 2025 [megatron-0.19, moe_utils.py]. None: it keeps one.
+    shards_accumulated_gradients : under ZeRO-2 in a pipeline every micro batch scatters its gradients into the shard
+        [mindformers-1.8, Parallel configuration, gradient_accumulation_shard]; other stacks add them up whole and reduce with
+        the last one [megatron-0.12, schedules.py; pytorch, schedules.py].
     bf16_gradient_bytes : that the backward writes beside the buffer in which BF16 gradients add up, a parameter
         [deepspeed, bf16_optimizer.py].
     """
@@ -155,6 +158,7 @@ class SoftwareTraits:
     fp32_shards: bool = False
     uses_transformer_engine: bool = True
     router_keeps_norm_output_year: float | None = None
+    shards_accumulated_gradients: bool = False
     bf16_gradient_bytes: float = 0.0
 
 
@@ -177,7 +181,9 @@ class Stack:
 ROUTER_RELEASE = 2025.5
 STACKS = {  # the first one of a kind of devices is what runs there where nothing is said
     "mindspeed-llm": Stack("ascend"),
-    "mindformers": Stack("ascend", SoftwareTraits(graph_vector_operators=True), graph_by_default=True),
+    "mindformers": Stack(
+        "ascend", SoftwareTraits(graph_vector_operators=True, shards_accumulated_gradients=True), graph_by_default=True
+    ),
     "megatron-lm": Stack("gpu", SoftwareTraits(stock_matmuls=True, router_keeps_norm_output_year=ROUTER_RELEASE)),
     "nemo": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),
     "megatron-deepspeed": Stack("gpu", SoftwareTraits(bf16_gradient_bytes=2.0)),

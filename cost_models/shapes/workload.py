@@ -222,6 +222,8 @@ class Software:
     ``portable_attention``: FlashAttention-2, before 2024 Triton's kernels, which leave newer matmul instructions unused.
     ``legacy_layers``: transformer layers older than Megatron-Core's, which repeat grouped keys and values for every head.
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
+    ``sharded_accumulation``: under ZeRO-2 stages of a pipeline scatter the gradients of every micro batch, whatever their stack
+    usually does (``SoftwareTraits.shards_accumulated_gradients``).
     ``target`` is whose legality rules apply (``any``: the physics alone).
     ``time_factor`` multiplies the time of the devices alone: kernels older or fresher than those that were measured.
     """
@@ -233,6 +235,7 @@ class Software:
     portable_attention: bool = False
     legacy_layers: bool = False
     plain_cross_entropy: bool = False
+    sharded_accumulation: bool = False
     target: str = "any"
     time_factor: float = 1.0
 

@@ -209,8 +209,8 @@ def _exchange_bars(
 ) -> Iterator[Bars]:
     """Weights gathered before the first forwards and along them, gradients reduced along backwards and after the last.
 
-    Passes hide what the closed form's windows let them: the first forwards of a micro batch, its last backwards, or under ZeRO-2
-    the backwards of all.
+    Passes hide what the closed form's windows let them: the first forwards of a micro batch, its last backwards, or those of
+    all where each is followed by a reduction (ZeRO-2 without a pipeline).
     """
     exchange, every = played.group.sharded.exchange, np.arange(len(last_s))
     gather_s, reduce_s = (np.broadcast_to(part[:, 0], last_s.shape) for part in (exchange.gather_s, exchange.reduce_s))

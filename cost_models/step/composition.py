@@ -188,6 +188,7 @@ def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, cons
         breakdown=detail,
         stage_allocated_after_step_bytes=memory.after_step if breakdown else None,
         stage_allocated_first_iteration_bytes=memory.first_iteration if breakdown else None,
+        stage_allocated_peak_bytes=memory.allocated if breakdown else None,
         stage_peak_memory_bytes=memory.peak if breakdown else None,
         stage_time_s=times.whole if breakdown else None,
         stage_bubble_s=time.stage_bubble_s if breakdown else None,

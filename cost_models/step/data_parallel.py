@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, Device, vector_s
-from cost_models.memory.model_states import MASTER_BYTES, WEIGHT_BYTES, StageParameters, gradient_bytes, moment_bytes
+from cost_models.memory.model_states import (
+    MASTER_BYTES,
+    WEIGHT_BYTES,
+    StageParameters,
+    gradient_bytes,
+    moment_bytes,
+    scatters_each_micro_batch,
+)
 from cost_models.network.collectives import all_gather_s, reduce_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
@@ -35,7 +42,8 @@ def gradient_exchange(
 ) -> GradientExchange:
     """Reduce-scatter of g bytes and all-gather of 2 bytes a parameter over the replicas; experts over theirs.
 
-    Without sharding the gradients are all-reduced. ZeRO-2 scatters after every micro batch. Under ZeRO-3 the layers
+    Without sharding the gradients are all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step
+    (``scatters_each_micro_batch``). Under ZeRO-3 the layers
     do this themselves (``cost_models.layer.communication.weight_comm``), so that only the edges' parameters are left
     [rajbhandari2020].
 
@@ -59,15 +67,16 @@ def gradient_exchange(
 
     Notes
     -----
-    Reduce-scatter g P over D' ranks once a step (ZeRO-2: m times), all-gather 2 P; P parameters on the rank, D' = dp cp, for
-    experts tp cp dp / (ep etp).
+    Reduce-scatter g P over D' ranks once a step (ZeRO-2 without a pipeline: m times), all-gather 2 P; P parameters on the rank,
+    D' = dp cp, for experts tp cp dp / (ep etp).
     """
     replicas, expert_replicas = data_parallel_sizes(batch)
     whole = batch.zero_stage == 3
     dense = np.where(whole, edge_only.dense, parameters.dense)
     experts = np.where(whole, edge_only.experts, parameters.experts)
     g = gradient_bytes(workload, batch)
-    times = np.where(batch.zero_stage == 2, batch.num_microbatches(workload.training.global_batch_size), 1)
+    each = (batch.zero_stage == 2) & scatters_each_micro_batch(workload, batch)
+    times = np.where(each, batch.num_microbatches(workload.training.global_batch_size), 1)
     expert_stride = batch.ep * batch.etp
     scatter = reduce_scatter_s(g * dense, replicas, batch.tp, network)
     scatter = scatter + reduce_scatter_s(g * experts, expert_replicas, expert_stride, network)
@@ -207,6 +216,6 @@ def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StagePa
     share = (ELEMENT_BYTES + 2.0 * gradient_bytes(workload, batch)) / FP32_ACCUMULATION_BYTES
     moved = c.accumulation_bytes * share + (c.cast_bytes if workload.software.fp32_parameters else 0.0)
     dense_shards, expert_shards = shard_sizes(batch)
-    scattered = batch.zero_stage >= 2  # only the rank's shard is added to
+    scattered = scatters_each_micro_batch(workload, batch)  # only the rank's shard is added to
     held = parameters.dense / np.where(scattered, dense_shards, 1) + parameters.experts / np.where(scattered, expert_shards, 1)
     return vector_s(moved * held, device)

@@ -219,8 +219,10 @@ def least_step_times_s(
         Strategies with their layer costs.
     of_all : Work, ``[n]``
         What ``work`` returns for them.
-    steady_s, busiest_s : Floats, ``[n]``
+    steady_s : Floats, ``[n]``, optional
         As in ``Paces``, where the placement is known; default: the mean of the ranks.
+    busiest_s : Floats, ``[n]``, optional
+        Likewise.
 
     Returns
     -------

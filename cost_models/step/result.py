@@ -52,6 +52,7 @@ class Estimate:
     breakdown: Breakdown | None = None
     stage_allocated_after_step_bytes: FloatColumn | None = None
     stage_allocated_first_iteration_bytes: FloatColumn | None = None
+    stage_allocated_peak_bytes: FloatColumn | None = None
     stage_peak_memory_bytes: FloatColumn | None = None
     stage_time_s: FloatColumn | None = None  # forward and backward of one micro batch
     stage_bubble_s: FloatColumn | None = None

@@ -17,7 +17,7 @@ from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
 from frameworks.offered import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
 from frameworks.placements import Placements, placement_rule
-from frameworks.rule import Rule, every_row, none_of, num_microbatches, rules_in
+from frameworks.rule import Rule, every_row, has_effect, none_of, num_microbatches, rules_in
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindFormers"
@@ -90,6 +90,16 @@ ZERO_STAGE = Rule(
     lambda w, s: f"zero_stage {s.zero_stage}: MindFormers has no switch that gathers weights again in the backward pass",
 )
 
+HALVES = Rule(
+    "mindformers_halves",
+    "[mindformers-1.8, Parallel configuration]",
+    "fine_grain_interleave is micro_batch_interleave_num 2, which cuts samples: micro_batch_size is even",
+    lambda w, b: has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.micro_batch_size % 2 != 0),
+    lambda w, s: (
+        f"micro_batch_size is {s.micro_batch_size}, and the layers of this release are cut in two by samples "
+        "(micro_batch_interleave_num), not by tokens"
+    ),
+)
 
 PLACEMENTS = Placements(fewest=1)  # the graph is cut by the stage number of each layer, and no source shows a stage without
 STAGES = placement_rule("mindformers_stages", "[mindformers-1.8, training_graph/transformer/utils.py]", NAME, PLACEMENTS)

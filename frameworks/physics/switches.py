@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cost_models.shapes.switches import FUSIONS, Exclusive, Feature
+from cost_models.shapes.switches import FUSIONS, Exclusive, Feature, alternatives
 from frameworks.rule import Rule, all_of, has_effect, one_of
 
 ONE_MATMUL_FUSION = one_of(
@@ -13,12 +13,27 @@ ONE_MATMUL_FUSION = one_of(
     lambda on, s: f"{on} all replace the collectives of tp {s.tp}: choose 1",
 )
 
-FINE_GRAIN_INTERLEAVE = Rule(
-    "fine_grain_interleave",
-    "[mindformers-1.8, Parallel configuration]",
-    "fine_grain_interleave cuts a micro batch in two halves: micro_batch_size is even",
-    lambda w, b: has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.micro_batch_size % 2 != 0),
-    lambda w, s: f"fine_grain_interleave cuts a micro batch in two halves, and micro_batch_size is {s.micro_batch_size}",
+ONE_HIDDEN_EXCHANGE = one_of(
+    Exclusive.EXPERT_EXCHANGE,
+    "one_hidden_exchange",
+    "[mindspeed-moe-overlap; mindspeed-fb-overlap]",
+    f"{all_of([str(f.name).lower() for f in alternatives(Exclusive.EXPERT_EXCHANGE)])} each hide the same exchange of tokens: "
+    "one of them",
+    lambda on, s: f"{on} all hide the exchange of tokens over ep {s.ep}: choose 1",
 )
 
-RULES = (ONE_MATMUL_FUSION, FINE_GRAIN_INTERLEAVE)
+FINE_GRAIN_INTERLEAVE = Rule(
+    "fine_grain_interleave",
+    "[mindformers-1.5, check_rules.py; mindformers-1.5, llama_interleave.py]",
+    "fine_grain_interleave cuts a micro batch in two halves: of its tokens, which needs sequence_parallel or cp above 1, or of "
+    "an even micro_batch_size",
+    lambda w, b: (
+        has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.sequence_parallel == 0) & (b.cp == 1) & (b.micro_batch_size % 2 != 0)
+    ),
+    lambda w, s: (
+        "fine_grain_interleave cuts a micro batch in two halves, of its tokens with sequence_parallel or cp above 1 alone, and "
+        f"micro_batch_size is {s.micro_batch_size}"
+    ),
+)
+
+RULES = (ONE_MATMUL_FUSION, ONE_HIDDEN_EXCHANGE, FINE_GRAIN_INTERLEAVE)

@@ -17,10 +17,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.parametrize("family", ["ascend"], in
 MAX_STEP = 0.01  # of a constant's logarithm: what the fit itself takes as converged
 # Median and mean absolute error [%], architecture left out, of rows whose NPU bin is named or likely: reached, with some room.
 LEFT_OUT_LIMITS = {
-    "dense_single": (4.0, 6.0),
-    "dense_multi": (3.5, 4.0),
-    "long": (7.0, 6.0),
-    "moe": (16.5, 21.5),
+    "dense_single": (5.0, 7.0),  # releases of MindSpore Transformers from 1.1 to 1.6 are among these since 2026-11
+    "dense_multi": (4.0, 6.0),
+    "long": (8.5, 9.5),
+    "moe": (20.5, 21.5),
     "slice": (12.5, 15.5),
 }
 

@@ -15,6 +15,7 @@ def validate(
     runs: Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="measured runs, one JSON object a line")],
     calibration: Calibration = None,
     rows: Annotated[bool, typer.Option("--rows", help="every run with its error, not only the worst")] = False,
+    flags: Annotated[bool, typer.Option("--flags", help="of every run what became of the flags that its record lists")] = False,
     as_json: Json = False,
 ) -> int:
     """Predicts every run record, in file order, and reports the errors by category."""
@@ -32,5 +33,9 @@ def validate(
         lambda workload: constants_for(workload, own),
         lambda record, step_time_s: interval_of(record, step_time_s, own),
     )
-    terminal.answer(validation_document(report), as_json, lambda console: print_validation(console, report, with_rows=rows))
+    terminal.answer(
+        validation_document(report),
+        as_json,
+        lambda console: print_validation(console, report, with_rows=rows, with_flags=flags),
+    )
     return DONE

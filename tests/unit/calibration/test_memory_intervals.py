@@ -18,7 +18,7 @@ from calibration.memory_intervals import (
     memory_evidence,
     memory_kind,
 )
-from calibration.run_records import RunRecord
+from calibration.run_records import Measured, RunRecord
 from calibration.validation import predict, predicted_peak_bytes
 
 Read = Callable[..., RunRecord]
@@ -41,7 +41,11 @@ def test_a_peak_is_held_against_the_prediction_of_its_own_kind(read: Read) -> No
 def test_a_monitor_of_the_device_sees_the_whole_pool(read: Read) -> None:
     record = read(PEAK)
     found, _ = predict(record, family_priors(record.workload))
-    assert predicted_peak_bytes(found, "device") == found.pooled_peak_bytes[0] > found.peak_memory_bytes[0]
+    assert (
+        predicted_peak_bytes(found, Measured(peak_memory_basis="device"))
+        == found.pooled_peak_bytes[0]
+        > found.peak_memory_bytes[0]
+    )
 
 
 def test_a_recompute_that_memory_decided_says_nothing_of_memory(read: Read) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from calibration.run_records import RunRecord
+from cost_models.shapes.workload import LocalAttention
 
 Read = Callable[..., RunRecord]
 Refuse = Callable[..., str]
@@ -92,3 +93,20 @@ def test_mla_without_query_compression(read: Read) -> None:
     shape = read({"model.mla": mla}).workload.model.mla
     assert shape is not None
     assert (shape.q_lora_rank, shape.kv_lora_rank) == (0, 512)
+
+
+@pytest.mark.parametrize(
+    ("flags", "window"),
+    [
+        (["sliding-window=4096"], LocalAttention("window", 0, 4096)),
+        (["interleave-sliding-window=4096"], LocalAttention("window", 2, 4096)),
+        (["window-size=(4095, 0)"], LocalAttention("window", 0, 4096)),  # itself and those before it
+        (["window-size=127,0", "window-attn-skip-freq=2"], LocalAttention("window", 2, 128)),
+        (["sliding-window=none"], None),
+        (["sliding-window=wide"], None),
+    ],
+)
+def test_windows_of_attention_are_read(read: Read, flags: list[str], window: LocalAttention | None) -> None:
+    record = read({"software.raw_flags": flags})
+    assert record.workload.model.local_attention == window
+    assert bool(record.warnings) == (flags == ["sliding-window=wide"])

@@ -109,3 +109,22 @@ def test_offload_settles_recompute(read: Read) -> None:
     record = read({"strategy.recompute": None, "strategy.offload": "cpu_offloading_num_layers=20"})
     assert record.recompute_stated
     assert record.warnings == ("strategy.offload: 'cpu_offloading_num_layers=20' is not modelled.",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "plan", "stated"),
+    [
+        ({"granularity": "per_stage", "raw": {"recompute": [3, 0]}}, (3, 0, 0, 0), True),  # of four ranks
+        ({"granularity": "per_stage", "raw": {"recompute": [8, 6, 4, 2]}}, (8, 6, 4, 2), True),
+        ({"granularity": "per_stage", "raw": {"recompute": [[4, 3, 2, 1], [4, 3, 2, 1]]}}, (8, 6, 4, 2), True),  # by chunk
+        ({"granularity": "full", "num_layers": [2, 1, 1, 0]}, (2, 1, 1, 0), True),
+        ({"granularity": "per_stage", "raw": {"recompute": [0, 0, 0, 0]}}, None, True),
+        ({"granularity": "per_stage", "raw": {"recompute": [1, 1, 1, 1, 1]}}, None, False),  # more than ranks
+        ({"granularity": "per_stage"}, None, False),
+    ],
+)
+def test_layers_of_each_stage_are_read(read: Read, changes: dict[str, Any], plan: tuple[int, ...] | None, stated: bool) -> None:
+    record = read({"software.framework": "MindFormers", "strategy.recompute": changes})
+    assert record.strategy.recompute_layers_per_stage == plan
+    assert record.recompute_stated is stated
+    assert (record.strategy.recompute is Recompute.FULL) == (plan is not None)

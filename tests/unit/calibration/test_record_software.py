@@ -105,7 +105,9 @@ def test_flash_attention_on_gpus_follows_from_framework_and_flags(read: Read, ch
 
 
 def test_on_ascend_features_count_as_listed(read: Read) -> None:
-    assert read({"strategy.features": []}).strategy.features == Feature(0)
+    listed = read({"strategy.features": [], "software.raw_flags": ["use-mcore-models"]})
+    assert listed.strategy.features == Feature(0)
+    assert read({"strategy.features": []}).strategy.features == Feature.FLASH_ATTENTION  # its script says use-flash-attn
 
 
 def test_fsdp_prefetches(read: Read) -> None:
@@ -158,7 +160,8 @@ def test_torchtitan_fuses_where_it_compiles(read: Read) -> None:
     ("changes", "legacy"),
     [
         ({}, False),  # no flags recorded
-        ({"software.raw_flags": ["use-flash-attn"]}, True),
+        ({"software.raw_flags": ["use-flash-attn"], "software.backend": "torch_npu + Megatron legacy"}, True),
+        ({"software.raw_flags": ["use-flash-attn"]}, False),  # verl's back end has no others than Megatron-Core's
         ({"software.raw_flags": ["use-flash-attn", "use-mcore-models"]}, False),
         ({"software.raw_flags": ["use-flash-attn"], "software.framework": "Megatron-LM"}, False),
     ],

@@ -182,7 +182,7 @@ def test_moments_are_read_from_the_optimizers_flags(read: Read) -> None:
 
 def test_features_are_matched_by_name_and_unknown_ones_noted(read: Read) -> None:
     record = read({"strategy.features": ["mc2", "Reuse_FP32_Param", "warp_drive"]})
-    assert record.strategy.features == Feature.MC2 | Feature.REUSE_FP32_PARAM
+    assert record.strategy.features == Feature.FLASH_ATTENTION | Feature.MC2 | Feature.REUSE_FP32_PARAM
     assert record.warnings == ("strategy.features: 'warp_drive' is not a known switch, left out.",)
 
 
@@ -237,3 +237,21 @@ def test_a_layout_that_does_not_hold_the_layers_is_left_out(read: Read) -> None:
     record = read({"strategy.layer_layout": "7,8,9,9"})
     assert record.strategy.layer_layout is None
     assert record.warnings == ("strategy.layer_layout: '7,8,9,9' does not place 32 layers on 4 stages of 1 chunks, left out.",)
+
+
+@pytest.mark.parametrize(
+    ("framework", "flags", "etp"),
+    [
+        ("MindSpeed-LLM", [], 2),  # Megatron-Core cuts experts as the layers around them
+        ("MindSpeed-LLM", ["moe-tp-extend-ep"], 1),
+        ("MindSpeed-LLM", ["expert-tensor-parallel-size=1"], 1),
+        ("Megatron-Bridge", [], 1),
+    ],
+)
+def test_a_silent_cut_of_experts_is_the_framework_s(
+    read: Read, moe: dict[str, Any], framework: str, flags: list[str], etp: int
+) -> None:
+    changes = {"model.moe": moe, "strategy.etp": None, "strategy.ep": 2, "software.framework": framework}
+    record = read({**changes, "software.raw_flags": flags})
+    assert record.strategy.etp == etp
+    assert any("strategy.etp" in warning for warning in record.warnings) == (not flags or flags == ["moe-tp-extend-ep"])

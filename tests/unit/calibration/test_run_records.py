@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from calibration.run_records import RefusedRecord, RunRecord, parse_run_record, read_run_records
+from cost_models.shapes.expert_spread import RouterBalance
 from documents.bounds import RUN_BYTES
 from documents.errors import InputError
 
@@ -167,3 +168,46 @@ def test_an_oversized_file_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("calibration.run_records.RUNS_BYTES", 10)
     with pytest.raises(InputError, match="at most 10 are read"):
         read_run_records(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "balance", "warns"),
+    [
+        ({"software.framework": "Megatron-Bridge"}, RouterBalance.FORCED, True),
+        ({"software.framework": "NeMo AutoModel (FSDP2)"}, RouterBalance.FORCED, True),
+        ({"software.framework": "Megatron-LM"}, RouterBalance.AUXILIARY_LOSS, False),
+        ({"software.framework": "Megatron-LM", "model.moe.capacity_factor": 1.0}, RouterBalance.FORCED, True),
+        (
+            {"software.framework": "Megatron-LM", "software.raw_flags": ["moe-router-force-load-balancing"]},
+            RouterBalance.FORCED,
+            False,
+        ),
+        (
+            {"software.framework": "Megatron-LM", "software.raw_flags": ["moe-router-enable-expert-bias"]},
+            RouterBalance.LOSS_FREE,
+            False,
+        ),
+        (
+            {"software.framework": "Megatron-Bridge", "training.router_balance": "auxiliary-loss"},
+            RouterBalance.AUXILIARY_LOSS,
+            False,
+        ),
+    ],
+)
+def test_a_silent_balance_is_that_of_the_framework_s_benchmarks(
+    read: Read, moe: dict[str, Any], changes: dict[str, Any], balance: RouterBalance, warns: bool
+) -> None:
+    record = read({"model.moe": moe, "cluster.hardware": "h100-sxm-80gb", "software.raw_flags": [], **changes})
+    spread = record.workload.training.expert_spread
+    assert spread is not None
+    assert spread.balance is balance
+    assert any("router_balance" in warning for warning in record.warnings) == warns
+
+
+def test_the_last_rank_s_memory_stands_in_for_a_peak_that_is_not_known(read: Read) -> None:
+    last = {"measured.peak_memory_last_rank_bytes": 6e10, "measured.allocated_after_step_last_rank_bytes": 6e9}
+    measured = read(last).measured
+    assert (measured.peak_memory_bytes, measured.peak_memory_basis, measured.peak_of_last_rank) == (6e10, "allocated", True)
+    assert measured.allocated_after_step_last_rank_bytes == 6e9
+    both = read({**last, "measured.peak_memory_bytes": 7e10, "measured.peak_memory_basis": "device"}).measured
+    assert (both.peak_memory_bytes, both.peak_memory_basis, both.peak_of_last_rank) == (7e10, "device", False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibration import recompute_recipe
-from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
+from calibration.run_records import Measured, RefusedRecord, RunRecord, parse_run_record
 from calibration.validation import ValidationRow, predict, predicted_peak_bytes, summarise, validate
 from cost_models.constants import Constants, prior_constants
 from cost_models.shapes.strategy import Recompute, RecomputeMethod, StrategyBatch
@@ -53,10 +53,13 @@ def test_a_prediction_is_the_estimate_of_the_record(read: Read) -> None:
 
 def test_memory_is_compared_on_its_own_basis(read: Read) -> None:
     found, _ = predict(read(), prior_constants("ascend"))
-    peaks = [predicted_peak_bytes(found, basis) for basis in ("allocated_first_iteration", "allocated", "reserved", "device")]
+    peaks = [
+        predicted_peak_bytes(found, Measured(peak_memory_basis=basis))
+        for basis in ("allocated_first_iteration", "allocated", "reserved", "device")
+    ]
     assert peaks == sorted(peaks)
     assert len(set(peaks)) == 4
-    assert predicted_peak_bytes(found, None) == peaks[-1]
+    assert predicted_peak_bytes(found, Measured()) == peaks[-1]
 
 
 def test_rows_keep_the_order_of_the_records_and_refusals_have_no_prediction(read: Read, row: Row) -> None:
@@ -144,3 +147,14 @@ def test_a_run_that_could_not_fit_is_predicted_with_the_least_recompute_that_doe
 def test_what_a_record_states_is_never_replaced(read: Read) -> None:
     stated = read({"strategy.micro_batch_size": 16, "strategy.num_microbatches": None})
     assert recompute_recipe.recompute_by_memory(stated, prior_constants("ascend")) == (stated.strategy, None)
+
+
+def test_the_last_rank_is_compared_with_the_last_stage(read: Read) -> None:
+    record = read({"measured.peak_memory_last_rank_bytes": 2e10})
+    found, _ = predict(record, prior_constants("ascend"), breakdown=True)
+    assert found.stage_allocated_peak_bytes is not None
+    first, *_, last = found.stage_allocated_peak_bytes[:, 0].tolist()
+    assert first > last  # 1F1B holds fewer micro batches at the end
+    assert predicted_peak_bytes(found, record.measured) == last
+    (row,) = validate([record], priors).rows
+    assert row.memory_error_fraction == pytest.approx(last / 2e10 - 1.0)

@@ -25,6 +25,7 @@ from tests.unit.frameworks.legality_workloads import (
 
 FLAT = replace(DENSE_PLAN, vpp=1, schedule=Schedule.ONE_F_ONE_B)
 HALVED = replace(FLAT, features=DEFAULT_FEATURES | Feature.FINE_GRAIN_INTERLEAVE)
+UNSPREAD = replace(HALVED, sequence_parallel=False)
 FULL = replace(FLAT, recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=1)
 ALONE = ParallelStrategy(tp=4, dp=16, sequence_parallel=True)  # no pipeline
 DENSE_JOB = job()
@@ -171,6 +172,9 @@ PHYSICS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tupl
     ("reuse_needs_bf16", "any", job(precision="fp16"), FLAT, with_features(FLAT, Feature.REUSE_FP32_PARAM), ("fp16",)),
     ("one_matmul_fusion", "any", DENSE_JOB, with_features(FLAT, Feature.MC2), with_features(FLAT, Feature.MC2, Feature.COC),
      ("mc2 and coc", "tp 4")),
+    ("one_hidden_exchange", "any", MIXTURE_JOB, with_features(MIXTURE_PLAN, Feature.MOE_ALLTOALL_OVERLAP_COMM),
+     with_features(MIXTURE_PLAN, Feature.MOE_ALLTOALL_OVERLAP_COMM, Feature.MOE_COMM_OVERLAP),
+     ("moe_alltoall_overlap_comm and moe_comm_overlap", "exchange")),
 ]  # fmt: skip
 
 UNEVEN = job(replace(DENSE, num_layers=31))
@@ -244,7 +248,9 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("mindformers_swap_optimizer", "mindformers", DENSE_JOB, with_features(FLAT, Feature.SWAP_ATTENTION),
      with_features(FLAT, Feature.SWAP_OPTIMIZER), ("master weights", "moments alone")),
     ("mindformers_zero_stage", "mindformers", DENSE_JOB, changed(FLAT, zero_stage=2), changed(FLAT, zero_stage=3), ("stage 3",)),
-    ("fine_grain_interleave", "any", DENSE_JOB, changed(HALVED, micro_batch_size=2), HALVED, ("size is 1",)),
+    ("fine_grain_interleave", "any", DENSE_JOB, changed(UNSPREAD, micro_batch_size=2), UNSPREAD, ("size is 1",)),
+    ("fine_grain_interleave", "any", DENSE_JOB, HALVED, UNSPREAD, ("of its tokens with sequence_parallel",)),
+    ("mindformers_halves", "mindformers", QWEN, changed(HALVED, micro_batch_size=2), HALVED, ("size is 1", "by samples")),
     ("mindformers_stages", "mindformers", DENSE_JOB, changed(FLAT, layer_layout=((12, 10, 9, 1),)),
      changed(FLAT, layer_layout=((11, 11, 10, 0),)), ("stage 4 of 4 holds 0 layers", "11")),
     ("mindformers_experts_need_sequence_parallel", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,

@@ -12,10 +12,11 @@ DISPATCHER_FLAG = "moe-token-dispatcher-type"
 
 
 def rows(framework: str) -> list[dict[str, Any]]:
-    """Rows of MindSpeed-LLM under all of its names, or of MindFormers."""
+    """Rows of MindSpeed-LLM's scripts under all of its names, or of MindFormers."""
     words = ("MindSpeed",) if framework == "mindspeed-llm" else ("MindFormers", "MindSpore")
     read = [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()]
-    return [row for row in read if any(word in row["software"]["framework"] for word in words)]
+    launched = [row for row in read if "verl" not in row["software"]["framework"] and "FSDP2" not in row["software"]["backend"]]
+    return [row for row in launched if any(word in row["software"]["framework"] for word in words)]
 
 
 def megatron_arguments(row: dict[str, Any]) -> list[str]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import SWITCHES, Exclusive, Feature
 from frameworks.legality import violations
-from tests.workloads import DENSE, workload
+from tests.workloads import SPARSE, workload
 
 ROOT = Path(__file__).resolve().parents[3]
-PLAIN = ParallelStrategy(tp=2, dp=8, sequence_parallel=True, features=Feature(0))
+PLAIN = ParallelStrategy(tp=2, dp=8, ep=2, sequence_parallel=True, dispatcher=Dispatcher.ALLTOALL, features=Feature(0))
 PAIRS = [
     pair
     for kind in Exclusive
@@ -23,7 +23,7 @@ PAIRS = [
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: "-".join(feature.name for feature in pair))
 def test_physics_refuses_two_switches_that_replace_the_same_thing(pair: tuple[Feature, Feature]) -> None:
-    job = workload(DENSE)
+    job = workload(SPARSE)
     job = replace(job, cluster=replace(job.cluster, num_devices=16))
     alone = [violations(job, replace(PLAIN, features=feature), "any") for feature in pair]
     (both,) = violations(job, replace(PLAIN, features=pair[0] | pair[1]), "any")

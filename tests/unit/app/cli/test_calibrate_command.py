@@ -177,3 +177,22 @@ def test_a_calibration_that_is_here_already_is_replaced_only_where_it_is_named(
     assert earlier.read_text() == "mine"
     assert main(["calibrate", str(runs), *SITE, "--output", str(earlier)]) == DONE
     assert earlier.read_text() != "mine"
+
+
+def test_validate_lists_what_became_of_flags(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = json.loads(runs.read_text(encoding="utf-8").splitlines()[0])
+    row["software"]["raw_flags"] = ["use-flash-attn", "manual-gc", "triangle-attn", "warp-drive=9"]
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps(row), encoding="utf-8")
+    assert main(["validate", str(path), "--flags"]) == DONE
+    printed = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "manual-gc the host's garbage collection",
+        "triangle-attn attention is priced unfused",
+        "not understood warp-drive=9",
+    ):
+        assert words in printed
+    assert "Not understood, by runs: warp-drive=9 (1)" in printed
+    (found,) = answer(capsys, "validate", path)["rows"]
+    assert found["flags"]["not_understood"] == ["warp-drive=9"]
+    assert {"flag": "use-flash-attn", "meaning": "flash_attention"} in found["flags"]["read"]

@@ -41,6 +41,8 @@ def total(value: ModelStates) -> float:
         ({"dp": 32, "cp": 2}, 6 + 12 / 64),  # context parallelism folds into the data-parallel group
         ({"dp": 64, "optimizer_shard_size": 8}, 6 + 12 / 8),
         ({"dp": 64, "zero_stage": 2}, 2 + 16 / 64),
+        ({"dp": 64, "zero_stage": 2, "pp": 2}, 6 + 12 / 64),  # stages add whole gradients up, as under ZeRO-1
+        ({"dp": 64, "zero_stage": 3, "pp": 2}, 18 / 64),
         ({"dp": 64, "zero_stage": 3}, 18 / 64),
         ({"dp": 64, "features": DEFAULT_FEATURES | Feature.REUSE_FP32_PARAM}, 6 + 10 / 64),
         ({"zero_stage": 0, "features": DEFAULT_FEATURES | Feature.REUSE_FP32_PARAM}, 16.0),
@@ -76,6 +78,11 @@ def test_full_precision_parameters_need_no_master_copy() -> None:
     job = workload(precision="fp16", fp32_parameters=True)
     assert total(states(job, zero_stage=0)) == pytest.approx(16 * P)
     assert total(states(job, dp=8)) == pytest.approx(P * (4 + 12 / 8))
+
+
+def test_mindspore_shards_the_gradients_that_a_pipeline_accumulates() -> None:
+    for job in (workload(stack="mindformers"), workload(sharded_accumulation=True)):
+        assert total(states(job, dp=64, pp=2, zero_stage=2)) == pytest.approx(P * (2 + 16 / 64))
 
 
 def test_fsdp_casts_its_shards_and_keeps_no_others() -> None:

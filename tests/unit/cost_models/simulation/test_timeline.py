@@ -31,8 +31,8 @@ EXPERTS: dict[str, Any] = {
 }
 
 
-def played(model: ModelShape = SPARSE, **strategy: Any) -> tuple[Replay, Timeline]:
-    job, of = workload(model), ParallelStrategy(**{**EXPERTS, **strategy})
+def played(model: ModelShape = SPARSE, *, stack: str = "megatron-lm", **strategy: Any) -> tuple[Replay, Timeline]:
+    job, of = workload(model, stack=stack), ParallelStrategy(**{**EXPERTS, **strategy})
     step = replay(job, of, constants())
     return step, timeline(job, step, constants())
 
@@ -168,8 +168,8 @@ def test_weights_come_before_the_first_pass_and_gradients_go_after_the_last(over
         assert reduce == pytest.approx([last - hidden, last + step.reduce_s[rank]])
 
 
-def test_zero_2_reduces_along_every_backward() -> None:
-    step, shown = played(zero_stage=2, features=PLAIN | Feature.OVERLAP_GRAD_REDUCE)
+def test_mindspore_scatters_gradients_along_every_backward() -> None:
+    step, shown = played(stack="mindformers", zero_stage=2, features=PLAIN | Feature.OVERLAP_GRAD_REDUCE)
     times, backwards = of_kind(shown, Kind.REDUCE, 0), [step.task.kind for step in step.program.steps if step.rank == 0]
     assert len(times) in (backwards.count(Pass.BACKWARD), backwards.count(Pass.BACKWARD) + 1)
     whole = float(step.group.sharded.exchange.reduce_s[0, 0])

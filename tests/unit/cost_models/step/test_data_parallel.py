@@ -24,8 +24,8 @@ def parameters(dense: float = P, experts: float = 0.0) -> StageParameters:
     return StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0)))
 
 
-def exchange(held: StageParameters | None = None, **columns: object) -> tuple[float, float]:
-    job = workload()
+def exchange(stack: str = "megatron-lm", held: StageParameters | None = None, **columns: object) -> tuple[float, float]:
+    job = workload(stack=stack)
     result = gradient_exchange(job, batch(**columns), held or parameters(), parameters(0.0), network(job))
     return float(result.reduce_s[0, 0]), float(result.gather_s[0, 0])
 
@@ -48,13 +48,20 @@ def test_gradients_in_half_precision_are_half_as_large() -> None:
 
 def test_experts_are_reduced_over_their_own_replicas() -> None:
     # tp 8 x dp 16 = 128 ranks, experts over 32 of them: four replicas, 32 ranks apart
-    reduce, _ = exchange(parameters(0.0, P), tp=8, dp=16, ep=32)
+    reduce, _ = exchange(held=parameters(0.0, P), tp=8, dp=16, ep=32)
     assert reduce == pytest.approx(3 / 4 * 4 * P / NIC)
 
 
 def test_zero2_scatters_after_every_micro_batch() -> None:
     # 64 sequences over 16 replicas: four micro batches
     assert exchange(tp=8, dp=16, zero_stage=2)[0] == pytest.approx(4 * exchange(tp=8, dp=16)[0])
+
+
+def test_zero2_scatters_once_a_step_where_stages_add_gradients_up() -> None:
+    # 64 sequences over 16 replicas are four micro batches; MindSpore scatters each into the shard, other stacks do not
+    once = exchange(tp=8, dp=16)
+    assert exchange(tp=8, dp=16, pp=2, zero_stage=2) == once
+    assert exchange("mindformers", tp=8, dp=16, pp=2, zero_stage=2) == (pytest.approx(4 * once[0]), once[1])
 
 
 def test_zero3_leaves_the_layers_to_themselves() -> None:
