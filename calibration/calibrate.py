@@ -32,7 +32,7 @@ ASCEND_CONSTANTS = (
     "fused_tp_exposed_fraction",
     "dp_exposed_fraction",
 )
-ASCEND_STACK_CONSTANTS = {"mindformers": ("graph_vector_factor", "early_graph_factor")}
+ASCEND_STACK_CONSTANTS = {"mindformers": ("early_graph_factor",)}
 GPU_CONSTANTS = (
     "matmul_fraction",
     "attention_forward_fraction",
@@ -49,6 +49,7 @@ GPU_STACK_CONSTANTS = {
     "fsdp": ("triton_attention_fraction", "triton_attention_half_length", "hidden_stretch_fraction"),
     "megatron-lm": ("stock_blackwell_factor",),
 }
+PUBLISHED_ONLY = ("stock_blackwell_factor",)  # what tells a published machine from others: no site's own run has it
 FREE_CONSTANTS: dict[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
     "ascend": (ASCEND_CONSTANTS, ASCEND_STACK_CONSTANTS),
     "gpu": (GPU_CONSTANTS, GPU_STACK_CONSTANTS),
@@ -136,6 +137,7 @@ def calibrate(
         command,
         memory_bands=_rounded_bands(memory_bands(memory)),
         memory_coverage=memory_coverage(memory),
+        correlations=_correlations(fitted.names, fitted),
     )
     prior_errors = np.array([o.log_error(start) for o in observations])
     return Outcome(calibration, fitted, prior_errors, by_architecture, by_framework)
@@ -167,7 +169,7 @@ def calibrate_site(
     if not used:
         first = f" The first record says: {refused[0][1]}" if refused else ""
         raise ValueError(f"no record can teach anything about {stack} on {hardware}.{first}")
-    names = free_constants(base.family, [stack])
+    names = tuple(name for name in free_constants(base.family, [stack]) if name not in PUBLISHED_ONLY)
     known = {entry.name: entry.log_spread for entry in base.fitted}
     spread = {name: float(np.hypot(known[name], SITE_LOG_SPREAD)) for name in names if name in known}
     fitted = fit(used, start, names, prior_spread=spread, on_progress=on_progress)
@@ -176,9 +178,10 @@ def calibrate_site(
     own = [o.record for o in used]
     moved = {entry.name: entry for entry in _entries(fitted)}
     peaks = memory_errors(own, base.constants_of)
+    entries = (*(moved.get(e.name, e) for e in base.fitted), *(e for e in moved.values() if e.name not in known))
     calibration = Calibration(
         base.family,
-        (*(moved.get(e.name, e) for e in base.fitted), *(e for e in moved.values() if e.name not in known)),
+        entries,
         _rounded_bands(error_bands(own, left_out.tolist(), groups, base.bands)),
         merged_coverage(base.coverage, coverage_of(own)),
         base.num_runs + len(own),
@@ -190,6 +193,7 @@ def calibrate_site(
         rounded_paired(
             paired_errors(job_pairs(own, left_out.tolist()), wider=base.paired or shipped_calibration(base.family).paired)
         ),
+        _correlations([entry.name for entry in entries], fitted),
     )
     base_errors = np.array([o.log_error(start) for o in used])
     factor = site_factor(used, base, base_errors)
@@ -204,7 +208,9 @@ def _site_observation(record: RunRecord | RefusedRecord, start: Constants, hardw
         return f"cluster.hardware is {name}; this calibration is for {hardware}."
     if software != stack:
         return f"software.framework is read as {software}; this calibration is for {stack}."
-    return observation_of(record, start)
+    # A site's matmuls are its own, as its jobs', which never have the published machine's factor.
+    own = replace(record.workload, software=replace(record.workload.software, stock_matmuls=False))
+    return observation_of(replace(record, workload=own), start)
 
 
 def _site_groups(records: Sequence[RunRecord]) -> tuple[str, list[Hashable]]:
@@ -221,6 +227,17 @@ def _entries(fitted: Fitted) -> tuple[FittedConstant, ...]:
             name, rounded(getattr(constants, name)), rounded(getattr(start, name)), rounded(float(before)), rounded(float(after))
         )
         for name, before, after in zip(fitted.names, fitted.prior_spread, fitted.spread, strict=True)
+    )
+
+
+def _correlations(names: Sequence[str], fitted: Fitted) -> tuple[float, ...]:
+    """As ``Calibration`` lists them for these names; what was not fitted now counts as independent of the rest."""
+    place = {name: index for index, name in enumerate(fitted.names)}
+    covariance, spread = fitted.covariance, fitted.spread
+    return tuple(
+        rounded(float(covariance[place[a], place[b]] / (spread[place[a]] * spread[place[b]]))) if {a, b} <= place.keys() else 0.0
+        for i, a in enumerate(names)
+        for b in names[:i]
     )
 
 

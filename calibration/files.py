@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from calibration.groups import model_kind
@@ -28,7 +30,7 @@ from documents.reading import Limits, parse_document, read_document
 
 FORMAT = "meshplan-calibration/1"
 FAMILIES = tuple(dict.fromkeys(traits.priors for traits in DEVICES.values()))
-SINCE = ("memory_bands", "memory_coverage", "paired")  # what files of earlier versions lack
+SINCE = ("memory_bands", "memory_coverage", "paired", "correlations")  # what files of earlier versions lack
 _DIGITS = 4
 _MAX_VALUE, _MAX_LOG = 10**15, 10
 _LIMITS = Limits(CALIBRATION_BYTES)
@@ -60,6 +62,19 @@ class Calibration:
     memory_bands: tuple[ErrorBand, ...] = ()  # of ln(measured / predicted) peaks; none in files of earlier versions
     memory_coverage: tuple[Coverage, ...] = ()
     paired: tuple[PairedError, ...] = ()  # none in a file of an earlier version
+    # Of the errors of ``fitted``, each with those before it: (1, 0), (2, 0), (2, 1), ...; none in a file of an earlier version.
+    correlations: tuple[float, ...] = ()
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """Of the logarithms of ``fitted``, independent in a file without correlations. ``[fitted, fitted]``"""
+        spread = np.array([entry.log_spread for entry in self.fitted])
+        correlation = np.eye(len(spread))
+        if self.correlations:
+            rows, columns = np.tril_indices(len(spread), -1)
+            correlation[rows, columns] = correlation[columns, rows] = self.correlations
+        covariance: NDArray[np.float64] = spread[:, None] * correlation * spread
+        return covariance
 
     @property
     def constants(self) -> Constants:
@@ -84,7 +99,7 @@ class Calibration:
         by_kind = {error.kind: error for error in self.paired or shipped_calibration(self.family).paired}
         return by_kind.get(model_kind(workload)) or by_kind["all"]
 
-    @property
+    @cached_property  # every answer names it
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits that name the content."""
         return text_fingerprint(calibration_text(self))
@@ -148,6 +163,7 @@ class _CalibrationSection(LenientSection):
     memory_bands: list[_BandSection] = Field(default=[])
     memory_coverage: list[_CoverageSection] = Field(default=[])
     paired: list[_PairedSection] = Field(default_factory=list)
+    correlations: list[Annotated[float, Field(ge=-1, le=1)]] = Field(default_factory=list)
 
 
 def family_of(profile_family: str) -> str:
@@ -197,6 +213,9 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
                 raise InputError(f"{name}: the entry of kind 'all' is missing.")
         if section.paired and not any(error.kind == "all" for error in section.paired):
             raise InputError("paired: the entry of kind 'all' is missing.")
+        pairs = len(section.fitted) * (len(section.fitted) - 1) // 2
+        if section.correlations and len(section.correlations) != pairs:
+            raise InputError(f"correlations: holds {len(section.correlations)} of the {pairs} pairs of fitted constants.")
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
     return Calibration(
@@ -211,6 +230,7 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
         memory_bands=tuple(ErrorBand(**dict(row)) for row in section.memory_bands),
         memory_coverage=tuple(Coverage(**dict(row)) for row in section.memory_coverage),
         paired=tuple(PairedError(**dict(row)) for row in section.paired),
+        correlations=tuple(section.correlations),
     )
 
 

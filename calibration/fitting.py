@@ -70,11 +70,16 @@ class Fitted:
         return _log_values(self.start, self.names)
 
     @property
-    def spread(self) -> Floats:
-        """One standard deviation of each constant's logarithm, given the observations. ``[name]``"""
+    def covariance(self) -> Floats:
+        """Of the constants' logarithms, given the observations: Laplace's, with every residual in full. ``[name, name]``"""
         weights = np.array([o.weight for o in self.observations])
         information = (weights[:, None] * self.jacobian).T @ self.jacobian / ERROR_SCALE**2
-        return np.sqrt(np.diag(np.linalg.inv(information + np.diag(1.0 / self.prior_spread**2))))
+        return np.asarray(np.linalg.inv(information + np.diag(1.0 / self.prior_spread**2)), dtype=np.float64)
+
+    @property
+    def spread(self) -> Floats:
+        """One standard deviation of each constant's logarithm, given the observations. ``[name]``"""
+        return np.asarray(np.sqrt(np.diag(self.covariance)), dtype=np.float64)
 
     @property
     def at_bound(self) -> tuple[str, ...]:

@@ -167,7 +167,8 @@ def _stated(value: str | None, form: str, *, is_off: bool) -> Any:
         return text or None
     if form == "words":
         return re.findall(r"[\w-]+", text) or None
-    return float(text) if re.fullmatch(r"-?\d{1,9}(\.\d{1,9})?", text) else None
+    is_number = re.fullmatch(r"-?\d{1,9}(\.\d{1,9})?", text)
+    return float(text) if is_number else text or None if form == "pattern" else None
 
 
 def with_stated(row: Mapping[str, object], flags: Iterable[Flag]) -> dict[str, object]:

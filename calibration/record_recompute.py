@@ -18,6 +18,7 @@ _MODULES = MODULE_NAMES | {"moe_act": RecomputeModule.MLP_ACT}  # as Megatron ca
 _CHEAP = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT  # what operator-level policies drop first
 _SWITCHES = {"recompute_activation_function": RecomputeModule.MLP_ACT, "recompute_norm": RecomputeModule.LAYERNORM}
 _NO_MODULES = RecomputeModule(0)
+_MAX_LISTS = 100  # of a flag's value
 _ASCENDSPEED_BLOCK_LAYERS = 25  # [ascendspeed, arguments.py, checkpoint_block_layer]: default of its policy "block"
 
 
@@ -91,10 +92,7 @@ def _selected(software: RecordSoftware, degrees: Degrees, num_layers: int) -> Re
     stated = software.flag_value("select-recompute")
     if stated is None or stated.lower() in OFF:
         return _NO_MODULES
-    try:
-        choice = json.loads(stated)
-    except ValueError:
-        choice = True
+    choice = _decoded(stated, otherwise=True)
     patterns = choice if isinstance(choice, dict) else {"feed_forward.mul": choice}
     modules = _NO_MODULES
     for pattern, covered in patterns.items():
@@ -102,6 +100,16 @@ def _selected(software: RecordSoftware, degrees: Degrees, num_layers: int) -> Re
         if layers is None or 2 * layers >= num_layers:
             modules |= RecomputeModule.LAYERNORM if "norm" in pattern else RecomputeModule.MLP_ACT
     return modules
+
+
+def _decoded(text: str, *, otherwise: Any) -> Any:
+    """The value of JSON text of a few levels; ``otherwise`` for anything else."""
+    if text.count("[") + text.count("{") > _MAX_LISTS:
+        return otherwise
+    try:
+        return json.loads(text)
+    except ValueError:
+        return otherwise
 
 
 def _summed(covered: object) -> int | None:
@@ -117,10 +125,7 @@ def _per_stage(section: RecomputeSection, software: RecordSoftware, degrees: Deg
     A list shorter than the pipeline leaves the later ranks without recompute [mindformers-1.5, models/utils.py].
     """
     stated = software.flag_value("recompute") if section.num_layers is None else None
-    try:
-        listed = json.loads(stated) if stated is not None and stated.startswith("[") else section.num_layers
-    except ValueError:
-        return None
+    listed = _decoded(stated, otherwise=None) if stated is not None and stated.startswith("[") else section.num_layers
     if not isinstance(listed, list):
         return None
     rows: list[list[Any]] = listed if all(isinstance(row, list) for row in listed) else [listed]

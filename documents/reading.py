@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,12 +27,14 @@ class Limits:
     """How large a document may be; JSON, which has no aliases and is read fast, holds as many values as its bytes allow.
 
     ``aliases``: whether a YAML document may name a part (``&name``) and mean it again (``*name``); each use counts its values.
+    ``entries``: of lists at the top of a JSON document, by name; what follows the one too many is not read.
     """
 
     num_bytes: int = DOCUMENT_BYTES
     depth: int = 32
     values: int = 40_000  # 60 layers of 384 counted experts
     aliases: bool = False
+    entries: Mapping[str, int] = field(default_factory=dict)
 
 
 LIMITS = Limits()
@@ -133,14 +135,76 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
+_JSON = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_int=_integer, parse_constant=_refuse_constant)
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
 def _parse_json(text: str, limits: Limits) -> Any:
-    document = json.loads(text, object_pairs_hook=_unique_keys, parse_int=_integer, parse_constant=_refuse_constant)
+    begin = _after_space(text, 0)
+    document = _bounded_object(text, begin, limits.entries) if limits.entries and text[begin : begin + 1] == "{" else None
+    document = _JSON.decode(text) if document is None else document
     level = [document]
     for _ in range(limits.depth):
         level = [item for value in level if isinstance(value, dict | list) for item in _items(value)]
         if not level:
             return document
     raise RecursionError
+
+
+def _after_space(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
+
+
+def _opened(text: str, begin: int, end: str) -> tuple[int, bool]:
+    """Where the first part of the list or mapping at ``begin`` is, or what follows it, and whether it has no part."""
+    position = _after_space(text, begin + 1)
+    is_done = text[position : position + 1] == end
+    return position + is_done, is_done
+
+
+def _next_part(text: str, position: int, end: str) -> tuple[int, bool]:
+    """Where the part behind the one that ended at ``position`` is, or what follows the whole, and whether that was the last."""
+    position = _after_space(text, position)
+    mark = text[position : position + 1]
+    if mark == end:
+        return position + 1, True
+    if mark != ",":
+        raise json.JSONDecodeError("Expecting ',' delimiter", text, position)
+    return _after_space(text, position + 1), False
+
+
+def _bounded_object(text: str, begin: int, entries: Mapping[str, int]) -> dict[str, Any]:
+    """The whole document, its bounded lists entry by entry."""
+    pairs: list[tuple[str, Any]] = []
+    position, is_done = _opened(text, begin, "}")
+    while not is_done:
+        if text[position : position + 1] != '"':
+            raise json.JSONDecodeError("Expecting property name enclosed in double quotes", text, position)
+        key, position = _JSON.raw_decode(text, position)
+        position = _after_space(text, position)
+        if text[position : position + 1] != ":":
+            raise json.JSONDecodeError("Expecting ':' delimiter", text, position)
+        position = _after_space(text, position + 1)
+        is_bounded = key in entries and text[position : position + 1] == "["
+        value, position = _bounded_list(text, position, key, entries[key]) if is_bounded else _JSON.raw_decode(text, position)
+        pairs.append((key, value))
+        position, is_done = _next_part(text, position, "}")
+    if _after_space(text, position) != len(text):
+        raise json.JSONDecodeError("Extra data", text, position)
+    return _unique_keys(pairs)
+
+
+def _bounded_list(text: str, begin: int, name: str, limit: int) -> tuple[list[Any], int]:
+    values: list[Any] = []
+    position, is_done = _opened(text, begin, "]")
+    while not is_done:
+        if len(values) == limit:
+            raise InputError(f"{name}: a list of more than {limit:,} is not allowed; send fewer at a time.")
+        value, position = _JSON.raw_decode(text, position)
+        values.append(value)
+        position, is_done = _next_part(text, position, "]")
+    return values, position
 
 
 def _items(value: dict[str, Any] | list[Any]) -> list[Any]:
@@ -186,6 +250,8 @@ def parse_document(text: str, name: str, *, is_json: bool = False, limits: Limit
         raise InputError(f"{name}: line {error.lineno}: not valid JSON: {error.msg}.") from None
     except RecursionError:
         raise InputError(f"{name}: it is nested deeper than {limits.depth} levels.") from None
+    except InputError:
+        raise
     except (ValueError, yaml.YAMLError) as error:
         raise InputError(f"{name}: {' '.join(str(error).split())}.") from None
     if not isinstance(document, dict):

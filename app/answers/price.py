@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from app.answers.assumptions import MAX_VIRTUAL_STAGES
 from app.answers.provenance import about, priced_with
 from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
 from app.calibrations.constants import constants_for
+from app.calibrations.next_runs import next_runs
 from app.jobs.job import Job
 from calibration.files import Calibration, calibration_for
 from calibration.intervals import Interval
@@ -64,11 +66,18 @@ def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] 
 
 
 def estimate_document(
-    job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] = (), *, simulated: bool = False, replayed: bool = True
+    job: Job,
+    strategy: ParallelStrategy,
+    own: Sequence[Calibration] = (),
+    *,
+    simulated: bool = False,
+    replayed: bool = True,
+    advised: bool = False,
 ) -> EstimateDocument:
     """The document that ``meshplan schema estimate`` describes; ``InputError`` for a strategy that cannot run.
 
-    A simulated one also says what the replay of its tasks shows, unless ``replayed`` is false.
+    A simulated one also says what the replay of its tasks shows, unless ``replayed`` is false; one that is ``advised`` says which
+    runs would bring measured ones nearer, where these are far.
     """
     broken = violations(job.workload, strategy)
     if broken:
@@ -77,12 +86,15 @@ def estimate_document(
     if simulated:
         check_cost(workload, [strategy], "strategy")
     numbers = priced(workload, batch, own, simulated=simulated)
+    found = fill_intervals(workload, estimates_to_mappings(workload, numbers)[0], own)
     document: dict[str, Any] = {
         **about(job, own, strategy, "strategy" if strategy is job.strategy else "search"),
         "priced_with": priced_with(workload, own),
         "strategy": strategy_to_mapping(workload, strategy),
-        "estimate": fill_intervals(workload, estimates_to_mappings(workload, numbers)[0], own),
+        "estimate": found,
     }
+    if advised and found["evidence"]["extrapolated"] and strategy.pp * strategy.vpp <= MAX_VIRTUAL_STAGES:
+        document["next_runs"] = next_runs(job, strategy, own)
     if simulated and replayed:
         closed_form_s = float(priced(workload, batch, own).step_time_s[0])
         constants = constants_for(workload, own)

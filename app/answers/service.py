@@ -51,7 +51,7 @@ def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocume
     if given is None:
         if job.strategy is None:
             raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
-        return estimate_document(job, job.strategy, own, simulated=bool(simulated))
+        return estimate_document(job, job.strategy, own, simulated=bool(simulated), advised=True)
     if job.strategy is not None:
         raise InputError("strategies: given beside strategy; give one of the two.")
     entries, fastest = _entries(job, own, _sections(given), simulated=bool(simulated))

@@ -4,36 +4,54 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from functools import cached_property
+from typing import Any, get_type_hints
 from unicodedata import category
 
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 
+from app.http.large_bodies import LARGE_BYTES, may_be_large
 from app.http.problems import ServiceError, from_input_error
 from app.http.security import authorize
-from app.text.documents import Document, json_bytes
+from app.http.state import state_of
+from app.text.documents import DescribedBy, Document, json_bytes
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
 
-# Its bytes are counted as they come in; a part that is nested too deeply is refused where it is read, by its name.
-_LIMITS = Limits(num_bytes=sys.maxsize, depth=512)
+_MAX_VALUES = 1_000_000
+_MAPPING_COUNTS, _LIST_COUNTS = 4, 2  # values: what the smallest one takes of memory
 
 
 class _StrictRequest(Request):
+    entries: Mapping[str, int]
+
     async def json(self) -> Any:
-        try:
-            text = (await self.body()).decode("utf-8")
-        except UnicodeDecodeError:
-            raise ServiceError("invalid-input", "body: not text in UTF-8.", pointer="#") from None
-        try:
-            document = parse_document(text, "body", is_json=True, limits=_LIMITS)
-            if "\\u" in text:  # the only way for such characters into JSON in UTF-8
-                _refuse_unprintable(document)
-        except InputError as error:
-            raise from_input_error(error) from None
-        return document
+        body = await self.body()
+        if len(body) <= LARGE_BYTES:
+            return _parsed(body, self.entries)
+        return await state_of(self).large_bodies.in_thread(lambda: _parsed(body, self.entries))
+
+
+def _parsed(body: bytes, entries: Mapping[str, int]) -> dict[str, Any]:
+    """The mapping in a body; ``ServiceError`` where it holds none, or more than a request ever does."""
+    # Counted before anything is made of it, inside texts too: it may only come out too high.
+    values = body.count(b",") + _MAPPING_COUNTS * body.count(b"{") + _LIST_COUNTS * body.count(b"[")
+    if values > _MAX_VALUES:
+        hint = "Send fewer values at a time."
+        raise ServiceError("too-large", f"The body holds more than {_MAX_VALUES:,} values.", hint=hint, pointer="#")
+    limits = Limits(num_bytes=sys.maxsize, depth=512, entries=entries)  # bytes are counted as they come in
+    try:
+        text = body.decode("utf-8")
+        document = parse_document(text, "body", is_json=True, limits=limits)
+        if "\\u" in text:  # the only way for such characters into JSON in UTF-8
+            _refuse_unprintable(document)
+    except UnicodeDecodeError:
+        raise ServiceError("invalid-input", "body: not text in UTF-8.", pointer="#") from None
+    except InputError as error:
+        raise from_input_error(error) from None
+    return document
 
 
 def _refuse_unprintable(value: object) -> None:
@@ -67,14 +85,43 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
-        takes_body = self.body_field is not None
+        if self.body_field is None:
+            return handler
 
         async def strict(request: Request) -> Response:
-            if takes_body:
-                await run_in_threadpool(authorize, request)  # before a stranger's body is read
-                kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-                if kind != "application/json" and not kind.endswith("+json"):
-                    raise ServiceError("not-json", f"The body's Content-Type is {show(kind)}.")
-            return await handler(_StrictRequest(request.scope, request.receive))
+            await run_in_threadpool(authorize, request)  # before a stranger's body is read
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json" and not kind.endswith("+json"):
+                raise ServiceError("not-json", f"The body's Content-Type is {show(kind)}.")
+            encoding = request.headers.get("content-encoding", "identity").strip().lower()
+            if encoding not in ("identity", ""):
+                hint = "Send the body as it is, without Content-Encoding."
+                raise ServiceError("not-json", f"The body's Content-Encoding is {show(encoding)}.", hint=hint)
+            body = _StrictRequest(request.scope, request.receive)
+            body.entries = self._entries
+            if not may_be_large(request.scope):
+                return await handler(body)
+            turns = state_of(request).large_bodies
+            async with turns.reading():
+                await body.body()
+                async with turns.answering():
+                    return await handler(body)
 
         return strict
+
+    @cached_property
+    def _entries(self) -> dict[str, int]:
+        """How many entries each list at the top of the body may have, as its schema says."""
+        described = [
+            mark.kind
+            for hint in get_type_hints(self.endpoint, include_extras=True).values()
+            for mark in getattr(hint, "__metadata__", ())
+            if isinstance(mark, DescribedBy)
+        ]
+        found = {}
+        for kind in described:
+            for name, schema in kind.model_json_schema()["properties"].items():
+                lists = [option for option in schema.get("anyOf", [schema]) if "maxItems" in option]
+                if lists:
+                    found[name] = max(option["maxItems"] for option in lists)
+        return found

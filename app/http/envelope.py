@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from secrets import token_hex
@@ -9,8 +10,10 @@ from secrets import token_hex
 import structlog
 from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.http.large_bodies import announced_bytes
 from app.http.metrics import Metrics
 from app.http.problems import ServiceError, problem
 from documents.bounds import DOCUMENT_BYTES
@@ -40,6 +43,12 @@ _PAGE_POLICY = (
     "img-src 'self' data:; worker-src 'self' blob:; frame-ancestors 'none'"
 )
 
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")  # no more than a log line and a URN take
+_TRACE_PARENT = re.compile(
+    r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?"
+)  # https://www.w3.org/TR/trace-context/
+_GONE = 499  # in the log: the caller left before it had sent its request
+
 log = structlog.get_logger("meshplan.http")
 
 
@@ -53,7 +62,7 @@ class Envelope:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        scope["request_id"] = token_hex(8)
+        scope["request_id"], scope["trace_id"] = _ids(scope)
         started_s, status = time.perf_counter(), 0
 
         async def send_with_headers(message: Message) -> None:
@@ -65,10 +74,12 @@ class Envelope:
 
         try:
             limit = MAX_BODY_BYTES_OF.get(scope["path"], DOCUMENT_BYTES)
-            if _announced_bytes(scope) > limit:
+            if announced_bytes(scope) > limit:
                 await problem(Request(scope), _too_large(limit))(scope, receive, send_with_headers)
             else:
                 await self.app(scope, _limited(receive, limit), send_with_headers)
+        except ClientDisconnect:
+            status = status or _GONE
         except Exception:
             log.exception("request failed", request_id=scope["request_id"], method=scope["method"], path=scope["path"])
             if status:  # too late for another answer; the server closes the connection
@@ -92,18 +103,22 @@ class Envelope:
                 status=status,
                 duration_s=round(duration_s, 6),
                 caller=scope.get("caller"),
+                **({"trace_id": scope["trace_id"]} if scope["trace_id"] else {}),
             )
+
+
+def _ids(scope: Scope) -> tuple[str, str | None]:
+    """The caller's request id, or one of our own, and the trace that the request belongs to."""
+    headers = Headers(scope=scope)
+    given, trace = headers.get("x-request-id", ""), _TRACE_PARENT.fullmatch(headers.get("traceparent", ""))
+    is_trace = trace is not None and trace[1] != "ff" and set(trace[2]) != {"0"} and set(trace[3]) != {"0"}
+    return given if _REQUEST_ID.fullmatch(given) else token_hex(8), trace[2] if trace is not None and is_trace else None
 
 
 def _too_large(limit: int) -> ServiceError:
     return ServiceError(
         "too-large", f"The body is larger than {limit // 1024:,} KiB.", hint=f"Send at most {limit:,} bytes.", pointer="#"
     )
-
-
-def _announced_bytes(scope: Scope) -> int:
-    text = Headers(scope=scope).get("content-length", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
 def _limited(receive: Receive, limit: int) -> Receive:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 
 from app.http.problems import MEDIA_TYPE, Problem
@@ -14,7 +15,28 @@ from app.http.problems import MEDIA_TYPE, Problem
 _REPLACED = ("HTTPValidationError", "ValidationError")
 
 
+_making = threading.Lock()  # a second of work: once, and not in the event loop
+
+
 def openapi_document(app: FastAPI) -> dict[str, Any]:
+    with _making:
+        return _openapi_document(app)
+
+
+def add_openapi(app: FastAPI, path: str) -> None:
+    """The document as it is sent, in a thread: FastAPI's own route makes it in the event loop, and writes it each time."""
+    sent: list[bytes] = []
+
+    def openapi() -> Response:
+        if not sent:
+            sent.append(json.dumps(openapi_document(app)).encode())
+        return Response(sent[0], media_type="application/json")
+
+    app.add_api_route(path, openapi, include_in_schema=False)
+    app.router.routes.insert(0, app.router.routes.pop())  # before FastAPI's
+
+
+def _openapi_document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]
@@ -46,4 +68,5 @@ def allowed_methods(app: FastAPI, path: str) -> list[str]:
     if not matching:
         return []
     nearest = max(matching, key=lambda name: len(re.sub(r"\{\w+\}", "", name)))
-    return sorted(method.upper() for method in templates[nearest])
+    methods = {method.upper() for method in templates[nearest]}
+    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))

@@ -17,6 +17,7 @@ Item = TypeVar("Item")
 Row = TypeVar("Row", bound="_Numbered")
 MAX_LIMIT = 200
 MAX_POSITION = 2**53
+_CURSOR = "^[A-Za-z0-9_-]{10,32}$"
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="items a page")]
 
@@ -44,7 +45,9 @@ def encoded(position: int | None) -> str | None:
 
 
 def _position(
-    cursor: Annotated[str | None, Query(max_length=64, description="next_cursor of the page before")] = None,
+    cursor: Annotated[
+        str | None, Query(max_length=64, description="next_cursor of the page before", json_schema_extra={"pattern": _CURSOR})
+    ] = None,
 ) -> int | None:
     if cursor is None:
         return None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
@@ -30,6 +31,9 @@ KINDS: Mapping[str, tuple[int, str, str]] = {
     "conflict": (409, "The state of the resource forbids this", "GET the resource to see its state."),
     "request-in-progress": (409, "The first request with this key still runs", "Repeat the request in a second."),
     "key-reused": (422, "The idempotency key belongs to another request", "Use a new Idempotency-Key for a new request."),
+    "timeout": (408, "The request did not come in time", "Send the whole request at once."),
+    "headers-too-large": (431, "The headers are too large", "Send fewer and shorter headers."),
+    "not-http": (400, "The request is not HTTP", "Send one request as RFC 9112 says, with one Host header."),
     "stale": (412, "The resource has changed", "GET it again and send its new ETag."),
     "internal": (500, "The server failed", "Please report it with the instance; the server's log holds the cause."),
     "unavailable": (503, "The server cannot serve yet", "Repeat the request in a few seconds."),
@@ -76,9 +80,9 @@ def described(*kinds: str) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": "; ".join(of), "content": {MEDIA_TYPE: schema}} for status, of in sorted(titles.items())}
 
 
-def problem(request: Request, error: ServiceError) -> JSONResponse:
+def problem_document(error: ServiceError, request_id: str) -> Problem:
     status, title, hint = KINDS[error.kind]
-    document = Problem(
+    return Problem(
         type=f"urn:meshplan:problem:{error.kind}",
         title=title,
         status=status,
@@ -86,9 +90,13 @@ def problem(request: Request, error: ServiceError) -> JSONResponse:
         pointer=error.pointer,
         parameter=error.parameter,
         hint=error.hint or hint,
-        instance=f"urn:meshplan:request:{request.scope.get('request_id', 'none')}",
+        instance=f"urn:meshplan:request:{request_id}",
     )
-    return JSONResponse(document.model_dump(), status, error.headers, MEDIA_TYPE)
+
+
+def problem(request: Request, error: ServiceError) -> JSONResponse:
+    document = problem_document(error, request.scope.get("request_id", "none"))
+    return JSONResponse(document.model_dump(), document.status, error.headers, MEDIA_TYPE)
 
 
 def from_input_error(error: InputError, kind: str = "invalid-input") -> ServiceError:
@@ -133,7 +141,8 @@ def add_problem_handlers(app: FastAPI, allowed_methods: Callable[[str], Sequence
         if isinstance(error, ServiceError):
             return problem(request, error)
         refused = _from_http(request, error)
-        methods = allowed_methods(request.url.path) if refused.kind == "method-not-allowed" else ()
+        is_known = refused.kind == "method-not-allowed"
+        methods = await run_in_threadpool(allowed_methods, request.url.path) if is_known else ()
         if methods:  # the framework names those of the first route that matches
             refused.headers = {"Allow": ", ".join(methods)}
         return problem(request, refused)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from fastapi import Request
 
+from app.http.kept import KeptAnswers
+from app.http.large_bodies import LargeBodies
 from app.http.metrics import Metrics
 from app.storage.session import Database
 
@@ -18,6 +20,8 @@ class ServerState:
     database: Database
     keys_required: bool
     metrics: Metrics = field(default_factory=Metrics)
+    large_bodies: LargeBodies = field(default_factory=LargeBodies)
+    kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
     stopping: threading.Event = field(default_factory=threading.Event)
     in_flight: set[tuple[str, str]] = field(default_factory=set)  # (caller, idempotency key) of running requests
     in_flight_lock: threading.Lock = field(default_factory=threading.Lock)

@@ -17,7 +17,8 @@ from app.catalogue import endpoints as catalogue
 from app.checks import endpoints as checks
 from app.http.compression import Compression
 from app.http.envelope import API, Envelope
-from app.http.openapi import allowed_methods, openapi_document
+from app.http.head import HeadAsGet
+from app.http.openapi import add_openapi, allowed_methods, openapi_document
 from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
 from app.http.state import ServerState
@@ -25,9 +26,11 @@ from app.plans import endpoints as plans
 from app.scripts import endpoints as scripts
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
-from app.storage.session import DATABASE_AWAY, Database
+from app.storage.away import DATABASE_AWAY, cause, told
+from app.storage.session import Database
 from app.studies import endpoints as studies
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
+from app.studies.following import Following
 from meshplan import __version__
 
 DESCRIPTION = (
@@ -40,14 +43,18 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     """The application over a database whose schema is current."""
     app = FastAPIOffline(title="meshplan", version=__version__, description=DESCRIPTION, redirect_slashes=False)
     app.state.server = ServerState(database, keys_required)
+    app.state.following = Following(database, app.state.server.stopping)
     app.add_middleware(Compression)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
     for part in (studies, plans, estimates, scripts, checks, runs, calibrations, accuracy, catalogue):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
+    app.state.readiness = health.Readiness(database)
     app.include_router(health.router)
     add_dashboard(app)
+    add_openapi(app, "/openapi.json")
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     return app
 
@@ -61,8 +68,9 @@ def _add_domain_errors(app: FastAPI) -> None:
 
 
 async def _database_away(request: Request, error: Exception) -> Response:
-    structlog.get_logger().warning("database is away", reason=str(error))
-    return problem(request, ServiceError("unavailable", "The database does not answer.", headers={"Retry-After": "2"}))
+    structlog.get_logger().warning("database is away", reason=cause(error))
+    detail, hint = told(error)
+    return problem(request, ServiceError("unavailable", detail, hint=hint, headers={"Retry-After": "2"}))
 
 
 async def _refuse(request: Request, error: Exception, *, kind: str) -> Response:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
@@ -9,12 +12,16 @@ from app.http.metrics import CONTENT_TYPE_LATEST
 from app.http.problems import ServiceError, described
 from app.http.security import Caller
 from app.http.state import state_of
-from app.storage.session import is_reachable
+from app.storage.away import DATABASE_AWAY, told
+from app.storage.probes import check_whole, check_writable
+from app.storage.session import Database, StorageError
 from app.storage.tables import STATES
 from app.storage.upgrade import check_current
 from app.studies import service
-from documents.errors import InputError
 from meshplan import __version__
+
+_LOOK_S = 1.0  # between two looks at the database
+_READ_THROUGH_S = 60.0  # between two looks at all of it
 
 router = APIRouter(tags=["health"])
 
@@ -25,23 +32,53 @@ class Health(BaseModel):
 
 
 @router.get("/healthz", responses=described())
-def healthz() -> Health:
+async def healthz() -> Health:  # in the event loop: it waits for no thread
     """The process answers."""
     return Health(status="ok", version=__version__)
 
 
+class Readiness:
+    """Whether the database can be used, looked at once a second at most, however many ask, in a thread of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._thread = CapacityLimiter(1)
+        self._looked_s = self._read_through_s = float("-inf")
+        self._problem: tuple[str, str | None] | None = None
+
+    async def problem(self) -> tuple[str, str | None] | None:
+        """What is wrong and what would do, or None."""
+        return await to_thread.run_sync(self._looked, limiter=self._thread)
+
+    def _looked(self) -> tuple[str, str | None] | None:
+        if time.monotonic() - self._looked_s >= _LOOK_S:
+            self._problem = self._look()
+            self._looked_s = time.monotonic()
+        return self._problem
+
+    def _look(self) -> tuple[str, str | None] | None:
+        try:
+            check_current(self._database)
+            check_writable(self._database)
+            if time.monotonic() - self._read_through_s >= _READ_THROUGH_S:
+                check_whole(self._database)
+                self._read_through_s = time.monotonic()
+        except DATABASE_AWAY as error:
+            return told(error)
+        except StorageError as error:
+            away = error.__cause__
+            return told(away) if isinstance(away, DATABASE_AWAY) else (str(error), None)
+        return None
+
+
 @router.get("/readyz", responses=described("unavailable"))
-def readyz(request: Request) -> Health:
-    """The database answers, and its schema is this version's."""
-    database = state_of(request).database
+async def readyz(request: Request) -> Health:
+    """The database answers, takes what is written, and its schema is this version's."""
     if state_of(request).stopping.is_set():
         raise ServiceError("unavailable", "The server is shutting down.")
-    if not is_reachable(database):
-        raise ServiceError("unavailable", "The database does not answer.", headers={"Retry-After": "5"})
-    try:
-        check_current(database)
-    except InputError as error:
-        raise ServiceError("unavailable", str(error)) from None
+    problem = await request.app.state.readiness.problem()
+    if problem is not None:
+        raise ServiceError("unavailable", problem[0], hint=problem[1], headers={"Retry-After": "5"})
     return Health(status="ready", version=__version__)
 
 

@@ -8,10 +8,12 @@ import socket
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from app.http.state import ServerState
 from app.logs import configure_logs
 from app.server.application import create_app
+from app.server.connections import ConnectionLimits, Connections, limits_of_this_process
 from app.settings import Settings
 from app.storage.session import Database
 from app.workers.supervisor import start_workers
@@ -29,18 +31,25 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def run(database: Database, listener: socket.socket, settings: Settings, *, keys_required: bool, grace_s: int) -> None:
-    """Serves, with workers, until SIGINT or SIGTERM; running studies go on from their checkpoint at the next start."""
-    configure_logs(settings.log_format)
-    app = create_app(database, keys_required=keys_required)
-    config = uvicorn.Config(
+def server_config(app: FastAPI, limits: ConnectionLimits, grace_s: int) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    return uvicorn.Config(
         app,
+        http=Connections(limits).protocol,
+        ws="none",
         log_config=None,  # ours is configured already
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=grace_s,
-        timeout_keep_alive=30,
+        timeout_keep_alive=round(limits.keep_alive_s),
     )
+
+
+def run(database: Database, listener: socket.socket, settings: Settings, *, keys_required: bool, grace_s: int) -> None:
+    """Serves, with workers, until SIGINT or SIGTERM; running studies go on from their checkpoint at the next start."""
+    configure_logs(settings.log_format)
+    app = create_app(database, keys_required=keys_required)
+    config = server_config(app, limits_of_this_process(), grace_s)
     # uvicorn ends with the signal that stopped it; with these handlers that is no second death, and workers are stopped.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)

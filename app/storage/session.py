@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
+from app.storage.away import DatabaseHangsError, PoolTimeout, is_damage, is_hang
 from documents.errors import InputError, show
 
 BUSY_TIMEOUT_MS = 30_000
-DATABASE_AWAY = (InterfaceError, OperationalError)
+CONNECT_S = 5  # for a server to answer a new connection
+STATEMENT_S = 5.0  # and a statement, of those that answer requests
+POOL_S = 5.0  # for a connection to become free
+REST_S = 2.0  # before a database that hung is asked again
 _to_json = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 POSTGRESQL_DRIVER = "postgresql+psycopg"
 _SUPPORTED = "give postgresql://user:password@host/name or sqlite:///path"
@@ -27,11 +33,18 @@ class StorageError(InputError):
 
 
 class Database:
-    """One database and the transactions on it. Safe to share between threads, not between processes."""
+    """One database and the transactions on it. Safe to share between threads, not between processes.
 
-    def __init__(self, url: str) -> None:
+    Its errors are those of ``DATABASE_AWAY`` where it cannot be used. One that hangs is left alone for a while, and then asked
+    by one caller at a time, so that the others are told at once.
+    """
+
+    def __init__(self, url: str, *, statement_s: float = STATEMENT_S) -> None:
         self.url = parsed_url(url)
-        self._engine = _engine(self.url)
+        self._statement_s = statement_s
+        self._engine = _engine(self.url, statement_s)
+        self._hang = threading.Lock()
+        self._ask_again_s: float | None = None  # set while it hangs
 
     @property
     def shown_url(self) -> str:
@@ -41,20 +54,47 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A transaction that commits at the end; on SQLite it is the only writer from its first statement on."""
-        with _session(self._engine) as session, session.begin():
+        with self._watched(), _session(self._engine) as session, session.begin():
             yield session
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A transaction that sees one state of the database and changes nothing."""
-        with _session(self._engine.execution_options(read_only=True)) as session:
+        with self._watched(), _session(self._engine.execution_options(read_only=True)) as session:
             yield session
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        with self._hang:
+            if self._ask_again_s is not None:
+                if time.monotonic() < self._ask_again_s:
+                    raise DatabaseHangsError
+                self._ask_again_s = time.monotonic() + CONNECT_S + self._statement_s
+        try:
+            yield
+        except (DatabaseError, PoolTimeout) as error:
+            if is_hang(error):
+                with self._hang:
+                    self._ask_again_s = time.monotonic() + REST_S
+            if isinstance(error, DatabaseError) and is_damage(error):  # of a class that says nothing
+                raise OperationalError(error.statement, error.params, error.orig) from error  # type: ignore[arg-type]
+            raise
+        except BaseException:
+            self._ask_again_s = None  # whatever it is, the database has answered
+            raise
+        self._ask_again_s = None
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         """A bare connection in a write transaction, for schema upgrades."""
         with translated(), self._engine.begin() as connection:
+            if connection.dialect.name != "postgresql":
+                yield connection
+                return
+            driver: Any = connection.connection.driver_connection
+            driver.statement_s = None  # it may wait for another upgrade
             yield connection
+            driver.statement_s = self._statement_s
 
     def close(self) -> None:
         """Give all connections back; so does the end of a ``with`` block."""
@@ -65,15 +105,6 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def is_reachable(database: Database) -> bool:
-    try:
-        with database.read() as session:
-            session.execute(text("select 1"))
-    except SQLAlchemyError:
-        return False
-    return True
 
 
 def parsed_url(url: str) -> URL:
@@ -101,23 +132,38 @@ def translated() -> Iterator[None]:
         raise StorageError(f"The database cannot be used: {''.join(first_line).rstrip('.')}.") from error
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, statement_s: float) -> Engine:
     try:
         if url.drivername == "sqlite":
             options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}
-            engine = create_engine(url, json_serializer=_to_json, connect_args=options)
+            engine = create_engine(url, json_serializer=_to_json, connect_args=options, pool_timeout=POOL_S)
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
-        return create_engine(url, json_serializer=_to_json, pool_pre_ping=True)
+        options = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_S}
+        engine = create_engine(url, json_serializer=_to_json, pool_pre_ping=True, connect_args=options, pool_timeout=POOL_S)
+        event.listen(engine, "do_connect", _connect_postgresql)
+        event.listen(engine, "connect", partial(_set_up_postgresql, statement_s=statement_s))
+        return engine
     except ModuleNotFoundError:
         raise StorageError("MESHPLAN_DATABASE_URL: PostgreSQL needs the package psycopg; install meshplan[postgres].") from None
+
+
+def _connect_postgresql(dialect: object, record: object, arguments: Any, options: Any) -> Any:
+    from app.storage.postgresql import PatientConnection  # an extra: absent where all is SQLite
+
+    return PatientConnection.connect(*arguments, **options)
+
+
+def _set_up_postgresql(connection: Any, record: object, *, statement_s: float) -> None:
+    connection.statement_s = statement_s
 
 
 def _set_up_sqlite(connection: Any, record: object) -> None:
     connection.isolation_level = None  # transactions begin where SQLAlchemy says, with the statement below
     cursor = connection.cursor()
-    for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+    # What was answered is on the disk: with less than FULL, a power cut takes the last commits back.
+    for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=FULL", "fullfsync=ON", "foreign_keys=ON"):
         cursor.execute(f"pragma {pragma}")
     cursor.close()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
@@ -23,10 +23,11 @@ from app.http.security import Caller
 from app.http.state import ServerState, state_of
 from app.jobs.fields import MAX_RANKED, JobDocument
 from app.jobs.requests import parse_request
+from app.storage.away import DATABASE_AWAY
 from app.studies import idempotency, service
 from app.studies.errors import StudyNotFound
+from app.studies.following import Feed, Following, News
 from app.studies.schemas import (
-    EventView,
     FinishedStudyDocument,
     Item,
     ListedStudy,
@@ -42,9 +43,8 @@ from documents.errors import show
 from search.result import Rejection
 
 MAX_WAIT_S = 60
-POLL_S = 0.5
+AGAIN_S = 1.0  # before a database that is away is asked again
 KEPT = ("Location", "ETag", "Idempotency-Replayed")  # of the answer that created a study, in that with its plans
-FINISHED = ("completed", "failed", "cancelled")
 IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])")
 
@@ -103,7 +103,7 @@ async def create_study(
         return created
     applied = min(int(wait[1]), MAX_WAIT_S)
     # Waiting holds no thread: a hundred patient clients must not keep the others from theirs.
-    finished = await _finished(state, created.headers["Location"].rpartition("/")[2], applied)
+    finished = await _finished(request, created.headers["Location"].rpartition("/")[2], applied)
     kept = {name: created.headers[name] for name in KEPT if name in created.headers}
     answer = created if finished is None else sent(finished, 200, kept)
     answer.headers["Preference-Applied"] = f"wait={applied}"
@@ -137,22 +137,29 @@ def _created(state: ServerState, caller: str, body: dict[str, Any], key: str | N
     return sent(study, 202, {"Location": location, "ETag": etag.version_tag(study.etag_version)})
 
 
-async def _finished(state: ServerState, study_id: str, wait_s: float) -> FinishedStudyDocument | None:
+async def _finished(request: Request, study_id: str, wait_s: float) -> FinishedStudyDocument | None:
     """The study with its plans, once it has finished; None if it has not in time."""
-    ends_s = time.monotonic() + wait_s
-    while not state.stopping.is_set():
-        found = await run_in_threadpool(_finished_now, state, study_id)
-        left_s = ends_s - time.monotonic()
-        if found is not None or left_s <= 0:
-            return found
-        await asyncio.sleep(min(POLL_S / 2, left_s))
-    return None
+    state = state_of(request)
+    found = await run_in_threadpool(_finished_now, state, study_id)
+    if found is not None or not wait_s:
+        return found
+    with suppress(TimeoutError), _following(request).follow(study_id) as feed:
+        async with asyncio.timeout(wait_s):
+            while not state.stopping.is_set() and not (feed.latest and feed.latest.is_finished):
+                await feed.change()
+    return await run_in_threadpool(_finished_now, state, study_id)
+
+
+def _following(request: Request) -> Following:
+    following = request.app.state.following
+    assert isinstance(following, Following)
+    return following
 
 
 def _finished_now(state: ServerState, study_id: str) -> FinishedStudyDocument | None:
     with state.database.read() as session:
         try:
-            if service.get_state(session, study_id) not in FINISHED:
+            if service.get_state(session, study_id) not in service.FINISHED:
                 return None
         except StudyNotFound:  # deleted meanwhile
             return None
@@ -245,29 +252,39 @@ def _existing(request: Request, study_id: StudyId) -> str:
     return study_id
 
 
+async def _feed(request: Request, study_id: Annotated[str, Depends(_existing)]) -> AsyncIterator[Feed]:
+    with _following(request).follow(study_id) as feed:
+        yield feed
+
+
 @router.get("/{study_id}/events", response_class=EventSourceResponse, responses=described("not-found", "invalid-input"))
 async def stream_events(
     request: Request,
     study_id: Annotated[str, Depends(_existing)],
+    feed: Annotated[Feed, Depends(_feed)],
     last_event_id: Annotated[int, Header(ge=0, le=MAX_POSITION, description="resumes after this event")] = 0,
 ) -> AsyncIterator[ServerSentEvent]:
     """`state` and `progress` events as they happen, until the study has finished (server-sent events)."""
     state, sequence = state_of(request), last_event_id
     while not state.stopping.is_set():
-        events, is_finished = await run_in_threadpool(_new_events, state, study_id, sequence)
-        for event in events:
+        news = feed.since(sequence)
+        if news is None:  # nobody has followed the study before, or not so far back
+            try:
+                news = await run_in_threadpool(_news, state, study_id, sequence)
+            except DATABASE_AWAY:
+                await asyncio.sleep(AGAIN_S)
+                continue
+        for event in news.events:
             sequence = event.sequence
             yield ServerSentEvent(data=event.data, event=event.kind, id=str(sequence))
-        if is_finished and not events:
+        if news.is_finished and not news.events:
             return
-        if not events:
-            await asyncio.sleep(POLL_S)
+        if not news.events and (feed.latest is None or feed.latest.version == news.version):
+            await feed.change()
 
 
-def _new_events(state: ServerState, study_id: str, sequence: int) -> tuple[tuple[EventView, ...], bool]:
+def _news(state: ServerState, study_id: str, sequence: int) -> News:
     with state.database.read() as session:
-        try:
-            is_finished = service.get_state(session, study_id) in FINISHED
-            return service.events_since(session, study_id, sequence), is_finished
-        except StudyNotFound:  # deleted meanwhile
-            return (), True
+        version, is_finished = service.versions(session, [study_id]).get(study_id, (None, True))
+        events = () if version is None else service.events_since(session, study_id, sequence)
+    return News(version, is_finished, events)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
 from app.storage.clock import now_s
@@ -18,6 +18,8 @@ from app.storage.tables import Study
 from app.studies import repository
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not keep them from the others
+BACK_OFF_S = 0.5  # grows with the square of the deaths in a row: ten take two minutes and a half, however quick each is
+MAX_LEASE_S = 10.0  # what settings allow; a lease that lies further ahead was written before the clock was set back
 
 
 class LeaseLostError(Exception):
@@ -48,7 +50,7 @@ def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
         now = now_s(session)
         study = session.scalars(
             select(Study)
-            .where(or_(Study.state == "queued", and_(Study.state == "running", Study.lease_expires_at_s < now)))
+            .where(or_(Study.state == "queued", and_(Study.state == "running", _is_left(now))))
             .order_by(Study.number)
             .limit(1)
             .with_for_update(skip_locked=True)
@@ -66,6 +68,21 @@ def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
     study.started_at_s = study.started_at_s or now
     repository.touch(session, study)
     return Lease(study.id, study.lease_token)
+
+
+def _is_left(now: float) -> ColumnElement[bool]:
+    """Its worker has been silent for the length of its lease and, the more of them died in a row, for longer."""
+    deaths = Study.attempts_without_progress
+    return or_(
+        Study.lease_expires_at_s + BACK_OFF_S * (deaths - 1) * deaths < now,
+        Study.lease_expires_at_s > now + MAX_LEASE_S,
+    )
+
+
+def is_held(study: Study, now: float) -> bool:
+    """Whether a worker that may live holds the study."""
+    expires_at_s = study.lease_expires_at_s
+    return study.state == "running" and expires_at_s is not None and now <= expires_at_s <= now + MAX_LEASE_S
 
 
 def renew(session: Session, lease: Lease, lease_s: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, delete, func, insert, select
@@ -12,6 +12,7 @@ from app.storage.clock import now_s
 from app.storage.tables import Event, IdempotencyRecord, Plan, Rejection, Study, Table, Trial
 
 STATE, PROGRESS = "state", "progress"
+_MANY = 500  # values of one statement
 _INPUTS = (undefer(Study.space), undefer(Study.hardware_profile), undefer(Study.calibration))
 _SUMMARY = tuple(defer(column) for column in (Study.job, Study.assumptions, Study.warnings, Study.result))
 
@@ -133,6 +134,19 @@ def list_rejections(session: Session, study_id: str, after: int | None, limit: i
 
 def list_events(session: Session, study_id: str, after: int, limit: int) -> Sequence[Event]:
     return _page(session, Event, Event.sequence, study_id, after, limit)
+
+
+def latest_events(session: Session, study_id: str, after: int, limit: int) -> Sequence[Event]:
+    """Newest first."""
+    query = select(Event).where(Event.study_id == study_id, Event.sequence > after)
+    return session.scalars(query.order_by(Event.sequence.desc()).limit(limit)).all()
+
+
+def list_versions(session: Session, study_ids: Sequence[str]) -> Iterator[Any]:
+    """Rows of id, row_version and state."""
+    for start in range(0, len(study_ids), _MANY):
+        some = study_ids[start : start + _MANY]
+        yield from session.execute(select(Study.id, Study.row_version, Study.state).where(Study.id.in_(some)))
 
 
 def find_plan(session: Session, study_id: str, plan_id: str) -> Plan | None:

@@ -12,7 +12,8 @@ import structlog
 from app.answers.assumptions import assumption_sentences
 from app.answers.price import fill_intervals
 from app.answers.schemas import Plan
-from app.storage.session import DATABASE_AWAY, Database
+from app.storage.away import DATABASE_AWAY
+from app.storage.session import Database
 from app.studies import queue, repository
 from app.studies.queue import Lease, LeaseLostError, Outcome
 from app.studies.resume import StoredStudy, StudySearch, checkpoint_of, continued
@@ -40,7 +41,7 @@ class StudyRun:
         self._checkpoint_s = checkpoint_s
         self._should_stop = should_stop
         self._num_saved_trials = 0
-        self._saved_s = time.monotonic()
+        self._saved_s = float("-inf")  # the first step is saved at once: it shows that the study gets on
         self._is_released = False
 
     def run(self) -> str:

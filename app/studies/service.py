@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from app.calibrations.constants import calibration_sentence
 from app.jobs.job import Job
 from app.storage.clock import now_s
-from app.storage.tables import Study
-from app.studies import repository
+from app.storage.tables import Event, Study
+from app.studies import queue, repository
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.resume import calibration_to_mapping, spaces_to_mapping
 from app.studies.schemas import (
@@ -33,6 +33,7 @@ from meshplan import __version__
 from search.result import Rejection
 
 RESUMABLE = ("cancelled", "failed")
+FINISHED = ("completed", *RESUMABLE)
 _BEST_FIELDS = tuple(name for name in BestPlan.model_fields if name != "plan_id")
 _RENAMED = {"model": "model_name", "etag_version": "row_version"}
 
@@ -140,7 +141,7 @@ def delete_study(session: Session, study_id: str, *, etag_version: int | None = 
     study = _study(session, study_id, for_update=True)
     if etag_version is not None and study.row_version != etag_version:
         raise StudyChanged("The study has changed since it was read.")
-    if study.state == "running":
+    if queue.is_held(study, now_s(session)):
         raise StudyConflict("The study is running; cancel it first.")
     repository.delete_study(session, study)
 
@@ -195,7 +196,21 @@ def list_rejections(session: Session, study_id: str, *, after: int | None = None
 def events_since(session: Session, study_id: str, sequence: int = 0, limit: int = 200) -> tuple[EventView, ...]:
     _check_exists(session, study_id)
     events = repository.list_events(session, study_id, sequence, limit)
-    return tuple(EventView(event.sequence, event.kind, event.data, event.at_s) for event in events)
+    return tuple(map(_event, events))
+
+
+def versions(session: Session, study_ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
+    """Of each study that there is: its version, which every event raises, and whether it has finished."""
+    return {row.id: (row.row_version, row.state in FINISHED) for row in repository.list_versions(session, study_ids)}
+
+
+def latest_events(session: Session, study_id: str, sequence: int, limit: int) -> tuple[EventView, ...]:
+    """The last events behind ``sequence``, in order."""
+    return tuple(map(_event, reversed(repository.latest_events(session, study_id, sequence, limit))))
+
+
+def _event(event: Event) -> EventView:
+    return EventView(event.sequence, event.kind, event.data, event.at_s)
 
 
 def _study(session: Session, study_id: str, *, for_update: bool = False) -> Study:

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.storage.session import DATABASE_AWAY, Database
+from app.storage.away import DATABASE_AWAY, cause
+from app.storage.session import Database
 from app.studies import queue, repository
 from app.studies.queue import Lease, LeaseLostError
 from app.studies.runner import StudyRun
@@ -21,6 +22,7 @@ from app.workers.options import WorkerOptions
 POLL_S = 0.5  # between two looks at an empty queue
 RETRY_S = 2.0  # before the database is asked again
 HEARTBEATS_A_LEASE = 4
+STATEMENT_S = 30.0  # a study's end is many rows, and nobody waits for the answer
 PURGE_S = 3600.0
 KEEP_ANSWERS_S = 24 * 3600.0  # how long a repeated Idempotency-Key gets the first answer
 
@@ -31,7 +33,7 @@ def work(options: WorkerOptions, stop: threading.Event) -> None:
     """Runs studies until ``stop`` is set."""
     owner = f"{socket.gethostname()}:{os.getpid()}"
     purge_due_s = time.monotonic() + PURGE_S
-    with Database(options.url) as database:
+    with Database(options.url, statement_s=STATEMENT_S) as database:
         while not stop.is_set():
             try:
                 if not _run_next(database, owner, options, stop):
@@ -41,7 +43,7 @@ def work(options: WorkerOptions, stop: threading.Event) -> None:
                     with database.write() as session:
                         repository.forget_idempotent(session, KEEP_ANSWERS_S)
             except DATABASE_AWAY as error:
-                log.warning("database is away", reason=str(error.orig))
+                log.warning("database is away", reason=cause(error))
                 stop.wait(RETRY_S)
 
 
@@ -75,7 +77,7 @@ def _heartbeat(database: Database, lease: Lease, lease_s: float) -> Iterator[Non
             except LeaseLostError:
                 return  # the run finds out by itself, at its next look at the study
             except SQLAlchemyError as error:
-                log.warning("lease not renewed", study=lease.study_id, reason=str(error))
+                log.warning("lease not renewed", study=lease.study_id, reason=cause(error))
 
     thread = threading.Thread(target=beat, daemon=True, name="heartbeat")
     thread.start()

@@ -314,11 +314,12 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
 
 
 def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, layer: LayerActivations) -> Floats:
-    """Bytes that eager modules keep from step to step beside the states. ``[stage, n]``
+    """Bytes that modules keep beside the states whatever is in flight. ``[stage, n]``
 
     Every chunk but the first of the model holds its last input and the gradient of it [megatron-0.12, schedules.py].
     Attention older than Megatron-Core's keeps a mask of s x s a layer; a position bias is built once for the heads of a rank
-    and once for those of a micro batch [mindspeed-attention].
+    and once for those of a micro batch [mindspeed-attention]. All layers of a graph share the mask of all scores that
+    MindFormers builds for every sample of a micro batch [mindformers-1.8].
 
     Parameters
     ----------
@@ -334,10 +335,12 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
     Returns
     -------
     Floats, ``[stage, n]``, bytes
-        0 in a compiled graph.
+        Of a compiled graph the mask alone.
     """
     if not workload.software_traits.eager:
-        return np.zeros((stages.num_kinds, len(batch)))
+        whole = workload.software_traits.reads_whole_mask & batch.has(Feature.FLASH_ATTENTION) & (batch.cp == 1)
+        held = np.where(whole, batch.micro_batch_size * float(workload.training.seq_length) ** 2, 0.0)
+        return np.broadcast_to(held, (stages.num_kinds, len(batch)))
     split = np.where(batch.has(Feature.TP_2D), batch.tp, 1)  # of tokens and hidden channels between layers
     relayed = stages.relays[1].sum(axis=1)[:, None]  # the outputs of MTP modules come along
     received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first + relayed, 0.0)

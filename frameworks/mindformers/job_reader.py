@@ -123,7 +123,8 @@ def _unpriced(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
     for name, usual in _UNPRICED.items():
         value = reading.value(name)
         idle = name.startswith("recompute_config.") and not recomputes
-        if reading.is_given(name) and value not in usual and not idle:
+        is_read = name == f"{MODEL}.fine_grain_interleave" and reading.legacy
+        if reading.is_given(name) and value not in usual and not idle and not is_read:
             yield f"{name} {str(value)[:60]} changes what the plan costs, and no plan says it"
     for name in (f"{MODEL}.attention_dropout", f"{MODEL}.hidden_dropout"):
         if reading.is_given(name) and reading.value(name) != 0:

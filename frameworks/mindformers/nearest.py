@@ -11,7 +11,6 @@ from cost_models.shapes.workload import Workload
 from frameworks.draft import Draft
 from frameworks.mindformers import cells, rules
 from frameworks.mindformers.table import TABLE
-from frameworks.physics import switches
 from frameworks.rule import layout_of
 
 
@@ -42,9 +41,9 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     s = draft.strategy
     if s.optimizer_shard_size and s.zero_stage == 0:
         draft.set("optimizer_shard_size", s.optimizer_shard_size, "none", "nothing is sharded", optimizer_shard_size=0)
-    if draft.breaks(switches.FINE_GRAIN_INTERLEAVE):
+    if draft.breaks(rules.HALVES):
         draft.drop(
-            Feature.FINE_GRAIN_INTERLEAVE, f"it cuts a micro batch in two halves, and micro_batch_size is {s.micro_batch_size}"
+            Feature.FINE_GRAIN_INTERLEAVE, f"these layers cut samples in two, and micro_batch_size is {s.micro_batch_size}"
         )
     # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
     draft.quietly(on=Feature.OVERLAP_P2P if s.schedule is Schedule.INTERLEAVED else Feature(0))

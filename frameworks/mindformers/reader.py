@@ -125,7 +125,14 @@ class Reading:
         features |= Feature.OVERLAP_PARAM_GATHER if zero_stage else Feature(0)
         if self.legacy and self.value("parallel_config.vocab_emb_dp"):
             features |= Feature.REPLICATED_EMBEDDING  # the layers of use_legacy: False split the table whatever it says
+        if self.halves_tokens and self.tp > 1:
+            features |= Feature.FINE_GRAIN_INTERLEAVE
         return features | (Feature.OVERLAP_P2P if self.schedule is Schedule.INTERLEAVED else Feature(0))
+
+    @property
+    def halves_tokens(self) -> bool:
+        """Whether layers of the legacy branch cut the tokens of a micro batch in parts [mindformers-1.5, models/utils.py]."""
+        return self.legacy and (self.number(f"{MODEL}.fine_grain_interleave") or 1) > 1
 
     def _layout(self) -> LayerLayout | None:
         """``offset`` is what a stage holds beyond the even share."""

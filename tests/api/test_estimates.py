@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.answers import service, simulation
+from app.answers import endpoints, service, simulation
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.jobs.job import parse_job
@@ -30,6 +30,18 @@ def test_one_strategy_is_answered_as_the_command_answers(api: TestClient, job: d
     assert resolved.strategy is not None
     assert response.json() == plain(estimate_document(resolved, resolved.strategy))
     EstimateDocument.model_validate(response.json())
+
+
+def test_an_estimate_that_was_asked_before_is_not_priced_again(
+    api: TestClient, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = [{**job, "strategy": strategy} for strategy in STRATEGIES[:2]]
+    first = [api.post("/v1/estimates", json=body).content for body in bodies]
+    priced = []
+    monkeypatch.setattr(endpoints, "estimates", lambda body, database: priced.append(body))
+    assert [api.post("/v1/estimates", json=body).content for body in bodies] == first
+    assert priced == []
+    assert first[0] != first[1]
 
 
 def test_a_list_is_answered_in_order_and_as_one_by_one(api: TestClient, job: dict[str, Any]) -> None:
@@ -72,7 +84,7 @@ def test_a_list_without_one_legal_strategy_is_an_answer_too(api: TestClient, job
         ({"strategy": {"tp": 8}, "strategies": [{"tp": 8}]}, "#/strategies", "give one of the two"),
         ({"strategies": []}, "#/strategies", "1 to 10,000"),
         ({"strategies": {"tp": 8}}, "#/strategies", "1 to 10,000"),
-        ({"strategies": [{}] * 10_001}, "#/strategies", "a list of 10,001"),
+        ({"strategies": [{}] * 10_001}, "#/strategies", "a list of more than 10,000"),
         ({"strategies": [{"tp": 8}, {"pt": 8}]}, "#/strategies/1/pt", "did you mean"),
         ({"strategies": [{"tp": 8}, {"tp": 2**70}]}, "#/strategies/1/tp", "65,536"),
         ({"strategies": [5]}, "#/strategies/0", "5 is not allowed"),

@@ -23,11 +23,11 @@ def test_an_unknown_path_is_404(api: TestClient, refused: Refused) -> None:
     ("path", "methods"),
     [
         ("/v1/estimates", "POST"),
-        ("/v1/studies", "GET, POST"),
-        ("/v1/studies/0123", "DELETE, GET"),
+        ("/v1/studies", "GET, HEAD, POST"),
+        ("/v1/studies/0123", "DELETE, GET, HEAD"),
         ("/v1/studies/0123:cancel", "POST"),
-        ("/v1/models/llama-2-7b", "GET"),
-        ("/healthz", "GET"),
+        ("/v1/models/llama-2-7b", "GET, HEAD"),
+        ("/healthz", "GET, HEAD"),
     ],
 )
 def test_a_wrong_method_is_405_and_names_the_right_ones(api: TestClient, refused: Refused, path: str, methods: str) -> None:

@@ -14,7 +14,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
-from app.storage.session import Database, StorageError, is_reachable, parsed_url
+from app.storage.away import DATABASE_AWAY
+from app.storage.probes import check_writable
+from app.storage.session import Database, StorageError, parsed_url
 from app.storage.tables import PREFIX, VERSION_TABLE, Table
 from app.storage.upgrade import MIGRATIONS, check_current, upgrade
 from documents.errors import InputError
@@ -156,4 +158,5 @@ def test_a_server_that_does_not_answer_is_told() -> None:
     with pytest.raises(StorageError, match="The database cannot be used"):
         upgrade("postgresql://nobody@127.0.0.1:1/none")
     with Database("postgresql://nobody@127.0.0.1:1/none") as database:
-        assert not is_reachable(database)
+        with pytest.raises(DATABASE_AWAY):
+            check_writable(database)

@@ -15,6 +15,7 @@ from app.storage.clock import now_s
 from app.storage.session import Database
 from app.storage.tables import Study
 from app.studies import queue, repository, service
+from app.studies.errors import StudyConflict
 from app.studies.queue import Lease, LeaseLostError, Outcome
 from app.studies.schemas import StudyDocument
 from tests.study_jobs import small_job
@@ -58,8 +59,12 @@ def view(database: Database, study_id: str) -> StudyDocument:
 
 def expire(database: Database) -> None:
     """As if every worker had been silent for long."""
+    shift(database, -3600.0)
+
+
+def shift(database: Database, expires_in_s: float) -> None:
     with database.write() as session:
-        session.execute(update(Study).values(lease_expires_at_s=now_s(session) - 0.001))
+        session.execute(update(Study).values(lease_expires_at_s=now_s(session) + expires_in_s))
 
 
 def test_studies_are_taken_in_the_order_in_which_they_came_each_once(database: Database) -> None:
@@ -154,6 +159,44 @@ def test_a_study_that_kills_its_workers_fails_and_the_next_is_taken(database: Da
     with database.write() as session:
         service.resume_study(session, deadly)
     assert taken(database).study_id == deadly
+
+
+def test_a_study_whose_workers_die_waits_longer_after_each_death(database: Database) -> None:
+    (study_id,) = create(database)
+    taken(database)
+    shift(database, -0.001)
+    taken(database)  # one death may be chance
+    waits_s = []
+    for deaths in range(2, queue.MAX_ATTEMPTS_WITHOUT_PROGRESS):
+        waits_s.append(queue.BACK_OFF_S * deaths * (deaths - 1))
+        shift(database, 0.5 - waits_s[-1])
+        assert claim(database) is None
+        shift(database, -0.001 - waits_s[-1])
+        taken(database)
+    assert waits_s == sorted(waits_s)
+    assert sum(waits_s) > 60
+    assert view(database, study_id).state == "running"
+
+
+def test_a_lease_that_lies_ahead_of_the_clock_holds_nobody(database: Database) -> None:
+    """The clock was set back by an hour, and the worker is dead."""
+    first, second = create(database, 2)
+    old = [taken(database), taken(database)]
+    shift(database, queue.MAX_LEASE_S / 2)
+    with pytest.raises(StudyConflict), database.write() as session:
+        service.delete_study(session, first)
+    shift(database, 3600.0)
+    with database.write() as session:
+        service.delete_study(session, first)
+        assert service.cancel_study(session, second).cancel_requested
+    new = taken(database, "two")
+    assert new.study_id == second
+    for lease in old:
+        with pytest.raises(LeaseLostError), database.write() as session:
+            queue.renew(session, lease, 10.0)
+    with database.write() as session:
+        queue.finish(session, new, "1.0", Outcome("cancelled"))
+        assert service.resume_study(session, second).state == "queued"
 
 
 def test_progress_forgives_the_deaths_before_it(database: Database) -> None:

@@ -132,6 +132,33 @@ def test_a_study_whose_worker_dies_loses_no_trial_and_counts_none_twice(database
     assert [trial.number for trial in trials] == list(range(search.get("max_trials", 0)))
 
 
+def test_workers_that_die_after_their_first_step_get_a_study_to_its_end(database: Database) -> None:
+    """Checkpoints are a minute apart, and no worker lives for two steps: the first is saved at once."""
+
+    class Killed(BaseException):
+        """As kill -9 is to a process: nothing is tidied up."""
+
+    def kill() -> bool:
+        raise Killed
+
+    study_id = create(database)
+    for _ in range(queue.MAX_ATTEMPTS_WITHOUT_PROGRESS + 5):
+        lives = iter([False])
+        try:
+            run(database, lambda lives=lives: next(lives, None) is None and kill(), checkpoint_s=60.0)
+            break
+        except Killed:
+            with database.write() as session:
+                study = repository.find_study(session, study_id)
+                assert study is not None
+                assert study.attempts_without_progress == 0
+                study.lease_expires_at_s = 0.0
+    study_now = view(database, study_id)
+    assert study_now.state == "completed"
+    assert study_now.attempts > 3
+    assert answer(database, study_id) == direct()
+
+
 def test_trials_are_stored_as_they_are_told(database: Database) -> None:
     study_id = create(database, **SAMPLER)
     run(database, stop_after(2))

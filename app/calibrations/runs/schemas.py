@@ -12,8 +12,10 @@ MAX_RUNS = 500
 
 
 class RunsRequest(Document):
-    runs: list[dict[str, Any]] = Field(
-        min_length=1, max_length=MAX_RUNS, description="run records, in the form that `meshplan validate` reads one a line"
+    runs: list[Any] = Field(
+        min_length=1,
+        max_length=MAX_RUNS,
+        description="run records, in the form that `meshplan validate` reads one a line; what is none is refused in its place",
     )
 
 

@@ -228,6 +228,20 @@ def test_recompute_by_stage_is_read_from_text_too(read: Read) -> None:
     assert strategy.recompute_modules == RecomputeModule.MLP_ACT
 
 
+@pytest.mark.parametrize("value", ["[" * 900, "[[[]]]", "[-1]", "[1e9]", "{}", "[true]", "null"])
+def test_odd_lists_of_layers_refuse_no_run(read: Read, value: str) -> None:
+    changes = {"software.framework": "MindFormers", "strategy.recompute.granularity": "per_stage"}
+    strategy = read({**changes, "software.raw_flags": [f"recompute={value}", f"select_recompute={value}"]}).strategy
+    assert strategy.recompute_layers_per_stage is None
+
+
+def test_a_pattern_of_layers_is_read(read: Read, moe: dict[str, Any]) -> None:
+    flags = {"model.moe": moe, "software.raw_flags": ["moe-layer-freq=([0]*3+[1]*29)"]}
+    shape = read(flags).workload.model.moe
+    assert shape is not None
+    assert (shape.num_leading_dense_layers, shape.moe_layer_freq) == (3, 1)
+
+
 def test_flags_of_the_parallel_optimizer_are_read(read: Read) -> None:
     changes = {"software.framework": "MindFormers", "strategy.distributed_optimizer": None}
     assert read({**changes, "software.raw_flags": ["enable_parallel_optimizer=True"]}).strategy.zero_stage == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from documents import reading
 from documents.errors import InputError
-from documents.reading import LIMITS, parse_document, read_document
+from documents.reading import LIMITS, Limits, parse_document, read_document
 
 
 def test_scalars_are_those_of_yaml_1_2() -> None:
@@ -127,3 +128,32 @@ def test_any_text_gives_a_mapping_or_an_input_error(text: str) -> None:
         except InputError as error:
             message = str(error)
         assert not message or message.startswith("fuzz:")
+
+
+PIECES = st.sampled_from(['"a"', '"b"', '"c"', "[", "]", "{", "}", ",", ":", "1", "null", " ", "\n", "x", '{"a": 1}', "[1, 2]"])
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+)
+MAPPINGS = st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES)
+BOUNDED = Limits(entries={"a": 1000, "b": 1000})
+
+
+def read_under(text: str, limits: Limits) -> object:
+    try:
+        return parse_document(text, "body", is_json=True, limits=limits)
+    except InputError as error:
+        return str(error)
+
+
+@given(MAPPINGS.map(json.dumps) | MAPPINGS.map(lambda value: json.dumps(value, indent=1)) | st.lists(PIECES).map("".join))
+def test_a_document_with_bounded_lists_reads_as_any_other_and_is_refused_as_any_other(text: str) -> None:
+    assert read_under(text, BOUNDED) == read_under(text, LIMITS)
+    assert read_under("{" + text, BOUNDED) == read_under("{" + text, LIMITS)
+
+
+def test_what_follows_the_entry_too_many_is_not_read() -> None:
+    limits = Limits(entries={"a": 2})
+    assert read_under('{"b": [1, 2, 3], "a": [{}, {}]}', limits) == {"b": [1, 2, 3], "a": [{}, {}]}
+    assert (
+        read_under('{"a": [{}, {}, this is no JSON', limits) == "a: a list of more than 2 is not allowed; send fewer at a time."
+    )

@@ -16,6 +16,7 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.model_constants import RopeScaling, RouterConstants
 from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.strategy import CpAlgo, Recompute, Schedule
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MlaShape, ModelShape, Workload
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.mindformers.document import options_from_document
@@ -175,13 +176,24 @@ def with_model(document: Document, **changes: Any) -> Document:
         ({**QWEN_FILE, "swap_config": {"swap": True}}, "these layers ask model.model_config.swap"),
         ({**QWEN_FILE, "recompute_config": {"select_comm_recompute": True}}, "recompute_config.select_comm_recompute True"),
         ({**QWEN_FILE, "context": {"mode": 1}}, "context.mode 1"),
-        (with_model(LLAMA_FILE, fine_grain_interleave=2), "model.model_config.fine_grain_interleave 2"),
+        (with_model(QWEN_FILE, fine_grain_interleave=2), "model.model_config.fine_grain_interleave 2"),
         (with_model(LLAMA_FILE, pet_config={"pet_type": "lora", "lora_rank": 8}), "pet_config trains adapters"),
         (with_model(DEEPSEEK_FILE, moe_layer_freq=[1, 0]), ""),
     ],
 )
 def test_what_is_not_understood_is_named(document: Document, words: str) -> None:
     assert any(words in sentence for sentence in read(document).not_understood)
+
+
+def test_legacy_layers_cut_tokens_in_two_where_tensor_parallel() -> None:
+    parallel = {**LLAMA_FILE["parallel_config"], "model_parallel": 2}
+    for parts, cut in ((1, False), (2, True)):
+        halved = with_model({**LLAMA_FILE, "parallel_config": parallel}, fine_grain_interleave=parts)
+        job = read(halved)
+        assert bool(job.strategy.features & Feature.FINE_GRAIN_INTERLEAVE) == cut
+        assert not any("fine_grain_interleave" in sentence for sentence in job.not_understood)
+    alone = with_model({**LLAMA_FILE, "parallel_config": {**parallel, "model_parallel": 1}}, fine_grain_interleave=2)
+    assert not read(alone).strategy.features & Feature.FINE_GRAIN_INTERLEAVE
 
 
 def test_other_devices_and_ulysses_without_its_degree_are_named() -> None:

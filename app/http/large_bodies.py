@@ -1,0 +1,65 @@
+"""Large bodies take turns: what several of them hold at once would be most of the memory of a small machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from app.http.problems import ServiceError
+
+LARGE_BYTES = 256 * 1024
+READ_AT_ONCE = 3  # while one is answered, the next ones come in
+WAITING = 16
+_RETRY_AFTER_S = 10
+
+Result = TypeVar("Result")
+
+
+def announced_bytes(scope: Scope) -> int:
+    text = Headers(scope=scope).get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
+def may_be_large(scope: Scope) -> bool:
+    return announced_bytes(scope) > LARGE_BYTES or "transfer-encoding" in Headers(scope=scope)
+
+
+class LargeBodies:
+    """Those of one server. A body that waits stays with its caller."""
+
+    def __init__(self) -> None:
+        self._reading = CapacityLimiter(READ_AT_ONCE)
+        self._answering = CapacityLimiter(1)
+        self._parsing = CapacityLimiter(1)
+
+    @property
+    def num_waiting(self) -> int:
+        return self._reading.statistics().tasks_waiting
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """Held while the body, or what it was read to, is in memory; ``ServiceError`` where too many wait."""
+        if self.num_waiting >= WAITING:
+            raise ServiceError(
+                "unavailable",
+                f"{WAITING} large requests wait already.",
+                hint=f"Repeat it in a few seconds, or send at most {LARGE_BYTES // 1024} KiB at a time.",
+                headers={"Retry-After": str(_RETRY_AFTER_S)},
+            )
+        async with self._reading:
+            yield
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        """Held while the body is parsed and answered."""
+        async with self._answering:
+            yield
+
+    async def in_thread(self, call: Callable[[], Result]) -> Result:
+        """Outside the event loop, and not in the threads that answer requests."""
+        return await to_thread.run_sync(call, limiter=self._parsing)

@@ -1,0 +1,185 @@
+"""HTTP connections with bounds: of their number, of what a header holds, and of the time that a caller may take.
+
+uvicorn bounds none of these but the header, and that only with h11, which also refuses a second Host header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import h11
+import structlog
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from app.http.problems import KINDS, MEDIA_TYPE, ServiceError, problem_document
+
+FILES_KEPT_FREE = 256  # for the database, workers, files and a burst of callers that are about to be refused
+MAX_STATUS_LINE_AND_HEADERS = 32 * 1024
+_LINGER_S = 2.0  # for an answer of refusal to be read, before the connection is cut
+_KIND_OF_STATUS = {431: "headers-too-large"}
+
+log = structlog.get_logger("meshplan.http")
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """``body_silence_s``: between two pieces of a body; ``write_s``: for a caller to take what waits for it."""
+
+    connections: int = 2000
+    header_bytes: int = MAX_STATUS_LINE_AND_HEADERS
+    header_s: float = 10.0
+    body_silence_s: float = 15.0
+    body_s: float = 120.0
+    write_s: float = 60.0
+    keep_alive_s: float = 30.0
+
+
+def limits_of_this_process(limits: ConnectionLimits | None = None) -> ConnectionLimits:
+    """As many connections as this process may have files, raised as far as the system lets it."""
+    limits = limits or ConnectionLimits()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + FILES_KEPT_FREE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY:
+        return limits
+    return replace(limits, connections=max(16, min(limits.connections, soft - FILES_KEPT_FREE)))
+
+
+class Connections:
+    """The connections of one server. Looks at all of them several times within the shortest of its times."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.open: dict[BoundedProtocol, None] = {}  # oldest first
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._period_s = min(1.0, min(limits.header_s, limits.body_silence_s, limits.body_s, limits.write_s) / 4)
+
+    @property
+    def protocol(self) -> Any:
+        """What uvicorn makes a connection with."""
+        return partial(BoundedProtocol, self)
+
+    def add(self, connection: BoundedProtocol) -> bool:
+        """Whether there is room; the oldest connection that has not asked anything makes some."""
+        if len(self.open) >= self.limits.connections:
+            idle = next((other for other in self.open if other.is_idle), None)
+            if idle is None:
+                return False
+            idle.cut()
+        self.open[connection] = None
+        if self._sweeping is None:
+            self._sweeping = connection.loop.call_later(self._period_s, self._sweep, connection.loop)
+        return True
+
+    def remove(self, connection: BoundedProtocol) -> None:
+        self.open.pop(connection, None)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        now_s = loop.time()
+        for connection in list(self.open):
+            connection.look(now_s)
+        self._sweeping = loop.call_later(self._period_s, self._sweep, loop) if self.open else None
+
+
+class BoundedProtocol(H11Protocol):
+    """A connection of uvicorn's that is refused, or cut, where it takes more than its share."""
+
+    def __init__(self, connections: Connections, config: Any, **given: Any) -> None:
+        config.h11_max_incomplete_event_size = connections.limits.header_bytes
+        super().__init__(config, **given)
+        self._connections = connections
+        self._begun_s: float | None = None  # the header that is coming in; None between requests
+        self._body_begun_s = self._received_s = 0.0
+        self._unread_since_s: float | None = None  # what we wrote
+        self._is_refused = False
+
+    @property
+    def is_idle(self) -> bool:
+        """It has asked nothing yet, or nothing more."""
+        return self._is_refused or self.conn.their_state is h11.IDLE
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._begun_s = self.loop.time()
+        if not self._connections.add(self):
+            self._refuse("unavailable", f"The server holds {self._connections.limits.connections:,} connections already.")
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused or self.transport.is_closing():
+            return
+        self._received_s = self.loop.time()
+        if self._begun_s is None and self.is_idle:
+            self._begun_s = self._received_s
+        super().data_received(data)
+        if not self.is_idle and self._begun_s is not None:
+            self._begun_s, self._body_begun_s = None, self._received_s
+
+    def look(self, now_s: float) -> None:
+        """Ends the connection where its caller has taken too long."""
+        limits = self._connections.limits
+        if self._is_refused or self.transport.is_closing():
+            return
+        if self._unread_since_s is not None and now_s - self._unread_since_s > limits.write_s:
+            self.cut()
+        elif self.is_idle:
+            if self._begun_s is not None and now_s - self._begun_s > limits.header_s:
+                self._refuse("timeout", f"No whole request came within {limits.header_s:g} s.")
+        elif self.conn.their_state is h11.SEND_BODY:
+            if self.flow.read_paused:  # it is we who do not read
+                waited_s = self._connections._period_s
+                self._body_begun_s, self._received_s = self._body_begun_s + waited_s, now_s
+            elif now_s - self._received_s > limits.body_silence_s:
+                self._refuse("timeout", f"Nothing more of the body came for {limits.body_silence_s:g} s.")
+            elif now_s - self._body_begun_s > limits.body_s:
+                self._refuse("timeout", f"The body did not come within {limits.body_s:g} s.")
+
+    def pause_writing(self) -> None:
+        self._unread_since_s = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._unread_since_s = None
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        error = sys.exc_info()[1]
+        status = getattr(error, "error_status_hint", 400)
+        self._refuse(_KIND_OF_STATUS.get(status, "not-http"), f"{(str(error) if error else msg).rstrip('.')}.")
+
+    def cut(self) -> None:
+        self._connections.remove(self)
+        self.transport.abort()
+
+    def _refuse(self, kind: str, detail: str) -> None:
+        """Answers where an answer can still be sent, and closes the connection in any case."""
+        log.info("connection refused", kind=kind, client=self.client[0] if self.client else None)
+        self._is_refused = True
+        self._unset_keepalive_if_required()
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]  # None until it asks
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()
+            return
+        status = KINDS[kind][0]
+        body = problem_document(ServiceError(kind, detail), "none").model_dump_json().encode()
+        head = (
+            f"HTTP/1.1 {status} {STATUS_PHRASES[status].decode()}\r\nContent-Type: {MEDIA_TYPE}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        # What still comes is read and dropped: to close at once would take the answer from a caller that is still sending.
+        self.transport.write_eof()
+        self.loop.call_later(_LINGER_S, self.transport.abort)

@@ -1,0 +1,66 @@
+"""Why a database cannot be used, told from its errors."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from sqlalchemy.exc import DatabaseError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+__all__ = ["DATABASE_AWAY", "DatabaseHangsError", "PoolTimeout", "cause", "is_damage", "is_hang", "told"]
+
+_RETRY = "Repeat the request in a few seconds."
+_ABSENT = ("The database does not answer.", _RETRY)
+_DAMAGED = ("The database is damaged.", "Stop the server and restore the database from a backup.")
+_FULL = ("The disk of the database is full.", "Free space on it; studies then go on by themselves.")
+_SQLITE = {
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_IOERR: ("The disk of the database fails.", "Look whether it is full, broken or gone."),
+    sqlite3.SQLITE_READONLY: ("The database cannot be written.", "Give the server the right to write the file and its folder."),
+    sqlite3.SQLITE_BUSY: ("The database is locked by another process.", _RETRY),
+}
+# https://www.postgresql.org/docs/15/errcodes-appendix.html
+_POSTGRESQL = {
+    "53100": _FULL,
+    "XX001": _DAMAGED,
+    "XX002": _DAMAGED,
+    "25006": ("The database cannot be written.", "Name the primary server, not a standby."),
+    "53300": ("The database takes no more connections.", _RETRY),
+}
+_HANGS = ("StatementTimeoutError", "ConnectionTimeout")
+
+
+class DatabaseHangsError(OperationalError):
+    """It did not answer a moment ago, and is not asked again yet."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None, TimeoutError("it did not answer a moment ago"))
+
+
+DATABASE_AWAY = (InterfaceError, OperationalError, PoolTimeout)
+
+
+def told(error: BaseException) -> tuple[str, str]:
+    """A sentence that says why the database cannot be used, and what would do."""
+    said: Any = getattr(error, "orig", None)
+    code = getattr(said, "sqlite_errorcode", None)
+    if code is not None:
+        return _SQLITE.get(code & 0xFF, _ABSENT)  # the rest of an extended code says more than anybody asks
+    return _POSTGRESQL.get(getattr(said, "sqlstate", None) or "", _ABSENT)
+
+
+def cause(error: BaseException) -> str:
+    """What the database itself said, on one line, without the statement and what was to be stored."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())
+
+
+def is_hang(error: BaseException) -> bool:
+    """Whether time has run out, with nothing said."""
+    return isinstance(error, PoolTimeout) or type(getattr(error, "orig", None)).__name__ in _HANGS
+
+
+def is_damage(error: BaseException) -> bool:
+    return isinstance(error, DatabaseError) and told(error) is _DAMAGED

@@ -1,0 +1,27 @@
+"""Connections to PostgreSQL that do not wait for ever: a server that hangs still takes what it is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg.errors import _WaitTimeout
+
+
+class StatementTimeoutError(psycopg.OperationalError):
+    """The server took a statement and did not answer it in time; the connection is closed."""
+
+
+class PatientConnection(psycopg.Connection[Any]):
+    """``statement_s``: how long it waits for an answer; None waits for ever."""
+
+    statement_s: float | None = None
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        if timeout is not None or self.statement_s is None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, self.statement_s)
+        except _WaitTimeout:
+            self.pgconn.finish()
+            raise StatementTimeoutError(f"no answer within {self.statement_s:g} s") from None

@@ -1,0 +1,157 @@
+"""Connections that take more than their share, on a real socket: each is refused in a sentence or cut, and others are served."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from app.server.connections import FILES_KEPT_FREE, ConnectionLimits, limits_of_this_process
+from app.storage.session import Database
+from tests.api.sockets import Address, serving
+
+PATIENT = ConnectionLimits()
+HURRIED = ConnectionLimits(connections=8, header_s=0.4, body_silence_s=0.4, body_s=1.0, write_s=0.5)
+
+
+@pytest.fixture
+def patient(database: Database) -> Iterator[Address]:
+    with serving(database, PATIENT) as address:
+        yield address
+
+
+@pytest.fixture
+def hurried(database: Database) -> Iterator[Address]:
+    with serving(database, HURRIED) as address:
+        yield address
+
+
+def read_all(caller: socket.socket) -> bytes:
+    pieces = []
+    while piece := caller.recv(65536):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def problem_of(answer: bytes, status: int, kind: str) -> dict[str, Any]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.split()[1] == str(status).encode(), answer
+    assert b"application/problem+json" in head
+    problem: dict[str, Any] = json.loads(body)
+    assert problem["type"] == f"urn:meshplan:problem:{kind}"
+    return problem
+
+
+def answered(address: Address, request: bytes) -> bytes:
+    with socket.create_connection(address, timeout=10) as caller:
+        caller.sendall(request)
+        return read_all(caller)
+
+
+def is_healthy(address: Address) -> bool:
+    return httpx.get(f"http://{address[0]}:{address[1]}/healthz", timeout=5).status_code == 200
+
+
+def test_a_header_of_a_megabyte_is_refused_before_it_is_read_to_its_end(patient: Address) -> None:
+    with socket.create_connection(patient, timeout=10) as caller:
+        caller.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Much: ")
+        sent = 0
+        try:
+            for _ in range(256):
+                sent += caller.send(b"x" * 4096)
+                time.sleep(0.0005)
+        except OSError:
+            pass
+        problem_of(read_all(caller), 431, "headers-too-large")
+    assert is_healthy(patient)
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03 \r\n\r\n",
+    ],
+    ids=["two hosts", "no host", "TLS"],
+)
+def test_what_is_not_one_request_is_refused_as_a_problem(patient: Address, request_text: bytes) -> None:
+    assert problem_of(answered(patient, request_text), 400, "not-http")["detail"].endswith(".")
+
+
+def test_a_caller_that_never_ends_its_header_is_told_and_cut(hurried: Address) -> None:
+    with socket.create_connection(hurried, timeout=10) as caller:
+        caller.sendall(b"GET /healthz HTTP/1.1\r\n")
+        for _ in range(8):  # a byte now and then changes nothing
+            caller.send(b"X")
+            time.sleep(0.05)
+        problem = problem_of(read_all(caller), 408, "timeout")
+    assert "0.4 s" in problem["detail"]
+
+
+BEGUN = b"POST /v1/models:import HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+
+
+def test_a_body_that_stops_coming_is_cut(hurried: Address) -> None:
+    assert "body" in problem_of(answered(hurried, BEGUN), 408, "timeout")["detail"]
+
+
+def test_a_body_that_drips_is_cut(hurried: Address) -> None:
+    began_s = time.monotonic()
+    with socket.create_connection(hurried, timeout=10) as caller:
+        caller.sendall(BEGUN)
+        while time.monotonic() - began_s < 2:
+            caller.send(b" ")
+            time.sleep(0.1)
+        problem_of(read_all(caller), 408, "timeout")
+
+
+def test_a_caller_that_is_quick_is_never_cut_between_two_requests(hurried: Address) -> None:
+    with httpx.Client(base_url=f"http://{hurried[0]}:{hurried[1]}") as client:
+        assert client.get("/healthz").status_code == 200
+        time.sleep(3 * HURRIED.header_s)
+        assert client.get("/healthz").status_code == 200
+
+
+def test_half_open_connections_make_room_for_those_who_ask(hurried: Address) -> None:
+    held = [socket.create_connection(hurried) for _ in range(3 * HURRIED.connections)]
+    for caller in held:
+        caller.sendall(b"GET /healthz HTTP/1.1\r\n")
+    assert is_healthy(hurried)
+    for caller in held:
+        caller.close()
+
+
+def test_beyond_the_limit_of_busy_connections_a_caller_is_refused(database: Database) -> None:
+    with serving(database, ConnectionLimits(connections=4)) as address:
+        held = [socket.create_connection(address) for _ in range(4)]
+        for caller in held:
+            caller.sendall(BEGUN)
+        time.sleep(0.2)
+        with socket.create_connection(address, timeout=10) as caller:
+            assert "4 connections" in problem_of(read_all(caller), 503, "unavailable")["detail"]
+        held.pop().close()
+        time.sleep(0.2)
+        assert is_healthy(address)
+        for caller in held:
+            caller.close()
+
+
+def test_the_files_that_a_process_may_open_bound_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    def limits(soft: int, hard: int) -> tuple[int, list[Any]]:
+        raised: list[Any] = []
+        monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
+        monkeypatch.setattr(resource, "setrlimit", lambda kind, values: raised.append(values))
+        return limits_of_this_process(PATIENT).connections, raised
+
+    wanted = PATIENT.connections + FILES_KEPT_FREE
+    assert limits(100_000, 100_000) == (PATIENT.connections, [])
+    assert limits(1024, 4096) == (PATIENT.connections, [(wanted, 4096)])
+    assert limits(1024, 1024) == (1024 - FILES_KEPT_FREE, [(1024, 1024)])
+    assert limits(resource.RLIM_INFINITY, resource.RLIM_INFINITY) == (PATIENT.connections, [])
