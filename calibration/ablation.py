@@ -41,7 +41,6 @@ SWITCHED_OFF = {
     "step_overhead_s": 0.0,
     "recent_eager_factor": 1.0,
     "early_graph_factor": 1.0,
-    "graph_vector_factor": 1.0,
     "stock_blackwell_factor": 1.0,
 }
 

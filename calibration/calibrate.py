@@ -35,7 +35,7 @@ ASCEND_CONSTANTS = (
     "fused_tp_exposed_fraction",
     "dp_exposed_fraction",
 )
-ASCEND_STACK_CONSTANTS = {"mindformers": ("graph_vector_factor", "early_graph_factor")}
+ASCEND_STACK_CONSTANTS = {"mindformers": ("early_graph_factor",)}
 GPU_CONSTANTS = (
     "matmul_fraction",
     "attention_forward_fraction",
@@ -52,6 +52,7 @@ GPU_STACK_CONSTANTS = {
     "fsdp": ("triton_attention_fraction", "triton_attention_half_length", "hidden_stretch_fraction"),
     "megatron-lm": ("stock_blackwell_factor",),
 }
+PUBLISHED_ONLY = ("stock_blackwell_factor",)  # what tells a published machine from others: no site's own run has it
 FREE_CONSTANTS: dict[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
     "ascend": (ASCEND_CONSTANTS, ASCEND_STACK_CONSTANTS),
     "gpu": (GPU_CONSTANTS, GPU_STACK_CONSTANTS),
@@ -180,7 +181,7 @@ def calibrate_site(
     if not used:
         first = f" The first record says: {refused[0][1]}" if refused else ""
         raise ValueError(f"no record can teach anything about {stack} on {hardware}.{first}")
-    names = free_constants(base.family, [stack])
+    names = tuple(name for name in free_constants(base.family, [stack]) if name not in PUBLISHED_ONLY)
     known = {entry.name: entry.log_spread for entry in base.fitted}
     spread = {name: float(np.hypot(known[name], SITE_LOG_SPREAD)) for name in names if name in known}
     fitted = fit(used, start, names, prior_spread=spread, on_progress=on_progress)
@@ -221,7 +222,9 @@ def _site_observation(record: RunRecord | RefusedRecord, start: Constants, hardw
         return f"cluster.hardware is {name}; this calibration is for {hardware}."
     if software != stack:
         return f"software.framework is read as {software}; this calibration is for {stack}."
-    return observation_of(record, start)
+    # A site's matmuls are its own, as its jobs', which never have the published machine's factor.
+    own = replace(record.workload, software=replace(record.workload.software, stock_matmuls=False))
+    return observation_of(replace(record, workload=own), start)
 
 
 def _site_groups(records: Sequence[RunRecord]) -> tuple[str, list[Hashable]]:

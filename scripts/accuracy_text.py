@@ -67,9 +67,12 @@ By generation, then by source. BF16, FP16 and FP32.
 
 - The two MoE Parallel Folding architectures disagree on what an all-to-all costs across nodes. Those runs leave the virtual
   stages and the dropped tokens unsaid, and their times follow from an MFU whose attention convention moves them by 3 to 6 %.
-- Blackwell in bfloat16 is one dense shape and one mixture on eight B200, and two rows on NVL72: TP8 is predicted 15 % too
-  fast, which no constant of tiles, depth or links that the other rows allow explains. A trace of one layer at TP1 and TP8 would.
+- Blackwell in bfloat16 is one dense shape and one mixture on eight B200, whose own matmul table is as slow as their runs
+  (`stock_blackwell_factor`, of these runs alone), and a few rows on NVL72: TP8 is predicted 15 % too fast, which no constant of
+  tiles, depth or links that the other rows allow explains. A trace of one layer at TP1 and TP8 would.
 - The A100 sites differ by 8 % either way, unexplained; your own runs take that out ([calibration.md](calibration.md)).
+  BigScience's lose about 14 ms a layer and micro batch with aligned heads, at TP4 and TP8 alike; heads of 108 and of 150 run
+  their scores at one and the same rate beside that, off the tensor cores: it is the site, not the heads.
 
 8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their precision is a mechanism that no run has shown,
 and their intervals are as much wider ([Intervals](#intervals)). What casting costs is counted in bytes, not fitted.
@@ -84,8 +87,11 @@ What is left, and what would settle it:
   10 %. Tables of recipes that state these would do.
 - Dropped tokens (the 25.09 tables) and captured graphs are not in the records, so that the release decides whether dispatch is
   eager.
-- GB200 is predicted 6 to 10 % too fast, and the GB300 ran 5 to 24 % faster than it, more than its peak and power explain: one
-  bfloat16 row of a dense model on each, and the clocks that they sustain.
+- Mixtures with biases, clamped activations and attention sinks (experts 2,880 wide, on B200) are predicted a third too fast
+  whatever their expert degree: 11 ms a layer and micro batch, perhaps operators that are not fused, which records do not name.
+  A profile of one such layer.
+- Recipes of mixtures in 8 bits gained with every release: some of 2025 are predicted 10 to 25 % too fast, some of mid-2026 up to
+  24 % too slow.
 - FlashAttention-2 runs of PyTorch beyond 65,536 tokens, and row-wise scaled FP8 under TP8, are a few rows each.
 
 ## One framework predicts another

@@ -19,11 +19,13 @@ TILE_ROWS, TILE_COLUMNS = 128, 256  # output tile of a core [asc-devkit-guide, M
 UNMEASURED_ACHIEVABLE_FRACTION = 0.86  # best large matmul over dense peak, where a profile has no measurement [flagperf]
 ATTENTION_BACKWARD_FLOPS = 2.5  # five matmuls against two: the scores are computed again [flash-attention-2]
 MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when the head dim is no multiple of 8 [runs-fit]
-# Rate over (d / 128): heads of 64 run at 0.9 of heads of 128 [flash-attention-2, figure 5]; [runs-fit].
+# Rate over (d / 128): heads of 64 run at 0.9 of heads of 128 under FlashAttention-2 [flash-attention-2, figure 5] and on Ascend
+# [runs-fit]. The faster a generation multiplies, the more its exponentials hold it up, one a score whatever the head
+# [aiconfigurator].
 NARROW_HEAD_EXPONENT = 0.15
+OWN_NARROW_HEAD_EXPONENT = {Generation.AMPERE: 0.15, Generation.HOPPER: 0.3, Generation.BLACKWELL: 0.62}
 FLASH_ATTENTION_2_YEAR = 2024  # of PyTorch 2.2, whose own attention it is
-RECENT_EAGER_YEAR = 2025  # from which on ``recent_eager_factor`` holds [runs-fit]
-LATER_GRAPH_YEAR = 2024.75  # of what followed MindFormers r1.2, up to which ``early_graph_factor`` holds [runs-fit]
+NEWEST_YEAR = 2025  # stands for all later ones where no release of a stack is known to differ
 ELEMENT_BYTES, FP32_BYTES = 2, 4  # of activations and weights in 16 bits; of what is kept or summed in FP32
 READ_WRITE_BYTES = 2 * ELEMENT_BYTES  # of HBM traffic: an element is read once and written once
 ADD_BYTES = 3 * ELEMENT_BYTES  # two are read and their sum, or gated product, written
@@ -42,6 +44,7 @@ class Device:
     bf16_flops_per_s: float  # head, expert router and unfused scores
     attention_flops_per_s: float  # long-sequence fused attention, forward
     attention_half_length: float  # tokens at which it reaches half of that
+    narrow_head_exponent: float  # of its rate over head dim / 128, for narrower heads
     hbm_bytes_per_s: float  # as vector operators reach it
     raw_hbm_bytes_per_s: float
     num_cores: int
@@ -73,13 +76,14 @@ class Device:
         half = "fp16" if precision == "fp16" else "bf16"
         matmul_fraction = constants.matmul_fraction
         attention_fraction, attention_half_length = _attention_kernels(workload, constants)
-        if workload.software_traits.stock_matmuls and workload.device_traits.generation is Generation.BLACKWELL:
+        if software.stock_matmuls and workload.device_traits.generation is Generation.BLACKWELL:
             matmul_fraction = matmul_fraction / constants.stock_blackwell_factor
         return cls(
             linear_flops_per_s=achievable_flops_per_s(profile, precision) * matmul_fraction,
             bf16_flops_per_s=achievable_flops_per_s(profile, half) * matmul_fraction,
             attention_flops_per_s=matmul_peak_flops_per_s(profile, half) * attention_fraction,
             attention_half_length=attention_half_length,
+            narrow_head_exponent=_narrow_head_exponent(workload),
             hbm_bytes_per_s=profile.hbm_bytes_per_s * constants.vector_fraction,
             raw_hbm_bytes_per_s=profile.hbm_bytes_per_s,
             num_cores=profile.num_matmul_cores,
@@ -113,6 +117,13 @@ def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float,
     return constants.portable_attention_fraction * share, constants.portable_attention_half_length
 
 
+def _narrow_head_exponent(workload: Workload) -> float:
+    """Exponent of a fused attention's rate over its head dim: that of the kernels that ``_attention_kernels`` chooses."""
+    if workload.device_traits.own_fused_attention or workload.software.portable_attention:
+        return NARROW_HEAD_EXPONENT
+    return OWN_NARROW_HEAD_EXPONENT[workload.device_traits.generation]
+
+
 def _release_factor(workload: Workload, constants: Constants) -> float:
     """Device time of this release of the software over the one that the constants describe.
 
@@ -120,16 +131,15 @@ def _release_factor(workload: Workload, constants: Constants) -> float:
     -------
     float
     """
-    year = workload.software.year
-    if year is None:
+    ladder = workload.software_traits.releases
+    if ladder is None:
         return 1.0
-    if workload.software_traits.eager:
-        return constants.recent_eager_factor if year >= RECENT_EAGER_YEAR else 1.0
-    return constants.early_graph_factor if year < LATER_GRAPH_YEAR else 1.0
+    step: float = getattr(constants, ladder.constant)
+    return math.pow(step, ladder.rung(workload.software.year).steps)
 
 
-def release_years(workload: Workload) -> tuple[int, tuple[int, ...]]:
-    """The year that a release of unknown date is priced as, and a year for each other price that it could have.
+def release_years(workload: Workload) -> tuple[float, tuple[float, ...]]:
+    """The year that a release of unknown date is priced as, the newest, and a year for each other price that it could have.
 
     Parameters
     ----------
@@ -138,14 +148,14 @@ def release_years(workload: Workload) -> tuple[int, tuple[int, ...]]:
 
     Returns
     -------
-    int, tuple of int
+    float, tuple of float
     """
-    is_eager, software = workload.software_traits.eager, workload.software
-    unknown = RECENT_EAGER_YEAR - 1 if is_eager else math.ceil(LATER_GRAPH_YEAR)
-    others = {RECENT_EAGER_YEAR if is_eager else math.floor(LATER_GRAPH_YEAR)}
+    software, ladder = workload.software, workload.software_traits.releases
+    years = set(ladder.years if ladder is not None else (NEWEST_YEAR,))
+    newest = max(years)
     if software.portable_attention and not workload.device_traits.own_fused_attention:
-        others.add(FLASH_ATTENTION_2_YEAR - 1)
-    return unknown, tuple(sorted(others))
+        years.add(FLASH_ATTENTION_2_YEAR - 1)
+    return newest, tuple(sorted(years - {newest}))
 
 
 def _slowest_device_factor(cluster: Cluster, constants: Constants) -> float:
@@ -267,7 +277,7 @@ def matmul_s(
 def fused_attention_s(flops: ArrayLike, length: ArrayLike, head_dim: int, device: Device) -> tuple[Floats, Floats]:
     """Forward and backward time of fused (flash) attention on one rank. [s]
 
-    ``flops``: causal forward FLOPs. The rate is R s / (s + s0), scaled by (d / 128)^0.15 for head dims below 128 (shorter
+    ``flops``: causal forward FLOPs. The rate is R s / (s + s0), scaled by (d / 128)^x for head dims below 128 (shorter
     inner loops); the backward executes 2.5x the FLOPs at its own share of the rate. Source: [pto-isa], [flash-attention-2].
 
     Parameters
@@ -292,7 +302,7 @@ def fused_attention_s(flops: ArrayLike, length: ArrayLike, head_dim: int, device
     """
     c = device.constants
     s = np.asarray(length, dtype=np.float64)
-    narrow = min(1.0, (head_dim / FULL_RATE_HEAD_DIM) ** NARROW_HEAD_EXPONENT)
+    narrow = min(1.0, (head_dim / FULL_RATE_HEAD_DIM) ** device.narrow_head_exponent)
     rate = device.attention_flops_per_s * s / (s + device.attention_half_length) * narrow
     forward = np.asarray(flops, dtype=np.float64) / rate * device.time_factor
     return forward, forward * ATTENTION_BACKWARD_FLOPS / c.attention_backward_fraction

@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.layer.communication import ExpertComm
 from cost_models.layer.compute import Device
-from cost_models.layer.host import host_s
+from cost_models.layer.host import host_s, repeated_host_s
 from cost_models.layer.modules import LayerCompute, layer_compute
 from cost_models.layer.overlap import Exposed, LayerComm, layer_comm
 from cost_models.network.tiers import Network
@@ -75,6 +75,7 @@ def layer_costs(
     compute = layer_compute(workload, keys, device, moe=moe, local=local)
     comm, exchange = layer_comm(workload, keys, network, compute, device.constants, moe=moe, local=local)
     dispatch, wait = host_s(workload, keys, device.constants, moe=moe)
+    backward_dispatch = 2.0 * dispatch + repeated_host_s(workload, keys, device.constants, moe=moe)
     zero = np.zeros(len(keys.tp))
     selective = compute.selective_recompute + np.where(keys.recomputes(RecomputeModule.MOE), comm.ep_comm.forward_s, 0.0)
     forward = {
@@ -96,10 +97,10 @@ def layer_costs(
     # The host runs ahead while the device computes or communicates; only what it needs beyond that shows.
     device_forward, device_backward = sum(forward.values(), zero), sum(backward.values(), zero)
     forward["host"] = np.maximum(dispatch - device_forward, 0.0) + wait
-    backward["host"] = np.maximum(2.0 * dispatch - device_backward, 0.0) + wait
+    backward["host"] = np.maximum(backward_dispatch - device_backward, 0.0) + wait
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
     whole_forward, whole_backward = forward_s - forward["host"] + wait, backward_s - backward["host"] + wait
-    again = _again_s(compute, comm, wait, compiled=not workload.software_traits.eager)
+    again = _again_s(workload, compute, comm, exchange) + wait
     return LayerCosts(
         forward=forward,
         backward=backward,
@@ -109,32 +110,41 @@ def layer_costs(
         full_recompute_s=again - np.where(keys.recompute_modules > 0, selective, 0.0),
         weight_gradient_s=compute.matmuls.total,
         pieces=_pieces(compute, comm.ep_comm, exchange, whole_forward, whole_backward, moe=moe),
-        host={"forward": dispatch + wait, "backward": 2.0 * dispatch + wait},
+        host={"forward": dispatch + wait, "backward": backward_dispatch + wait},
     )
 
 
-def _again_s(compute: LayerCompute, comm: LayerComm, wait: Floats, *, compiled: bool) -> Floats:
-    """A whole forward once more, with its communication and its waits for the host.
+def _again_s(workload: Workload, compute: LayerCompute, comm: LayerComm, exchange: ExpertComm) -> Floats:
+    """A forward on the device once more, with its communication, up to what the backward needs of it.
 
     A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].
+    PyTorch's own checkpoints stop, since 2.1, at the last tensor that the backward kept: before that matmul, and before the
+    combine [pytorch-checkpoint].
 
     Parameters
     ----------
+    workload : Workload
+        Its software decides what is computed again.
     compute : LayerCompute, ``[k]``
         Seconds that the layer computes.
     comm : LayerComm, ``[k]``
         Seconds that it communicates, exposed and masked.
-    wait : Floats, ``[k]``, seconds
-        What a forward waits for the host.
-    compiled : bool
-        Whether a graph compiler sees what is needed.
+    exchange : ExpertComm, ``[k]``, seconds
+        Dispatch and combine of a forward before anything hides them.
 
     Returns
     -------
     Floats, ``[k]``, seconds
     """
-    again = compute.forward - (compute.matmuls.last if compiled else 0.0) + (0.0 if compiled else comm.tp_comm.forward_s)
-    return again + comm.cp_comm.forward_s + comm.ep_comm.forward_s + np.where(wait > 0, wait, 0.0)
+    eager, since, year = workload.software_traits.eager, workload.software_traits.early_stop_year, workload.software.year
+    stops = eager and since is not None and (year is None or year >= since)
+    experts = comm.ep_comm.forward_s
+    if stops:
+        whole = exchange.dispatch_s + exchange.combine_s
+        experts = experts * exchange.dispatch_s / np.where(whole > 0, whole, 1.0)
+    last = compute.matmuls.last if stops or not eager else 0.0
+    again = compute.forward - last + (comm.tp_comm.forward_s if eager else 0.0)
+    return again + comm.cp_comm.forward_s + experts
 
 
 def _pieces(

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.modules import has_one_expert_kernel
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.recompute_modules import MODULES, RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 # Kernels a forward pass of one eager layer launches; a backward launches twice as many [runs-fit].
 ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS, EXPERT_KERNELS = 20, 10, 30, 8  # the last for each expert without a grouped matmul
+# Latent attention: two down- and up-projections and their norms for one projection, angles made anew in every layer, rotations
+# of a part of queries and keys by single operators, and what splits and joins them [megatron-0.12, multi_latent_attention.py].
+LATENT_ATTENTION_KERNELS = 45
 # One call to the library casts the operands of an expert's two matmuls: about one eager kernel's time on the host
 # [transformer-engine]; [runs-fit].
 QUANTISED_EXPERT_KERNELS = 1
 FUSED_KERNELS_SAVED = {Feature.FUSED_NORM: 6, Feature.FUSED_SWIGLU: 2, Feature.FUSED_ROPE: 4}  # of a forward [runs-fit]
+# To compute a module again: its own kernels, and about ten kernels' time around each to set random states back and forth
+# [megatron-0.12, tensor_parallel/random.py]; [runs-fit].
+CHECKPOINT_KERNELS = 10
+REPEATED_KERNELS = {
+    RecomputeModule.CORE_ATTN: CHECKPOINT_KERNELS + 2,
+    RecomputeModule.LAYERNORM: 2 * (CHECKPOINT_KERNELS + 1),
+    RecomputeModule.MLP_ACT: CHECKPOINT_KERNELS + 1,
+    RecomputeModule.MLA_UP_PROJ: CHECKPOINT_KERNELS + 6,
+    RecomputeModule.MLP: CHECKPOINT_KERNELS + MLP_KERNELS,
+    RecomputeModule.MOE: CHECKPOINT_KERNELS + MOE_KERNELS,
+}
 SLOWEST_HOST_FRACTION = 0.1  # dispatch time that each doubling of tp adds: every collective waits for its slowest host [runs-fit]
 
 
@@ -45,11 +61,12 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
     layer waits ``host_moe_sync_s`` for its counts, once more for each expert that runs kernels of its own, never under a
     graph.
     """
-    graph = not workload.software_traits.eager
-    captured = keys.has(Feature.CUDA_GRAPH) | graph
     kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
     shape, looped = workload.model.moe, np.zeros(len(keys.tp))
+    if workload.model.mla is not None:
+        kernels = kernels + LATENT_ATTENTION_KERNELS
     if moe and shape is not None:
+        kernels = kernels + MLP_KERNELS * bool(shape.shared_expert_ffn_hidden_size)
         looped = np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, np.maximum(shape.num_experts / keys.ep, 1.0))
         kernels = kernels + EXPERT_KERNELS * looped
         if workload.training.precision in QUANTISED_PRECISIONS:
@@ -57,10 +74,48 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
             kernels = kernels + np.where(cast_alone, QUANTISED_EXPERT_KERNELS * np.maximum(shape.num_experts / keys.ep, 1.0), 0.0)
     for feature, saved in FUSED_KERNELS_SAVED.items():
         kernels = kernels - np.where(keys.has(feature), saved, 0)
-    each = constants.host_kernel_s * np.where(captured, constants.graph_dispatch_factor, 1.0)
-    dispatch = kernels * each * (1.0 + SLOWEST_HOST_FRACTION * np.log2(keys.tp))
+    dispatch = kernels * _kernel_s(workload, keys, constants)
     dropless = moe and shape is not None and not shape.capacity_factor
     # Without a grouped kernel the shapes of each expert's own kernels follow from its count: one more wait each.
     # What a graph has captured takes the counts from the device.
-    waits = np.where(captured, 0.0, (1.0 + looped) * float(dropless))
+    waits = np.where(_captured(workload, keys), 0.0, (1.0 + looped) * float(dropless))
     return dispatch, waits * constants.host_moe_sync_s
+
+
+def repeated_host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> Floats:
+    """Host time to dispatch what selected modules compute again in a backward.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+    constants : Constants
+        Calibrated values for the hardware family.
+    moe : bool
+        A MoE layer, else a dense one.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+        Beside the two forwards' worth of a backward.
+    """
+    kernels = np.zeros(len(keys.tp))
+    for module, repeated in REPEATED_KERNELS.items():
+        if MODULES[module].in_layer(workload.model, moe):
+            kernels = kernels + np.where(keys.recomputes(module), repeated, 0)
+    return kernels * _kernel_s(workload, keys, constants)
+
+
+def _kernel_s(workload: Workload, keys: LayerKeys, constants: Constants) -> Floats:
+    """To dispatch one kernel: less under a graph, more where several hosts wait for each other."""
+    each = constants.host_kernel_s * np.where(_captured(workload, keys), constants.graph_dispatch_factor, 1.0)
+    slowed: Floats = each * (1.0 + SLOWEST_HOST_FRACTION * np.log2(keys.tp))
+    return slowed
+
+
+def _captured(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:
+    """Whether a graph holds the layer: one that is compiled, or recorded."""
+    captured: NDArray[np.bool_] = keys.has(Feature.CUDA_GRAPH) | (not workload.software_traits.eager)
+    return captured

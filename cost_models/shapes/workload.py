@@ -222,6 +222,8 @@ class Software:
     ``portable_attention``: FlashAttention-2, before 2024 Triton's kernels, which leave newer matmul instructions unused.
     ``legacy_layers``: transformer layers older than Megatron-Core's, which repeat grouped keys and values for every head.
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
+    ``stock_matmuls``: matmuls on Blackwell as fast as the one published machine with a plain Megatron-LM has them
+    (``stock_blackwell_factor``); of published runs alone, never of a job [simumax].
     ``sharded_accumulation``: under ZeRO-2 stages of a pipeline scatter the gradients of every micro batch, whatever their stack
     usually does (``SoftwareTraits.shards_accumulated_gradients``).
     ``target`` is whose legality rules apply (``any``: the physics alone).
@@ -235,6 +237,7 @@ class Software:
     portable_attention: bool = False
     legacy_layers: bool = False
     plain_cross_entropy: bool = False
+    stock_matmuls: bool = False
     sharded_accumulation: bool = False
     target: str = "any"
     time_factor: float = 1.0

@@ -197,9 +197,25 @@ def test_a_position_bias_is_read_from_the_flags(read: Read) -> None:
     [
         ({"software.framework": "Megatron-Bridge / Megatron-Core", "software.version": "NeMo container 25.11"}, True),
         ({"software.framework": "NeMo 2.0 / Megatron-Core", "software.version": "NeMo 24.12"}, False),
+        ({"software.framework": "NeMo AutoModel (FSDP2, PyTorch)"}, True),
         ({"software.framework": "Megatron-LM", "software.version": "0.12"}, False),
     ],
 )
 def test_fused_permutation_on_gpus_is_what_recipes_set(read: Read, changes: dict[str, Any], fused: bool) -> None:
     record = read({**GPU, "software.raw_flags": [], "strategy.features": [], **changes})
     assert (Feature.MOE_PERMUTE_FUSION in record.strategy.features) is fused
+
+
+@pytest.mark.parametrize(
+    ("framework", "hardware", "stock"),
+    [
+        ("Megatron-LM", "b200-sxm-180gb", True),
+        ("Megatron-LM", "h100-sxm-80gb", False),
+        ("Megatron-Bridge / Megatron-Core", "b200-sxm-180gb", False),
+    ],
+)
+def test_published_runs_of_plain_megatron_on_blackwell_are_of_a_slow_machine(
+    read: Read, framework: str, hardware: str, stock: bool
+) -> None:
+    record = read({**GPU, "software.framework": framework, "cluster.hardware": hardware, "software.raw_flags": []})
+    assert record.workload.software.stock_matmuls is stock

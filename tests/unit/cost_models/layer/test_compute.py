@@ -78,10 +78,36 @@ def test_attention_kernels_by_generation() -> None:
     assert rate("fp8", year=2023) == (0.5, 350.0)
 
 
+def test_only_published_runs_of_plain_megatron_are_slow_on_blackwell() -> None:
+    def rate(*peaks: str, **software: object) -> float:
+        site = gpu()
+        profile = replace(
+            site.profile, matmul_flops_per_s=dict.fromkeys(("bf16", *peaks), 3e14), achievable_matmul_flops_per_s={}
+        )
+        job = workload(cluster=replace(site, profile=profile), **software)
+        return device(job, stock_blackwell_factor=1.25).linear_flops_per_s / 3e14
+
+    assert rate("fp8", "nvfp4", stack="megatron-lm") == rate("fp8", stock_matmuls=True) == pytest.approx(0.86)
+    assert rate("fp8", "nvfp4", stock_matmuls=True) == pytest.approx(0.86 / 1.25)
+
+
 def test_narrow_heads_run_a_tenth_slower() -> None:
     wide, narrow = fused_attention_s(1e12, 4096, 128, PLAIN)[0], fused_attention_s(1e12, 4096, 64, PLAIN)[0]
     assert float(narrow / wide) == pytest.approx(1.1096, rel=1e-4)  # 2^0.15
     assert float(fused_attention_s(1e12, 4096, 192, PLAIN)[0]) == float(wide)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "portable", "share"),
+    [((), False, 0.901), (("fp8",), False, 0.812), (("fp8", "nvfp4"), False, 0.651), (("fp8",), True, 0.901)],
+)
+def test_narrow_heads_by_generation(peaks: tuple[str, ...], portable: bool, share: float) -> None:
+    """H100 347 of 433, B200 526 of 818 TFLOPS at 4,096 tokens, 0.83 and 0.66 at 16,384 [aiconfigurator]."""
+    site = gpu()
+    profile = replace(site.profile, matmul_flops_per_s=dict.fromkeys(("bf16", *peaks), 3e14))
+    priced = device(workload(cluster=replace(site, profile=profile), portable_attention=portable))
+    wide, narrow = (fused_attention_s(1e12, 4096, head_dim, priced)[0] for head_dim in (128, 64))
+    assert float(wide / narrow) == pytest.approx(share, abs=1e-3)
 
 
 def test_a_step_waits_for_the_slowest_device_of_its_nodes() -> None:

@@ -181,6 +181,34 @@ def test_a_layer_waits_for_the_host_that_dispatches_it() -> None:
     assert float(captured.forward["host"][0]) == 0.0
 
 
+def test_latent_attention_and_shared_experts_dispatch_kernels_of_their_own() -> None:
+    values = {"host_kernel_s": 1e-3}
+    # Attention 20 and 45 more, experts 30, shared ones 10; less 12 that are fused.
+    assert float(cost(LATENT, moe=True, values=values).forward_s[0]) == pytest.approx(93e-3)
+    assert float(cost(SPARSE, moe=True, values=values).forward_s[0]) == pytest.approx(48e-3)
+    assert SPARSE.moe is not None
+    alone = replace(SPARSE, moe=replace(SPARSE.moe, shared_expert_ffn_hidden_size=0))
+    assert float(cost(alone, moe=True, values=values).forward_s[0]) == pytest.approx(38e-3)
+
+
+@pytest.mark.parametrize(
+    ("module", "kernels"),
+    [
+        (RecomputeModule.CORE_ATTN, 12),
+        (RecomputeModule.LAYERNORM, 22),
+        (RecomputeModule.MLP_ACT, 11),
+        (RecomputeModule.MLA_UP_PROJ, 16),
+        (RecomputeModule.MOE, 40),
+        (RecomputeModule.MLP, 0),  # which a MoE layer has none of
+    ],
+)
+def test_the_host_dispatches_what_is_computed_again(module: RecomputeModule, kernels: int) -> None:
+    values = {"host_kernel_s": 1e-3}
+    plain, again = (cost(LATENT, moe=True, values=values, recompute_modules=m) for m in (RecomputeModule(0), module))
+    assert float(again.backward_s[0] - plain.backward_s[0]) == pytest.approx(kernels * 1e-3)
+    assert float(again.host["backward"][0] - plain.host["backward"][0]) == pytest.approx(kernels * 1e-3)
+
+
 def test_dropless_experts_wait_for_their_counts() -> None:
     values = {"host_moe_sync_s": 3e-3}
     assert float(cost(SPARSE, moe=True, values=values, ep=8).forward["host"][0]) == pytest.approx(3e-3)
@@ -203,6 +231,22 @@ def test_full_recompute_repeats_the_forward() -> None:
     graph = cost(job=workload(execution="graph"), tp=8, sequence_parallel=True)
     saved = 2 * N * 1024 * 4096 / 8 / FLOPS + float(layer.forward["tp_comm"][0])
     assert float(layer.full_recompute_s[0] - graph.full_recompute_s[0]) == pytest.approx(saved)
+
+
+def test_a_checkpoint_of_pytorch_stops_at_what_the_backward_kept() -> None:
+    dense = cost(job=workload(stack="fsdp"))
+    assert float(dense.forward_s[0] - dense.full_recompute_s[0]) == pytest.approx(2 * N * 1024 * 4096 / FLOPS)
+    old = cost(job=workload(stack="fsdp", year=2023.5))  # PyTorch 2.0
+    assert float(old.forward_s[0]) == pytest.approx(float(old.full_recompute_s[0]))
+    # Of experts the second matmuls are left out, of two copies a token with half a tile for either expert of the rank, of the
+    # shared one, and the combine.
+    job = workload(SPARSE, stack="fsdp")
+    columns = {"ep": 8, "dp": 8, "dispatcher": Dispatcher.ALLTOALL}
+    experts = cost(SPARSE, moe=True, job=job, **columns)
+    combine = float(expert_comm(job, keys(**columns), network(job), constants()).combine_s[0])
+    saved = 2 * (2 * N + 2 * 64 + N) * 1024 * 512 / FLOPS + combine
+    assert combine > 0
+    assert float(experts.forward_s[0] - experts.full_recompute_s[0]) == pytest.approx(saved)
 
 
 @pytest.mark.parametrize(
