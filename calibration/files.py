@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from calibration.groups import model_kind
-from calibration.intervals import Coverage, ErrorBand, Interval, interval
+from calibration.intervals import LEARNING_PRECISIONS, Coverage, ErrorBand, Interval, interval
+from calibration.mechanisms import workload_mechanisms
 from calibration.memory_intervals import MemoryEvidence, memory_evidence
 from calibration.paired import PairedError
+from calibration.steps import STEPS, Step, mechanisms_taken
 from cost_models.constants import CONSTANTS, Constants, prior_constants
 from cost_models.shapes.traits import FAMILIES as DEVICES
 from cost_models.shapes.traits import family_traits
@@ -28,7 +32,14 @@ from documents.reading import Limits, parse_document, read_document
 
 FORMAT = "meshplan-calibration/1"
 FAMILIES = tuple(dict.fromkeys(traits.priors for traits in DEVICES.values()))
-SINCE = ("memory_bands", "memory_coverage", "paired")  # what files of earlier versions lack
+SINCE = (
+    "memory_bands",
+    "memory_coverage",
+    "paired",
+    "steps",
+    "mechanisms",
+    "correlations",
+)  # what files of earlier versions lack
 _DIGITS = 4
 _MAX_VALUE, _MAX_LOG = 10**15, 10
 _LIMITS = Limits(CALIBRATION_BYTES)
@@ -60,15 +71,34 @@ class Calibration:
     memory_bands: tuple[ErrorBand, ...] = ()  # of ln(measured / predicted) peaks; none in files of earlier versions
     memory_coverage: tuple[Coverage, ...] = ()
     paired: tuple[PairedError, ...] = ()  # none in a file of an earlier version
+    steps: tuple[Step, ...] = ()  # how much wider intervals get beyond the measured runs; none in a file of an earlier version
+    mechanisms: tuple[str, ...] = ()  # what the runs have shown; none where that is not known
+    # Of the errors of ``fitted``, each with those before it: (1, 0), (2, 0), (2, 1), ...; none in a file of an earlier version.
+    correlations: tuple[float, ...] = ()
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """Of the logarithms of ``fitted``, independent in a file without correlations. ``[fitted, fitted]``"""
+        spread = np.array([entry.log_spread for entry in self.fitted])
+        correlation = np.eye(len(spread))
+        if self.correlations:
+            rows, columns = np.tril_indices(len(spread), -1)
+            correlation[rows, columns] = correlation[columns, rows] = self.correlations
+        covariance: NDArray[np.float64] = spread[:, None] * correlation * spread
+        return covariance
 
     @property
     def constants(self) -> Constants:
         """The family's priors with the fitted values."""
         return prior_constants(self.family).with_values({f.name: f.value for f in self.fitted})
 
-    def interval(self, workload: Workload, step_time_s: float) -> Interval:
-        """80 % interval of a prediction with these constants, with its evidence. [s]"""
-        return interval(workload, step_time_s, self.bands, self.coverage)
+    def interval(self, workload: Workload, step_time_s: float, used: Iterable[str] = ()) -> Interval:
+        """80 % interval of a prediction with these constants, with its evidence; ``used`` is what the plan exercises. [s]"""
+        there = {*used, *workload_mechanisms(workload)}
+        if (precision := workload.training.precision) not in LEARNING_PRECISIONS:
+            there.discard(f"precision {precision}")  # said on its own
+        unseen = mechanisms_taken(there, self.mechanisms) if self.mechanisms else []
+        return interval(workload, step_time_s, self.bands, self.coverage, self.steps, unseen)
 
     def memory_evidence(self, workload: Workload) -> MemoryEvidence:
         """How far a workload's peaks may be off, and what that rests on; a file without peaks takes those that ship."""
@@ -135,6 +165,13 @@ class _PairedSection(Section):
     num_pairs: Count
 
 
+class _StepSection(Section):
+    kind: Annotated[str, OneOf(*STEPS)]
+    factor: Annotated[float, Field(ge=1, le=_MAX_LOG)]
+    num_groups: Count
+    num_runs: Count
+
+
 class _CalibrationSection(LenientSection):
     format: Annotated[str, OneOf(FORMAT)]
     family: Annotated[str, OneOf(*FAMILIES)]
@@ -148,6 +185,9 @@ class _CalibrationSection(LenientSection):
     memory_bands: list[_BandSection] = Field(default=[])
     memory_coverage: list[_CoverageSection] = Field(default=[])
     paired: list[_PairedSection] = Field(default_factory=list)
+    steps: list[_StepSection] = Field(default_factory=list)
+    mechanisms: list[Text] = Field(default_factory=list)
+    correlations: list[Annotated[float, Field(ge=-1, le=1)]] = Field(default_factory=list)
 
 
 def family_of(profile_family: str) -> str:
@@ -197,6 +237,9 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
                 raise InputError(f"{name}: the entry of kind 'all' is missing.")
         if section.paired and not any(error.kind == "all" for error in section.paired):
             raise InputError("paired: the entry of kind 'all' is missing.")
+        pairs = len(section.fitted) * (len(section.fitted) - 1) // 2
+        if section.correlations and len(section.correlations) != pairs:
+            raise InputError(f"correlations: holds {len(section.correlations)} of the {pairs} pairs of fitted constants.")
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
     return Calibration(
@@ -211,6 +254,9 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
         memory_bands=tuple(ErrorBand(**dict(row)) for row in section.memory_bands),
         memory_coverage=tuple(Coverage(**dict(row)) for row in section.memory_coverage),
         paired=tuple(PairedError(**dict(row)) for row in section.paired),
+        steps=tuple(Step(**dict(row)) for row in section.steps),
+        mechanisms=tuple(section.mechanisms),
+        correlations=tuple(section.correlations),
     )
 
 

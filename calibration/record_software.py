@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from calibration.known_flags import OFF, Flag
 from calibration.record_document import Notes, SoftwareSection
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.traits import default_stack
+from cost_models.shapes.traits import STACKS, default_stack
 from cost_models.shapes.workload import Software
 from hardware_profiles.schema import HardwareProfile
 
@@ -25,18 +25,7 @@ _STACKS = (
 )
 _DATE = re.compile(r"(?<!\d)(20[12]\d)(?:-([01]\d)|([01]\d)[0-3]\d|(?!\d))")  # 2024-12, 20251001, 2021
 _RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:(0[1-9]|1[0-2])|x)(?!\d)")  # NVIDIA containers are named by year and month
-_MINDFORMERS = re.compile(r"\br?([01])\.(\d+)")
-_MINDFORMERS_YEARS = {
-    (0, 8): 2023.8,
-    (1, 0): 2024.1,
-    (1, 1): 2024.3,
-    (1, 2): 2024.6,
-    (1, 3): 2024.9,
-    (1, 5): 2025.3,
-    (1, 6): 2025.6,
-    (1, 7): 2025.9,
-    (1, 8): 2026.2,
-}
+_BRANCH = re.compile(r"\br?(\d+\.\d+)")
 _CORE = re.compile(r"(?<![\d.])0\.(\d+)")
 _CORE_YEARS = {5: 2024, 6: 2024, 7: 2024, 8: 2024, 9: 2024, 10: 2024, 11: 2025, 12: 2025, 13: 2025, 14: 2025, 15: 2025}
 _FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2025))  # names that the project bore until then
@@ -91,8 +80,9 @@ def release_year(stack: str, framework: str, version: str, backend: str) -> floa
             return _in_years(int(date[1]), month)
         if container:
             return _in_years(2000 + int(container[1]), container[2])
-    if stack == "mindformers" and (found := _MINDFORMERS.search(version)):
-        return _MINDFORMERS_YEARS.get((int(found[1]), int(found[2])))
+    ladder = STACKS[stack].traits.releases if stack in STACKS else None
+    if ladder is not None and (found := _BRANCH.search(version)):
+        return ladder.year_of(found[1])
     if stack == "megatron-lm" and (found := _CORE.search(version)):
         return _CORE_YEARS.get(int(found[1]))
     name = framework.lower()

@@ -55,7 +55,6 @@ class Constants:
     attention_backward_fraction: float
     score_bytes: float
     vector_fraction: float
-    graph_vector_factor: float
     quantise_bytes: float
     wave_loss: float
     depth_half: float
@@ -128,8 +127,6 @@ CONSTANTS: tuple[Constant, ...] = (
              4.0, 40.0, 0.25, 8.9, 11.5, "[runs-fit]"),
     Constant("vector_fraction", "share of HBM bandwidth that vector operators reach", "1",
              0.4, 1.1, 0.15, 0.90, 0.85, "[asc-devkit]; [runs-fit]"),
-    Constant("graph_vector_factor", "vector traffic of MindSpore graph mode over eager fused operators", "1",
-             0.5, 3.0, 0.3, 1.5, 1.0, "[runs-fit]", "assumed"),
     Constant("quantise_bytes", "HBM traffic an element to scale and cast an operand of an 8- or 4-bit matmul", "B",
              2.0, 30.0, 0.4, 6.0, 6.0, "[transformer-engine]; [runs-fit]"),
     Constant("wave_loss", "idle part of the last wave of output tiles, in waves", "1",
@@ -144,9 +141,9 @@ CONSTANTS: tuple[Constant, ...] = (
              0.0, 1.0, 0.5, 0.1, 0.15, "[runs-fit]"),
     Constant("stock_blackwell_factor", "matmul time of plain Megatron-LM's published Blackwell runs over other machines'", "1",
              1.0, 1.8, 0.15, 1.0, 1.39, "[simumax]; [runs-fit]"),
-    Constant("recent_eager_factor", "device time of eager software of 2025 and later over that of 2024", "1",
+    Constant("recent_eager_factor", "device time of MindSpeed-LLM of 2025 and later over that of before", "1",
              0.7, 1.2, 0.06, 0.894, 1.0, "[runs-fit]"),
-    Constant("early_graph_factor", "device time of MindSpore graphs up to MindFormers r1.2 over later ones", "1",
+    Constant("early_graph_factor", "device time of a step back in MindFormers: before r1.2, r1.2 and r1.3, later ones", "1",
              0.9, 1.4, 0.1, 1.08, 1.0, "[runs-fit]"),
     Constant("node_doubling_fraction", "device time that each doubling of the nodes adds: the slowest device sets the pace", "1",
              0.0, 0.03, 0.5, 0.005, 0.005, "[runs-fit]"),

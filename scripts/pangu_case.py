@@ -191,13 +191,11 @@ def what_ifs(workload: Workload) -> list[WhatIf]:
     profile = workload.cluster.profile
     roomy_profile = replace(profile, usable_hbm_bytes=2.0 * profile.usable_hbm_bytes)
     roomy = replace(workload, cluster=replace(workload.cluster, profile=roomy_profile))
-    recent = of_year(workload, YEAR_OF_PUBLICATION)
     every = constants.with_values({**fused, **operators, **quiet_host, **unhindered})
-    together = replace(balanced, cluster=streams.cluster, software=recent.software)
+    together = replace(balanced, cluster=streams.cluster)
     roomy_together = replace(together, cluster=parallel_streams(roomy).cluster)
     return [
         WhatIf("as estimated", workload, constants),
-        WhatIf(f"software of {YEAR_OF_PUBLICATION:.0f}", recent, constants_for(recent)),
         WhatIf("tiers in parallel streams", streams, constants),
         WhatIf("hidden communication slows no compute", workload, constants.with_values(unhindered)),
         WhatIf("experts perfectly balanced", balanced, constants),

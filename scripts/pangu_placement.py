@@ -43,12 +43,12 @@ def placements(workload: Workload, best: ParallelStrategy) -> list[tuple[str, Pa
 
 def placement_section(workload: Workload) -> str:
     best = best_published(workload).parallel
-    recent = of_year(workload, YEAR_OF_PUBLICATION)
+    earlier = of_year(workload, YEAR_OF_PUBLICATION - 1)
     named = placements(workload, best)
     strategies = [strategy for _, strategy in named]
-    found, later = simulated(workload, strategies), simulated(recent, strategies)
+    found, before = simulated(workload, strategies), simulated(earlier, strategies)
     rows = []
-    for (name, strategy), e, in_year in zip(named, found, later, strict=True):
+    for (name, strategy), e, in_year in zip(named, found, before, strict=True):
         *others_s, last_s = rank_seconds(workload, strategy)
         rows.append(
             (
@@ -71,13 +71,13 @@ def placement_section(workload: Workload) -> str:
         "step",
         "tokens/s",
         "of the published",
-        f"step, software of {YEAR_OF_PUBLICATION:.0f}",
+        f"step, software of {YEAR_OF_PUBLICATION - 1:.0f}",
         "of the published",
     )
     usual_s, moved_s, best_s = (float(e["step_time_s"]) for e in found)
     moves = checked(workload, best, constants_for(workload))
     gain = "none makes it faster" if moves.best is None else f"the best takes {percent(moves.gain_fraction)} off"
-    again = best_published(recent).estimate
+    again = best_published(earlier).estimate
     bare = searched(workload, {**AS_PUBLISHED, "forbid": FUSED_MATMULS}, top=1).plans[0].estimate
     return f"""## Where the layers lie
 
@@ -94,7 +94,7 @@ Of {moves.num_moves:,} further moves of one layer {moves.num_allowed:,} can be m
 So the published layout comes to {million(found[2]["tokens_per_s"])} tokens/s, {against_published(found[2])}. Without matmuls that
 are fused with their collectives (`mc2`), of which the publications as quoted here say nothing, it is
 {million(bare["tokens_per_s"])}, {against_published(bare)}. A job that does not say of which year its software is, as this page,
-is priced as of {YEAR_OF_PUBLICATION - 1:.0f}; the report is of {YEAR_OF_PUBLICATION:.0f}. With software of that year the step
+is priced under the newest release, of {YEAR_OF_PUBLICATION:.0f}, as the report is. With software of the year before the step
 takes {again["step_time_s"]:.2f} s: {million(again["tokens_per_s"])} tokens/s, {against_published(again)}.
 """
 

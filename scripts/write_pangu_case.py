@@ -12,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.calibrations.constants import constants_for, paired_error_of
+from app.calibrations.constants import paired_error_of
 from calibration.files import calibration_for
 from cost_models.constants import CONSTANTS
 from cost_models.layer.compute import release_years
@@ -47,7 +47,6 @@ from scripts.pangu_case import (
     STRUCTURE,
     SWAPS,
     TOKENS_PER_S,
-    YEAR_OF_PUBLICATION,
     best_nearby,
     best_published,
     parallel_streams,
@@ -422,7 +421,6 @@ def what_if_section(workload: Workload, best: ParallelStrategy) -> str:
             )
         )
     assert training.expert_spread is not None
-    factor = constants_for(workload).recent_eager_factor
     load = percent(float(training.expert_spread.load_factor(STRUCTURE["ep"])) - 1)
     header = ("what if", "published layout", "tokens/s", "of the published", "its memory", "best on virtual stages")
     return f"""## What the estimate leaves out
@@ -449,8 +447,6 @@ mechanism that is at work, and not yet in what was fitted, is made up for by som
   all-to-all.
 - **Memory.** Recompute and swap by tensor let Pangu double the micro batch. Here `moe_zero_memory` does. The row with twice the
   memory shows what more could buy.
-- **Year.** On the devices, eager software of {YEAR_OF_PUBLICATION:.0f} and later takes {factor:.3g} times as long as what came
-  before, a fitted factor. The report is of {YEAR_OF_PUBLICATION:.0f}.
 """
 
 

@@ -16,7 +16,6 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from cost_models.step.composition import estimate
 from scripts.case_prices import exposed_fraction, simulated
 from scripts.case_text import (
     change,
@@ -288,7 +287,7 @@ saved, and the micro batch doubled, with recompute and swap of single tensors; h
 
 def search_section() -> str:
     workload = workload_of()
-    baseline = default_baseline(workload, constants_for(workload), estimate)
+    baseline = default_baseline(workload, constants_for(workload))
     training, spread = workload.training, workload.training.expert_spread
     assert spread is not None
     job = workload.cluster.num_devices, training.seq_length, training.global_batch_size

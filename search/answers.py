@@ -119,7 +119,7 @@ class Answers:
 
     def compared_with(self, given: ParallelStrategy | None, plans: Sequence[DeploymentPlan]) -> BaselineComparison | None:
         """The first plan against the given one, else against the rule of thumb's, if that finds any."""
-        measure = given or default_baseline(self.workload, self.constants, self.estimate)
+        measure = given or default_baseline(self.workload, self.constants)
         return None if measure is None else self.baseline(measure, plans, given=given is not None)
 
     def baseline(self, strategy: ParallelStrategy, plans: Sequence[DeploymentPlan], *, given: bool) -> BaselineComparison:

@@ -7,7 +7,6 @@ stages. Experts spread over as few ranks as fit, over a node at least where ther
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from cost_models.step.result import Estimate
+from cost_models.step.composition import estimate
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
 from search.limits import Range, SearchLimits
 from search.recompute_modes import recompute_mode
@@ -40,7 +39,7 @@ def baseline_limits(workload: Workload) -> SearchLimits:
     )
 
 
-def default_baseline(workload: Workload, constants: Constants, estimate: Callable[..., Estimate]) -> ParallelStrategy | None:
+def default_baseline(workload: Workload, constants: Constants) -> ParallelStrategy | None:
     """The first plan, by the rule of thumb, that is legal and fits; ``None`` if none does."""
     space = replace(search_space(workload, baseline_limits(workload)), wanted=Feature(0))
     node = workload.cluster.profile.devices_per_node

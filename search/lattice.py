@@ -17,9 +17,10 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBat
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step.composition import estimate_priced
+from cost_models.step.composition import estimate_priced, peak_memory_bytes
 from cost_models.step.placing import ToBeat
-from cost_models.step.priced_groups import priced_batch
+from cost_models.step.priced_groups import priced_by
+from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
 from frameworks.target import ANY
 from search.answers import Answers
@@ -85,7 +86,7 @@ class LatticeSearch:
         self._now: Clock = clock or (lambda: 0.0)
         self._started_s = self._now() - self.state.elapsed_s
         self._rules = option_rules(workload)
-        self._placer = Placer(workload)
+        self._placer, self._prices = Placer(workload), LayerPrices(workload, constants)
         self._stream = self._continued(space)
 
     def _continued(self, space: SearchSpace) -> Iterator[Chunk]:
@@ -137,6 +138,7 @@ class LatticeSearch:
         origin = np.concatenate([part.origin for part in fitting])
         order = np.argsort(origin, kind="stable")  # rows of one structure stay neighbours
         rows = joined_rows(fitting).take(order)
+        rows = rows.take(np.isfinite(rows.step_time_s))  # others were not worth a price
         num_legal = sum(len(part.batch) for part in parts)
         scored = self._scored(rows)
         state.leaderboard.add(scored)
@@ -151,22 +153,24 @@ class LatticeSearch:
             self._settle(promising)
 
     def _priced(self, batch: StrategyBatch, origin: IntColumn) -> PricedRows:
-        priced = placed_rows(self.workload, self.constants, self._placer, batch, origin, self._price, self._to_beat)
+        priced = placed_rows(self._prices, self._placer, batch, origin, self._price, self._to_beat)
         least = int(np.argmin(priced.peak_memory_bytes))
         peak = float(priced.peak_memory_bytes[least])
         if self.state.leanest is None or peak < self.state.leanest[0]:
             self.state.leanest = (peak, priced.batch.row(least))
         return priced
 
-    def _to_beat(self, priced: PricedRows) -> ToBeat:
-        """What a row must be better than, whatever placement it gets."""
+    def _to_beat(self, priced: PricedRows | None) -> ToBeat:
+        """What a row must be better than, whatever placement it gets, where some have been priced or not."""
         board, best_s = self.state.leaderboard, self.state.finalists.best_s
         if not self._proves_by_time:
             return ToBeat()
+        if priced is None:
+            return ToBeat() if self._refused_by is not None else ToBeat(board.worst_that_counts, best_s)
         if self._refused_by is not None:  # beside plans for a target, nothing counts that is not better than they are
             return ToBeat(-float("inf"), best_s)
         shown = Leaderboard(board.objective, board.top, kept=board.kept)
-        shown.add(self._scored(priced.take(priced.fits)))
+        shown.add(self._scored(priced.take(priced.fits & np.isfinite(priced.step_time_s))))
         return ToBeat(shown.worst_that_counts, best_s)
 
     def _scored(self, rows: PricedRows) -> Scored:
@@ -204,8 +208,8 @@ class LatticeSearch:
             rows = np.flatnonzero(~found if features is None else ~found & (features != least.features))
             features = least.features
             if len(rows):
-                priced = self._price(priced_batch(self.workload, least.take(rows), self.constants))
-                found[rows] = priced.fits if self._proves_by_time else priced.peak_memory_bytes <= worst
+                most = self._answers.rule.fit_limit_bytes if self._proves_by_time else worst
+                found[rows] = peak_memory_bytes(priced_by(self._prices, least.take(rows))) <= most
         return found
 
     @property

@@ -29,7 +29,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Counts:
-    """``enumerated`` = ``legal`` + the sum of the rejections. ``None``: this release does not do that."""
+    """``enumerated`` = ``legal`` + the sum of the rejections. ``None``: this release does not do that.
+
+    ``estimated`` have their memory counted, and their time priced or found too long by a bound.
+    """
 
     enumerated: int
     legal: int

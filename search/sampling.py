@@ -133,7 +133,7 @@ class SamplerSearch:
         return True
 
     def _enqueue_baseline(self) -> None:
-        strategy = self._baseline or default_baseline(self.workload, self.constants, self._estimate)
+        strategy = self._baseline or default_baseline(self.workload, self.constants)
         parameters = None
         if strategy is not None:  # as it is, or with what the space has on in every strategy
             forms = (strategy, taken(self.workload, canonical(self.workload, strategy), self._wanted))

@@ -27,7 +27,6 @@ NEUTRAL = {
     "attention_backward_fraction": 1.0,
     "score_bytes": 10.0,
     "vector_fraction": 1.0,
-    "graph_vector_factor": 1.0,
     "quantise_bytes": 6.0,
     "wave_loss": 0.0,
     "node_doubling_fraction": 0.0,

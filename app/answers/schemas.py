@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from app.calibrations.schemas import NextRun
 from app.jobs.fields import JobDocument, StrategySection
 from app.text.documents import DescribedBy, Document
 from search.result import Proof, Rejection
@@ -135,6 +136,10 @@ class EstimateDocument(Answer):
     strategy: StrategyDocument
     estimate: EstimateNumbers
     simulation: Simulation | None = Field(default=None, description="where the step was simulated; left out otherwise")
+    next_runs: list[NextRun] | None = Field(
+        default=None,
+        description="where `evidence` is extrapolated: the cheapest runs for `meshplan calibrate`; left out otherwise",
+    )
 
 
 class EstimateRequest(JobDocument):

@@ -51,7 +51,7 @@ def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocume
     if given is None:
         if job.strategy is None:
             raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
-        return estimate_document(job, job.strategy, own, simulated=bool(simulated))
+        return estimate_document(job, job.strategy, own, simulated=bool(simulated), advised=True)
     if job.strategy is not None:
         raise InputError("strategies: given beside strategy; give one of the two.")
     entries, fastest = _entries(job, own, _sections(given), simulated=bool(simulated))
@@ -111,7 +111,8 @@ def _entries(
                 check_cost(job.workload, (strategies[int(row)] for row in rows[legal]), "strategies")
             found = priced(job.workload, batch.take(legal), own, simulated=simulated)
             fastest = strategies[int(rows[legal[found.step_time_s.argmin()]])]
-            numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, found), own)
+            legal_ones = [strategies[int(row)] for row in rows[legal]]
+            numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, found), own, legal_ones)
             EstimateNumbers.model_validate(numbers[0])  # all are rows of the same columns
             entries.update(zip(rows[legal].tolist(), numbers, strict=True))
     return [entries[index] for index in range(len(sections))], fastest

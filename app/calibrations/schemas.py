@@ -105,6 +105,30 @@ class CalibrationDocument(Learned, CalibrationSummary):
     calibration: dict[str, Any] = Field(description="save it as a file for `--calibration`")
 
 
+class NextRun(Document):
+    """One run to make: what to run, what it costs, and what it takes off the variance of the job's log step time."""
+
+    job: dict[str, Any] = Field(description="a job file with strategy, for `meshplan estimate`")
+    record: dict[str, Any] = Field(
+        description="line of RUNS.jsonl for `meshplan calibrate`, whose measured.step_time_s is yours to fill"
+    )
+    title: str
+    num_devices: int
+    num_steps: int = Field(description="take the median of the later half")
+    step_time_s: float = Field(description="predicted")
+    device_s: float = Field(description="devices times seconds, the start included")
+    share_of_job: float = Field(description="of what as many steps of the job take")
+    spread_before: float = Field(description="one standard deviation of the job's log step time before this run, and after it")
+    spread_after: float
+
+
+class SuggestDocument(Document):
+    """What ``meshplan calibrate --suggest --json`` prints."""
+
+    schema_version: Literal[1]
+    runs: list[NextRun] = Field(description="the one to make first first")
+
+
 class ValidationSummary(Document):
     num_refused: int
     categories: dict[str, ErrorSummary]

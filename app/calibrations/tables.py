@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from app.calibrations.outcome import errors_of, factor_sentence, free, learned_fraction, warnings
+from app.calibrations.schemas import NextRun
 from app.text.quantities import percent, seconds
 from app.text.terminal import WIDE, plain_table
 from calibration.calibrate import SiteOutcome
@@ -16,6 +18,7 @@ from calibration.validation import ValidationReport, ValidationRow
 LEARNED_FROM = 0.05  # less of a spread gone than this counts as nothing learned
 SHOWN_WORST = 5
 SHOWN_REASONS = 5
+SECONDS_PER_HOUR = 3600
 
 
 def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
@@ -54,6 +57,21 @@ def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
     for sentence in warnings(outcome):
         console.print(f"Warning: {sentence}", markup=False, style="yellow")
     console.print(f"\nWritten to {path} ({calibration.fingerprint}); use it with --calibration {path}", markup=False)
+
+
+def print_next_runs(console: Console, runs: Sequence[NextRun]) -> None:
+    """What to run, one line each, and what `meshplan calibrate` then knows; nothing where there is none."""
+    if not runs:
+        return
+    for number, run in enumerate(runs, start=1):
+        cost = f"{run.device_s / SECONDS_PER_HOUR:,.2g} device-hours"
+        console.print(f"  {number}. {run.title}: {run.num_steps} steps of {seconds(run.step_time_s)}, {cost}", markup=False)
+    before, after = runs[0].spread_before, runs[-1].spread_after
+    console.print(
+        f"  `meshplan calibrate` on them leaves {percent(after)} of the {percent(before)} that constants and site are off by; "
+        "`meshplan calibrate --suggest JOB --json` has them as jobs.",
+        markup=False,
+    )
 
 
 def print_validation(console: Console, report: ValidationReport, *, with_rows: bool = False, with_flags: bool = False) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import yaml
 
 from calibration.collective_logs import MAX_LOG_BYTES, CollectiveLog, CollectiveLogError, parse_collective_log
+from calibration.measurements.files import Measurements, read_measurements
+from calibration.measurements.rates import collectives, matmul_rates
 from calibration.op_summaries import MAX_FILE_BYTES, OperatorRate, OpSummaryError, best_matmuls, parse_op_summary
 from documents.bounds import MAX_RANKS
 from documents.errors import InputError, show
@@ -20,24 +22,64 @@ LARGE_MATMUL_FLOPS = 1e11  # 4,096 x 4,096 x 3,072: below, launch and ragged til
 
 
 def measured_profile(
-    profile: HardwareProfile, name: str, curves: Sequence[str], matmuls: Mapping[str, OperatorRate] | None = None, file: str = ""
+    profile: HardwareProfile,
+    name: str,
+    curves: Sequence[tuple[str, CollectiveLog]],
+    matmuls: Mapping[str, OperatorRate],
+    rates_from: tuple[str, Path] | None = None,
 ) -> str:
-    """The profile as YAML, under a new name: each curve in the innermost tier that joins its ranks, each rate of ``file``."""
+    """The profile as YAML, under a new name: each curve in the innermost tier that joins its ranks, each rate of ``rates_from``.
+
+    ``curves`` come with the names of their files; ``rates_from`` is the flag that gave the rates, and its file.
+    """
     document: dict[str, Any] = profile_document(profile)
     document["name"] = name
-    for given in curves:
-        path, log = _read(given)
+    for file, log in curves:
         tier = document["tiers"][_tier_index(profile, log.group_size)]
         others = [c for c in tier.get("curves", []) if (c["op"], int(c["group_size"]["value"])) != (log.op, log.group_size)]
-        tier["curves"] = [*others, _curve(log, path.name)]
-    for precision, rate in (matmuls or {}).items():
-        document.setdefault("achievable_matmul_flops_per_s", {})[precision] = _matmul_rate(profile, precision, rate, file)
+        tier["curves"] = [*others, _curve(log, file)]
+    for precision, rate in matmuls.items():
+        assert rates_from is not None
+        written = _matmul_rate(profile, precision, rate, *rates_from)
+        document.setdefault("achievable_matmul_flops_per_s", {})[precision] = written
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=130)
     try:
         parse_profile_text(text, f"{name}.yaml")
     except ProfileError as error:
-        raise InputError(f"{'--curve' if curves else '--op-summary'}: {error}") from None
+        raise InputError(f"{rates_from[0] if rates_from else '--curve'}: {error}") from None
     return text
+
+
+def rates_of(op_summary: Path | None, measurements: Measurements | None) -> tuple[OperatorRate, ...]:
+    """The operator rates of the one file or of the other; ``InputError`` where it has none to read."""
+    if op_summary is not None:
+        return read_op_summary(op_summary)
+    return () if measurements is None else matmul_rates(measurements)
+
+
+def curves_of(
+    given: Sequence[str], path: Path | None = None, measurements: Measurements | None = None
+) -> list[tuple[str, CollectiveLog]]:
+    """Curves of logs, ``OPERATION:RANKS=LOG`` each, and of the measurements at ``path``, with the names of their files."""
+    logs = [(log_path.name, log) for log_path, log in map(_read, given)]
+    return logs + ([] if path is None or measurements is None else [(path.name, log) for log in collectives(measurements)])
+
+
+def measurements_of(path: Path, profile: HardwareProfile) -> Measurements:
+    """The file of ``meshplan hardware measure``; ``InputError`` where it is none, or of devices of another kind."""
+    try:
+        found = read_measurements(path)
+    except InputError as error:
+        raise InputError(f"--measurements: {error}") from None
+    wanted = "npu" if profile.family == "ascend" else "cuda"
+    if found.device.kind != wanted:
+        raise InputError(
+            f"--measurements: {path.name} is of {show(found.device.name)}, a {found.device.kind} device, and {profile.name} is "
+            f"of family {profile.family}; name the hardware that was measured."
+        )
+    if not matmul_rates(found) and not collectives(found):
+        raise InputError(f"--measurements: {path.name} has no matmul and no collective of two sizes; measure one of the two.")
+    return found
 
 
 def read_op_summary(path: Path) -> tuple[OperatorRate, ...]:
@@ -59,14 +101,14 @@ def written_matmuls(profile: HardwareProfile, rates: Sequence[OperatorRate]) -> 
     return {name: rate for name, rate in best_matmuls(large).items() if name in profile.matmul_flops_per_s}
 
 
-def _matmul_rate(profile: HardwareProfile, precision: str, rate: OperatorRate, file: str) -> dict[str, Any]:
+def _matmul_rate(profile: HardwareProfile, precision: str, rate: OperatorRate, flag: str, file: Path) -> dict[str, Any]:
     peak = profile.matmul_flops_per_s[precision]
     if rate.flops_per_s > peak:
         raise InputError(
-            f"--op-summary: {rate.shapes[:60]} reaches {rate.flops_per_s / 1e12:,.1f} TFLOPS, more than the {precision} peak "
-            f"{peak / 1e12:,.1f} of {profile.name}; name the hardware that was profiled."
+            f"{flag}: {rate.shapes[:60]} reaches {rate.flops_per_s / 1e12:,.1f} TFLOPS, more than the {precision} peak "
+            f"{peak / 1e12:,.1f} of {profile.name}; name the hardware that was measured."
         )
-    note = f"{100 * rate.flops_per_s / peak:.1f} % of peak: median of {rate.count} matmuls {rate.shapes[:100]} in {file}"
+    note = f"{100 * rate.flops_per_s / peak:.1f} % of peak: median of {rate.count} matmuls {rate.shapes[:100]} in {file.name}"
     tflops = float(f"{rate.flops_per_s / 1e12:.4g}")
     return {"value": tflops, "unit": "TFLOPS", "source": "own-measurement", "basis": "measured", "note": note}
 

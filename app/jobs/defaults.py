@@ -60,6 +60,12 @@ def _attention(workload: Workload) -> Sequence[bool]:
     return () if workload.device_traits.own_fused_attention else (not workload.software.portable_attention,)
 
 
+def _release(workload: Workload) -> str:
+    """The year that stands for what is not given, and the releases of the stack that it stands for."""
+    year, ladder = release_years(workload)[0], workload.software_traits.releases
+    return f"{year:g}" if ladder is None else f"{year:g}, {workload.software.stack} {ladder.rung(year).releases}"
+
+
 OF_WORKLOAD: Mapping[str, Others] = {
     "cluster.inter_node_bytes_per_s": lambda workload: (_bandwidth(workload) / 2,),
     # Divides the one above, whose line speaks for both where neither is given.
@@ -76,7 +82,7 @@ OF_WORKLOAD: Mapping[str, Others] = {
 # What a null in the resolved job stands for.
 SHOWN: Mapping[str, Callable[[Workload], Any]] = {
     "cluster.inter_node_bytes_per_s": _bandwidth,
-    "software.year": lambda workload: release_years(workload)[0],
+    "software.year": _release,
 }
 
 
@@ -121,6 +127,7 @@ WITHOUT_OTHERS: Mapping[str, str] = {
     "training.expert_counts": "takes the place of router_balance, whose line speaks for it",
     "training.task": "costs the same",
     "software.target": "decides what may run and no price",
+    "software.release": "another word for year",
     "software.time_factor": "multiplies by what it says",
     "software.calibration": "the constants that ship are in `priced_with`",
     "strategy.dp": "follows from the devices",

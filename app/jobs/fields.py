@@ -132,8 +132,9 @@ class SoftwareSection(Section):
         default=None, description=f"default: graph for {' and '.join(GRAPH_STACKS)}, else eager"
     )
     year: float | None = Field(
-        default=None, ge=2018, le=2100, description="when the stack was released, where known (2024.5: July)"
+        default=None, ge=2018, le=2100, description="when the stack was released (2024.5: July); default: its newest release"
     )
+    release: Name | None = Field(default=None, description="in place of year: the stack's release, such as r1.5 or 2.1")
     fp32_parameters: bool = Field(default=False, description="4-byte weights with cast copies (MindFormers' FP16 recipes)")
     portable_attention: bool | None = Field(
         default=None,

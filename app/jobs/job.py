@@ -31,10 +31,10 @@ from app.jobs.fields import (
 from app.jobs.headroom import headroom_bytes
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from cost_models.shapes.strategy import ParallelStrategy
-from cost_models.shapes.traits import default_stack
+from cost_models.shapes.traits import STACKS, default_stack
 from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJob, Workload
 from documents.checking import Section, check
-from documents.errors import InputError
+from documents.errors import InputError, unknown_name
 from documents.reading import read_document
 from frameworks.registry import TARGETS, parse_target
 from frameworks.target import ANY
@@ -176,7 +176,8 @@ def parse_job(
 
 def _is_given(sections: Mapping[str, Section], field: str) -> bool:
     section, _, name = field.partition(".")
-    return name in sections[section].model_fields_set
+    given = sections[section].model_fields_set
+    return name in given or (field == "software.year" and "release" in given)
 
 
 def _assumptions(found: Mapping[str, str], stated: object, resolved: Mapping[str, Any]) -> dict[str, Assumption]:
@@ -301,12 +302,25 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumed: dict[
     return Software(
         stack=stack,
         execution=execution,
-        year=section.year,
+        year=_year(section, stack),
         fp32_parameters=section.fp32_parameters,
         portable_attention=stack == "fsdp" if section.portable_attention is None else section.portable_attention,
         target=target.label,
         time_factor=section.time_factor,
     )
+
+
+def _year(section: SoftwareSection, stack: str) -> float | None:
+    if section.release is None:
+        return section.year
+    if section.year is not None:
+        raise InputError("software: year and release are two names of one thing; give one of them.")
+    ladder = STACKS[stack].traits.releases
+    year = None if ladder is None else ladder.year_of(section.release)
+    if year is None:
+        known = () if ladder is None else ladder.names
+        raise unknown_name("software.release", section.release, known, what=f"release of {stack}")
+    return year
 
 
 def _factors(workload: Workload) -> list[str]:

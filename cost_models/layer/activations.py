@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +52,11 @@ class LayerActivations:
     input_bytes: Floats
     unreduced_bytes: Floats
     transient_bytes: Floats
+
+    @property
+    def sums(self) -> dict[str, Floats]:
+        """All that is no table of classes, by its name."""
+        return {f.name: value for f in fields(self) if not isinstance(value := getattr(self, f.name), dict)}
 
 
 def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> tuple[Floats, Floats]:

@@ -25,8 +25,7 @@ MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when th
 NARROW_HEAD_EXPONENT = 0.15
 OWN_NARROW_HEAD_EXPONENT = {Generation.AMPERE: 0.15, Generation.HOPPER: 0.3, Generation.BLACKWELL: 0.62}
 FLASH_ATTENTION_2_YEAR = 2024  # of PyTorch 2.2, whose own attention it is
-RECENT_EAGER_YEAR = 2025  # from which on ``recent_eager_factor`` holds [runs-fit]
-LATER_GRAPH_YEAR = 2024.75  # of what followed MindFormers r1.2, up to which ``early_graph_factor`` holds [runs-fit]
+NEWEST_YEAR = 2025  # stands for all later ones where no release of a stack is known to differ
 ELEMENT_BYTES, FP32_BYTES = 2, 4  # of activations and weights in 16 bits; of what is kept or summed in FP32
 READ_WRITE_BYTES = 2 * ELEMENT_BYTES  # of HBM traffic: an element is read once and written once
 ADD_BYTES = 3 * ELEMENT_BYTES  # two are read and their sum, or gated product, written
@@ -132,16 +131,15 @@ def _release_factor(workload: Workload, constants: Constants) -> float:
     -------
     float
     """
-    year = workload.software.year
-    if year is None:
+    ladder = workload.software_traits.releases
+    if ladder is None:
         return 1.0
-    if workload.software_traits.eager:
-        return constants.recent_eager_factor if year >= RECENT_EAGER_YEAR else 1.0
-    return constants.early_graph_factor if year < LATER_GRAPH_YEAR else 1.0
+    step: float = getattr(constants, ladder.constant)
+    return math.pow(step, ladder.rung(workload.software.year).steps)
 
 
-def release_years(workload: Workload) -> tuple[int, tuple[int, ...]]:
-    """The year that a release of unknown date is priced as, and a year for each other price that it could have.
+def release_years(workload: Workload) -> tuple[float, tuple[float, ...]]:
+    """The year that a release of unknown date is priced as, the newest, and a year for each other price that it could have.
 
     Parameters
     ----------
@@ -150,14 +148,14 @@ def release_years(workload: Workload) -> tuple[int, tuple[int, ...]]:
 
     Returns
     -------
-    int, tuple of int
+    float, tuple of float
     """
-    is_eager, software = workload.software_traits.eager, workload.software
-    unknown = RECENT_EAGER_YEAR - 1 if is_eager else math.ceil(LATER_GRAPH_YEAR)
-    others = {RECENT_EAGER_YEAR if is_eager else math.floor(LATER_GRAPH_YEAR)}
+    software, ladder = workload.software, workload.software_traits.releases
+    years = set(ladder.years if ladder is not None else (NEWEST_YEAR,))
+    newest = max(years)
     if software.portable_attention and not workload.device_traits.own_fused_attention:
-        others.add(FLASH_ATTENTION_2_YEAR - 1)
-    return unknown, tuple(sorted(others))
+        years.add(FLASH_ATTENTION_2_YEAR - 1)
+    return newest, tuple(sorted(years - {newest}))
 
 
 def _slowest_device_factor(cluster: Cluster, constants: Constants) -> float:

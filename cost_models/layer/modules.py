@@ -32,6 +32,8 @@ QUANTISED_EXPERT_LAUNCHES = 10
 PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
 PADDED_PERMUTE_PASSES = 4.0  # HBM passes over tokens padded to capacity, gathered by index in one read and one write each way
 UNFUSED_VECTOR_FACTOR = 2.5  # assumed traffic of an unfused norm, activation or rotary embedding over the fused kernel
+SCORE_FLOPS = 4.0  # a score and channel of its head, forward: two matmuls
+MASK_BYTES = 1.0  # a score: 8-bit booleans [cann]
 ROUTER_BYTES = 40.0  # a token and expert: FP32 logits, softmax, top-k and auxiliary loss are assumed to be ten passes of 4 bytes
 
 
@@ -186,13 +188,32 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
     # A ring step sees one shard of the sequence at a time; Ulysses sees all of what it gathers.
     length = attended_length(model, training.attended_length, local=local)
     visible = length / np.maximum(keys.cp / keys.ulysses_degree, 1.0)
-    fused = fused_attention_s(flops, visible, head_dim, device)
+    mask_s = _mask_s(workload, keys, flops, head_dim, device)
+    fused = tuple(kernel_s + mask_s for kernel_s in fused_attention_s(flops, visible, head_dim, device))
     if keys.has(Feature.FLASH_ATTENTION).all():
-        return fused
+        return fused[0], fused[1]
     scores = n * training.seq_length * model.num_attention_heads / keys.tp
     unfused = unfused_attention_s(scores, head_dim, device)
     flash = keys.has(Feature.FLASH_ATTENTION)
     return np.where(flash, fused[0], unfused[0]), np.where(flash, fused[1], unfused[1])
+
+
+def _mask_s(workload: Workload, keys: LayerKeys, flops: Floats, head_dim: int, device: Device) -> Floats:
+    """What fused attention takes to read a mask of all scores, in either pass: every head reads its own scores' bytes.
+
+    Parameters
+    ----------
+    flops : Floats, ``[k]``
+        Of the forward, 4 d a score that the kernel does not skip.
+
+    Returns
+    -------
+    Floats, ``[k]``, seconds
+        0 where the kernel builds the mask itself.
+    """
+    if not workload.software_traits.reads_whole_mask:
+        return np.zeros_like(flops)
+    return np.where(keys.cp > 1, 0.0, vector_s(MASK_BYTES * flops / (SCORE_FLOPS * head_dim), device))
 
 
 @dataclass(frozen=True)
@@ -250,13 +271,12 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
     def unfused(feature: Feature) -> Floats:
         return np.where(keys.has(feature), 1.0, UNFUSED_VECTOR_FACTOR)
 
-    factor = device.constants.graph_vector_factor if workload.software_traits.graph_vector_operators else 1.0
     norms = 2.0 * READ_WRITE_BYTES * h * n_l * (2.0 if model.sandwich_norm else 1.0) * unfused(Feature.FUSED_NORM)
     activation = (ADD_BYTES if model.gated_linear_unit else READ_WRITE_BYTES) * widths * unfused(Feature.FUSED_SWIGLU)
     rope = READ_WRITE_BYTES * rotary * n / t * unfused(Feature.FUSED_ROPE)
     # Two residual adds; split and transpose of q, k and v.
     rest = 2.0 * ADD_BYTES * h * n_l + moved_bytes * n / t + router
-    return VectorTimes(*(vector_s(part * factor, device) for part in (norms, rope, activation, rest)))
+    return VectorTimes(*(vector_s(part, device) for part in (norms, rope, activation, rest)))
 
 
 def _permute_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:

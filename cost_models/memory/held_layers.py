@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.memory.in_flight import compositions_in_flight
-from cost_models.pipeline.stage_times import chunk_counts
+from cost_models.pipeline.stage_times import LayerCounts
 from cost_models.pipeline.stages import LayersByKind, Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch
+
+MOST_ENTRIES = 1 << 21  # of the table of what is held at some moments: 16 MiB
 
 
 class KeptLayers(NamedTuple):
@@ -61,7 +64,22 @@ class KeptLayers(NamedTuple):
         -------
         KeptLayers
         """
-        return self.of_columns([column if column.shape[1] == 1 else column.take(index, axis=1) for column in self.columns])
+        return self.of_columns([column if column.shape[-1] == 1 else column.take(index, axis=-1) for column in self.columns])
+
+    def at(self, moment: IntColumn) -> KeptLayers:
+        """Of ``[moment, stage, n]``, what each stage holds at a moment of its own.
+
+        Parameters
+        ----------
+        moment : IntColumn, ``[stage, n]``
+            Which one.
+
+        Returns
+        -------
+        KeptLayers, ``[stage, n]``
+        """
+        columns = (np.broadcast_to(column, (len(column), *moment.shape)) for column in self.columns)
+        return self.of_columns([np.take_along_axis(column, moment[None], axis=0)[0] for column in columns])
 
     def where(self, chosen: NDArray[np.bool_], other: KeptLayers) -> KeptLayers:
         """These where ``chosen``, ``[stage, n]``, the others elsewhere.
@@ -81,7 +99,7 @@ class KeptLayers(NamedTuple):
         return self.of_columns([np.where(chosen, mine, theirs) for mine, theirs in pairs])
 
 
-def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
+def kept_layers(stages: Stages, batch: StrategyBatch, chunks: list[LayerCounts]) -> list[KeptLayers]:
     """What one micro batch keeps on each chunk for its backward, ``[chunk]``, its loss included.
 
     Parameters
@@ -90,6 +108,8 @@ def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
         Kinds of ranks of the pipeline that the batch shares.
     batch : StrategyBatch, ``[n]``
         Strategies; the result has an entry for each.
+    chunks : list of LayerCounts, ``[chunk]``
+        What each chunk holds.
 
     Returns
     -------
@@ -100,7 +120,7 @@ def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
     kept = []
-    for counts in chunk_counts(stages, batch):
+    for counts in chunks:
         recomputed = sum(counts.again, zero)
         inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
         idle = sum(counts.layers) + counts.mtps * stages.mtp_layers + counts.embeddings + counts.heads == 0
@@ -111,7 +131,7 @@ def kept_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
     return kept
 
 
-def waiting_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
+def waiting_layers(stages: Stages, batch: StrategyBatch, chunks: list[LayerCounts]) -> list[KeptLayers]:
     """What one micro batch keeps on each chunk from its input gradient to its weight gradient, ``[chunk]``.
 
     Parameters
@@ -120,6 +140,8 @@ def waiting_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
         Kinds of ranks of the pipeline that the batch shares.
     batch : StrategyBatch, ``[n]``
         Strategies; the result has an entry for each.
+    chunks : list of LayerCounts, ``[chunk]``
+        What each chunk holds.
 
     Returns
     -------
@@ -128,17 +150,18 @@ def waiting_layers(stages: Stages, batch: StrategyBatch) -> list[KeptLayers]:
     """
     zero = np.zeros((stages.num_kinds, len(batch)))
     kept = []
-    for counts in chunk_counts(stages, batch):
+    for counts in chunks:
         waiting = tuple(zero + number for number in stages.with_mtp(counts.layers, counts.mtps))
         kept.append(KeptLayers((zero,) * len(waiting), zero, zero, waiting, zero + counts.heads))
     return kept
 
 
-def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Floats) -> list[KeptLayers]:
+def layers_in_flight(
+    stages: Stages, batch: StrategyBatch, num_microbatches: Floats, chunks: list[LayerCounts], width: int
+) -> Iterator[KeptLayers]:
     """What every kind of rank holds at the moments that can be its peak, for strategies of one group.
 
-    Where the chunks of a rank keep alike, that is one moment; else a later one may be heavier with no more chunks. Moments
-    of which one holds no less of anything are not told apart.
+    Where the chunks of a rank keep alike, that is one moment; else a later one may be heavier with no more chunks.
 
     Parameters
     ----------
@@ -148,37 +171,37 @@ def layers_in_flight(stages: Stages, batch: StrategyBatch, num_microbatches: Flo
         Strategies; the result has an entry for each.
     num_microbatches : Floats, ``[n]``
         Micro batches of a replica in a step.
+    chunks : list of LayerCounts, ``[chunk]``
+        What each chunk holds.
+    width : int
+        Columns into which the caller spreads these, which bounds how many moments come at once.
 
-    Returns
-    -------
-    list of KeptLayers
-        One a moment; the caller weighs them in bytes.
+    Yields
+    ------
+    KeptLayers, ``[moment, stage, n]`` or ``[moment, stage, 1]``
+        Some moments; the caller weighs them in bytes.
     """
-    before = [one._replace(losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch)]
-    after = waiting_layers(stages, batch) if stages.schedule.splits_backward else []
-    tables, waiting = ([np.stack(one.columns) for one in part] for part in (before, after))
+    before = [one._replace(losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch, chunks)]
+    after = waiting_layers(stages, batch, chunks) if stages.schedule.splits_backward else []
+    tables = np.array([one.columns for one in (*before, *after)])  # [chunk, then chunk that waits, column, kind, n]
     losses = len(stages.layer_kinds) + 1  # their column, behind the layers and the inputs
-    differ = any((table != tables[0]).any() for table in tables)
-    moments: list[Floats] = []
-    for composition in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):
-        held = np.zeros_like(tables[0])
-        weights = composition.weights if waiting else ()
-        for count, table in zip((*composition.forwards, *weights), (*tables, *waiting), strict=True):
-            if count.any():
-                held = held + count * table
-        held[losses] = composition.losses
-        for number, other in enumerate(moments):
-            more = (held >= other).all(axis=0)
-            if (more | (held <= other).all(axis=0)).all():
-                moments[number] = np.where(more, held, other)
-                break
-        else:
-            moments.append(held)
-    # What nobody holds stays one column.
-    return [KeptLayers.of_columns([column if column.any() else column[:, :1] for column in held]) for held in moments]
+    differ = bool((tables[: len(before)] != tables[0]).any())
+    moments = list(compositions_in_flight(stages, batch, num_microbatches, all_turns=differ))
+    at_once = max(MOST_ENTRIES // (tables[0].size * -(-width // len(batch))), 1)
+    for first in range(0, len(moments), at_once):
+        some = moments[first : first + at_once]
+        counts = np.zeros((len(some), len(tables), stages.num_kinds, len(batch)))
+        for number, composition in enumerate(some):
+            for chunk, count in enumerate((*composition.forwards, *(composition.weights if after else ()))):
+                counts[number, chunk] = count
+        held = np.einsum("mckn,cokn->omkn", counts, tables)
+        for number, composition in enumerate(some):
+            held[losses, number] = composition.losses
+        # What nobody holds stays one column.
+        yield KeptLayers.of_columns([column if column.any() else column[..., :1] for column in held])
 
 
-def expanded_layers(stages: Stages, batch: StrategyBatch) -> LayersByKind:
+def expanded_layers(stages: Stages, batch: StrategyBatch, chunks: list[LayerCounts]) -> LayersByKind:
     """Layers of each kind that a full recompute expands at once on each kind of rank, ``[stage, n]`` each.
 
     One layer, or a whole group under the uniform method.
@@ -189,6 +212,8 @@ def expanded_layers(stages: Stages, batch: StrategyBatch) -> LayersByKind:
         Kinds of ranks of the pipeline that the batch shares.
     batch : StrategyBatch, ``[n]``
         Strategies; the result has an entry for each.
+    chunks : list of LayerCounts, ``[chunk]``
+        What each chunk holds.
 
     Returns
     -------
@@ -198,7 +223,7 @@ def expanded_layers(stages: Stages, batch: StrategyBatch) -> LayersByKind:
     expanded = [zero] * len(stages.layer_kinds)
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
-    for counts in chunk_counts(stages, batch):
+    for counts in chunks:
         at_once = np.where(uniform, np.minimum(group, sum(counts.again, zero)), 1.0)
         for kind, again in enumerate(counts.again):
             expanded[kind] = np.maximum(expanded[kind], np.where(again > 0, at_once, 0.0))

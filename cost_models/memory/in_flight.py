@@ -16,6 +16,7 @@ from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 
 Floats = NDArray[np.float64]
 
+BLOCK = 256  # moments that are held against all others at once
 MICRO_BATCHES_A_RANK = 8  # of the orders that are counted: more micro batches hold no more at once
 
 
@@ -161,12 +162,22 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
 @lru_cache(maxsize=1024)
 def _heaviest(shape: PipelineShape, ranks: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """``moments`` of any of the ranks, but for those that another exceeds."""
-    found = {held for rank in ranks for held in moments(shape, rank)}
-    heaviest: list[tuple[int, ...]] = []
-    for one in sorted(found, key=lambda held: (-sum(held), held)):  # what exceeds another comes before it
-        if not (heaviest and (np.array(heaviest) >= one).all(axis=1).any()):
-            heaviest.append(one)
-    return tuple(sorted(heaviest, key=lambda held: (-sum(held[:-1]), held)))
+    return _unexceeded({held for rank in ranks for held in _heaviest_of(shape, rank)})
+
+
+@lru_cache(maxsize=4096)
+def _heaviest_of(shape: PipelineShape, rank: int) -> tuple[tuple[int, ...], ...]:
+    """Of one rank, which ranks of one kind share with those of another."""
+    return _unexceeded(set(moments(shape, rank)))
+
+
+def _unexceeded(found: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Those that hold more of something than any other, the heaviest first."""
+    ordered = sorted(found, key=lambda held: (-sum(held[:-1]), held))
+    table = np.array(ordered)
+    blocks = (table[first : first + BLOCK] for first in range(0, len(table), BLOCK))
+    exceeded = np.concatenate([(block[:, None] <= table).all(axis=2).sum(axis=1) > 1 for block in blocks])  # not by itself alone
+    return tuple(held for held, no in zip(ordered, exceeded.tolist(), strict=True) if not no)
 
 
 def chunks_in_flight(

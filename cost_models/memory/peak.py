@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from cost_models.memory.model_states import (
 from cost_models.pipeline.stage_times import chunk_counts
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, distinct_rows
-from cost_models.shapes.strategy import Recompute, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, Recompute, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
@@ -55,18 +55,22 @@ class MemoryEstimate:
 
 @dataclass(frozen=True)
 class Held:
-    """Activations in flight on each stage, ``[stage, n]``: ``layers`` keep their saved sets; the rest is held besides."""
+    """Activations in flight on each stage, bytes ``[stage, n]``.
+
+    ``layers`` ``[stage, k]`` keep their saved sets, which with what waiting weight gradients need are ``saved_bytes``;
+    ``of_row`` ``[n]`` says which of them are whose. ``checkpoints`` are inputs of the layers, or groups, that are computed again,
+    ``losses`` of other micro batches than the one that runs, ``expanded`` what a backward computes again, while it runs,
+    ``transient`` buffers of the layer that runs. ``activations`` are of each kind of layer, ``[n]``.
+    """
 
     layers: KeptLayers
-    losses: Floats  # of other micro batches than the one that runs
-    activations: tuple[LayerActivations, ...]  # of each kind of layer
-    expanded: Floats  # what a backward computes again, while it runs
-    transient: Floats  # buffers of the layer that runs
-
-    @property
-    def checkpoints(self) -> Floats:
-        """Inputs of the layers, or groups, that are computed again."""
-        return self.layers.inputs * self.activations[0].input_bytes
+    of_row: IntColumn
+    activations: tuple[LayerActivations, ...]
+    saved_bytes: Floats
+    checkpoints: Floats
+    losses: Floats
+    expanded: Floats
+    transient: Floats
 
     @property
     def working_set(self) -> Floats:
@@ -74,14 +78,10 @@ class Held:
         return self.expanded + self.transient
 
     @property
-    def saved_bytes(self) -> Floats:
-        """Saved sets of all layers in flight, and what waiting weight gradients need."""
-        return saved_bytes(self.layers, self.activations)
-
-    @property
     def classes(self) -> dict[str, Floats]:
-        """The same by tensor class."""
-        kinds = list(zip(self.layers.layers, self.layers.waiting, self.activations, strict=True))
+        """``saved_bytes`` by tensor class."""
+        layers = self.layers.take(self.of_row)
+        kinds = list(zip(layers.layers, layers.waiting, self.activations, strict=True))
         parts: dict[str, Floats] = {}
         for name in self.activations[0].saved:
             first, *more = (held * each.saved[name] + waiting * each.waiting[name] for held, waiting, each in kinds)
@@ -145,6 +145,7 @@ def held_activations(
     batch: StrategyBatch,
     num_microbatches: Floats,
     activations: tuple[LayerActivations, ...],
+    alike: IntColumn | None = None,
 ) -> Held:
     """Activations that a rank holds at its peak, recompute considered.
 
@@ -152,7 +153,7 @@ def held_activations(
     recomputed layers; one recomputed layer (a whole group under the uniform method) is expanded at a time, when the
     backward has freed the ordinary layers after it, unless their weight gradients wait. From then on a micro batch keeps what its
     weight gradients need, of all layers. Losses that wait are held, besides the one that runs.
-    Layers are counted once per distinct number of micro batches and extent of recompute.
+    All of it is counted once per distinct number of micro batches, extent of recompute and layer.
 
     Parameters
     ----------
@@ -166,35 +167,50 @@ def held_activations(
         Micro batches of a replica in a step.
     activations : tuple of LayerActivations, ``[n]``
         What a layer of each kind keeps.
+    alike : IntColumn or None, ``[n]``
+        Equal where layers keep the same (``PricedKeys.alike``); ``None``: nowhere.
 
     Returns
     -------
     Held, ``[stage, n]``
     """
+    micro_batches = num_microbatches.astype(np.int64)
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
-    first, index = distinct_rows([num_microbatches.astype(np.int64), *extent])
-    few = batch.take(first)
+    of_rows, of_few = distinct_rows([micro_batches, *extent])
+    rows, few_of_row = (np.arange(len(batch)),) * 2 if alike is None else distinct_rows([of_few, alike])
+    few, index, layer = batch.take(of_rows), of_few[rows], tuple(_sums(each, rows) for each in activations)
+    rows_batch, chunks = batch.take(rows), chunk_counts(stages, few)
+
     most_bytes, most = np.array(-1.0), None
-    for composition in layers_in_flight(stages, few, num_microbatches[first]):
-        kept = composition.take(index)
-        checkpoints = kept.inputs * activations[0].input_bytes  # alike of all layers
-        kept_bytes = saved_bytes(kept, activations) + checkpoints + loss_bytes(workload, batch, kept)
-        heavier = kept_bytes > most_bytes
-        most = kept if most is None else most.where(~heavier, kept)
-        most_bytes = np.maximum(most_bytes, kept_bytes)
+    for moments in layers_in_flight(stages, few, num_microbatches[of_rows], chunks, len(rows)):
+        kept = moments.take(index)
+        # A checkpoint is alike of all layers.
+        kept_bytes = saved_bytes(kept, layer) + kept.inputs * layer[0].input_bytes + loss_bytes(workload, rows_batch, kept)
+        fullest = kept_bytes.argmax(axis=0)
+        chosen, bytes_then = kept.at(fullest), kept_bytes.max(axis=0)
+        most = chosen if most is None else chosen.where(bytes_then > most_bytes, most)
+        most_bytes = np.maximum(most_bytes, bytes_then)
     assert most is not None  # every schedule has a peak
-    expanded = transient = np.zeros((stages.num_kinds, len(batch)))
+    expanded = transient = np.zeros((stages.num_kinds, len(rows)))
     held = stages.with_mtp(tuple(stages.layers.astype(np.float64)), stages.has_mtp.astype(np.float64))
-    for layers, at_once, each in zip(held, expanded_layers(stages, few), activations, strict=True):
+    for layers, at_once, each in zip(held, expanded_layers(stages, few, chunks), layer, strict=True):
         expanded = np.maximum(expanded, at_once.take(index, axis=1) * each.unreduced_bytes)
         transient = np.maximum(transient, np.where(layers.sum(axis=1)[:, None] > 0, each.transient_bytes, 0.0))
     if not stages.schedule.splits_backward and (few.recompute == int(Recompute.FULL)).any():
         freed = np.array(np.inf)
-        for chunk, counts in zip(kept_layers(stages, few), chunk_counts(stages, few), strict=True):
+        for chunk, counts in zip(kept_layers(stages, few, chunks), chunks, strict=True):
             kept, again = chunk.take(index), np.sum(counts.again, axis=0).take(index, axis=1)
-            freed = np.minimum(freed, np.where(again > 0, saved_bytes(kept, activations), np.inf))
+            freed = np.minimum(freed, np.where(again > 0, saved_bytes(kept, layer), np.inf))
         expanded = np.maximum(expanded - freed, 0.0)
-    return Held(most, loss_bytes(workload, batch, most), activations, expanded, transient)
+    parts = saved_bytes(most, layer), most.inputs * layer[0].input_bytes, loss_bytes(workload, rows_batch, most)
+    shape = expanded.shape
+    columns = (np.broadcast_to(part, shape).take(few_of_row, axis=1) for part in (*parts, expanded, transient))
+    return Held(most, few_of_row, activations, *columns)
+
+
+def _sums(activations: LayerActivations, rows: IntColumn) -> LayerActivations:
+    """What layers of the rows keep, without the classes."""
+    return replace(activations, saved={}, waiting={}, **{name: column[rows] for name, column in activations.sums.items()})
 
 
 def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
@@ -298,11 +314,12 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
 
 
 def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, layer: LayerActivations) -> Floats:
-    """Bytes that eager modules keep from step to step beside the states. ``[stage, n]``
+    """Bytes that modules keep beside the states whatever is in flight. ``[stage, n]``
 
     Every chunk but the first of the model holds its last input and the gradient of it [megatron-0.12, schedules.py].
     Attention older than Megatron-Core's keeps a mask of s x s a layer; a position bias is built once for the heads of a rank
-    and once for those of a micro batch [mindspeed-attention].
+    and once for those of a micro batch [mindspeed-attention]. All layers of a graph share the mask of all scores that
+    MindFormers builds for every sample of a micro batch [mindformers-1.8].
 
     Parameters
     ----------
@@ -318,10 +335,12 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
     Returns
     -------
     Floats, ``[stage, n]``, bytes
-        0 in a compiled graph.
+        Of a compiled graph the mask alone.
     """
     if not workload.software_traits.eager:
-        return np.zeros((stages.num_kinds, len(batch)))
+        whole = workload.software_traits.reads_whole_mask & batch.has(Feature.FLASH_ATTENTION) & (batch.cp == 1)
+        held = np.where(whole, batch.micro_batch_size * float(workload.training.seq_length) ** 2, 0.0)
+        return np.broadcast_to(held, (stages.num_kinds, len(batch)))
     split = np.where(batch.has(Feature.TP_2D), batch.tp, 1)  # of tokens and hidden channels between layers
     relayed = stages.relays[1].sum(axis=1)[:, None]  # the outputs of MTP modules come along
     received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first + relayed, 0.0)

@@ -103,9 +103,9 @@ class MergedPasses:
 
     @cached_property
     def _meetings(self) -> list[list[Meetings]]:
-        layers, number = self._layers, len(self.stages.layer_kinds)
+        counts = _counts_met(self._layers.swapaxes(0, 1), len(self.stages.layer_kinds))
         chunks = range(self.stages.num_chunks)
-        return [[_meetings(layers[:, forward], layers[:, backward], number) for backward in chunks] for forward in chunks]
+        return [[_of_counts(counts[:, :, forward, backward]) for backward in chunks] for forward in chunks]
 
     def _partners(self, chunk: int) -> list[int]:
         """Chunks whose backwards the forwards of a chunk may meet: those of the other stream where there are two."""
@@ -176,18 +176,15 @@ def _layers_in_order(stages: Stages) -> NDArray[np.int64]:
     return layers
 
 
-def _meetings(forward: NDArray[np.int64], backward: NDArray[np.int64], num_layer_kinds: int) -> Meetings:
-    """Of two chunks on every kind of rank, whose layers are ``[kind, layer]``."""
-    number = (backward > 0).sum(axis=1, keepdims=True)
-    behind = number - 1 - np.arange(backward.shape[1])
-    backward = np.where(behind >= 0, np.take_along_axis(backward, np.maximum(behind, 0), axis=1), 0)
-
-    def count(first: int, second: int) -> Floats:
-        met: Floats = ((forward == first) & (backward == second)).sum(axis=1, keepdims=True, dtype=np.float64)
-        return met
-
-    kinds = range(1, num_layer_kinds + 1)
-    return Meetings(tuple(tuple(count(first, second) for second in kinds) for first in kinds))
+def _counts_met(layers: NDArray[np.int64], num_layer_kinds: int) -> Floats:
+    """Of every two chunks, whose layers are ``[chunk, kind, layer]``: ``[layer kind, layer kind, chunk, chunk, kind, 1]``."""
+    number = (layers > 0).sum(axis=2, keepdims=True)
+    behind = number - 1 - np.arange(layers.shape[2])
+    back = np.where(behind >= 0, np.take_along_axis(layers, np.maximum(behind, 0), axis=2), 0)
+    ahead, back = layers[:, None], back[None]
+    met = np.where((ahead > 0) & (back > 0), (ahead - 1) * num_layer_kinds + back - 1, -1)
+    pairs = [(met == pair).sum(axis=3, keepdims=True, dtype=np.float64) for pair in range(num_layer_kinds**2)]
+    return np.stack(pairs).reshape(num_layer_kinds, num_layer_kinds, *pairs[0].shape)
 
 
 def _of_counts(counts: Floats) -> Meetings:

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 
+from cost_models.shapes.releases import MINDFORMERS, MINDSPEED_LLM, Ladder
 from hardware_profiles.schema import HardwareProfile
 
 
@@ -138,7 +139,8 @@ class SoftwareTraits:
     Attributes
     ----------
     eager : the host dispatches every kernel; else a graph is compiled ahead of the step.
-    graph_vector_operators : vector operators are what MindSpore's graph compiler makes of them (``graph_vector_factor``).
+    reads_whole_mask : fused attention is given a mask of all scores, a byte each, where the others build the causal one from a
+        tile (MindFormers' ``use_attn_mask_compression`` is off by default, but needed with CP) [mindformers-1.8].
     fp32_shards : weights are sharded in FP32 and cast when they are gathered, without a master copy
         [pytorch-fsdp, section 4.4].
     early_stop_year : the release from which a recomputed layer stops at the last tensor that its backward needs, as PyTorch's
@@ -151,16 +153,18 @@ class SoftwareTraits:
         the last one [megatron-0.12, schedules.py; pytorch, schedules.py].
     bf16_gradient_bytes : that the backward writes beside the buffer in which BF16 gradients add up, a parameter
         [deepspeed, bf16_optimizer.py].
+    releases : which of them device time differs between; None: not known.
     """
 
     eager: bool = True
-    graph_vector_operators: bool = False
+    reads_whole_mask: bool = False
     fp32_shards: bool = False
     early_stop_year: float | None = None
     uses_transformer_engine: bool = True
     router_keeps_norm_output_year: float | None = None
     shards_accumulated_gradients: bool = False
     bf16_gradient_bytes: float = 0.0
+    releases: Ladder | None = None
 
 
 @dataclass(frozen=True)
@@ -182,9 +186,11 @@ class Stack:
 ROUTER_RELEASE = 2025.5
 PYTORCH_EARLY_STOP = 2023.75  # PyTorch 2.1
 STACKS = {  # the first one of a kind of devices is what runs there where nothing is said
-    "mindspeed-llm": Stack("ascend"),
+    "mindspeed-llm": Stack("ascend", SoftwareTraits(releases=MINDSPEED_LLM)),
     "mindformers": Stack(
-        "ascend", SoftwareTraits(graph_vector_operators=True, shards_accumulated_gradients=True), graph_by_default=True
+        "ascend",
+        SoftwareTraits(reads_whole_mask=True, shards_accumulated_gradients=True, releases=MINDFORMERS),
+        graph_by_default=True,
     ),
     "megatron-lm": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),
     "nemo": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),

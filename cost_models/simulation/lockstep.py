@@ -13,6 +13,7 @@ from cost_models.simulation.steady import steady_of
 Floats = NDArray[np.float64]
 
 RING_BYTES = 2**20  # end times of one block of candidates stay in the processor's cache
+STEPS_A_FRONT = 28  # tasks on plain floats take as long as one wavefront of columns
 LEAST_BLOCK = 64  # candidates: fewer cost more in calls than they save in cache
 
 
@@ -64,7 +65,7 @@ STEADY_PRECISION = 1e-13
 
 
 def ends_s(program: Program, durations: Durations) -> Ends:
-    """When the ranks end. One or two candidates run on plain floats, with equal results.
+    """When the ranks end. Few candidates of a short pipeline run on plain floats, with equal results.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def ends_s(program: Program, durations: Durations) -> Ends:
         Columns and plain floats agree to the last bit.
     """
     n = durations.tasks.shape[1]
-    if n <= 2:
+    if n * len(program.steps) <= STEPS_A_FRONT * len(program.wavefronts):
         columns = [np.array(task_times_s(program, durations, column)[1]) for column in range(n)]
         times = np.stack(columns, axis=1)
         last = times[list(program.last_positions)]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.pipeline.orders import rank_orders
-from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, Place, Task, next_places, previous_place
+from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, Task, next_places, previous_place
 
 Rows = NDArray[np.int64]
 
@@ -78,46 +78,56 @@ def _task_class(rank: int, task: Task) -> TaskClass:
 
 
 class _Needs:
-    """Which earlier task each task waits for."""
+    """Which earlier outputs each task waits for: a number each, and whether it comes from another rank.
+
+    Outputs are numbered by pass, place and micro batch.
+    """
 
     def __init__(self, shape: PipelineShape) -> None:
-        self._previous = {
-            (rank, chunk): previous_place(shape, rank, chunk) for rank in range(shape.pp) for chunk in range(shape.num_chunks)
+        places = [(rank, chunk) for rank in range(shape.pp) for chunk in range(shape.num_chunks)]
+        following = next_places(shape)
+        forward = {place: number * shape.num_microbatches for number, place in enumerate(places)}
+        backward = {place: (len(places) + number) * shape.num_microbatches for number, place in enumerate(places)}
+        before = {place: previous_place(shape, *place) for place in places}
+        self._outputs = forward, backward
+        self._before = {
+            place: None if source is None else (forward[source], source[0] != place[0]) for place, source in before.items()
         }
-        self._next = next_places(shape)
+        behind = {place: (backward[source], source[0] != place[0]) for place, source in following.items()}
+        self._behind = {place: behind.get(place, (forward[place], False)) for place in places}
 
-    def inputs(self, rank: int, task: Task) -> list[tuple[bool, Place, int]]:
-        """(whether it is a backward, where, micro batch) of what must have ended."""
-        found: list[tuple[bool, Place, int]] = []
+    def inputs(self, rank: int, task: Task) -> list[tuple[int, bool]]:
+        """What must have ended."""
+        found = []
         if task.kind in FORWARDS:
-            before = self._previous[rank, task.chunk]
+            before = self._before[rank, task.chunk]
             if before is not None:
-                found.append((False, before, task.micro_batch))
+                found.append((before[0] + task.micro_batch, before[1]))
         if task.kind in BACKWARDS:
             chunk, micro_batch = task.backward
-            after = self._next.get((rank, chunk))
-            found.append((False, (rank, chunk), micro_batch) if after is None else (True, after, micro_batch))
+            first, crosses = self._behind[rank, chunk]
+            found.append((first + micro_batch, crosses))
         return found
 
-    @staticmethod
-    def outputs(rank: int, task: Task) -> list[tuple[bool, Place, int]]:
-        """The same of what has ended with a task."""
-        found = [(False, (rank, task.chunk), task.micro_batch)] if task.kind in FORWARDS else []
+    def outputs(self, rank: int, task: Task) -> list[int]:
+        """What has ended with a task."""
+        forward, backward = self._outputs
+        found = [forward[rank, task.chunk] + task.micro_batch] if task.kind in FORWARDS else []
         if task.kind in BACKWARDS:
             chunk, micro_batch = task.backward
-            found.append((True, (rank, chunk), micro_batch))
+            found.append(backward[rank, chunk] + micro_batch)
         return found
 
 
 def _in_dependency_order(shape: PipelineShape) -> tuple[Step, ...]:
     """All tasks of all ranks, each after what it waits for. Raises ``ValueError`` if the ranks wait for each other."""
     orders, needs = rank_orders(shape), _Needs(shape)
-    ended: dict[tuple[bool, Place, int], int] = {}  # position of the task that yields an output
+    ended: dict[int, int] = {}  # position of the task that yields an output
     classes: dict[TaskClass, int] = {}
     steps: list[Step] = []
     last = [-1] * shape.pp
     upcoming = [0] * shape.pp
-    blocked: dict[tuple[bool, Place, int], int] = {}  # rank that waits for an output
+    blocked: dict[int, int] = {}  # rank that waits for an output
     runnable = list(range(shape.pp))
     while runnable:
         rank = runnable.pop()
@@ -125,11 +135,11 @@ def _in_dependency_order(shape: PipelineShape) -> tuple[Step, ...]:
         while upcoming[rank] < len(order):
             task = order[upcoming[rank]]
             inputs = needs.inputs(rank, task)
-            missing = next((need for need in inputs if need not in ended), None)
+            missing = next((need for need, _ in inputs if need not in ended), None)
             if missing is not None:
                 blocked[missing] = rank
                 break
-            found = tuple((ended[need], need[1][0] != rank) for need in inputs)
+            found = tuple([(ended[need], crosses) for need, crosses in inputs])
             task_class = classes.setdefault(_task_class(rank, task), len(classes))
             steps.append(Step(rank, task, task_class, last[rank], found))
             position = last[rank] = len(steps) - 1
@@ -146,8 +156,12 @@ def _in_dependency_order(shape: PipelineShape) -> tuple[Step, ...]:
 def _depths(steps: tuple[Step, ...]) -> list[int]:
     """Length of the longest chain of tasks before each."""
     depth = [0] * len(steps)
-    for position, step in enumerate(steps):
-        depth[position] = 1 + max((depth[source] for source in step.sources), default=-1)
+    for position, (_, _, _, previous, inputs) in enumerate(steps):
+        longest = depth[previous] if previous >= 0 else -1
+        for source, _ in inputs:
+            if depth[source] > longest:
+                longest = depth[source]
+        depth[position] = 1 + longest
     return depth
 
 

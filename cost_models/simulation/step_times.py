@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,9 +18,9 @@ from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
-from cost_models.step.composition import StepTime, at_kind, composed
+from cost_models.step.composition import StepTime, at_kind, composed_of
 from cost_models.step.data_parallel import exchange_beyond_compute_s
-from cost_models.step.priced_groups import PricedGroup
+from cost_models.step.priced_groups import PricedGroup, priced_batch
 from cost_models.step.result import Estimate
 
 LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
@@ -211,7 +211,7 @@ class Played(NamedTuple):
 
 
 def _played(
-    shape: PipelineShape, num_microbatches: int, tasks: GroupTasks, columns: IntColumn, start_s: Floats
+    shape: PipelineShape, num_microbatches: int, tasks: GroupTasks | _Together, columns: IntColumn, start_s: Floats
 ) -> tuple[Played, NDArray[np.bool_]]:
     """Plays ``shape`` and adds periods up to ``num_microbatches``, with whether each candidate repeats from there on."""
     program = compiled(shape)
@@ -237,7 +237,7 @@ def _played(
     return Played(last, busy, saving, np.broadcast_to(sends[:, None], last.shape)), repeats
 
 
-def played_to_the_end(shape: PipelineShape, tasks: GroupTasks, start_s: Floats, columns: IntColumn) -> Played:
+def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start_s: Floats, columns: IntColumn) -> Played:
     """Plays all micro batches of the chosen candidates, or as many as it takes until a period repeats the one before.
 
     Each candidate goes on until its own tasks repeat, so that it costs what it would alone.
@@ -297,13 +297,66 @@ def simulated(group: PricedGroup, constants: Constants) -> StepTime:
     -------
     StepTime, ``[n]``, seconds
     """
-    stages = group.stages
-    reduce_s, gather_s = exchange_left_s(group, constants)
-    tasks = GroupTasks(group)
-    played = np.empty((len(Played._fields), stages.pp, len(group.batch)))
-    for columns, shape in pipeline_shapes(group):
-        played[:, :, columns] = played_to_the_end(shape, tasks, gather_s, columns)
-    ends, busy, saving, sends = Played(*played)
+    ((_, time),) = simulated_together([group], constants)
+    return time
+
+
+class _Together:
+    """``GroupTasks`` of several groups, side by side."""
+
+    def __init__(self, parts: Sequence[tuple[GroupTasks, IntColumn]]) -> None:
+        self._parts = parts
+        self.hop_s = np.concatenate([tasks.hop_s[columns] for tasks, columns in parts])
+
+    def of(self, program: Program) -> tuple[Floats, IntColumn]:
+        found = [(tasks.of(program), columns) for tasks, columns in self._parts]
+        return np.concatenate([seconds[:, columns] for (seconds, _), columns in found], axis=1), found[0][0][1]
+
+    def saving_s(self, task_class: TaskClass) -> Floats:
+        return np.concatenate([tasks.saving_s(task_class)[columns] for tasks, columns in self._parts])
+
+
+def simulated_together(groups: Iterable[PricedGroup], constants: Constants) -> list[tuple[PricedGroup, StepTime]]:
+    """As ``simulated`` for each group; what has equal programs is played at once.
+
+    Parameters
+    ----------
+    groups : iterable of PricedGroup
+        Each of strategies of one pipeline with their priced parts.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    list of tuple of PricedGroup and StepTime
+        Each group, and its steps.
+    """
+    groups = list(groups)
+    tasks = [GroupTasks(group) for group in groups]
+    left_s = [exchange_left_s(group, constants) for group in groups]
+    played = [np.empty((len(Played._fields), group.stages.pp, len(group.batch))) for group in groups]
+    alike: dict[PipelineShape, list[tuple[int, IntColumn]]] = {}
+    for number, group in enumerate(groups):
+        for columns, shape in pipeline_shapes(group):
+            alike.setdefault(shape, []).append((number, columns))
+    for shape, parts in alike.items():
+        together = _Together([(tasks[number], columns) for number, columns in parts])
+        start_s = np.concatenate([left_s[number][1][:, columns] for number, columns in parts], axis=1)
+        found = np.array(played_to_the_end(shape, together, start_s, np.arange(start_s.shape[1])))
+        ends = np.cumsum([len(columns) for _, columns in parts])
+        for (number, columns), end in zip(parts, ends.tolist(), strict=True):
+            played[number][:, :, columns] = found[:, :, end - len(columns) : end]
+    return [
+        (group, _composed(group, of_group, left, Played(*each), constants))
+        for group, of_group, left, each in zip(groups, tasks, left_s, played, strict=True)
+    ]
+
+
+def _composed(
+    group: PricedGroup, tasks: GroupTasks, left_s: tuple[Floats, Floats], played: Played, constants: Constants
+) -> StepTime:
+    """The step of one group whose tasks have been played."""
+    stages, (reduce_s, gather_s), (ends, busy, saving, sends) = group.stages, left_s, played
     ends = ends + reduce_s
     if stages.schedule.overlaps_steps:
         ends = ends - _first_starts_s(group, tasks, gather_s) + gather_s
@@ -330,7 +383,9 @@ def simulated(group: PricedGroup, constants: Constants) -> StepTime:
     )
 
 
-def simulate(workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False) -> Estimate:
+def simulate(
+    workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False, memory: bool = True
+) -> Estimate:
     """As ``cost_models.step.composition.estimate``, with steps composed task by task.
 
     Strategies of one pipeline run in lockstep; few run one by one, with equal results. Raises ``ValueError`` as ``estimate``
@@ -346,9 +401,12 @@ def simulate(workload: Workload, batch: StrategyBatch, constants: Constants, *, 
         Calibrated values for the hardware family.
     breakdown : bool
         Whether to add parts and per-stage columns.
+    memory : bool
+        Whether to count bytes; without, they and what fits are unknown.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    return composed(workload, batch, constants, simulated, merge=False, breakdown=breakdown)
+    priced = priced_batch(workload, batch, constants)
+    return composed_of(priced, simulated_together, merge=False, breakdown=breakdown, memory=memory)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,12 @@ import numpy as np
 from cost_models.constants import Constants
 from cost_models.layer.costs import LayerCosts
 from cost_models.memory.fit import fit_rule
-from cost_models.memory.peak import held_activations, memory_estimate
 from cost_models.pipeline.closed_form import Surroundings, pipeline_lower_bound_s, pipeline_time
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
+from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch, PricedGroup, priced_batch
 from cost_models.step.result import Breakdown, Estimate
 
@@ -91,6 +91,28 @@ def closed_form(group: PricedGroup, constants: Constants) -> StepTime:
     )
 
 
+Composer = Callable[[Iterable[PricedGroup], Constants], Iterable[tuple[PricedGroup, StepTime]]]
+
+
+def closed_forms(groups: Iterable[PricedGroup], constants: Constants) -> Iterator[tuple[PricedGroup, StepTime]]:
+    """``closed_form`` of each group, one after the other.
+
+    Parameters
+    ----------
+    groups : iterable of PricedGroup
+        Each of strategies of one pipeline with their priced parts.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Yields
+    ------
+    tuple of PricedGroup and StepTime
+        The group, and its steps.
+    """
+    for group in groups:
+        yield group, closed_form(group, constants)
+
+
 def at_kind(values: Floats, kind: IntColumn) -> Floats:
     """The entries of ``values`` ``[kind, n]`` or ``[kind, 1]`` at one kind each, ``[n]``.
 
@@ -142,10 +164,8 @@ def lower_bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> F
 
 def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
     """The columns of a group whose step has been composed."""
-    batch, stages, m, priced, sharded = group.batch, group.stages, group.num_microbatches, group.priced, group.sharded
-    held = held_activations(workload, stages, batch, m, priced.activations)
-    memory = memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)
-    times = group.rank
+    batch, sharded, times = group.batch, group.sharded, group.rank
+    memory = group_memory(workload, group, constants, breakdown=breakdown)
     bound = lower_bound_s(group, time, constants)
     detail = None
     if breakdown:
@@ -211,7 +231,7 @@ def _critical_parts(group: PricedGroup, time: StepTime) -> tuple[dict[str, Float
     return steady, masked
 
 
-def _scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate:
+def _scattered(rows: Sequence[IntColumn], parts: Sequence[Estimate], n: int) -> Estimate:
     """Scatters the groups' columns back to the rows of the batch."""
 
     def column(pieces: list[Floats]) -> Floats:
@@ -237,7 +257,9 @@ def _scattered(rows: list[IntColumn], parts: list[Estimate], n: int) -> Estimate
     return replace(parts[0], **columns, breakdown=detail)
 
 
-def estimate(workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False) -> Estimate:
+def estimate(
+    workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False, memory: bool = True
+) -> Estimate:
     """Step time, its lower bound and peak memory of ``n`` strategies. See ``Estimate`` for the columns.
 
     Strategies must be legal for ``any`` target (``frameworks.legality``). Layer costs are priced once per distinct layer key
@@ -254,45 +276,33 @@ def estimate(workload: Workload, batch: StrategyBatch, constants: Constants, *, 
         Calibrated values for the hardware family.
     breakdown : bool
         Whether to add parts and per-stage columns.
+    memory : bool
+        Whether to count bytes; without, they and what fits are unknown.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    return composed(workload, batch, constants, closed_form, merge=not breakdown, breakdown=breakdown)
+    priced = priced_batch(workload, batch, constants)
+    return composed_of(priced, closed_forms, merge=not breakdown, breakdown=breakdown, memory=memory)
 
 
-def composed(
-    workload: Workload,
-    batch: StrategyBatch,
-    constants: Constants,
-    compose: Callable[[PricedGroup, Constants], StepTime],
-    *,
-    merge: bool,
-    breakdown: bool,
-) -> Estimate:
-    """As ``estimate``, with the steps of each group composed by ``compose``.
+def peak_memory_bytes(priced: PricedBatch) -> Floats:
+    """``Estimate.peak_memory_bytes`` alone, ``[n]``, which takes a fraction of the time.
 
     Parameters
     ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    constants : Constants
-        Calibrated values for the hardware family.
-    compose : callable
-        ``closed_form``, or another fidelity.
-    merge : bool
-        Whether equal ranks become one kind.
-    breakdown : bool
-        Whether to add parts and per-stage columns.
+    priced : PricedBatch, ``[n]``
+        Strategies with their layer costs.
 
     Returns
     -------
-    Estimate, ``[n]``
+    Floats, ``[n]``, bytes
     """
-    return composed_of(priced_batch(workload, batch, constants), compose, merge=merge, breakdown=breakdown)
+    peaks = np.empty(len(priced.batch))
+    for rows, group in priced.groups(merge=True, tables=False):
+        peaks[rows] = group_memory(priced.workload, group, priced.constants, breakdown=False).peak.max(axis=0)
+    return peaks
 
 
 def estimate_priced(priced: PricedBatch) -> Estimate:
@@ -307,32 +317,55 @@ def estimate_priced(priced: PricedBatch) -> Estimate:
     -------
     Estimate, ``[n]``
     """
-    return composed_of(priced, closed_form, merge=True, breakdown=False)
+    return composed_of(priced, closed_forms, merge=True, breakdown=False)
 
 
 def composed_of(
-    priced: PricedBatch, compose: Callable[[PricedGroup, Constants], StepTime], *, merge: bool, breakdown: bool
+    priced: PricedBatch,
+    compose: Composer,
+    *,
+    merge: bool,
+    breakdown: bool,
+    memory: bool = True,
 ) -> Estimate:
-    """As ``composed``, for a batch whose layers have been priced.
+    """As ``estimate``, with the steps of groups composed by ``compose``, for a batch whose layers have been priced.
 
     Parameters
     ----------
     priced : PricedBatch, ``[n]``
         Strategies with their layer costs.
     compose : callable
-        ``closed_form``, or another fidelity.
+        ``closed_forms``, or another fidelity.
     merge : bool
         Whether equal ranks become one kind.
     breakdown : bool
         Whether to add parts and per-stage columns.
+    memory : bool
+        Whether to count bytes.
 
     Returns
     -------
     Estimate, ``[n]``
     """
     workload, constants = priced.workload, priced.constants
-    rows, parts = [], []
-    for index, group in priced.groups(merge=merge, tables=breakdown):
-        rows.append(index)
-        parts.append(_estimate_group(workload, group, compose(group, constants), constants, breakdown=breakdown))
+    rows = []
+
+    def groups() -> Iterator[PricedGroup]:
+        for index, group in priced.groups(merge=merge, tables=breakdown):
+            rows.append(index)
+            yield group
+
+    parts = [
+        _estimate_group(workload, group, time, constants, breakdown=breakdown)
+        if memory
+        else _without_memory(workload, time, constants)
+        for group, time in compose(groups(), constants)
+    ]
     return _scattered(rows, parts, len(priced.batch))
+
+
+def _without_memory(workload: Workload, time: StepTime, constants: Constants) -> Estimate:
+    """Step times alone; all else is not a number."""
+    names = [f.name for f in fields(Estimate) if f.default is MISSING and f.name not in ("step_time_s", "fit_rule", "fidelity")]
+    unknown: dict[str, Any] = dict.fromkeys(names, np.full_like(time.step_s, np.nan))
+    return Estimate(step_time_s=time.step_s, fit_rule=fit_rule(workload, constants), fidelity=time.fidelity, **unknown)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.memory.fit import fit_rule
-from cost_models.memory.peak import held_activations, memory_estimate
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.pace import slowest_of, slowest_slots_s
 from cost_models.pipeline.placements import ChunkTable, RankTable, Sorts, chunk_table, rank_table
@@ -20,6 +19,7 @@ from cost_models.pipeline.stage_times import PassTimes, chunk_counts
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, Schedule
+from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
 
 
@@ -130,10 +130,7 @@ def fitting(priced: PricedBatch, placements: Alternatives, chosen: IntColumn | N
     """
     workload, constants = priced.workload, priced.constants
     ranks, of_placement = placements.ranks if chosen is None else placements.ranks.under(chosen)
-    group = priced.group(ranks)
-    held = held_activations(workload, ranks, group.batch, group.num_microbatches, group.priced.activations)
-    sharded = group.sharded
-    memory = memory_estimate(workload, group.batch, ranks, sharded.parameters, sharded.states, held, constants, breakdown=False)
+    memory = group_memory(workload, priced.group(ranks), constants, breakdown=False)
     fits = memory.peak <= fit_rule(workload, constants).fit_limit_bytes
     return np.stack([fits[list(kinds)].all(axis=0) for kinds in of_placement])
 

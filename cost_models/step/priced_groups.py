@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.layer.activations import LayerActivations, layer_activations
 from cost_models.layer.communication import network_of
 from cost_models.layer.compute import ELEMENT_BYTES, Device
-from cost_models.layer.costs import LayerCosts, layer_costs
-from cost_models.layer.edges import EdgeCosts, edge_costs
-from cost_models.layer.pairs import PairSavings, pair_savings
 from cost_models.memory.model_states import ModelStates, StageParameters, model_states, stage_parameters
 from cost_models.network.collectives import send_recv_s
 from cost_models.network.tiers import Network
@@ -26,50 +21,12 @@ from cost_models.pipeline.pace import slowest_of, slowest_slots_s, sorts_of_chun
 from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
 from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.shapes.acting import acting
-from cost_models.shapes.layer_keys import Floats, distinct_rows, layer_keys
+from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
-
-Costs = TypeVar("Costs")
-
-
-@dataclass(frozen=True)
-class PricedKeys:
-    """What is priced once per layer key ``[k]``, or gathered per strategy ``[n]``; layers of each kind."""
-
-    layers: tuple[LayerCosts, ...]
-    activations: tuple[LayerActivations, ...]
-    edges: EdgeCosts
-    savings: PairSavings | None
-
-
-def _taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
-    """The same structure with every array in it indexed; tables of parts are left out unless asked for."""
-    if isinstance(value, np.ndarray):
-        return value.take(index, axis=-1)  # type: ignore[return-value]  # several times faster than value[..., index]
-    if isinstance(value, dict):
-        return {name: _taken(item, index, tables=tables) for name, item in value.items() if tables}  # type: ignore[return-value]
-    if isinstance(value, tuple):
-        return tuple(_taken(item, index, tables=tables) for item in value)  # type: ignore[return-value]
-    if value is None:
-        return value
-    return type(value)(**{f.name: _taken(getattr(value, f.name), index, tables=tables) for f in fields(value)})  # type: ignore[arg-type]
-
-
-def _price_keys(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[PricedKeys, IntColumn]:
-    keys, index = layer_keys(batch)
-    kinds = workload.model.layer_kinds()
-    layers = tuple(layer_costs(workload, keys, device, network, moe=kind.moe, local=kind.local) for kind in kinds)
-    stretch, merged = device.constants.hidden_stretch_fraction, keys.has(Feature.MOE_COMM_OVERLAP)
-    priced = PricedKeys(
-        layers=layers,
-        activations=tuple(layer_activations(workload, keys, moe=kind.moe, local=kind.local) for kind in kinds),
-        edges=edge_costs(workload, keys, device, network),
-        savings=pair_savings(layers, merged, stretch) if any(kind.moe for kind in kinds) and merged.any() else None,
-    )
-    return priced, index
+from cost_models.step.priced_keys import Costs, LayerPrices, PricedKeys, priced_keys, taken
 
 
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
@@ -110,42 +67,76 @@ def _send_recv_s(workload: Workload, batch: StrategyBatch, network: Network, con
     return exposed, hops - exposed
 
 
-@dataclass(frozen=True)
-class ShardedModel:
-    """What the parameters on each rank cost, whatever runs over them: ``[stage, n]``, the optimizer ``[n]``."""
-
-    parameters: StageParameters
-    states: ModelStates
-    exchange: GradientExchange
-    accumulation_s: Floats
-    optimizer_s: Floats
-
-
 SHARDING_COLUMNS = ("tp", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
 # What rows of a group share, and what ZeRO-2 alone depends on.
 SHARDING_FORMULAS_READ = (*SHARDING_COLUMNS, "pp", "vpp", "schedule", "mtp_before_head", "micro_batch_size")
 
 
-def _sharded_model(
-    workload: Workload, batch: StrategyBatch, stages: Stages, layers: LayerCounts, device: Device, network: Network
-) -> ShardedModel:
-    """Priced once per distinct sharding, like layers per key, and gathered."""
+@dataclass(frozen=True)
+class ShardedModel:
+    """What the parameters on each rank cost, whatever runs over them: ``[stage, n]``, the optimizer ``[n]``.
+
+    Each is priced when it is first asked for, once per distinct sharding (``few``), like layers per key, and gathered.
+    """
+
+    workload: Workload
+    few: StrategyBatch
+    of_row: IntColumn
+    stages: Stages
+    device: Device
+    network: Network
+
+    @cached_property
+    def parameters(self) -> StageParameters:
+        """On a rank of each stage, before sharding."""
+        return self._gathered(self._parameters)
+
+    @cached_property
+    def states(self) -> ModelStates:
+        """Weights, gradients and optimizer states."""
+        return self._gathered(model_states(self.workload, self.few, self._parameters))
+
+    @cached_property
+    def exchange(self) -> GradientExchange:
+        """Gradients reduced and weights gathered."""
+        unsharded = not (self.few.zero_stage == 3).any()
+        edge_only = self._parameters if unsharded else self._parameters_of(np.zeros_like(self._layers))
+        return self._gathered(gradient_exchange(self.workload, self.few, self._parameters, edge_only, self.network))
+
+    @cached_property
+    def accumulation_s(self) -> Floats:
+        """Gradients added to the buffer, a micro batch."""
+        return self._gathered(accumulation_s(self.workload, self.few, self._parameters, self.device))
+
+    @cached_property
+    def optimizer_s(self) -> Floats:
+        """The optimizer, a step."""
+        return self._gathered(optimizer_s(self.workload, self.few, self._parameters, self.device))
+
+    @cached_property
+    def _parameters(self) -> StageParameters:
+        return self._parameters_of(self._layers)
+
+    @property
+    def _layers(self) -> Floats:
+        """``[layer kind, stage, 1]``."""
+        held: Floats = self.stages.layers.sum(axis=2, dtype=np.float64)[:, :, None]
+        return held
+
+    def _parameters_of(self, layers: Floats) -> StageParameters:
+        ends = self.stages.is_first, self.stages.is_last, self.stages.is_mtp
+        return stage_parameters(self.workload, self.few, tuple(layers), *ends)
+
+    def _gathered(self, value: Costs) -> Costs:
+        return taken(value, self.of_row, tables=True)
+
+
+def _sharded_model(workload: Workload, batch: StrategyBatch, stages: Stages, device: Device, network: Network) -> ShardedModel:
     columns = [getattr(batch, name) for name in SHARDING_COLUMNS]
     micro_batches = np.where(batch.zero_stage == 2, batch.micro_batch_size, 0)  # ZeRO-2 scatters once a micro batch
     first, index = distinct_rows([*columns, micro_batches, batch.features & PRICED[Place.SHARDING]])
     few = batch.standing_for(first, Place.SHARDING, SHARDING_FORMULAS_READ)
-    ends = stages.is_first, stages.is_last, stages.is_mtp
-    parameters = stage_parameters(workload, few, layers.layers, *ends)
-    none = tuple(np.zeros_like(number) for number in layers.layers)
-    edge_only = stage_parameters(workload, few, none, *ends)
-    priced = ShardedModel(
-        parameters=parameters,
-        states=model_states(workload, few, parameters),
-        exchange=gradient_exchange(workload, few, parameters, edge_only, network),
-        accumulation_s=accumulation_s(workload, few, parameters, device),
-        optimizer_s=optimizer_s(workload, few, parameters, device),
-    )
-    return _taken(priced, index, tables=True)
+    return ShardedModel(workload, few, index, stages, device, network)
 
 
 @dataclass(frozen=True)
@@ -155,13 +146,30 @@ class PricedGroup:
     batch: StrategyBatch
     stages: Stages
     num_microbatches: Floats
-    layers: LayerCounts
-    chunk_counts: list[LayerCounts]
     priced: PricedKeys
     sharded: ShardedModel
-    p2p_s: Floats
-    p2p_masked_s: Floats
+    sends_s: Callable[[], tuple[Floats, Floats]]  # exposed and masked
     host_micro_batch_s: Floats
+
+    @cached_property
+    def chunk_counts(self) -> list[LayerCounts]:
+        """What each chunk of a rank holds."""
+        return chunk_counts(self.stages, self.batch)
+
+    @cached_property
+    def layers(self) -> LayerCounts:
+        """What whole ranks hold."""
+        return rank_counts(self.chunk_counts)
+
+    @cached_property
+    def p2p_s(self) -> Floats:
+        """Pipeline sends of a micro batch, as far as nothing hides them, ``[n]``."""
+        return self.sends_s()[0]
+
+    @cached_property
+    def p2p_masked_s(self) -> Floats:
+        """What is hidden of them, ``[n]``."""
+        return self.sends_s()[1]
 
     @cached_property
     def rank(self) -> PassTimes:
@@ -239,20 +247,14 @@ def _price_group(
     constants: Constants,
 ) -> PricedGroup:
     """Prices the parts of strategies that share a pipeline."""
-    counts = chunk_counts(stages, batch)
-    layers = rank_counts(counts)
-    p2p, p2p_masked = _send_recv_s(workload, batch, network, constants)
     dispatched = workload.software_traits.eager & ~batch.has(Feature.CUDA_GRAPH)  # kernel by kernel, from the host
     return PricedGroup(
         batch=batch,
         stages=stages,
         num_microbatches=batch.num_microbatches(workload.training.global_batch_size).astype(np.float64),
-        layers=layers,
-        chunk_counts=counts,
         priced=priced,
-        sharded=_sharded_model(workload, batch, stages, layers, device, network),
-        p2p_s=p2p,
-        p2p_masked_s=p2p_masked,
+        sharded=_sharded_model(workload, batch, stages, device, network),
+        sends_s=cache(lambda: _send_recv_s(workload, batch, network, constants)),
         host_micro_batch_s=constants.host_micro_batch_s * np.where(dispatched, 1.0, 0.0),
     )
 
@@ -309,7 +311,7 @@ class PricedBatch:
         -------
         PricedKeys
         """
-        return _taken(self.keys, self.key_of, tables=tables)
+        return taken(self.keys, self.key_of, tables=tables)
 
     def group(self, stages: Stages, *, tables: bool = False) -> PricedGroup:
         """All rows on the given ranks.
@@ -436,8 +438,26 @@ def priced_batch(workload: Workload, batch: StrategyBatch, constants: Constants)
     if len(batch) == 0:
         raise ValueError("no strategy to estimate")
     device, network = Device.of(workload, constants), network_of(workload, constants)
-    keys, key_of = _price_keys(workload, batch, device, network)
+    keys, key_of = priced_keys(workload, batch, device, network)
     return PricedBatch(workload, batch, constants, device, network, keys, key_of)
+
+
+def priced_by(prices: LayerPrices, batch: StrategyBatch) -> PricedBatch:
+    """As ``priced_batch``, with the layer costs that earlier batches had; no breakdown can be made of it.
+
+    Parameters
+    ----------
+    prices : LayerPrices
+        Of the workload that all batches share.
+    batch : StrategyBatch, ``[n]``
+        At least one strategy.
+
+    Returns
+    -------
+    PricedBatch, ``[n]``
+    """
+    keys, key_of = prices.of(batch)
+    return PricedBatch(prices.workload, batch, prices.constants, prices.device, prices.network, keys, key_of)
 
 
 def priced_groups(

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.memory.peak import held_activations, memory_estimate
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
+from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import priced_groups
 
 
@@ -52,9 +52,8 @@ def stage_costs(workload: Workload, strategy: ParallelStrategy, constants: Const
     StageCosts, ``[stage]``
     """
     ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True)
-    stages, priced, sharded = group.stages, group.priced, group.sharded
-    held = held_activations(workload, stages, group.batch, group.num_microbatches, priced.activations)
-    memory = memory_estimate(workload, group.batch, stages, sharded.parameters, sharded.states, held, constants)
+    stages = group.stages
+    memory = group_memory(workload, group, constants, breakdown=True)
 
     def column(values: Floats) -> Floats:
         return np.broadcast_to(values, (stages.pp, 1))[:, 0]

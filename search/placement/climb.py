@@ -35,13 +35,13 @@ def climbed(
         batch = _promising(workload, constants, placer, plan.strategy, to_beat_s)
         if batch is None:
             break
-        found = simulate(workload, batch, constants)
-        times_s = np.where(found.fits, found.step_time_s, np.inf)
+        times_s = simulate(workload, batch, constants, memory=False).step_time_s  # all fit
         best = int(times_s.argmin())
         if times_s[best] >= to_beat_s:
             break
-        peak = float(found.peak_memory_bytes[best])
-        plan = replace(plan, strategy=batch.row(best), step_time_s=float(times_s[best]), peak_memory_bytes=peak)
+        moved = batch.take(np.array([best]))
+        peak = float(simulate(workload, moved, constants).peak_memory_bytes[0])
+        plan = replace(plan, strategy=moved.row(0), step_time_s=float(times_s[best]), peak_memory_bytes=peak)
     return plan
 
 

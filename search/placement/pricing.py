@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.constants import Constants
-from cost_models.shapes.layer_keys import Floats
+from cost_models.memory.fit import fit_rule
+from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, LayerLayout, StrategyBatch, concatenate
-from cost_models.shapes.workload import Workload
+from cost_models.step.composition import peak_memory_bytes
 from cost_models.step.placing import Least, ToBeat, least_step_times_s, work
-from cost_models.step.priced_groups import PricedBatch, priced_batch
+from cost_models.step.priced_groups import PricedBatch, priced_by
+from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from search.placement.placer import Placer
+from search.ranking import STRUCTURE
 
 MOST_OVERFULL = 1.5  # times what fits, under the default: nothing of comparable pace frees the fullest rank of more
 
@@ -64,26 +66,26 @@ def joined_rows(parts: Sequence[PricedRows]) -> PricedRows:
 
 
 def placed_rows(
-    workload: Workload,
-    constants: Constants,
+    prices: LayerPrices,
     placer: Placer,
     batch: StrategyBatch,
     origin: IntColumn,
     price: Pricer,
-    to_beat: Callable[[PricedRows], ToBeat],
+    to_beat: Callable[[PricedRows | None], ToBeat],
 ) -> PricedRows:
     """Rows of the lattice, each under the placement of the best pace that has room.
 
-    All are priced as they are given first. ``to_beat`` says, of what that gave, which rows need no placement of their own; they
-    stay.
+    All are priced as they are given first, but for structures of which nothing matters beside what was found before (``to_beat``
+    of nothing): these take for ever, and only their memory is counted. ``to_beat`` says, of what that gave, which rows need no
+    placement of their own; they stay.
     """
-    usual = priced_batch(workload, batch, constants)
-    priced = price(usual)
-    times, fits = (priced.step_time_s, priced.step_time_lower_bound_s), priced.fits & placer.takes_as_placed(usual)
-    rows = PricedRows(batch, origin, *times, priced.peak_memory_bytes, fits)
-    limits, of_all = to_beat(rows), work(usual)
-    near = priced.peak_memory_bytes <= MOST_OVERFULL * priced.fit_rule.fit_limit_bytes
-    places = np.flatnonzero(near & (batch.pp > 1) & least_step_times_s(usual, of_all).matters(limits))
+    usual = priced_by(prices, batch)
+    least = least_step_times_s(usual, work(usual))
+    rows = _as_given(usual, origin, price, _of_structures(batch, least.matters(to_beat(None))))
+    rows.fits &= placer.takes_as_placed(usual)
+    limits, fit_limit_bytes = to_beat(rows), fit_rule(prices.workload, prices.constants).fit_limit_bytes
+    near = rows.peak_memory_bytes <= MOST_OVERFULL * fit_limit_bytes
+    places = np.flatnonzero(near & (batch.pp > 1) & least.matters(limits))
     if not len(places):
         return rows
     placed = placer.fastest(usual.take(places), limits)
@@ -101,3 +103,26 @@ def placed_rows(
         chosen = moved.priced.take(taken)
         rows.place(places[taken], chosen.batch, price(chosen))
     return rows
+
+
+def _of_structures(batch: StrategyBatch, some: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Rows of a structure of which there is ``some`` row, or of one that goes on in the chunks before and behind.
+
+    Plans that are listed show others of their structure, which need not be good.
+    """
+    _, structure = distinct_rows([getattr(batch, name) for name in STRUCTURE])
+    chosen = np.unique(np.concatenate([structure[some], structure[[0, -1]]]))
+    return np.isin(structure, chosen)
+
+
+def _as_given(usual: PricedBatch, origin: IntColumn, price: Pricer, chosen: NDArray[np.bool_]) -> PricedRows:
+    """What the ``chosen`` rows cost as they are placed; the others have their memory counted, and take for ever."""
+    n, rule = len(usual.batch), fit_rule(usual.workload, usual.constants)
+    step_s, bound_s, peak = np.full(n, np.inf), np.full(n, np.inf), np.empty(n)
+    if chosen.any():
+        priced = price(usual if chosen.all() else usual.take(chosen))
+        step_s[chosen], bound_s[chosen] = priced.step_time_s, priced.step_time_lower_bound_s
+        peak[chosen] = priced.peak_memory_bytes
+    if not chosen.all():
+        peak[~chosen] = peak_memory_bytes(usual.take(~chosen))
+    return PricedRows(usual.batch, origin, step_s, bound_s, peak, peak <= rule.fit_limit_bytes)

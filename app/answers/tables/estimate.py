@@ -13,6 +13,7 @@ from rich.text import Text
 from app.answers.schemas import EstimateDocument, EstimateNumbers, RecomputeDocument, StrategyDocument
 from app.answers.tables.memory import memory_sentence, memory_text
 from app.answers.tables.simulation import print_simulation
+from app.calibrations.tables import print_next_runs
 from app.text.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from app.text.terminal import plain_table
 from cost_models.shapes.expert_load import ExpertCounts
@@ -79,6 +80,11 @@ def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Se
 def print_estimate(console: Console, document: EstimateDocument) -> None:
     """The answer of ``meshplan estimate`` for a person."""
     job, estimate = document.job, document.estimate
+    if document.next_runs is not None:
+        advice = "Make these at your site:" if document.next_runs else "`meshplan calibrate` on runs of your site brings it near."
+        console.print(f"Measured runs are far from this job. {advice}", style="bold", markup=False)
+        print_next_runs(console, document.next_runs)
+        console.print()
     print_assumptions(console, document.assumptions, document.warnings)
     cluster = job["cluster"]
     console.print(

@@ -12,11 +12,17 @@ from app.exit_codes import DONE
 
 
 def calibrate(
-    runs: Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="your measured runs, one JSON object a line")],
-    hardware: Annotated[str, typer.Option("--hardware", help="profile name or file of the cluster they ran on")],
-    stack: Annotated[str, typer.Option("--stack", help="framework they ran with")],
+    runs: Annotated[
+        Path | None, typer.Argument(metavar="RUNS.jsonl", help="your measured runs, one JSON object a line; not with --suggest")
+    ] = None,
+    hardware: Annotated[str | None, typer.Option("--hardware", help="profile name or file of the cluster they ran on")] = None,
+    stack: Annotated[str | None, typer.Option("--stack", help="framework they ran with")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="file to write (default HARDWARE.STACK.calibration.json)")
+    ] = None,
+    suggest: Annotated[
+        str | None,
+        typer.Option("--suggest", metavar="JOB", help="no fit: the three cheapest runs that would teach most about this job"),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -28,6 +34,16 @@ def calibrate(
     from calibration.files import write_calibration
     from documents.errors import InputError
 
+    if suggest is not None:
+        for flag, value in (("RUNS.jsonl", runs), ("--hardware", hardware), ("--stack", stack), ("--output", output)):
+            if value is not None:
+                raise InputError(f"{flag}: given beside --suggest, which fits nothing and takes all from its job; leave it out.")
+        return _suggest(suggest, as_json)
+    if runs is None:
+        raise InputError("RUNS.jsonl: missing; give a file of your measured runs, or --suggest JOB, which says what to run.")
+    if hardware is None or stack is None:
+        flag, what = ("--hardware", "a hardware profile") if hardware is None else ("--stack", "a framework")
+        raise InputError(f"{flag}: missing; give the name of {what}.")
     if output is not None and (output.is_dir() or not output.parent.is_dir()):
         raise InputError(f"--output: {output} is {'a folder' if output.is_dir() else 'in no folder that exists'}; give a file.")
 
@@ -41,4 +57,28 @@ def calibrate(
     outcome = fit_of_file(runs, hardware, stack, show)
     write_calibration(path, outcome.calibration)
     terminal.answer(calibrate_document(outcome, path), as_json, lambda console: print_outcome(console, outcome, path))
+    return DONE
+
+
+def _suggest(source: str, as_json: bool) -> int:
+    from app.calibrations.constants import own_calibrations
+    from app.calibrations.next_runs import next_runs
+    from app.calibrations.schemas import SuggestDocument
+    from app.calibrations.tables import print_next_runs
+    from app.jobs.job import load_job
+    from app.text import terminal
+    from documents.errors import InfeasibleError, InfeasibleStrategyError, InputError
+    from frameworks.legality import violations
+
+    job = load_job(source, {}, {})
+    if job.strategy is None:
+        raise InputError(f"--suggest: {source} has no strategy; give a job that `meshplan estimate` prices.")
+    broken = violations(job.workload, job.strategy)
+    if broken:
+        raise InfeasibleStrategyError(f"strategy: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
+    found = next_runs(job, job.strategy, own_calibrations(job))
+    if not found:
+        raise InfeasibleError("no shorter run of this job is legal, fits, and costs a tenth of as many of its steps")
+    document = SuggestDocument(schema_version=1, runs=found)
+    terminal.answer(document, as_json, lambda console: print_next_runs(console, found))
     return DONE

@@ -86,7 +86,7 @@ def estimate(
     if job.strategy is None:
         raise InputError("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4.")
     own = own_calibrations(job)
-    document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None)
+    document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None, advised=True)
     if timeline is not None:
         _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
     if read is not None:

@@ -59,26 +59,82 @@ def calibrate(
     op_summary: Annotated[
         Path | None, typer.Option("--op-summary", help="op_summary CSV of msprof: the best matmul rate goes into the profile")
     ] = None,
+    measurements: Annotated[
+        Path | None,
+        typer.Option("--measurements", help="file of `hardware measure`: sustained matmul rates and collectives go in"),
+    ] = None,
 ) -> int:
     """Writes a profile of your own with the collective times and matmul rates that you measured."""
     from app.catalogue import tables
-    from app.catalogue.measured_profile import measured_profile, read_op_summary, written_matmuls
+    from app.catalogue.measured_profile import curves_of, measured_profile, measurements_of, rates_of, written_matmuls
     from app.text import terminal
     from app.text.files import save_text
     from documents.errors import InputError
     from hardware_profiles import catalogue
 
-    if not curve and op_summary is None:
-        raise InputError("--curve: missing; give the log of a benchmark, or --op-summary FILE.")
+    if not curve and op_summary is None and measurements is None:
+        raise InputError("--curve: missing; give the log of a benchmark, --op-summary FILE, or --measurements FILE.")
+    if op_summary is not None and measurements is not None:
+        raise InputError("--op-summary: given beside --measurements, which has matmul rates too; give one of the two.")
     if output.suffix not in (".yaml", ".yml") or not output.parent.is_dir():
         raise InputError(f"--output: {output} is not allowed; give a file that ends in .yaml, in a folder that exists.")
     profile = catalogue.profile(name)
-    rates = () if op_summary is None else read_op_summary(op_summary)
+    found = None if measurements is None else measurements_of(measurements, profile)
+    rates = rates_of(op_summary, found)
     written = written_matmuls(profile, rates)
-    file = "" if op_summary is None else op_summary.name
-    text = measured_profile(profile, output.stem, curve or [], written, file)
+    rates_from = ("--op-summary", op_summary) if op_summary else ("--measurements", measurements) if measurements else None
+    text = measured_profile(profile, output.stem, curves_of(curve or [], measurements, found), written, rates_from)
     save_text(output, text, "--output")
     if rates:
         tables.print_rates(terminal.output(), profile, rates, written)
     terminal.output().print(f"Written to {output}; use it with --hardware {output}", markup=False)
+    return DONE
+
+
+@commands.command("measure")
+def measure(
+    device: Annotated[str | None, typer.Option(help="cuda, npu or cpu; default: the accelerator that PyTorch finds")] = None,
+    hardware: Annotated[
+        str | None, typer.Option(help="profile name or file: prints what the model says beside what is measured")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="file to write (default measurements.json)")] = None,
+    seconds: Annotated[float, typer.Option(min=0.01, max=600.0, help="for which each operation is repeated")] = 3.0,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="after commas: matmul, attention, grouped_matmul, vector, dispatch, collective, layer"
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Times kernels and collectives on this machine's devices, with the PyTorch that is installed here."""
+    from app.measuring.session import measure_document, run
+    from app.measuring.tables import print_measured
+    from app.measuring.torch_backend import TorchBackend
+    from app.text import terminal
+    from calibration.measurements.timing import Measured, Skipped
+    from documents.errors import InputError
+    from hardware_profiles import catalogue
+
+    path = out or Path("measurements.json")
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(f"--out: {path} is {'a folder' if path.is_dir() else 'in no folder that exists'}; give a file.")
+    if out is None and path.exists():  # a name that the user did not give
+        raise InputError(f"--out: missing, and {path} is here already; name the file to write, or to replace.")
+    profile = None if hardware is None else catalogue.profile(hardware)
+    names = [] if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    backend = TorchBackend(device)
+
+    def show(result: Measured | Skipped, number: int, total: int) -> None:
+        if backend.rank == 0:
+            outcome = "" if isinstance(result, Measured) else f": {result.reason}"
+            terminal.messages().print(f"{number} of {total}: {result.case.kind} {result.case.title}{outcome}", markup=False)
+
+    try:
+        found = run(backend, path, seconds, names, show)
+    finally:
+        backend.close()
+    if backend.rank == 0:
+        document = measure_document(found, path, profile)
+        terminal.answer(document, as_json, lambda console: print_measured(console, document))
     return DONE

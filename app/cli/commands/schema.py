@@ -8,20 +8,22 @@ import typer
 
 from app.exit_codes import DONE
 
-NAMES = ("job", "search", "estimate", "tune", "validate", "budget", "check", "calibrate")
+NAMES = ("job", "search", "estimate", "tune", "validate", "budget", "check", "calibrate", "suggest", "measure", "measurements")
 
 
 def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]) -> int:
-    """Prints the JSON Schema of a job, of a budget, or of what a command prints as JSON."""
+    """Prints the JSON Schema of a job, of a budget, or of what a command prints or writes as JSON."""
     from pydantic import BaseModel
 
     from app.answers import schemas
-    from app.calibrations.schemas import CalibrateDocument, ValidationDocument
+    from app.calibrations.schemas import CalibrateDocument, SuggestDocument, ValidationDocument
     from app.checks.budget import BudgetDocument
     from app.checks.schemas import CheckDocument
     from app.jobs.fields import JobDocument
+    from app.measuring.schemas import MeasureDocument
     from app.scripts.schemas import TuneDocument
     from app.text import terminal
+    from calibration.measurements.files import MeasurementsDocument
     from documents.errors import unknown_name
 
     documents: dict[str, type[BaseModel]] = {
@@ -33,6 +35,9 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "budget": BudgetDocument,
         "check": CheckDocument,
         "calibrate": CalibrateDocument,
+        "suggest": SuggestDocument,
+        "measure": MeasureDocument,
+        "measurements": MeasurementsDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")

@@ -62,7 +62,7 @@ def test_it_starts_from_the_base_and_learns_only_what_the_runs_touch(outcome: Si
     assert fitted["matmul_fraction"].log_spread < spread
     # Dense runs say nothing about experts, nor MindSpeed-LLM about MindSpore's graphs.
     assert fitted["host_moe_sync_s"].value == before["host_moe_sync_s"].value
-    assert fitted["graph_vector_factor"] == before["graph_vector_factor"]
+    assert fitted["early_graph_factor"] == before["early_graph_factor"]
 
 
 def test_it_is_for_one_hardware_and_stack_and_counts_its_runs(outcome: SiteOutcome, read: Read) -> None:
@@ -123,7 +123,16 @@ def test_no_record_to_learn_from_is_an_error(read: Read) -> None:
 
 def test_a_stack_brings_its_own_constants() -> None:
     assert set(free_constants("ascend", ["mindformers"])) - set(free_constants("ascend", [])) == {
-        "graph_vector_factor",
         "early_graph_factor",
     }
     assert free_constants("ascend", ["mindspeed-llm"]) == free_constants("ascend", [])
+
+
+def test_errors_that_come_together_are_kept_with_the_constants(outcome: SiteOutcome) -> None:
+    fitted, calibration = outcome.fitted, outcome.calibration
+    names = [entry.name for entry in calibration.fitted]
+    places = [names.index(name) for name in fitted.names]
+    assert calibration.covariance[np.ix_(places, places)] == pytest.approx(fitted.covariance, rel=2e-3, abs=1e-7)
+    assert np.abs(fitted.covariance - np.diag(np.diag(fitted.covariance))).max() > 1e-5  # a handful of runs tells few apart
+    other = names.index("early_graph_factor")  # of another stack, which these runs do not touch
+    assert np.count_nonzero(calibration.covariance[other]) == 1

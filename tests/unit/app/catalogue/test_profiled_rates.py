@@ -62,7 +62,8 @@ def test_rates_that_cannot_be_are_refused(rows: list[str], part: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("given", "part"), [(["--op-summary", "none.csv"], "cannot be read"), ([], "give the log of a benchmark, or --op-summary")]
+    ("given", "part"),
+    [(["--op-summary", "none.csv"], "cannot be read"), ([], "the log of a benchmark, --op-summary FILE")],
 )
 def test_something_measured_is_needed(given: list[str], part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hardware", "calibrate", HARDWARE, *given, "--output", str(tmp_path / "site.yaml")]) == BAD_INPUT

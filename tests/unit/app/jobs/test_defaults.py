@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from app.jobs.defaults import (
@@ -44,17 +45,18 @@ def test_the_type_of_a_field_says_what_else_it_could_be() -> None:
 @pytest.mark.parametrize(
     ("hardware", "software", "unknown", "tried"),
     [
-        ("atlas-800t-a2", "mindspeed-llm", 2024, (2025,)),
-        ("atlas-800t-a2", "mindformers", 2025, (2024,)),
-        ("h100-sxm-80gb", "fsdp", 2024, (2023, 2025)),
+        ("atlas-800t-a2", "mindspeed-llm", 2025, (2024,)),
+        ("atlas-800t-a2", "mindformers", 2025.25, (2024, 2024.5)),
+        ("h100-sxm-80gb", "fsdp", 2025, (2023,)),
+        ("h100-sxm-80gb", "nemo", 2025, ()),
     ],
 )
 def test_a_year_is_tried_for_each_price_that_a_release_of_unknown_date_could_have(
-    hardware: str, software: str, unknown: int, tried: tuple[int, ...]
+    hardware: str, software: str, unknown: float, tried: tuple[float, ...]
 ) -> None:
     document = {"model": "qwen3-8b", "cluster": {"hardware": hardware, "num_devices": 8}, "software": {"stack": software}}
 
-    def step_time_s(year: int | None) -> float:
+    def step_time_s(year: float | None) -> float:
         stack = {"stack": software} if year is None else {"stack": software, "year": year}
         workload = parse_job({**document, "software": stack}).workload
         values = constants(recent_eager_factor=0.9, early_graph_factor=1.2)
@@ -62,7 +64,7 @@ def test_a_year_is_tried_for_each_price_that_a_release_of_unknown_date_could_hav
 
     assert release_years(parse_job(document).workload) == (unknown, tried)
     assert step_time_s(unknown) == step_time_s(None)
-    prices = {step_time_s(year) for year in range(2019, 2031)}
+    prices = {step_time_s(year) for year in np.arange(2019, 2031, 0.25).tolist()}
     assert prices == {step_time_s(year) for year in (unknown, *tried)}
     assert len(prices) == 1 + len(tried)
 

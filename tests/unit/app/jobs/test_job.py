@@ -466,3 +466,30 @@ def test_a_price_and_rules_of_two_frameworks_are_warned_of(software: dict[str, s
     warnings = parse_job(with_part(DENSE, software=software)).warnings
     sentence = "software.stack is mindspeed-llm and software.target is mindformers: times are of the one, rules of the other"
     assert any(line.startswith(sentence) for line in warnings) == warned
+
+
+@pytest.mark.parametrize(("stack", "release", "year"), [("mindformers", "r1.3.0", 2024.9), ("mindspeed-llm", "2.1", 2025.5)])
+def test_a_release_stands_for_its_year(stack: str, release: str, year: float) -> None:
+    job = parse_job(
+        {
+            "model": "qwen3-8b",
+            "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+            "software": {"stack": stack, "release": release},
+        }
+    )
+    assert job.workload.software.year == year == job.document["software"]["year"]
+    assert "software.year" not in job.assumed
+
+
+@pytest.mark.parametrize(
+    ("software", "message"),
+    [
+        ({"stack": "mindformers", "release": "r1.4"}, "software.release: 'r1.4'"),
+        ({"stack": "nemo", "release": "2.0"}, "software.release: '2.0'"),
+        ({"stack": "mindformers", "release": "r1.3", "year": 2024.9}, "year and release are two names of one thing"),
+    ],
+)
+def test_a_release_that_nobody_knows_or_that_is_said_twice_is_refused(software: dict[str, object], message: str) -> None:
+    hardware = "h100-sxm-80gb" if software["stack"] == "nemo" else "atlas-800t-a2"
+    with pytest.raises(InputError, match=message):
+        parse_job({"model": "qwen3-8b", "cluster": {"hardware": hardware, "num_devices": 8}, "software": software})

@@ -241,6 +241,13 @@ def test_older_layers_keep_masks_and_position_biases_stay() -> None:
     assert parts["module_buffers"] == 2 * (1 + 3) * 4 * 2048**2  # 16 bits, four heads a rank, once and for each sample
 
 
+def test_a_graph_holds_the_mask_of_all_scores_once_for_all_layers() -> None:
+    job = workload(stack="mindformers", execution="graph")
+    assert memory(job, ParallelStrategy())["module_buffers"] == 2048**2
+    assert memory(job, ParallelStrategy(pp=2, tp=2, micro_batch_size=4))["module_buffers"] == 4 * 2048**2
+    assert memory(job, ParallelStrategy(cp=2, cp_algo=CpAlgo.RING))["module_buffers"] == 0.0  # compressed
+
+
 def test_a_loss_of_plain_operators_keeps_fp32_logits() -> None:
     job = workload(cluster=gpu(), **LONG)
     plain = replace(job, software=replace(job.software, plain_cross_entropy=True))

@@ -67,7 +67,7 @@ def test_a_family_nobody_named_has_the_traits_of_a_gpu() -> None:
 
 
 def test_a_stack_nobody_named_brings_nothing_of_its_own() -> None:
-    assert software_traits("in-house", "eager") == SoftwareTraits() == software_traits("mindspeed-llm", "eager")
+    assert software_traits("in-house", "eager") == SoftwareTraits() == software_traits("maxtext", "eager")
 
 
 @pytest.mark.parametrize(

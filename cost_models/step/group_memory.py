@@ -1,0 +1,31 @@
+"""Memory of strategies that share a pipeline, from their priced parts."""
+
+from __future__ import annotations
+
+from cost_models.constants import Constants
+from cost_models.memory.peak import MemoryEstimate, held_activations, memory_estimate
+from cost_models.shapes.workload import Workload
+from cost_models.step.priced_groups import PricedGroup
+
+
+def group_memory(workload: Workload, group: PricedGroup, constants: Constants, *, breakdown: bool) -> MemoryEstimate:
+    """Peak of every kind of rank; nothing of what times a step is priced for it.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    group : PricedGroup
+        Strategies of one pipeline with their priced parts.
+    constants : Constants
+        Calibrated values for the hardware family.
+    breakdown : bool
+        Whether to add the parts that sum to the peak.
+
+    Returns
+    -------
+    MemoryEstimate, ``[stage, n]``, bytes
+    """
+    batch, stages, priced, sharded = group.batch, group.stages, group.priced, group.sharded
+    held = held_activations(workload, stages, batch, group.num_microbatches, priced.activations, priced.alike)
+    return memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)
