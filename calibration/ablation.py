@@ -1,13 +1,16 @@
-"""What each constant and each mechanism is worth: left-out errors with it held, and the others fitted anew."""
+"""What each constant and each mechanism is worth: nested left-out errors with it held, and everything else found anew."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from calibration.fitting import Fitted, Floats, left_out_log_errors
+from calibration.fitting import Floats
+from calibration.folds import Mask, grouped_folds
+from calibration.groups import architecture, publication
+from calibration.nested import NestedModel
 
 # Values at which a mechanism costs nothing, or is no longer told from its plain form.
 SWITCHED_OFF = {
@@ -42,32 +45,62 @@ SWITCHED_OFF = {
 }
 
 
-def thinned(fitted: Fitted, groups: Sequence[Hashable], every: int) -> tuple[Fitted, list[Hashable]]:
-    """Every so-many-th observation of each group, and its group: enough to compare mechanisms, in a part of the time."""
+@dataclass(frozen=True)
+class Ablation:
+    """Median and mean size of the left-out errors with a number at what it is without runs, and with its mechanism off.
+
+    ``None`` where it was tuned on no run, or its mechanism has no such value.
+    """
+
+    name: str
+    at_neutral: tuple[float, float] | None
+    switched_off: tuple[float, float] | None
+
+
+def ablations(model: NestedModel, family: str, free: Sequence[str], every: int = 1) -> tuple[Ablation, ...]:
+    """Each free constant and each mechanism held in turn, publications left out; the first, unnamed, holds none.
+
+    ``every`` takes every so-many-th run of an architecture alone: enough to compare mechanisms, in a part of the time.
+    """
+    records = [o.record for o in model.observations]
+    chosen = thinned([architecture(r) for r in records], every) & np.array([o.weight > 0.0 for o in model.observations])
+    few = model.some(chosen)
+    folds = grouped_folds([publication(o.record) for o in few.observations])
+    found = [Ablation("", None, sizes(few.log_errors_of(folds)))]
+    neutral = {number.name: number.neutral(family) for number in few.numbers if number.name in free}
+    for name in dict.fromkeys((*neutral, *SWITCHED_OFF)):
+        at, off = (
+            None if value is None else sizes(held(few, name, value).log_errors_of(folds))
+            for value in (neutral.get(name), SWITCHED_OFF.get(name))
+        )
+        found.append(Ablation(name, at, off))
+    return tuple(found)
+
+
+def thinned(groups: Sequence[Hashable], every: int) -> Mask:
+    """Which members to keep for every so-many-th of each group, the first one always. ``[member]``"""
     seen: dict[Hashable, int] = {}
     keep = np.zeros(len(groups), dtype=bool)
     for i, group in enumerate(groups):
         keep[i] = seen.setdefault(group, 0) % every == 0
         seen[group] += 1
-    observations = tuple(o for o, kept in zip(fitted.observations, keep, strict=True) if kept)
-    some = replace(fitted, observations=observations, log_errors=fitted.log_errors[keep], jacobian=fitted.jacobian[keep])
-    return some, [group for group, kept in zip(groups, keep, strict=True) if kept]
+    return keep
 
 
-def held_log_errors(fitted: Fitted, groups: Sequence[Hashable], name: str, value: float) -> Floats:
-    """Left-out log errors with one constant held at ``value`` and the other free ones fitted anew. ``[observation]``
-
-    The new fit is one linear step from the full one, as for left-out errors.
-    """
-    free = [i for i, other in enumerate(fitted.names) if other != name]
-    start = fitted.start.with_values({name: value})
-    held = replace(
-        fitted,
-        start=start,
-        names=tuple(fitted.names[i] for i in free),
-        log_values=fitted.log_values[free],
-        prior_spread=fitted.prior_spread[free],
-        jacobian=fitted.jacobian[:, free],
+def held(model: NestedModel, name: str, value: float) -> NestedModel:
+    """The model with one constant at a value that nothing moves; its other numbers stay where they were."""
+    free = [i for i, number in enumerate(model.numbers) if number.name != name]
+    fewer = replace(
+        model,
+        constants=model.constants.with_values({name: value}),
+        numbers=tuple(model.numbers[i] for i in free),
+        **{part: getattr(model, part)[free] for part in ("log_values", "prior", "spread", "low", "high")},
+        jacobian=model.jacobian[:, free],
     )
-    errors = np.array([o.log_error(held.constants) for o in held.observations])
-    return left_out_log_errors(replace(held, log_errors=errors), groups, is_linear=True)
+    return replace(fewer, log_errors=fewer.errors_at(fewer.log_values, fewer.observations))
+
+
+def sizes(log_errors: Floats) -> tuple[float, float]:
+    """Median and mean of predicted / measured - 1 in size, of the runs that were judged."""
+    size = np.abs(np.expm1(log_errors[~np.isnan(log_errors)]))
+    return float(np.median(size)), float(size.mean())

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from calibration.ablation import ablations
 from calibration.files import Calibration, FittedConstant, rounded, shipped_calibration
 from calibration.fitting import Fitted, Floats, Observation, Progress, fit, left_out_log_errors, observation_of, observations_of
-from calibration.groups import architecture, framework
+from calibration.groups import architecture
 from calibration.intervals import LEARNING_PRECISIONS, QUANTILES_FROM, ErrorBand, coverage_of, error_bands, merged_coverage
+from calibration.left_out import LeftOut, family_bands, family_steps, left_out_errors, seen_mechanisms
 from calibration.memory_intervals import MemoryErrors, family_priors, memory_bands, memory_coverage, memory_errors
+from calibration.nested import nested_model
 from calibration.paired import PairedError, job_pairs, paired_errors
 from calibration.run_records import RefusedRecord, RunRecord
 from calibration.time_factor import SiteFactor, site_factor
@@ -57,18 +60,19 @@ FREE_CONSTANTS: dict[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]]
 
 
 SITE_LOG_SPREAD = 0.05  # how far a site's own constants stray from its family's: clusters of one product differ by 8 % [runs-fit]
+ABLATED_EVERY = {"ascend": 1, "gpu": 2}  # runs of an architecture: enough to compare mechanisms
 FEWEST_ARCHITECTURES = 3  # below, left-out errors leave out one run at a time
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A calibration with the fit and the left-out errors that back it, ``[observation]`` each."""
+    """A calibration with the fit and the left-out errors that back it, ``[observation]`` each; ``left_out`` is nested."""
 
     calibration: Calibration
     fitted: Fitted
     prior_log_errors: Floats
     architecture_left_out: Floats
-    framework_left_out: Floats
+    left_out: LeftOut
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,12 @@ def family_observations(records: Sequence[RunRecord], family: str) -> tuple[Obse
     return observations_of(learning, prior_constants(family))
 
 
+def untaught_observations(records: Sequence[RunRecord], family: str) -> tuple[Observation, ...]:
+    """The runs in precisions that teach nothing: predicted by what the others taught."""
+    others = [r for r in records if r.workload.training.precision not in LEARNING_PRECISIONS]
+    return observations_of(others, prior_constants(family))
+
+
 def calibrate(
     records: Sequence[RunRecord],
     family: str,
@@ -123,24 +133,26 @@ def calibrate(
     names = free_constants(family, [o.record.workload.software.stack for o in observations])
     fitted = fit(observations, start, names, on_progress=on_progress)
     used = [o.record for o in observations]
-    shapes = [architecture(r) for r in used]
-    by_architecture = left_out_log_errors(fitted, shapes)
-    by_framework = left_out_log_errors(fitted, [framework(r) for r in used])
-    bands = _rounded_bands(error_bands(used, by_architecture.tolist(), shapes))
+    by_architecture = left_out_log_errors(fitted, [architecture(r) for r in used])
+    nested = nested_model(observations, fitted.constants, family, names, untaught_observations(records, family))
+    left_out = replace(left_out_errors(nested), ablations=ablations(nested, family, names, ABLATED_EVERY[family]))
+    judged = [o.record for o in nested.observations]
     memory = memory_errors(records, family_priors) if memory is None else memory
     calibration = Calibration(
         family,
         _entries(fitted),
-        bands,
+        _rounded_bands(family_bands(judged, left_out)),
         coverage_of(used),
         len(used),
         command,
         memory_bands=_rounded_bands(memory_bands(memory)),
         memory_coverage=memory_coverage(memory),
+        steps=tuple(replace(step, factor=rounded(step.factor)) for step in family_steps(judged, left_out)),
+        mechanisms=tuple(sorted(seen_mechanisms(used))),
         correlations=_correlations(fitted.names, fitted),
     )
     prior_errors = np.array([o.log_error(start) for o in observations])
-    return Outcome(calibration, fitted, prior_errors, by_architecture, by_framework)
+    return Outcome(calibration, fitted, prior_errors, by_architecture, left_out)
 
 
 def calibrate_site(
@@ -193,7 +205,9 @@ def calibrate_site(
         rounded_paired(
             paired_errors(job_pairs(own, left_out.tolist()), wider=base.paired or shipped_calibration(base.family).paired)
         ),
-        _correlations([entry.name for entry in entries], fitted),
+        steps=base.steps,
+        mechanisms=tuple(sorted({*base.mechanisms, *seen_mechanisms(own)})) if base.mechanisms else (),
+        correlations=_correlations([entry.name for entry in entries], fitted),
     )
     base_errors = np.array([o.log_error(start) for o in used])
     factor = site_factor(used, base, base_errors)

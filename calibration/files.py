@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from importlib import resources
@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from calibration.groups import model_kind
-from calibration.intervals import Coverage, ErrorBand, Interval, interval
+from calibration.intervals import LEARNING_PRECISIONS, Coverage, ErrorBand, Interval, interval
+from calibration.mechanisms import workload_mechanisms
 from calibration.memory_intervals import MemoryEvidence, memory_evidence
 from calibration.paired import PairedError
+from calibration.steps import STEPS, Step, mechanisms_taken
 from cost_models.constants import CONSTANTS, Constants, prior_constants
 from cost_models.shapes.traits import FAMILIES as DEVICES
 from cost_models.shapes.traits import family_traits
@@ -30,7 +32,14 @@ from documents.reading import Limits, parse_document, read_document
 
 FORMAT = "meshplan-calibration/1"
 FAMILIES = tuple(dict.fromkeys(traits.priors for traits in DEVICES.values()))
-SINCE = ("memory_bands", "memory_coverage", "paired", "correlations")  # what files of earlier versions lack
+SINCE = (
+    "memory_bands",
+    "memory_coverage",
+    "paired",
+    "steps",
+    "mechanisms",
+    "correlations",
+)  # what files of earlier versions lack
 _DIGITS = 4
 _MAX_VALUE, _MAX_LOG = 10**15, 10
 _LIMITS = Limits(CALIBRATION_BYTES)
@@ -62,6 +71,8 @@ class Calibration:
     memory_bands: tuple[ErrorBand, ...] = ()  # of ln(measured / predicted) peaks; none in files of earlier versions
     memory_coverage: tuple[Coverage, ...] = ()
     paired: tuple[PairedError, ...] = ()  # none in a file of an earlier version
+    steps: tuple[Step, ...] = ()  # how much wider intervals get beyond the measured runs; none in a file of an earlier version
+    mechanisms: tuple[str, ...] = ()  # what the runs have shown; none where that is not known
     # Of the errors of ``fitted``, each with those before it: (1, 0), (2, 0), (2, 1), ...; none in a file of an earlier version.
     correlations: tuple[float, ...] = ()
 
@@ -81,9 +92,13 @@ class Calibration:
         """The family's priors with the fitted values."""
         return prior_constants(self.family).with_values({f.name: f.value for f in self.fitted})
 
-    def interval(self, workload: Workload, step_time_s: float) -> Interval:
-        """80 % interval of a prediction with these constants, with its evidence. [s]"""
-        return interval(workload, step_time_s, self.bands, self.coverage)
+    def interval(self, workload: Workload, step_time_s: float, used: Iterable[str] = ()) -> Interval:
+        """80 % interval of a prediction with these constants, with its evidence; ``used`` is what the plan exercises. [s]"""
+        there = {*used, *workload_mechanisms(workload)}
+        if (precision := workload.training.precision) not in LEARNING_PRECISIONS:
+            there.discard(f"precision {precision}")  # said on its own
+        unseen = mechanisms_taken(there, self.mechanisms) if self.mechanisms else []
+        return interval(workload, step_time_s, self.bands, self.coverage, self.steps, unseen)
 
     def memory_evidence(self, workload: Workload) -> MemoryEvidence:
         """How far a workload's peaks may be off, and what that rests on; a file without peaks takes those that ship."""
@@ -150,6 +165,13 @@ class _PairedSection(Section):
     num_pairs: Count
 
 
+class _StepSection(Section):
+    kind: Annotated[str, OneOf(*STEPS)]
+    factor: Annotated[float, Field(ge=1, le=_MAX_LOG)]
+    num_groups: Count
+    num_runs: Count
+
+
 class _CalibrationSection(LenientSection):
     format: Annotated[str, OneOf(FORMAT)]
     family: Annotated[str, OneOf(*FAMILIES)]
@@ -163,6 +185,8 @@ class _CalibrationSection(LenientSection):
     memory_bands: list[_BandSection] = Field(default=[])
     memory_coverage: list[_CoverageSection] = Field(default=[])
     paired: list[_PairedSection] = Field(default_factory=list)
+    steps: list[_StepSection] = Field(default_factory=list)
+    mechanisms: list[Text] = Field(default_factory=list)
     correlations: list[Annotated[float, Field(ge=-1, le=1)]] = Field(default_factory=list)
 
 
@@ -230,6 +254,8 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
         memory_bands=tuple(ErrorBand(**dict(row)) for row in section.memory_bands),
         memory_coverage=tuple(Coverage(**dict(row)) for row in section.memory_coverage),
         paired=tuple(PairedError(**dict(row)) for row in section.paired),
+        steps=tuple(Step(**dict(row)) for row in section.steps),
+        mechanisms=tuple(section.mechanisms),
         correlations=tuple(section.correlations),
     )
 

@@ -139,7 +139,7 @@ def fit(
             on_progress(iteration, float(np.median(np.abs(here.log_errors))))
         if np.abs(step).max() < _CONVERGED:
             # The derivatives of a step ago: nothing moved by more than a per cent since.
-            return replace(here, log_values=values, log_errors=_log_errors(observations, _with(start, names, values)))
+            return replace(here, log_values=values, log_errors=log_errors_of(observations, _with(start, names, values)))
     return linearised(observations, start, names, values, prior_spread=prior_spread)
 
 
@@ -154,7 +154,7 @@ def linearised(
     """Errors and their derivatives where the free constants have these values; nothing moves."""
     known = {c.name: c.log_spread for c in CONSTANTS} | dict(prior_spread or {})
     spread = np.array([known[name] for name in names])
-    errors = _log_errors(observations, _with(start, names, log_values))
+    errors = log_errors_of(observations, _with(start, names, log_values))
     jacobian = _jacobian(observations, start, names, log_values, errors)
     return Fitted(start, tuple(names), log_values, spread, tuple(observations), errors, jacobian)
 
@@ -168,14 +168,32 @@ def next_step(fitted: Fitted, left_out: NDArray[np.bool_] | None = None) -> Floa
     if left_out is not None:
         weights = np.where(left_out, 0.0, weights)
     low, high = _bounds(fitted.names)
-    values, errors, jacobian, spread = fitted.log_values, fitted.log_errors, fitted.jacobian, fitted.prior_spread
+    return robust_step(
+        fitted.log_errors,
+        fitted.jacobian,
+        weights,
+        from_prior=fitted.log_values - fitted.prior,
+        spread=fitted.prior_spread,
+        room=(low - fitted.log_values, high - fitted.log_values),
+    )
+
+
+def robust_step(
+    errors: Floats, jacobian: Floats, weights: Floats, *, from_prior: Floats, spread: Floats, room: tuple[Floats, Floats]
+) -> Floats:
+    """The change of log values that the weighted errors ask for, reweighted to convergence. ``[value]``
+
+    ``from_prior`` is how far the values are from their priors, which have the spread ``spread``; ``room`` is what is left to
+    their lower and upper bounds.
+    """
+    low, high = room
     step = np.zeros(jacobian.shape[1])
     for _ in range(_REWEIGHTINGS):
         residual = errors + jacobian @ step
         robust = weights / np.sqrt(1.0 + (residual / ERROR_SCALE) ** 2) / ERROR_SCALE**2
         normal = jacobian.T @ (robust[:, None] * jacobian) + np.diag(1.0 / spread**2)
-        gradient = jacobian.T @ (robust * errors) + (values - fitted.prior) / spread**2
-        step = np.clip(-np.linalg.solve(normal, gradient), low - values, high - values)
+        gradient = jacobian.T @ (robust * errors) + from_prior / spread**2
+        step = np.clip(-np.linalg.solve(normal, gradient), low, high)
         step = np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
     return step
 
@@ -195,7 +213,7 @@ def left_out_log_errors(fitted: Fitted, groups: Sequence[Hashable], *, is_linear
             found[out] += fitted.jacobian[out] @ step
             continue
         constants = _with(fitted.start, fitted.names, fitted.log_values + step)
-        found[out] = _log_errors([o for o, chosen in zip(fitted.observations, out, strict=True) if chosen], constants)
+        found[out] = log_errors_of([o for o, chosen in zip(fitted.observations, out, strict=True) if chosen], constants)
     return found
 
 
@@ -213,7 +231,7 @@ def _with(start: Constants, names: Sequence[str], log_values: Floats) -> Constan
     return start.with_values({name: float(np.exp(value)) for name, value in zip(names, log_values, strict=True)})
 
 
-def _log_errors(observations: Sequence[Observation], constants: Constants) -> Floats:
+def log_errors_of(observations: Sequence[Observation], constants: Constants) -> Floats:
     """ln(predicted / measured) of each; the runs of one workload are priced together, which halves the time of a fit."""
     rows_of: dict[Hashable, list[int]] = {}
     for i, observation in enumerate(observations):
@@ -241,5 +259,5 @@ def _jacobian(
     for k in range(len(names)):
         moved = values.copy()
         moved[k] += _STEP
-        columns.append((_log_errors(observations, _with(start, names, moved)) - errors) / _STEP)
+        columns.append((log_errors_of(observations, _with(start, names, moved)) - errors) / _STEP)
     return np.stack(columns, axis=1) if columns else np.zeros((len(observations), 0))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from calibration.categories import LONG_SEQUENCE, is_slice
 from calibration.run_records import RunRecord
 from cost_models.shapes.workload import Workload
 
 MODEL_KINDS = ("dense", "moe", "long", "slice")
+PERIODS_PER_YEAR = 2  # of a rolling origin: half years
 
 
 def architecture(record: RunRecord) -> Hashable:
@@ -22,6 +23,38 @@ def architecture(record: RunRecord) -> Hashable:
 def framework(record: RunRecord) -> Hashable:
     """The software stack."""
     return record.workload.software.stack
+
+
+def release(record: RunRecord) -> Hashable:
+    """The software stack as of one release; releases that a source leaves unsaid are one."""
+    software = record.workload.software
+    return software.stack, software.year
+
+
+def chip(record: RunRecord) -> Hashable:
+    """The hardware profile."""
+    return record.workload.cluster.profile.name
+
+
+def publication(record: RunRecord) -> Hashable:
+    """The document that the run was published in."""
+    return record.origin.publication
+
+
+def period(record: RunRecord) -> int | None:
+    """The half year of publication, counted from year 0; ``None`` where no date is known."""
+    published = record.origin.published
+    return None if published is None else int(published * PERIODS_PER_YEAR)
+
+
+# Splits that leave out one group of runs at a time, by their name.
+GROUPINGS: dict[str, Callable[[RunRecord], Hashable]] = {
+    "architecture": architecture,
+    "publication": publication,
+    "release": release,
+    "framework": framework,
+    "chip": chip,
+}
 
 
 def model_kind(workload: Workload) -> str:

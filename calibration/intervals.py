@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from calibration.groups import model_kind
 from calibration.run_records import RunRecord
+from calibration.steps import MECHANISM, Step, Taken, cell, factor_of, steps_taken
 from cost_models.shapes.workload import Workload
 
 Floats = NDArray[np.float64]
@@ -21,7 +22,6 @@ PRIOR_GROUPS = 5.0  # what the scale of all kinds counts beside a kind's own gro
 SMALLEST_SCALE = 1e-9  # of errors that are all zero
 QUANTILES_FROM = 9  # fewest errors whose outermost hold 80 % of further ones [vovk2005]
 WIDER_PER_DOUBLING = 0.05  # of the interval, for every doubling of devices beyond the largest measured run
-WIDER_UNSEEN = 1.5  # for hardware or a stack that no measured run covers
 
 
 @dataclass(frozen=True)
@@ -176,29 +176,34 @@ def wider_beyond(value: int, largest: int) -> float:
     return 1.0 + WIDER_PER_DOUBLING * float(np.log2(value / largest))
 
 
-def interval(workload: Workload, step_time_s: float, bands: Sequence[ErrorBand], coverage: Sequence[Coverage]) -> Interval:
-    """80 % interval of a step time from the bands of its kind, widened where no measured run comes near.
+def interval(
+    workload: Workload,
+    step_time_s: float,
+    bands: Sequence[ErrorBand],
+    coverage: Sequence[Coverage],
+    steps: Sequence[Step] = (),
+    unseen: Sequence[Taken] = (),
+) -> Interval:
+    """80 % interval of a step time from the bands of its kind, as much wider as its steps beyond the measured runs cost.
 
-    Says aloud what it extrapolates: hardware, software or kind without a run, more devices or longer sequences than any,
-    and factors that the job assumes.
+    ``unseen`` are steps of a plan, such as a switch that no run has shown. Says aloud what it extrapolates: hardware, software,
+    precision or kind without a run, more devices or longer sequences than any, and factors that the job assumes.
     """
-    kind = model_kind(workload)
-    hardware, stack = workload.cluster.profile.name, workload.software.stack
+    here = cell(workload)
     by_kind = {band.kind: band for band in bands}
-    band = by_kind.get(kind) or by_kind["all"]
-    own = [c for c in coverage if (c.hardware, c.stack, c.kind) == (hardware, stack, kind)]
-    extrapolated, factor = [], 1.0
-    if not own:
-        extrapolated.append(f"no measured run of a {kind} model with {stack} on {hardware}")
-        factor *= WIDER_UNSEEN
+    band = by_kind.get(here[-1]) or by_kind["all"]
+    own = [c for c in coverage if (c.hardware, c.stack, c.kind) == here]
+    taken = steps_taken(workload, [(c.hardware, c.stack, c.kind) for c in coverage])
     precision = workload.training.precision
     if precision not in LEARNING_PRECISIONS:
-        extrapolated.append(f"no run in {precision} taught the constants")
-        factor *= WIDER_UNSEEN
+        taken.append(Taken(MECHANISM, f"mechanism unseen: no run in {precision} taught the constants"))
+    taken += unseen
+    factor = factor_of(taken, steps)
+    extrapolated = [step.sentence for step in taken]
     for part, assumed in (("cluster", workload.cluster.time_factor), ("software", workload.software.time_factor)):
         if assumed != 1.0:
             extrapolated.append(f"{part}.time_factor = {assumed:g} is assumed, not measured by these runs")
-    nearest = own or [c for c in coverage if c.kind == kind] or list(coverage)
+    nearest = own or [c for c in coverage if c.kind == here[-1]] or list(coverage)
     largest = max((c.max_devices for c in nearest), default=1)
     longest = max((c.max_seq_length for c in nearest), default=1)
     devices = workload.cluster.num_devices

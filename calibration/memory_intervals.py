@@ -13,7 +13,6 @@ import numpy as np
 
 from calibration.groups import architecture
 from calibration.intervals import (
-    WIDER_UNSEEN,
     Coverage,
     ErrorBand,
     coverage_of,
@@ -21,6 +20,7 @@ from calibration.intervals import (
     wider_beyond,
 )
 from calibration.run_records import RunRecord
+from calibration.steps import WIDER_UNSEEN
 from calibration.validation import predict, predicted_peak_bytes
 from cost_models.constants import Constants, PeakSpread, prior_constants
 from cost_models.shapes.workload import Workload

@@ -17,8 +17,8 @@ class PublishedRuns:
 
     ``calibration`` is the fingerprint of the constants behind ``predictions``. Those hold ``id``, ``category``, ``stack``,
     ``PREDICTED``, ``refused``, ``warnings``, and for runs that taught the constants ``left_out_error_fraction``: predicted /
-    measured - 1 with constants fitted without any run of its architecture, with ``left_out_inside``: whether the interval of
-    the other architectures holds it.
+    measured - 1 with constants fitted without any run of its architecture, with ``left_out_inside``: whether the interval
+    that the other publications give holds the run.
     """
 
     calibration: str

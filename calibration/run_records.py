@@ -16,6 +16,7 @@ from typing import Any
 
 from calibration.categories import run_category
 from calibration.known_flags import NO_FLAGS, RecordFlags, read_features, read_flags, record_flags, with_stated
+from calibration.origin import NOT_STATED, Origin, origin_of
 from calibration.record_document import (
     MIN_MEASURED,
     ClusterSection,
@@ -86,6 +87,7 @@ class RunRecord:
     hardware_basis: str | None = None
     ranking_group: str | None = None
     warnings: tuple[str, ...] = ()
+    origin: Origin = NOT_STATED
     flags: RecordFlags = NO_FLAGS
 
 
@@ -149,6 +151,7 @@ def parse_run_record(
         hardware_basis=_note(cluster.hardware_basis),
         ranking_group=_note(row.get("ranking_group")),
         warnings=tuple(warnings),
+        origin=origin_of(row.get("source"), workload.software.year),
         flags=flags,
     )
 

@@ -1,4 +1,4 @@
-"""One family's errors under every honest split, from its shipped constants and one set of derivatives."""
+"""One family's errors where the fit alone has not seen a run, from its shipped constants and one set of derivatives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from calibration.calibrate import free_constants
 from calibration.files import Calibration
 from calibration.fitting import Fitted, Floats, Observation, left_out_log_errors, linearised
-from calibration.groups import architecture, framework
+from calibration.groups import architecture
 from cost_models.constants import prior_constants
 from cost_models.shapes.flops import model_flops_per_step
 
@@ -23,8 +23,8 @@ class Splits:
     """ln(predicted / measured) of every observation under constants that saw less and less of it. ``[observation]`` each.
 
     ``utilisation`` is not this model but one utilisation constant for all runs, fitted to them: the floor to beat. ``prior``
-    knows no run, ``fitted`` all. The others leave out the run's architecture, its framework, or all runs above
-    ``small_devices`` devices, where only those are to be read.
+    knows no run, ``fitted`` all. The others leave out the run's architecture, or all runs above ``small_devices`` devices, where
+    only those are to be read. Priors and tuned numbers of modules stay: ``calibration.left_out`` moves these as well.
     """
 
     fitted_model: Fitted
@@ -32,7 +32,6 @@ class Splits:
     prior: Floats
     fitted: Floats
     architecture: Floats
-    framework: Floats
     small: Floats
     small_devices: int
 
@@ -57,7 +56,6 @@ def splits_of(calibration: Calibration, observations: Sequence[Observation]) -> 
         prior=np.array([o.log_error(start) for o in observations]),
         fitted=fitted.log_errors,
         architecture=left_out_log_errors(fitted, [architecture(r) for r in records]),
-        framework=left_out_log_errors(fitted, [framework(r) for r in records]),
         small=left_out_log_errors(fitted, large),
         small_devices=small_devices,
     )

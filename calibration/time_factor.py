@@ -9,6 +9,7 @@ import numpy as np
 
 from calibration.files import Calibration
 from calibration.fitting import Floats, Observation
+from calibration.mechanisms import run_mechanisms
 from cost_models.constants import Constants
 
 LOWEST, HIGHEST = 0.2, 5.0  # of a job's factor
@@ -70,5 +71,6 @@ def _slowed(observation: Observation, factor: float) -> Observation:
 
 def _is_inside(observation: Observation, base: Calibration, log_error: float) -> bool:
     """Whether the measured time, 1 s in these units, lies inside the interval around the predicted."""
-    found = base.interval(observation.record.workload, float(np.exp(log_error)))
+    record = observation.record
+    found = base.interval(record.workload, float(np.exp(log_error)), run_mechanisms(record))
     return found.low_s <= 1.0 <= found.high_s

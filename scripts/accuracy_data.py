@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from calibration.ablation import SWITCHED_OFF, held_log_errors, thinned
 from calibration.calibrate import family_observations
 from calibration.files import Calibration, shipped_calibration
-from calibration.fitting import Floats, left_out_log_errors
-from calibration.groups import architecture
-from calibration.intervals import LEARNING_PRECISIONS, ErrorBand, left_out_bands, left_out_inside
+from calibration.fitting import Floats
+from calibration.intervals import ErrorBand, left_out_bands
+from calibration.left_out import ROLLING, LeftOut, publication_inside, shipped_left_out
 from calibration.memory_intervals import MemoryErrors, family_priors, memory_errors, memory_kind
 from calibration.plan_order import PlanGroup, plan_groups
 from calibration.run_records import RunRecord, read_run_records
@@ -30,7 +29,6 @@ from cost_models.memory.fit import FitRule, fit_rule
 from cost_models.step.composition import estimate as closed_form
 from cost_models.step.result import Estimate
 
-ABLATED_EVERY = {"ascend": 1, "gpu": 4}  # runs of an architecture: enough to compare mechanisms
 Mask = NDArray[np.bool_]
 
 
@@ -46,23 +44,12 @@ class Errors:
 
     @classmethod
     def of(cls, log_errors: Floats) -> Errors | None:
-        errors = np.expm1(log_errors)
+        errors = np.expm1(log_errors[~np.isnan(log_errors)])
         size = np.abs(errors)
         if not len(errors):
             return None
         quantiles = (float(np.median(size)), float(size.mean()), float(np.quantile(size, 0.9)), float(np.median(errors)))
         return cls(len(errors), *quantiles)
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """Left-out errors with a constant fitted, at its prior, and at the value that switches its mechanism off."""
-
-    name: str
-    value: float
-    is_fitted: bool
-    at_prior: Errors | None
-    switched_off: Errors | None
 
 
 class FamilyAccuracy:
@@ -76,23 +63,34 @@ class FamilyAccuracy:
         self.num_refused = len(read) - len(self.records)
         self.splits: Splits = splits_of(self.calibration, family_observations(self.records, family))
         self.used = [o.record for o in self.splits.fitted_model.observations]
+        self.left_out: LeftOut = shipped_left_out(family)
+        by_id = {record.id: record for record in self.records}
+        if list(self.left_out.ids[: len(self.used)]) != [r.id for r in self.used] or not set(self.left_out.ids) <= set(by_id):
+            raise ValueError(f"calibration/shipped/{family}_left_out.json is of other runs: run `make calibration`")
+        self.judged = [by_id[name] for name in self.left_out.ids]  # those that teach, then those in other precisions
+
+    def nested(self, split: str) -> Floats:
+        """Log errors of the runs that teach under a split of nested leave-out."""
+        return self.left_out.splits[split][: len(self.used)]
+
+    @property
+    def publication(self) -> Floats:
+        """With every run of the same document left out of all that was tuned."""
+        return self.nested("publication")
+
+    @property
+    def rolling(self) -> Floats:
+        """Taught by what was published in earlier half years; NaN where too little was."""
+        return self.nested(ROLLING)
 
     def chosen(self, wanted: Callable[[RunRecord], bool]) -> Mask:
         """Which observations ``wanted`` wants."""
         return np.array([wanted(r) for r in self.used])
 
-    def untaught(self, wanted: Callable[[RunRecord], bool]) -> Errors | None:
+    def untaught(self, wanted: Callable[[RunRecord], bool], split: str = "publication") -> Errors | None:
         """Errors of runs in a precision that taught nothing."""
-        rows = [
-            np.log(float(found.step_time_s[0]) / record.measured.step_time_s)
-            for record, found in zip(self.records, self.predictions, strict=True)
-            if record.measured.step_time_s
-            and record.is_latest
-            and not record.suspect
-            and record.workload.training.precision not in LEARNING_PRECISIONS
-            and wanted(record)
-        ]
-        return Errors.of(np.array(rows))
+        own = slice(len(self.used), None)
+        return Errors.of(self.left_out.splits[split][own][[wanted(record) for record in self.judged[own]]])
 
     @cached_property
     def predictions(self) -> list[Estimate]:
@@ -111,10 +109,14 @@ class FamilyAccuracy:
         return Errors.of(np.array(closed)), Errors.of(np.array(simulated))
 
     @cached_property
+    def all_inside(self) -> Mask:
+        """Which runs, in any precision, lie inside the interval that the other publications give."""
+        return publication_inside(self.judged, self.left_out)
+
+    @property
     def inside(self) -> Mask:
-        """Which observations lie inside the interval that the other architectures give."""
-        groups = [architecture(r) for r in self.used]
-        return left_out_inside(self.used, self.splits.architecture.tolist(), groups)
+        """Of those that teach."""
+        return self.all_inside[: len(self.used)]
 
     def memory_errors(self) -> dict[str, Floats]:
         """predicted / measured - 1 of the peak, by the kind of peak that was published."""
@@ -154,29 +156,6 @@ class FamilyAccuracy:
 
     def plan_groups(self) -> list[PlanGroup]:
         return plan_groups(self.records, [float(found.step_time_s[0]) for found in self.predictions])
-
-    def ablations(self) -> tuple[int, Errors, list[Ablation]]:
-        """Number of runs, their left-out errors with all constants fitted, and every constant held in turn."""
-        groups = [architecture(r) for r in self.used]
-        fitted, groups = thinned(self.splits.fitted_model, groups, ABLATED_EVERY[self.family])
-        constants = self.calibration.constants
-        found = []
-        for name in dict.fromkeys((*fitted.names, *SWITCHED_OFF)):
-            is_fitted = name in fitted.names
-            prior = held_log_errors(fitted, groups, name, getattr(fitted.start, name)) if is_fitted else None
-            off = held_log_errors(fitted, groups, name, SWITCHED_OFF[name]) if name in SWITCHED_OFF else None
-            found.append(
-                Ablation(
-                    name,
-                    getattr(constants, name),
-                    is_fitted,
-                    None if prior is None else Errors.of(prior),
-                    None if off is None else Errors.of(off),
-                )
-            )
-        base = Errors.of(left_out_log_errors(fitted, groups, is_linear=True))
-        assert base is not None
-        return len(groups), base, found
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,14 @@ those are fitted to ({ascend_constants} and {gpu_constants} constants, [calibrat
 
 - An error is the size of predicted / measured - 1, shown as median / mean in per cent; bias is its median with the sign,
   below zero where the prediction is too fast.
-- *Architecture left out* is the figure to trust: each run is predicted with constants fitted without any run of its model
-  shape (layers, hidden sizes, heads, experts). *Framework left out* drops all runs of its software.
-- *One utilisation* is what a single MFU for all runs of the family reaches. *Priors* are this model before it saw a run.
+- *Publication left out* is the figure to trust: each run is predicted with every run of its document (repository or page, and
+  title) left out of the fit **and of all that was ever tuned on it**. {tuned} numbers cite the runs, most of them as priors: each
+  starts anew from what kernel tables, vendors or arithmetic say, and the remaining runs find it
+  ([calibration.md](calibration.md#what-was-tuned-on-runs) lists them). *Rolling origin* is taught by what was published in
+  earlier half years alone, and judges what came after. *Stack left out* drops all runs of its software. These three are nested.
+- *Fitted without its architecture* is what this page called the figure to trust before: the fit alone has not seen the model's
+  shape, but its priors have. It is too small by what the nested columns show beyond it.
+- *One utilisation* is what a single MFU for all runs of the family reaches.
 - The same configuration published twice differs by 4.6 % (median) on Ascend and 2.8 % on GPUs, with software releases up to
   77 %: no model that does not know releases does better [runs-ascend] [runs-gpu].
 - A group of a few runs is noise: read its count first.
@@ -28,6 +33,11 @@ those are fitted to ({ascend_constants} and {gpu_constants} constants, [calibrat
 {aims}
 Where the aim is missed, the sections below say what the residual looks like.
 
+## Every split
+
+All runs of a family that teach, every number found anew without what is left out, but in the first row of each.
+
+{splits}
 ## Ascend
 
 By the kind of run, rows whose NPU bin is named or likely; then with those where it is unclear.
@@ -64,8 +74,8 @@ By generation, then by source. BF16, FP16 and FP32.
   BigScience's lose about 14 ms a layer and micro batch with aligned heads, at TP4 and TP8 alike; heads of 108 and of 150 run
   their scores at one and the same rate beside that, off the tensor cores: it is the site, not the heads.
 
-8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their intervals are 1.5 times as wide. What casting
-costs is counted in bytes, not fitted; the runs themselves would ask for 5.5 bytes an element, where 6 are counted.
+8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their precision is a mechanism that no run has shown,
+and their intervals are as much wider ([Intervals](#intervals)). What casting costs is counted in bytes, not fitted.
 
 {untaught}
 What is left, and what would settle it:
@@ -83,6 +93,7 @@ What is left, and what would settle it:
 - Recipes of mixtures in 8 bits gained with every release: some of 2025 are predicted 10 to 25 % too fast, some of mid-2026 up to
   24 % too slow.
 - FlashAttention-2 runs of PyTorch beyond 65,536 tokens, and row-wise scaled FP8 under TP8, are a few rows each.
+
 ## One framework predicts another
 
 {frameworks}
@@ -97,11 +108,21 @@ over.
 {small}
 ## Intervals
 
-The nominal coverage is 80 %. A run is judged by the band that all other architectures give
-([calibration.md](calibration.md#intervals) says how); *by architecture* weighs every model shape alike, as a new one meets them.
+The nominal coverage is 80 %. A run is judged by the interval that all other publications give, widened by the steps into the
+unknown that it takes from them ([calibration.md](calibration.md#intervals) says how); *by publication* weighs every document
+alike, as a new one meets them.
 
 {intervals}
-A kind of few architectures is a rough figure: two hold most of the GPUs' MoE runs and disagree (above), two all of their slices.
+A kind of few publications is a rough figure: one holds most of the GPUs' MoE runs and one nearly all of their slices. Where the
+only Blackwell runs are left out, nothing tells how far a chip may stray.
+
+What a step into the unknown has cost in the past, and so widens an interval by: errors with every run of the thing left out over
+those of the same runs with others of it at hand, never less than 1. Several at once add in squares.
+
+{steps}
+Errors with one mechanism left out of all that teaches:
+
+{mechanisms}
 
 ## Memory
 
@@ -139,39 +160,39 @@ The single-node sweeps of small models are decided by host jitter, which grows w
 {peers}
 ## Ablations
 
-Left-out error with one constant held, the others fitted anew; sorted by the worse of the two columns. *At its prior* asks
-whether fitting it was worth a constant, *mechanism off* whether the mechanism is. Most matter to few runs: a constant that
-does not move the pooled error is kept where its mechanism is documented and a search would go wrong without it (no plan may
-be free of a cost that it has).
+Publication left out, with one constant held and all other numbers found anew; sorted by the worse of the two columns. *As
+without runs* asks whether fitting it was worth a constant, *mechanism off* whether the mechanism is. Most matter to few runs: a
+constant that does not move the pooled error is kept where its mechanism is documented and a search would go wrong without it
+(no plan may be free of a cost that it has).
 
 {ablations}
 ## Furthest off
 
-Architecture left out, with what the prediction consists of.
+Publication left out, with what the prediction consists of.
 
 {worst}
 {not_covered}"""
 
 AIMS = {
-    "ascend: dense single": ("Ascend, dense, one node", 6, 9),
-    "ascend: dense multi": ("Ascend, dense, several nodes", 4.7, 6),
-    "ascend: long": ("Ascend, long context", 6, 11),
-    "ascend: moe": ("Ascend, MoE", 12, 16),
-    "ascend: slice": ("Ascend, slices", 9, 13),
-    "ascend: dense, eager": ("Ascend, dense, eager software", 4.5, 5.5),
-    "gpu: Ampere dense": ("Ampere, dense", 5.5, 7.5),
-    "gpu: Hopper dense": ("Hopper, dense", 2, 3.5),
-    "gpu: Blackwell dense": ("Blackwell, dense", 3.5, 5.5),
-    "gpu: Hopper MoE": ("Hopper, MoE", 4.5, 7),
-    "gpu: vTrain, several nodes": ("vTrain's multi-node runs", 8.5, 10),
-    "gpu: FP8 dense": ("FP8, dense (never fitted to)", 5, 7),
+    "ascend: dense single": ("Ascend, dense, one node", 5, 7),
+    "ascend: dense multi": ("Ascend, dense, several nodes", 5, 6.5),
+    "ascend: long": ("Ascend, long context", 6, 9),
+    "ascend: moe": ("Ascend, MoE", 9, 12),
+    "ascend: slice": ("Ascend, slices", 9, 11),
+    "gpu: Ampere dense Megatron": ("A100, dense, Megatron", 3.6, 4.7),
+    "gpu: Hopper dense Megatron": ("H100, dense, Megatron", 3, 4),
+    "gpu: Blackwell dense": ("Blackwell, dense", 2.5, 4),
+    "gpu: Hopper MoE": ("H100 and H800, MoE", 8, 10),
+    "gpu: Blackwell MoE": ("Blackwell, MoE", 8, 11),
+    "gpu: AMD MoE": ("MI355X, MoE", 15, 20),
+    "gpu: FP8 dense": ("FP8, dense (teaches nothing)", 7, 9),
 }
 
 PEERS_HEAD = """\
 No other tool publishes an error table for training on Ascend, and none gives an interval. On the public GPU measurements,
 mean absolute error of the step time; the others were run as shipped or are quoted from their authors.
 
-| data | tool | theirs | meshplan, architecture left out |
+| data | tool | theirs | meshplan, publication left out |
 |---|---|---|---|
 | vTrain's multi-node A100 runs | Calculon, as shipped [calculon] | 12.9 % (103 of 109 runs) | {vtrain} |
 | | Calculon, network set to the cluster's | 11.1 % (103) | |

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from calibration.calibrate import Outcome, calibrate
 from calibration.files import write_calibration
+from calibration.left_out import write_left_out
 from calibration.memory_intervals import MemoryErrors, family_priors, memory_errors
 from calibration.run_records import RunRecord, read_run_records
 from scripts.calibrate_paired import write_paired
@@ -41,14 +42,21 @@ def main() -> None:
     for family in sys.argv[1:] or RUNS:
         outcome = shipped_outcome(family)
         write_calibration(ROOT / "calibration/shipped" / f"{family}.json", outcome.calibration)
+        write_left_out(ROOT / "calibration/shipped" / f"{family}_left_out.json", outcome.left_out)
         for title, errors in (
             ("before", outcome.prior_log_errors),
             ("fitted", outcome.fitted.log_errors),
             ("architecture left out", outcome.architecture_left_out),
-            ("framework left out", outcome.framework_left_out),
+            *(
+                (f"{split} left out, nested", errors[: len(outcome.prior_log_errors)])
+                for split, errors in outcome.left_out.splits.items()
+            ),
         ):
-            absolute = np.abs(np.expm1(errors))
+            absolute = np.abs(np.expm1(errors[~np.isnan(errors)]))
             print(f"{family}, {title}: median {100 * np.median(absolute):.1f} %, mean {100 * np.mean(absolute):.1f} %")
+        for step in outcome.calibration.steps:
+            basis = f"{step.num_groups} left out, {step.num_runs} runs"
+            print(f"{family}, {step.kind} unseen: {step.factor:.2f} times as wide ({basis})")
         if outcome.fitted.at_bound:
             print(f"{family}: on a bound: {', '.join(outcome.fitted.at_bound)}")
     write_paired()

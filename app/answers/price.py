@@ -16,6 +16,7 @@ from app.calibrations.next_runs import next_runs
 from app.jobs.job import Job
 from calibration.files import Calibration, calibration_for
 from calibration.intervals import Interval
+from calibration.mechanisms import plan_mechanisms, strategy_mechanisms
 from calibration.memory_intervals import MemoryEvidence
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
@@ -27,31 +28,71 @@ from frameworks.legality import violations
 from search.plan import estimates_to_mappings, strategy_to_mapping
 
 
-def fill_intervals(workload: Workload, document: Any, own: Sequence[Calibration] = ()) -> Any:
-    """The document, with the interval of the step time and the evidence in every estimate inside it."""
-    calibration = calibration_for(workload, own)
-    _fill(document, calibration.interval(workload, 1.0), calibration.memory_evidence(workload))
+def fill_intervals(
+    workload: Workload, document: Any, own: Sequence[Calibration] = (), strategies: Sequence[ParallelStrategy] = ()
+) -> Any:
+    """The document, with the interval of the step time and the evidence in every estimate inside it.
+
+    An estimate beside a ``strategy`` is of that one; ``strategies`` are those of a list of estimates without, or of one.
+    """
+    shares = _Shares(workload, calibration_for(workload, own))
+    if strategies:
+        listed = document if isinstance(document, list) else [document]
+        for numbers, strategy in zip(listed, strategies, strict=True):
+            _fill(numbers, shares, strategy_mechanisms(workload, strategy))
+    else:
+        _fill(document, shares, frozenset())
     return document
 
 
-def _fill(document: Any, share: Interval, memory: MemoryEvidence) -> None:
-    """``share`` is the interval of a step of one second; all estimates of a workload have the same in proportion."""
+class _Shares:
+    """The interval of a step of one second, by what a plan exercises: estimates that exercise the same have the same share."""
+
+    def __init__(self, workload: Workload, calibration: Calibration) -> None:
+        self.workload = workload
+        self.memory: MemoryEvidence = calibration.memory_evidence(workload)
+        self._calibration = calibration
+        self._known: dict[frozenset[str], Interval] = {}
+
+    def of(self, used: frozenset[str]) -> Interval:
+        """The interval of a plan that exercises these."""
+        if used not in self._known:
+            self._known[used] = self._calibration.interval(self.workload, 1.0, used)
+        return self._known[used]
+
+
+def _fill(document: Any, shares: _Shares, used: frozenset[str]) -> None:
     if isinstance(document, dict):
         if "step_time_low_s" in document:
-            step_time_s = document["step_time_s"]
+            step_time_s, share = document["step_time_s"], shares.of(used)
             document["step_time_low_s"], document["step_time_high_s"] = step_time_s * share.low_s, step_time_s * share.high_s
-            for name, found in (("evidence", share), ("memory_evidence", memory)):
+            for name, found in (("evidence", share), ("memory_evidence", shares.memory)):
                 document[name] = {
                     "num_runs": found.num_runs,
                     "max_devices": found.max_devices,
                     "extrapolated": list(found.extrapolated),
                 }
         else:
+            plan = document.get("strategy")
+            used = _exercised(shares.workload, plan) if isinstance(plan, dict) and "features" in plan else used
             for value in document.values():
-                _fill(value, share, memory)
+                _fill(value, shares, used)
     elif isinstance(document, list | tuple):
         for value in document:
-            _fill(value, share, memory)
+            _fill(value, shares, used)
+
+
+def _exercised(workload: Workload, plan: dict[str, Any]) -> frozenset[str]:
+    """What a strategy exercises, from its mapping (``strategy_to_mapping``)."""
+    return plan_mechanisms(
+        workload,
+        schedule=plan["schedule"],
+        cp_algo=plan["cp_algo"],
+        dispatcher=plan["moe_dispatcher"],
+        recompute=plan["recompute"]["granularity"],
+        zero_stage=plan["zero_stage"],
+        features=plan["features"],
+    )
 
 
 def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] = (), *, simulated: bool = False) -> Estimate:
@@ -86,7 +127,7 @@ def estimate_document(
     if simulated:
         check_cost(workload, [strategy], "strategy")
     numbers = priced(workload, batch, own, simulated=simulated)
-    found = fill_intervals(workload, estimates_to_mappings(workload, numbers)[0], own)
+    found = fill_intervals(workload, estimates_to_mappings(workload, numbers)[0], own, [strategy])
     document: dict[str, Any] = {
         **about(job, own, strategy, "strategy" if strategy is job.strategy else "search"),
         "priced_with": priced_with(workload, own),

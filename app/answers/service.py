@@ -111,7 +111,8 @@ def _entries(
                 check_cost(job.workload, (strategies[int(row)] for row in rows[legal]), "strategies")
             found = priced(job.workload, batch.take(legal), own, simulated=simulated)
             fastest = strategies[int(rows[legal[found.step_time_s.argmin()]])]
-            numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, found), own)
+            legal_ones = [strategies[int(row)] for row in rows[legal]]
+            numbers = fill_intervals(job.workload, estimates_to_mappings(job.workload, found), own, legal_ones)
             EstimateNumbers.model_validate(numbers[0])  # all are rows of the same columns
             entries.update(zip(rows[legal].tolist(), numbers, strict=True))
     return [entries[index] for index in range(len(sections))], fastest

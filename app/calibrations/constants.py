@@ -10,6 +10,7 @@ import numpy as np
 from app.jobs.job import Job
 from calibration.files import Calibration, calibration_for, read_calibration
 from calibration.intervals import QUANTILES_FROM
+from calibration.mechanisms import run_mechanisms
 from calibration.paired import CONFIDENCE
 from calibration.run_records import RunRecord
 from cost_models.constants import Constants
@@ -27,7 +28,8 @@ def constants_for(workload: Workload, own: Sequence[Calibration] = ()) -> Consta
 
 def interval_of(record: RunRecord, step_time_s: float, own: Sequence[Calibration] = ()) -> tuple[float, float]:
     """80 % interval of a measured run's predicted step time. [s]"""
-    found = calibration_for(record.workload, own).interval(record.workload, step_time_s)
+    used = run_mechanisms(record)
+    found = calibration_for(record.workload, own).interval(record.workload, step_time_s, used)
     return found.low_s, found.high_s
 
 

@@ -151,7 +151,7 @@ def _estimate(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration], 
     except InputError:
         is_played = False
     numbers = priced(job.workload, StrategyBatch.of([strategy]), own, simulated=is_played)
-    (document,) = fill_intervals(job.workload, estimates_to_mappings(job.workload, numbers), own)
+    (document,) = fill_intervals(job.workload, estimates_to_mappings(job.workload, numbers), own, [strategy])
     return dict(document)
 
 

@@ -142,14 +142,14 @@ def test_what_is_extrapolated_is_said_and_widens(read: Read) -> None:
     other = interval(replace(workload, software=replace(workload.software, stack="mindformers")), 1.0, BANDS, COVERAGE)
     assert other.num_runs == 0
     assert other.max_devices is None
-    assert other.extrapolated == ("no measured run of a dense model with mindformers on atlas-900-a2-podc",)
+    assert other.extrapolated == ("stack unseen: no measured run with mindformers",)
     assert np.log(other.high_s) == pytest.approx(0.15)
 
 
 def test_an_untaught_precision_is_said(read: Read) -> None:
     workload = read().workload
     found = interval(replace(workload, training=replace(workload.training, precision="fp8")), 1.0, BANDS, COVERAGE)
-    assert found.extrapolated == ("no run in fp8 taught the constants",)
+    assert found.extrapolated == ("mechanism unseen: no run in fp8 taught the constants",)
     assert np.log(found.high_s) == pytest.approx(0.15)
 
 
