@@ -102,9 +102,11 @@ def repeated_host_s(workload: Workload, keys: LayerKeys, constants: Constants, *
         Beside the two forwards' worth of a backward.
     """
     kernels = np.zeros(len(keys.tp))
+    block = keys.recomputes(RecomputeModule.MOE if moe else RecomputeModule.MLP)  # with all that lies inside
     for module, repeated in REPEATED_KERNELS.items():
         if MODULES[module].in_layer(workload.model, moe):
-            kernels = kernels + np.where(keys.recomputes(module), repeated, 0)
+            alone = keys.recomputes(module) & ~(block & MODULES[module].inside)
+            kernels = kernels + np.where(alone, repeated, 0)
     return kernels * _kernel_s(workload, keys, constants)
 
 

@@ -199,6 +199,7 @@ def test_latent_attention_and_shared_experts_dispatch_kernels_of_their_own() -> 
         (RecomputeModule.MLP_ACT, 11),
         (RecomputeModule.MLA_UP_PROJ, 16),
         (RecomputeModule.MOE, 40),
+        (RecomputeModule.MOE | RecomputeModule.MLP_ACT, 40),
         (RecomputeModule.MLP, 0),  # which a MoE layer has none of
     ],
 )
