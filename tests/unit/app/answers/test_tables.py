@@ -24,9 +24,9 @@ from tests.search_workloads import workload
 
 RUNS = Path(__file__).parents[4] / "calibration" / "runs" / "ascend.jsonl"
 CROWDED: dict[str, Any] = {
-    "model": "llama-3.1-70b",
-    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 512},
-    "search": {"tp": 8, "pp": [2, 4], "cp": 1, "micro_batch_size": 1, "recompute": "none", "top": 12},
+    "model": "llama-2-7b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 16},
+    "search": {"grad_reduce_in_bf16": [True, False], "top": 12},
 }
 SEARCH = ("search", "llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "8", "--tp", "1,2", "--top", "3")
 
