@@ -33,7 +33,7 @@ SURE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 LINE = 126
 Wanted = Callable[[RunRecord], bool]
 
-GENERATIONS = {"v100": "Volta", "a100": "Ampere", "h100": "Hopper", "h200": "Hopper", "b200": "Blackwell", "b300": "Blackwell",
+GENERATIONS = {"v100": "Volta", "a100": "Ampere", "h100": "Hopper", "h200": "Hopper", "h800": "Hopper", "b200": "Blackwell", "b300": "Blackwell",
                "gb200": "Blackwell", "gb300": "Blackwell", "mi350x": "AMD", "mi355x": "AMD"}  # fmt: skip
 
 
