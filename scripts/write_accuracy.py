@@ -33,8 +33,8 @@ SURE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 LINE = 126
 Wanted = Callable[[RunRecord], bool]
 
-GENERATIONS = {"v100": "Volta", "a100": "Ampere", "h100": "Hopper", "h200": "Hopper", "h800": "Hopper", "b200": "Blackwell", "b300": "Blackwell",
-               "gb200": "Blackwell", "gb300": "Blackwell", "mi350x": "AMD", "mi355x": "AMD"}  # fmt: skip
+GENERATIONS = {"v100": "Volta", "a100": "Ampere", "h100": "Hopper", "h200": "Hopper", "h800": "Hopper", "b200": "Blackwell",
+               "b300": "Blackwell", "gb200": "Blackwell", "gb300": "Blackwell", "mi350x": "AMD", "mi355x": "AMD"}  # fmt: skip
 
 
 def generation(record: RunRecord) -> str:
@@ -69,6 +69,7 @@ GPU_GROUPS: dict[str, Wanted] = {
     "Blackwell dense": of_generation("Blackwell", moe=False),
     "Hopper MoE": of_generation("Hopper", moe=True),
     "Blackwell MoE": of_generation("Blackwell", moe=True),
+    "AMD MoE": of_generation("AMD", moe=True),
 }
 SCHEDULE_GROUPS: dict[str, Wanted] = {
     "none": lambda r: r.strategy.pp == 1,
@@ -90,7 +91,6 @@ GPU_SOURCES: dict[str, Wanted] = {
 STACK_GROUPS: dict[str, Wanted] = {
     "Ampere dense Megatron": lambda r: generation(r) == "Ampere" and not is_moe(r) and r.workload.software.stack != "fsdp",
     "Hopper dense Megatron": lambda r: generation(r) == "Hopper" and not is_moe(r) and r.workload.software.stack != "fsdp",
-    "AMD MoE": lambda r: generation(r) == "AMD" and is_moe(r),
 }
 STEP_NAMES = {
     "stack": "stack",

@@ -19,7 +19,9 @@ from app.studies import repository
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not keep them from the others
 BACK_OFF_S = 0.5  # grows with the square of the deaths in a row: ten take two minutes and a half, however quick each is
-MAX_LEASE_S = 10.0  # what settings allow; a lease that lies further ahead was written before the clock was set back
+# A lease that lies further ahead was written before the clock was set back: settings allow 10 s, and a transaction that began
+# earlier, or on another clock, may see one that was taken since. Without that minute two workers took one study.
+MAX_AHEAD_S = 10.0 + 60.0
 
 
 class LeaseLostError(Exception):
@@ -75,14 +77,14 @@ def _is_left(now: float) -> ColumnElement[bool]:
     deaths = Study.attempts_without_progress
     return or_(
         Study.lease_expires_at_s + BACK_OFF_S * (deaths - 1) * deaths < now,
-        Study.lease_expires_at_s > now + MAX_LEASE_S,
+        Study.lease_expires_at_s > now + MAX_AHEAD_S,
     )
 
 
 def is_held(study: Study, now: float) -> bool:
     """Whether a worker that may live holds the study."""
     expires_at_s = study.lease_expires_at_s
-    return study.state == "running" and expires_at_s is not None and now <= expires_at_s <= now + MAX_LEASE_S
+    return study.state == "running" and expires_at_s is not None and now <= expires_at_s <= now + MAX_AHEAD_S
 
 
 def renew(session: Session, lease: Lease, lease_s: float) -> None:
