@@ -1,5 +1,6 @@
 """How far true peaks lie from predicted ones, by hand."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
