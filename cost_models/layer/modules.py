@@ -24,7 +24,7 @@ from cost_models.shapes.flops import attended_length, attention_score_flops_per_
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.shapes.workload import MlaShape, ModelShape, Workload
 
 # To scale, cast and swizzle the operands of one expert's two matmuls: kernels on the device, which a single call to the
 # library launches [transformer-engine]; [runs-fit].
@@ -183,6 +183,8 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
         return linear_attention_s(linear, n, keys.tp.astype(np.float64), device)
     head_dim = model.kv_channels if model.mla is None else model.mla.qk_head_dim
     flops = attention_score_flops_per_token(model, training.attended_length, local=local) * n / keys.tp
+    if model.mla is not None:
+        flops = flops * (sum(_fused_head_dims(model.mla, workload)) / (model.mla.qk_head_dim + model.mla.v_head_dim))
     if model.alibi and workload.device_traits.position_bias_fills_mask:
         flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
     # A ring step sees one shard of the sequence at a time; Ulysses sees all of what it gathers.
@@ -196,6 +198,41 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
     unfused = unfused_attention_s(scores, head_dim, device)
     flash = keys.has(Feature.FLASH_ATTENTION)
     return np.where(flash, fused[0], unfused[0]), np.where(flash, fused[1], unfused[1])
+
+
+def _fused_head_dims(mla: MlaShape, workload: Workload) -> tuple[int, int]:
+    """Head dims of queries and keys, and of values, that fused attention works on.
+
+    MindSpeed pads values with zeros to the width of queries, or in another layout all three to a multiple of
+    ``padded-base-length``, unless ``mla-fa-without-pad`` is set [mindspeed-llm, multi_latent_attention.py].
+
+    Returns
+    -------
+    tuple of int
+        As they are where nothing is padded.
+    """
+    multiple = workload.software.latent_padding
+    if multiple == 0:
+        return mla.qk_head_dim, mla.v_head_dim
+    padded = -(-max(mla.qk_head_dim, mla.v_head_dim) // multiple) * multiple
+    return padded, padded
+
+
+def _padding_elements(mla: MlaShape, workload: Workload) -> int:
+    """Elements of a head that padding queries, keys and values moves, halved: what is read and what is written.
+
+    Returns
+    -------
+    int
+        With the slice of the values that comes out of the kernel; 0 where nothing is padded.
+    """
+    queries, values = _fused_head_dims(mla, workload)
+    moved = 0
+    if queries > mla.qk_head_dim:
+        moved += 2 * (mla.qk_head_dim + queries)
+    if values > mla.v_head_dim:
+        moved += mla.v_head_dim + values + 2 * mla.v_head_dim
+    return moved // 2
 
 
 def _mask_s(workload: Workload, keys: LayerKeys, flops: Floats, head_dim: int, device: Device) -> Floats:
@@ -251,6 +288,7 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
     if model.mla is not None:
         rotary = model.mla.qk_rope_head_dim * (heads + t) + zero
         moved = heads * (2 * model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim + model.mla.v_head_dim)
+        moved += heads * _padding_elements(model.mla, workload)
     else:
         rotary = (heads + model.num_query_groups) * d + zero
         moved = (heads + 2 * model.num_query_groups) * d

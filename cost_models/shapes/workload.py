@@ -221,6 +221,8 @@ class Software:
     ``fp32_parameters``: 4-byte weights with cast copies (MindFormers' FP16 recipes).
     ``portable_attention``: FlashAttention-2, before 2024 Triton's kernels, which leave newer matmul instructions unused.
     ``legacy_layers``: transformer layers older than Megatron-Core's, which repeat grouped keys and values for every head.
+    ``latent_padding``: fused attention on Ascend gets the heads of latent attention padded: values as wide as queries (1), or all
+    to a multiple of this (``padded-base-length``, 128) [mindspeed-llm, multi_latent_attention.py]; 0: as wide as they are.
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
     ``stock_matmuls``: matmuls on Blackwell as fast as the one published machine with a plain Megatron-LM has them
     (``stock_blackwell_factor``); of published runs alone, never of a job [simumax].
@@ -236,6 +238,7 @@ class Software:
     fp32_parameters: bool = False
     portable_attention: bool = False
     legacy_layers: bool = False
+    latent_padding: int = 0
     plain_cross_entropy: bool = False
     stock_matmuls: bool = False
     sharded_accumulation: bool = False

@@ -173,6 +173,27 @@ def test_mindspeed_without_core_models_has_older_layers(read: Read, changes: dic
 
 
 @pytest.mark.parametrize(
+    ("version", "flags", "padding"),
+    [
+        ("git 0 (2026-06-18)", [], 1),  # values to the width of queries
+        ("git 0 (2024-09-09)", [], 128),  # the default layout of its time pads all three
+        ("git 0 (2024-10-22)", ["shape-order=BNSD"], 1),
+        ("git 0 (2026-06-18)", ["shape-order=SBH"], 128),
+        ("git 0 (2026-06-18)", ["shape-order=SBH", "padded-base-length=64"], 64),
+        ("git 0 (2026-06-18)", ["shape-order=SBH", "padded-base-length=-1"], 128),
+        ("git 0 (2024-09-09)", ["mla-fa-without-pad"], 0),
+    ],
+)
+def test_mindspeed_pads_latent_heads_as_layout_and_release_say(read: Read, version: str, flags: list[str], padding: int) -> None:
+    record = read({"software.framework": "MindSpeed-LLM", "software.version": version, "software.raw_flags": flags})
+    assert record.workload.software.latent_padding == padding
+
+
+def test_no_other_stack_pads_latent_heads(read: Read) -> None:
+    assert read({**GPU, "software.framework": "Megatron-LM"}).workload.software.latent_padding == 0
+
+
+@pytest.mark.parametrize(
     ("changes", "plain"),
     [
         ({"software.framework": "Megatron-LM"}, False),
