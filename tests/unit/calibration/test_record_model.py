@@ -110,3 +110,22 @@ def test_windows_of_attention_are_read(read: Read, flags: list[str], window: Loc
     record = read({"software.raw_flags": flags})
     assert record.workload.model.local_attention == window
     assert bool(record.warnings) == (flags == ["sliding-window=wide"])
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "flags", "stated", "expected"),
+    [
+        ("MindFormers", "branch r1.3.0", [], None, 1.1),
+        ("MindFormers", "branch r1.3.0", [], 1.5, 1.5),
+        ("MindFormers", "branch r1.6.0", ["use_gmm=True"], None, None),
+        ("MindFormers", "branch r1.7.0", [], None, None),
+        ("MindSpeed-LLM", "git 0 (2024-09-09)", [], None, None),
+    ],
+)
+def test_experts_of_mindformers_before_its_core_layers_have_a_capacity(
+    read: Read, moe: dict[str, Any], framework: str, version: str, flags: list[str], stated: float | None, expected: float | None
+) -> None:
+    software = {"software.framework": framework, "software.version": version, "software.raw_flags": flags}
+    shape = read({**software, "model.moe": {**moe, "capacity_factor": stated}}).workload.model.moe
+    assert shape is not None
+    assert shape.capacity_factor == expected
