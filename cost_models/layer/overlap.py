@@ -161,7 +161,8 @@ def _tensor_parallel(workload: Workload, keys: LayerKeys, network: Network, c: C
     tp = tensor_parallel_comm(workload, keys, network, moe=moe, local=local)
     fraction = exposed_tp_fraction(keys, c)
     forward = tp.forward_s * fraction
-    backward = tp.backward_s * fraction * c.backward_tp_exposed_fraction
+    beside = c.backward_tp_exposed_fraction if workload.software_traits.overlaps_weight_gradients else 1.0
+    backward = tp.backward_s * fraction * beside
     masked = tp.forward_s + tp.backward_s - forward - backward + tp.regather_s
     none = np.zeros(len(keys.tp))  # fused kernels overlap within themselves
     return Exposed(forward, backward, masked, none, none)
