@@ -144,14 +144,16 @@ class _Columns:
     def _draw(self, rate: Floats) -> Floats:
         """Exponential times; without a memory they may be drawn anew at each event."""
         draws = self.generator.standard_exponential(len(rate))
-        return np.divide(draws, rate, out=np.full(len(rate), np.inf), where=rate > 0.0)
+        times: Floats = np.divide(draws, rate, out=np.full(len(rate), np.inf), where=rate > 0.0)
+        return times
 
     def _until_target(self, rate: Floats) -> Floats:
         """Running time until all useful work is done, checkpoints on the way included."""
         campaign = self.campaign
         if math.isinf(self.target_s):
             return np.full(len(rate), np.inf)
-        left = np.divide(self.target_s - self.saved - self.unsaved, rate, out=np.full(len(rate), np.inf), where=rate > 0.0)
+        still = self.target_s - self.saved - self.unsaved
+        left: Floats = np.divide(still, rate, out=np.full(len(rate), np.inf), where=rate > 0.0)
         if math.isinf(campaign.interval_s):
             return left
         useful = np.minimum(self.position, campaign.interval_s) + left

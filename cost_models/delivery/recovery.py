@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RecoveryMode:
-    """``restart_s`` passes from the end of detection until ranks may load their state. ``from_peers``: the state comes from a
+    """One level of recovery.
+
+    ``restart_s`` passes from the end of detection until ranks may load their state. ``from_peers``: the state comes from a
     replica over the network between devices, and at most a step is repeated; else from the last checkpoint in storage.
-    ``in_place_fraction`` of the faults of nodes are repaired without a restart.
+    ``in_place_fraction`` of the interruptions by nodes are repaired without a restart.
     """
 
     name: str
@@ -19,7 +21,7 @@ class RecoveryMode:
     in_place_fraction: float = 0.0
 
 
-# The levels of MindCluster's resumable training, whose documentation prints no times [mindcluster-resume]; those of others stand in.
+# The levels of MindCluster, whose documentation prints no times [mindcluster-resume]: those of other systems stand in.
 RECOVERY_MODES = {
     mode.name: mode
     for mode in (
@@ -35,4 +37,4 @@ RECOVERY_MODES = {
         ),
     )
 }
-REPLACED_FRACTION = 0.78  # of interruptions: hardware, after which a node goes for repair [llama-3, section 3.3.4]
+REPLACED_FRACTION = 0.78  # of interruptions by nodes: hardware, which goes for repair [llama-3, section 3.3.4]
