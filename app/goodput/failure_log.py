@@ -11,6 +11,7 @@ from documents.bounds import MAX_DEVICES
 from documents.errors import InputError, show
 
 LOG_BYTES = 16 * 2**20
+MAX_LINES = 100_000
 MAX_DAYS = 36_500.0
 CONFIDENCE = 0.9
 COLUMN = "time"
@@ -23,6 +24,8 @@ def read_failure_log(path: Path, num_nodes: int, num_days: float | None) -> Fail
     if num_days is not None and not 0 < num_days <= MAX_DAYS:
         raise InputError(f"--log-days: {show(num_days)} is not allowed; give a number above 0 and at most {MAX_DAYS:,.0f}.")
     times = _times(path)
+    if len(times) > MAX_LINES:
+        raise InputError(f"--failure-log: {path}: {len(times):,} interruptions are more than {MAX_LINES:,}; give a shorter time.")
     if num_days is None:
         if len(times) < 2 or max(times) == min(times):
             raise InputError(f"--failure-log: {path}: its lines do not span any time; give --log-days.")

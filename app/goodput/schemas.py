@@ -72,7 +72,7 @@ class CostDocument(Document):
     usd: float | None = Field(description="for training.train_tokens; null without")
 
 
-class RankedPlan(Document):
+class DeliveringPlan(Document):
     plan_id: str
     strategy: StrategyDocument
     step_time_s: float
@@ -92,7 +92,6 @@ class GoodputDocument(Answer):
     delivered_tokens_per_day: float
     delivered_tokens_per_day_by_month: Quantiles = Field(description="over months of 30 days; the step is as estimated")
     days: Quantiles | None = Field(description="to training.train_tokens; null without them, or where it never ends")
-    num_histories: int = Field(description="simulated for the quantiles")
     losses: dict[str, float] = Field(description="fractions of the wall time; with `useful` they sum to 1")
     checkpoint: CheckpointDocument
     replicas: int = Field(description="data-parallel replicas, each with all experts")
@@ -101,4 +100,4 @@ class GoodputDocument(Answer):
     waterfall: list[Stage]
     energy: EnergyDocument | None = Field(description="null where nobody knows what a device draws")
     cost: CostDocument | None = Field(description="null without a price")
-    plans: list[RankedPlan] | None = Field(default=None, description="of the search, where the job names no strategy")
+    plans: list[DeliveringPlan] | None = Field(default=None, description="of the search, where the job names no strategy")

@@ -18,12 +18,12 @@ from app.goodput.fields import DeliverySection
 from app.goodput.schemas import (
     CheckpointDocument,
     CostDocument,
+    DeliveringPlan,
     DeliveryChange,
     EnergyDocument,
     GoodputDocument,
     GoodputRequest,
     Quantiles,
-    RankedPlan,
     Stage,
 )
 from app.goodput.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
@@ -48,8 +48,8 @@ from search.stepwise import ProgressCallback
 MONTH_S = 30.0 * DAY_S
 CONSIDERED_PLANS = 50  # of a search, ranked by what they deliver
 SHOWN_PLANS = 10
-MAX_EVENTS = 2e7  # of all histories: about ten seconds
-LEAST_HISTORIES = 100
+LEAST_RATE = 1e-4  # below, days have no end that anybody waits for
+MAX_EVENTS = 5000  # of one history: seconds
 # Parts of a step in which a device waits: for a link, its host or other ranks.
 WAITING = (
     "tp_comm",
@@ -100,9 +100,9 @@ def goodput_document(
     warnings = list(priced.warnings)
     if not priced.estimate.fits:
         warnings.append("The plan does not fit: nothing below is delivered until it does.")
-    if found.rate == 0.0:
+    if found.rate < LEAST_RATE:
         warnings.append("The job never gets from one checkpoint to the next: nothing is delivered.")
-    months, days, num_histories = _quantiles(job, section, found, tokens_per_s)
+    months, days = _quantiles(job, section, found, tokens_per_s)
     sentences = [] if log is None else [_log_sentence(log)]
     sentences += assumed_sentences(section, num_nodes, with_power=energy is not None, with_price=cost is not None)
     return GoodputDocument.model_validate(
@@ -116,7 +116,6 @@ def goodput_document(
             "delivered_tokens_per_day": per_day * found.rate,
             "delivered_tokens_per_day_by_month": months,
             "days": days,
-            "num_histories": num_histories,
             "losses": losses,
             "checkpoint": _checkpoint(found),
             "replicas": plan.num_replicas,
@@ -139,7 +138,7 @@ def _log_sentence(log: FailureRate) -> str:
 
 def _best_plan(
     job: Job, site: Site, own: Sequence[Calibration], on_progress: ProgressCallback | None
-) -> tuple[ParallelStrategy, list[RankedPlan]]:
+) -> tuple[ParallelStrategy, list[DeliveringPlan]]:
     workload, constants = job.workload, constants_for(job.workload, own)
     result = search(
         workload,
@@ -159,7 +158,7 @@ def _best_plan(
         rates.append((plan, step_s, rate, rate * float(plan.estimate["tokens_per_s"])))
     rates.sort(key=lambda row: -row[3])
     ranked = [
-        RankedPlan.model_validate(
+        DeliveringPlan.model_validate(
             {
                 "plan_id": plan_id(workload, plan.parallel),
                 "strategy": plan.strategy,
@@ -202,30 +201,33 @@ def _checkpoint(found: Delivered) -> CheckpointDocument:
     )
 
 
-def _quantiles(
-    job: Job, section: DeliverySection, found: Delivered, tokens_per_s: float
-) -> tuple[Quantiles, Quantiles | None, int]:
-    """Of months, and of the days to the job's tokens; as many histories as the events in them allow."""
+def _quantiles(job: Job, section: DeliverySection, found: Delivered, tokens_per_s: float) -> tuple[Quantiles, Quantiles | None]:
+    """Of months, and of the days to the job's tokens."""
+    per_day = tokens_per_s * DAY_S
+    if found.rate < LEAST_RATE:
+        return Quantiles(mean=0.0, p10=0.0, p50=0.0, p90=0.0), None
+    part = _played_part(found, MONTH_S)
+    played = histories(found.campaign, section.histories, section.seed, horizon_s=MONTH_S * part)
+    months = _summary(per_day * found.rate, played.useful_s / (MONTH_S * part) * per_day, part)
     tokens = job.workload.training.train_tokens
-    wanted_s = MONTH_S if tokens is None or found.rate == 0.0 else max(MONTH_S, tokens / tokens_per_s / found.rate)
-    events = wanted_s * (0.0 if math.isinf(found.mtbf_s) else 2.0 / found.mtbf_s) + 1.0
-    number = int(min(section.histories, max(LEAST_HISTORIES, MAX_EVENTS / events)))
-    if events * number > 10.0 * MAX_EVENTS:
-        raise InputError(
-            f"delivery.failures_per_node_day: {events:.2g} interruptions of one history are too many to simulate; give less."
-        )
-    played = histories(found.campaign, number, section.seed, horizon_s=MONTH_S)
-    months = _summary(tokens_per_s * found.rate * DAY_S, played.useful_s * tokens_per_s / MONTH_S * DAY_S)
-    if tokens is None or found.rate == 0.0:
-        return months, None, number
+    if tokens is None:
+        return months, None
     target_s = tokens / tokens_per_s
-    finished = histories(found.campaign, number, section.seed + 1, target_s=target_s)
-    return months, _summary(target_s / found.rate / DAY_S, finished.elapsed_s / DAY_S), number
+    part = _played_part(found, target_s / found.rate)
+    finished = histories(found.campaign, section.histories, section.seed + 1, target_s=target_s * part)
+    return months, _summary(target_s / found.rate / DAY_S, finished.elapsed_s / part / DAY_S, part)
 
 
-def _summary(mean: float, values: np.ndarray[Any, np.dtype[np.float64]]) -> Quantiles:
+def _played_part(found: Delivered, wall_s: float) -> float:
+    """Part of a stretch of wall time that is played: all, unless more happens in it than can be waited for."""
+    return 1.0 if math.isinf(found.mtbf_s) else min(1.0, MAX_EVENTS * found.mtbf_s / wall_s)
+
+
+def _summary(mean: float, values: np.ndarray[Any, np.dtype[np.float64]], part: float) -> Quantiles:
+    """Of the whole, where ``values`` are of a part of it: what independent parts add up to spreads less, by the root."""
     low, middle, high = (float(value) for value in np.quantile(values, (0.1, 0.5, 0.9)))
-    return Quantiles(mean=mean, p10=low, p50=middle, p90=high)
+    shrunk = math.sqrt(part)
+    return Quantiles(mean=mean, p10=middle + shrunk * (low - middle), p50=middle, p90=middle + shrunk * (high - middle))
 
 
 def _changes(plan: RunningPlan, site: Site, found: Delivered, per_day: float) -> list[DeliveryChange]:

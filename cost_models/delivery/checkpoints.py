@@ -38,7 +38,7 @@ def checkpoint_cost(
     """What a checkpoint of these bytes costs.
 
     An asynchronous one blocks while each device copies its share to the host, and drains from there; a synchronous one blocks
-    until all is in storage [mindcluster].
+    until all is in storage [mindcluster-resume].
 
     Parameters
     ----------

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 DAY_S = 86_400.0
 
@@ -50,15 +54,20 @@ def poisson_cdf(count: int, mean: float) -> float:
     Returns
     -------
     float
-        From 0 to 1; terms are added smallest first.
+        From 0 to 1.
     """
     if count < 0:
         return 0.0
     if mean <= 0:
         return 1.0
-    log_mean = math.log(mean)
-    terms = sorted(math.exp(k * log_mean - mean - math.lgamma(k + 1)) for k in range(count + 1))
-    return min(math.fsum(terms), 1.0)
+    logs = np.arange(count + 1) * math.log(mean) - mean - _log_factorials(count)
+    return min(float(np.exp(logs).sum()), 1.0)
+
+
+@lru_cache(maxsize=4)
+def _log_factorials(count: int) -> NDArray[np.float64]:
+    """Of 0, 1, ... ``count``."""
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, count + 1)))])
 
 
 def rate_from_log(num_failures: int, node_days: float, confidence: float = 0.9) -> FailureRate:
@@ -87,7 +96,7 @@ def rate_from_log(num_failures: int, node_days: float, confidence: float = 0.9) 
 def _mean_where(rising: Callable[[float], float], level: float, count: int) -> float:
     """The Poisson mean at which a probability that rises with it reaches ``level``, by bisection."""
     low, high = 0.0, count + 12.0 * math.sqrt(count + 1.0) + 12.0
-    for _ in range(200):
+    for _ in range(64):
         middle = (low + high) / 2.0
         if rising(middle) < level:
             low = middle

@@ -66,7 +66,7 @@ def interruptions(classes: Sequence[FailureClass]) -> Interruptions:
     }
     kept = [(share, end) for each, share, end in zip(classes, shares, ends, strict=True) if each.keeps_state]
     struck = math.fsum(share * (1.0 - end) for share, end in kept)
-    keeping = math.fsum(share * end for share, end in kept) / (1.0 - struck)
+    keeping = math.fsum(share * end for share, end in kept) / (1.0 - struck) if struck < 1.0 else 1.0
     lossy = 1.0 - keeping if len(kept) < len(classes) else 0.0
     return Interruptions(1.0 / rate, math.inf if lossy <= 0.0 else 1.0 / (rate * lossy), spent)
 
