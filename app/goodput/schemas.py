@@ -7,15 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from app.answers.schemas import Answer, EstimateNumbers, PricedWith, StrategyDocument
-from app.goodput.fields import DeliverySection
-from app.jobs.fields import JobDocument
 from app.text.documents import Document
-
-
-class GoodputRequest(JobDocument):
-    """A job with a strategy, and the site it runs on."""
-
-    delivery: DeliverySection = DeliverySection()
 
 
 class Quantiles(Document):
@@ -86,7 +78,7 @@ class GoodputDocument(Answer):
     priced_with: PricedWith
     strategy: StrategyDocument
     estimate: EstimateNumbers
-    delivery: dict[str, Any] = Field(description="the site, with every default resolved")
+    site: dict[str, Any] = Field(description="the job's `delivery`, with every default resolved")
     mtbf_s: float | None = Field(description="between interruptions; null where nothing fails")
     effective_time_fraction: float = Field(description="useful time at full rate over wall time")
     delivered_tokens_per_day: float

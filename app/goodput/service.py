@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from app.answers.delivery import LEAST_RATE
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
+from app.answers.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
 from app.calibrations.constants import constants_for
 from app.calibrations.stored import stored_calibrations
-from app.goodput.fields import DeliverySection
 from app.goodput.schemas import (
     CheckpointDocument,
     CostDocument,
@@ -22,13 +23,12 @@ from app.goodput.schemas import (
     DeliveryChange,
     EnergyDocument,
     GoodputDocument,
-    GoodputRequest,
     Quantiles,
     Stage,
 )
-from app.goodput.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
+from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
-from app.jobs.requests import check_keys, parse_request
+from app.jobs.requests import parse_request
 from app.storage.session import Database
 from app.text.documents import plain
 from calibration.files import Calibration
@@ -38,7 +38,6 @@ from cost_models.delivery.energy import JOULES_PER_KWH, device_power, mean_power
 from cost_models.delivery.failures import DAY_S, FailureRate
 from cost_models.delivery.monte_carlo import histories
 from cost_models.shapes.strategy import ParallelStrategy
-from documents.checking import check
 from documents.errors import InfeasibleError, InputError
 from search.lattice import search
 from search.plan import plan_id
@@ -48,7 +47,6 @@ from search.stepwise import ProgressCallback
 MONTH_S = 30.0 * DAY_S
 CONSIDERED_PLANS = 50  # of a search, ranked by what they deliver
 SHOWN_PLANS = 10
-LEAST_RATE = 1e-4  # below, days have no end that anybody waits for
 MAX_EVENTS = 5000  # of one history: seconds
 # Parts of a step in which a device waits: for a link, its host or other ranks.
 WAITING = (
@@ -66,23 +64,22 @@ WAITING = (
 
 def goodput_request(document: Mapping[str, Any], database: Database) -> GoodputDocument:
     """The answer to a request body; ``InputError`` where it has none."""
-    check_keys(document, GoodputRequest.model_fields)
-    section = check(DeliverySection, document.get("delivery") or {}, "delivery")
-    job = parse_request({key: value for key, value in document.items() if key != "delivery"})
+    job = parse_request(document)
     if job.strategy is None:
         raise InputError("strategy: missing; give the strategy of a plan, for instance of a study's.")
-    return goodput_document(job, section, stored_calibrations(database, job))
+    return goodput_document(job, stored_calibrations(database, job))
 
 
 def goodput_document(
     job: Job,
-    section: DeliverySection,
     own: Sequence[Calibration] = (),
     *,
     on_progress: ProgressCallback | None = None,
     log: FailureRate | None = None,
 ) -> GoodputDocument:
     """The delivery of the job's strategy, or of the plan of a search that delivers most."""
+    section = job.delivery or DeliverySection()
+    job = replace(job, delivery=None)  # the whole answer is about it
     workload, num_nodes = job.workload, nodes_of(job.workload)
     site = site_of(section, num_nodes)
     ranked = None
@@ -110,7 +107,7 @@ def goodput_document(
             **plain(priced),
             "assumptions": [*priced.assumptions, *sentences],
             "warnings": warnings,
-            "delivery": resolved(section, num_nodes).model_dump(),
+            "site": resolved(section, num_nodes).model_dump(),
             "mtbf_s": found.mtbf_s if math.isfinite(found.mtbf_s) else None,
             "effective_time_fraction": found.rate,
             "delivered_tokens_per_day": per_day * found.rate,

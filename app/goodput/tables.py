@@ -64,7 +64,7 @@ def _print_checkpoint(console: Console, document: GoodputDocument) -> None:
     found = document.checkpoint
     console.print(
         f"A checkpoint of {found.total_bytes / 1e12:,.2f} TB every {_span(found.interval_s)} blocks {seconds(found.blocking_s)} "
-        f"and loads in {_span(found.load_s)}; {document.replicas:,} replicas; {document.delivery['spares']} spare nodes for "
+        f"and loads in {_span(found.load_s)}; {document.replicas:,} replicas; {document.site['spares']} spare nodes for "
         f"{document.nodes_in_repair:,.1f} in repair.",
         markup=False,
     )

@@ -73,21 +73,18 @@ def goodput(
     from app.calibrations.constants import own_calibrations
     from app.cli.progress import search_progress
     from app.goodput.failure_log import read_failure_log
-    from app.goodput.fields import DeliverySection
     from app.goodput.service import goodput_document
     from app.goodput.tables import print_goodput
     from app.jobs.job import load_job
     from app.text import terminal
-    from documents.checking import check
     from documents.reading import read_document
 
     params = dict(context.params)
     if params["features"] is not None:
         params["features"] = [name.strip() for name in params["features"].split(",") if name.strip()]
     fields = {**JOB_FIELDS, **STRATEGY_FIELDS}
-    job = load_job(model, options.sections(fields, params), options.labels(fields, params))
+    sections, labels = options.sections(fields, params), options.labels(fields, params)
     values = {} if delivery is None else dict(read_document(delivery))
-    labels = {}
     for name in SITE:
         if params.get(name) is None:
             continue
@@ -101,9 +98,9 @@ def goodput(
     if failure_log is not None and log_nodes is not None:
         told = read_failure_log(failure_log, log_nodes, log_days)
         values["failures_per_node_day"] = told.per_node_day
-    section = check(DeliverySection, values, "delivery", labels)
+    job = load_job(model, {**sections, "delivery": values}, labels)
     with search_progress() as on_progress:
-        document = goodput_document(job, section, own_calibrations(job), on_progress=on_progress, log=told)
+        document = goodput_document(job, own_calibrations(job), on_progress=on_progress, log=told)
     terminal.answer(document, as_json, lambda console: print_goodput(console, document))
     return DONE
 

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
+from app.answers.site import changed_sites, nodes_of, running_plan, site_of, supernode_devices
 from app.goodput.failure_log import read_failure_log
-from app.goodput.fields import SOURCES, DeliverySection
 from app.goodput.schemas import GoodputDocument
 from app.goodput.service import goodput_document
-from app.goodput.site import changed_sites, nodes_of, running_plan, site_of, supernode_devices
+from app.jobs.delivery import SOURCES, DeliverySection
 from app.jobs.job import parse_job
-from documents.checking import check
 from documents.errors import InfeasibleError, InputError
 from hardware_profiles import catalogue
 
@@ -24,7 +23,7 @@ JOB: dict[str, Any] = {
 
 
 def answered(job: dict[str, Any] = JOB, **site: Any) -> GoodputDocument:
-    return goodput_document(parse_job(job), check(DeliverySection, {"histories": 200, **site}, "delivery"))
+    return goodput_document(parse_job({**job, "delivery": {"histories": 200, **site}}))
 
 
 def test_losses_sum_up_and_days_follow() -> None:
@@ -151,7 +150,7 @@ def test_a_log_gives_the_rate_and_its_interval(tmp_path: Path) -> None:
     found = read_failure_log(log, 100, None)
     assert (found.num_failures, found.node_days) == (11, 1000.0)
     assert read_failure_log(log, 100, 22.0).per_node_day == pytest.approx(0.005)
-    document = goodput_document(parse_job(JOB), DeliverySection(histories=100), log=found)
+    document = goodput_document(parse_job({**JOB, "delivery": {"histories": 100}}), log=found)
     assert "11 interruptions in 1,000 node-days" in document.assumptions[-len(SOURCES) - 1] or any(
         "11 interruptions in 1,000 node-days" in line for line in document.assumptions
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -92,11 +92,3 @@ SOURCES = {
     "years": "(assumed)",
     "used_fraction": "(assumed)",
 }
-
-
-def given(section: DeliverySection) -> dict[str, Any]:
-    """What was given, as it was given."""
-    return {name: getattr(section, name) for name in sorted(section.model_fields_set)}
-
-
-QuantileName = Literal["p10", "p50", "p90"]

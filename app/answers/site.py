@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from app.goodput.fields import SOURCES, DeliverySection
 from app.jobs.assumed import text_of
+from app.jobs.delivery import SOURCES, DeliverySection
 from cost_models.constants import Constants
 from cost_models.delivery.delivered import RunningPlan, Site
 from cost_models.delivery.failures import DAY_S
