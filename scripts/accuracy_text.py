@@ -51,15 +51,16 @@ By the kind of run, rows whose NPU bin is named or likely; then with those where
   64 experts over two nodes (outside context parallelism) and a post-training update on A3 too fast. A table of one model over
   dispatchers and expert degrees on one software release would settle the first; on A3 a profile of one layer, since the
   published phase also holds what surrounds the step.
-- MindFormers' runs with `jit_level` O1 and tp 1 are predicted 15 % too slow, those with O2 and those at TP8 are met: O1 fuses operators
-  one into another, but counting that in full makes as many others too fast. A profile of one layer under each level would part them.
+- MindFormers' runs with `jit_level` O1 and tp 1 are predicted 15 % too slow, those with O2 and those at TP8 are met: O1 fuses
+  operators one into another, but counting that in full makes as many others too fast. A profile of one layer under each level
+  would part them.
 - Slices are tests of a few layers, where host time and small collectives decide. All come from one framework's CI, whose NPUs are
   never named: the same ChatGLM3 and Baichuan2 plans ran 11 to 14 % slower there than in its README, while three pipelines of
   TP2 are predicted 20 % too slow. A pair of NPUs that exchanged 23 GB/s, nearer to the 28 of its wire than to the 18.3 by which
   HCCL plans, would explain these, but makes TP4 and long sequences 2 to 3 % worse and named runs at TP2 and TP4 go either way.
   The bin of that machine, and an all-gather measured over two, four and eight NPUs of a node, would settle both.
-- Qwen2.5 at 32,768 tokens is predicted 15 % too slow: its README says that fused matmuls and collectives (MC2) were on, its scripts
-  leave them off, and scripts count.
+- Qwen2.5 at 32,768 tokens is predicted 15 % too slow: its README says that fused matmuls and collectives (MC2) were on, its
+  scripts leave them off, and scripts count.
 
 ## GPUs
 
