@@ -248,7 +248,7 @@ def _mask_s(workload: Workload, keys: LayerKeys, flops: Floats, head_dim: int, d
     Floats, ``[k]``, seconds
         0 where the kernel builds the mask itself.
     """
-    if not workload.software_traits.reads_whole_mask:
+    if not workload.reads_whole_mask:
         return np.zeros_like(flops)
     return np.where(keys.cp > 1, 0.0, vector_s(MASK_BYTES * flops / (SCORE_FLOPS * head_dim), device))
 

@@ -223,6 +223,7 @@ class Software:
     ``legacy_layers``: transformer layers older than Megatron-Core's, which repeat grouped keys and values for every head.
     ``latent_padding``: fused attention on Ascend gets the heads of latent attention padded: values as wide as queries (1), or all
     to a multiple of this (``padded-base-length``, 128) [mindspeed-llm, multi_latent_attention.py]; 0: as wide as they are.
+    ``compressed_mask``: MindFormers' fused attention makes its mask from a tile (``use_attn_mask_compression``) and reads none.
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
     ``stock_matmuls``: matmuls on Blackwell as fast as the one published machine with a plain Megatron-LM has them
     (``stock_blackwell_factor``); of published runs alone, never of a job [simumax].
@@ -239,6 +240,7 @@ class Software:
     portable_attention: bool = False
     legacy_layers: bool = False
     latent_padding: int = 0
+    compressed_mask: bool = False
     plain_cross_entropy: bool = False
     stock_matmuls: bool = False
     sharded_accumulation: bool = False
@@ -273,3 +275,8 @@ class Workload:
     def software_traits(self) -> SoftwareTraits:
         """What formulas ask of the training stack."""
         return software_traits(self.software.stack, self.software.execution)
+
+    @property
+    def reads_whole_mask(self) -> bool:
+        """Whether fused attention reads a mask of all scores, context parallelism apart."""
+        return self.software_traits.reads_whole_mask and not self.software.compressed_mask

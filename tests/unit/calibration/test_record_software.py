@@ -240,3 +240,13 @@ def test_published_runs_of_plain_megatron_on_blackwell_are_of_a_slow_machine(
 ) -> None:
     record = read({**GPU, "software.framework": framework, "cluster.hardware": hardware, "software.raw_flags": []})
     assert record.workload.software.stock_matmuls is stock
+
+
+@pytest.mark.parametrize(
+    ("flags", "compressed"),
+    [(["use_attn_mask_compression=True"], True), (["use_attn_mask_compression=False"], False), ([], False)],
+)
+def test_mindformers_reads_no_mask_that_is_compressed(read: Read, flags: list[str], compressed: bool) -> None:
+    record = read({"software.framework": "MindFormers", "software.raw_flags": flags})
+    assert record.workload.software.compressed_mask is compressed
+    assert record.workload.reads_whole_mask is not compressed
