@@ -34,6 +34,9 @@ REPEATED_KERNELS = {
     RecomputeModule.MLP: CHECKPOINT_KERNELS + MLP_KERNELS,
     RecomputeModule.MOE: CHECKPOINT_KERNELS + MOE_KERNELS,
 }
+# A layer's forward where launches block: thirty kernels, for each some 20 us of the host's and 10 us to launch and to wake up.
+# One plan with and without differed by 0.87 ms a layer and forward [bigscience, chronicles-prequel.md].
+BLOCKED_FORWARD_S = 9e-4
 SLOWEST_HOST_FRACTION = 0.1  # dispatch time that each doubling of tp adds: every collective waits for its slowest host [runs-fit]
 
 
