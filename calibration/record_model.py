@@ -57,7 +57,7 @@ def record_model(
 
 
 def _window(section: ModelSection, software: RecordSoftware, notes: Notes) -> LocalAttention | None:
-    """Attention that looks at a window: as stated, MindSpeed's in all layers or in every second one, Megatron's but in every n-th."""
+    """A window of attention: as stated, MindSpeed's in all layers or in every second one, Megatron's but in every n-th."""
     if section.sliding_window:
         return LocalAttention("window", full_attention_every=section.full_attention_every, window=section.sliding_window)
     for name, full_every in (("sliding-window", 0), ("interleave-sliding-window", 2), ("window-size", None)):

@@ -313,3 +313,11 @@ def test_a_fully_recomputed_layer_keeps_its_input() -> None:
 def test_context_parallelism_divides_everything() -> None:
     whole, half = total(workload(), keys()), total(workload(), keys(cp=2))
     assert half == whole / 2
+
+
+def test_models_without_a_gate_keep_what_dropout_made_of_their_scores() -> None:
+    plain = keys(features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION)
+    gated, ungated = (
+        parts(workload(replace(DENSE, gated_linear_unit=gate)), plain)["attention_scores"] for gate in (True, False)
+    )
+    assert (gated, ungated) == (2 * 8 * N * 2048, 5 * 8 * N * 2048)
