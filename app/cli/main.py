@@ -13,6 +13,7 @@ from app.cli.commands import (
     check,
     db,
     estimate,
+    goodput,
     hardware,
     keys,
     models,
@@ -38,6 +39,7 @@ application = typer.Typer(
 )
 application.command()(search.search)
 application.command()(estimate.estimate)
+application.command()(goodput.goodput)
 application.command()(tune.tune)
 application.command()(check.check)
 application.command()(validate.validate)

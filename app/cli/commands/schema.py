@@ -8,7 +8,20 @@ import typer
 
 from app.exit_codes import DONE
 
-NAMES = ("job", "search", "estimate", "tune", "validate", "budget", "check", "calibrate", "suggest", "measure", "measurements")
+NAMES = (
+    "job",
+    "search",
+    "estimate",
+    "tune",
+    "validate",
+    "budget",
+    "check",
+    "goodput",
+    "calibrate",
+    "suggest",
+    "measure",
+    "measurements",
+)
 
 
 def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]) -> int:
@@ -19,6 +32,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.calibrations.schemas import CalibrateDocument, SuggestDocument, ValidationDocument
     from app.checks.budget import BudgetDocument
     from app.checks.schemas import CheckDocument
+    from app.goodput.schemas import GoodputDocument
     from app.jobs.fields import JobDocument
     from app.measuring.schemas import MeasureDocument
     from app.scripts.schemas import TuneDocument
@@ -34,6 +48,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "validate": ValidationDocument,
         "budget": BudgetDocument,
         "check": CheckDocument,
+        "goodput": GoodputDocument,
         "calibrate": CalibrateDocument,
         "suggest": SuggestDocument,
         "measure": MeasureDocument,
