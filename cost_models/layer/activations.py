@@ -19,7 +19,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MoeShape, Workload
 
 # Of a score without fused attention: the softmax' output; with dropout its mask and what is left too. Models with a gated MLP,
-# from LLaMA on, are trained without dropout, those before with it [korthikanti2022, section 4.1; llama-2; megatron-main].
+# from LLaMA on, are trained without dropout, those before with it [korthikanti2022, section 4.1; megatron-main].
 SCORE_BYTES_SAVED, SCORE_DROPOUT_BYTES = 2, 3
 ROTARY_TABLES = 4  # sines and cosines, for queries and for keys
 ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, rope_utils.py]

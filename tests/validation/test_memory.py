@@ -114,7 +114,9 @@ def left_out() -> MemoryErrors:
     return memory_errors([r for records in families for r in records if isinstance(r, RunRecord)], family_priors)
 
 
-@pytest.mark.parametrize(("level", "least", "most"), [(0.8, 0.8, 0.95), (0.9, 0.88, 0.96), (0.95, 0.92, 0.985), (0.99, 0.96, 1.0)])
+@pytest.mark.parametrize(
+    ("level", "least", "most"), [(0.8, 0.8, 0.95), (0.9, 0.88, 0.96), (0.95, 0.92, 0.985), (0.99, 0.96, 1.0)]
+)
 def test_devices_so_sure_to_hold_a_peak_held_it(left_out: MemoryErrors, level: float, least: float, most: float) -> None:
     bands = left_out_bands(left_out.records, left_out.log_errors, left_out.groups, memory_kind)
     held = [
