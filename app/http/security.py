@@ -20,6 +20,7 @@ _bearer = HTTPBearer(auto_error=False, description="An API key; not needed where
 _READING = ("GET", "HEAD")
 _READING_PATHS = (
     "/v1/estimates",
+    "/v1/explanations",
     "/v1/checks",
     "/v1/goodput",
     "/v1/models:import",

@@ -93,6 +93,8 @@ def print_estimate(console: Console, document: EstimateDocument) -> None:
         markup=False,
     )
     console.print(_headline(estimate, job), markup=False)
+    if not estimate.fits:
+        console.print("`meshplan explain` says which change would make it fit.")
     for sentence in [*_delivery_sentences(document), *evidence_sentences(estimate, job), *_routing_sentences(document)]:
         console.print(sentence, markup=False)
     console.print()

@@ -12,6 +12,7 @@ NAMES = (
     "job",
     "search",
     "estimate",
+    "explain",
     "tune",
     "validate",
     "budget",
@@ -35,6 +36,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.goodput.schemas import GoodputDocument
     from app.jobs.fields import JobDocument
     from app.measuring.schemas import MeasureDocument
+    from app.plans.schemas import ExplainDocument
     from app.scripts.schemas import TuneDocument
     from app.text import terminal
     from calibration.measurements.files import MeasurementsDocument
@@ -44,6 +46,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "job": JobDocument,
         "search": schemas.SearchDocument,
         "estimate": schemas.EstimateDocument,
+        "explain": ExplainDocument,
         "tune": TuneDocument,
         "validate": ValidationDocument,
         "budget": BudgetDocument,
