@@ -7,6 +7,7 @@ import re
 from calibration.known_flags import OFF
 from calibration.record_document import Degrees, ModelSection, MoeSection, Notes, quoted, refused
 from calibration.record_software import RecordSoftware
+from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape
 from documents.errors import InputError
 
@@ -48,16 +49,19 @@ def record_model(
         tied_embeddings=section.tied_embeddings,
         mtp_num_layers=section.mtp_num_layers,
         sandwich_norm=software.has("post-norm"),
-        attention_bias=software.has("add-qkv-bias"),
+        attention_bias=section.attention_bias or software.has("add-qkv-bias"),
         alibi=software.has("square-alibi-mask") or software.flag_value("position-embedding-type") == "alibi",
         mla=None if section.mla is None else MlaShape(**dict(section.mla)),
         moe=moe,
-        local_attention=_window(software, notes),
+        local_attention=_window(section, software, notes),
+        constants=ModelConstants(attention_sinks=section.attention_sinks, activation_clamp=section.activation_clamp),
     )
 
 
-def _window(software: RecordSoftware, notes: Notes) -> LocalAttention | None:
-    """Attention that looks at a window: MindSpeed's in all layers or in every second one, Megatron's but in every n-th."""
+def _window(section: ModelSection, software: RecordSoftware, notes: Notes) -> LocalAttention | None:
+    """A window of attention: as stated, MindSpeed's in all layers or in every second one, Megatron's but in every n-th."""
+    if section.sliding_window:
+        return LocalAttention("window", full_attention_every=section.full_attention_every, window=section.sliding_window)
     for name, full_every in (("sliding-window", 0), ("interleave-sliding-window", 2), ("window-size", None)):
         stated = software.flag_value(name)
         if stated is None or stated.lower() in OFF:
@@ -113,6 +117,7 @@ def _moe(section: MoeSection, notes: Notes, software: RecordSoftware) -> MoeShap
         num_groups=section.num_groups,
         group_topk=section.group_topk,
         capacity_factor=capacity,
+        expert_biases=section.expert_biases,
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calibration.known_flags import OFF, Flag
 from calibration.record_document import Notes, SoftwareSection
+from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.traits import STACKS, default_stack
-from cost_models.shapes.workload import Software
+from cost_models.shapes.workload import Cluster, ModelShape, Software
 from hardware_profiles.schema import HardwareProfile
 
 # First match wins: Megatron-DeepSpeed before Megatron, MindSpore's own names before those that contain "Mind".
@@ -40,6 +41,7 @@ _FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it sco
 _NEMO_FLASH_RELEASE = 2024
 _BNSD_YEAR = 2025  # scripts of MindSpeed-LLM set this layout of attention from its first releases under that name
 _PADDED_BASE_LENGTH = 128  # its default [mindspeed-llm, mla_feature.py]
+_HANGING_PARAMETERS, _HANGING_NODES = 1e11, 20  # above which Megatron-DeepSpeed hung unless launches blocked [bigscience]
 _STEP_GRAPH_RELEASE = 2026.4  # Megatron-Bridge 26.06: full-iteration graphs for MoE models in 8 bits on Blackwell
 
 
@@ -67,6 +69,18 @@ class RecordSoftware:
         """Whether a flag of that name is there, and not off."""
         value = self.flag_value(name)
         return value is not None and value.lower() not in OFF
+
+
+def with_launches(software: Software, flags: tuple[Flag, ...], model: ModelShape, cluster: Cluster, notes: Notes) -> Software:
+    """The software with launches that block: where a flag says so, or where nothing does and the training would have hung."""
+    stated = flag_value(flags, "cuda-launch-blocking")
+    if stated is not None:
+        return replace(software, blocking_launches=stated.lower() not in OFF)
+    nodes = cluster.num_devices / cluster.profile.devices_per_node
+    if software.stack != "megatron-deepspeed" or nodes < _HANGING_NODES or num_parameters(model).total < _HANGING_PARAMETERS:
+        return software
+    notes.add("CUDA_LAUNCH_BLOCKING", None, "is not stated, read as 1: such trainings hung without")
+    return replace(software, blocking_launches=True)
 
 
 def flag_value(flags: Sequence[Flag], *names: str) -> str | None:

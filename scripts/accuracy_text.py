@@ -76,8 +76,11 @@ By generation, then by source. BF16, FP16 and FP32.
   (`stock_blackwell_factor`, of these runs alone), and a few rows on NVL72: TP8 is predicted 15 % too fast, which no constant of
   tiles, depth or links that the other rows allow explains. A trace of one layer at TP1 and TP8 would.
 - The A100 sites differ by 8 % either way, unexplained; your own runs take that out ([calibration.md](calibration.md)).
-  BigScience's lose about 14 ms a layer and micro batch with aligned heads, at TP4 and TP8 alike; heads of 108 and of 150 run
-  their scores at one and the same rate beside that, off the tensor cores: it is the site, not the heads.
+  BigScience's above 100 B parameters hung unless every launch blocked, which costs 3.6 ms a layer and micro batch whatever its
+  size; what is left grows with the micro batch, as if all else were 6 % slower. Heads of 108 and of 150 run their scores off the
+  tensor cores, at a rate that no other document says.
+- Where experts span nodes, the MoE Parallel Folding runs are predicted 15 to 20 % too slow, where they do not 3 to 10 %: their
+  InfiniBand moves nearly all of its 400 Gb/s, others' less.
 
 8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their precision is a mechanism that no run has shown,
 and their intervals are as much wider ([Intervals](#intervals)). What casting costs is counted in bytes, not fitted.
@@ -92,9 +95,10 @@ What is left, and what would settle it:
   10 %. Tables of recipes that state these would do.
 - Dropped tokens (the 25.09 tables) and captured graphs are not in the records, so that the release decides whether dispatch is
   eager.
-- Mixtures with biases, clamped activations and attention sinks (experts 2,880 wide, on B200) are predicted a third too fast
-  whatever their expert degree: 11 ms a layer and micro batch, perhaps operators that are not fused, which records do not name.
-  A profile of one such layer.
+- Mixtures with biases and clamped activations (experts 2,880 wide, on B200) are predicted a quarter too fast at EP8 and a tenth
+  at EP64, after 4 ms a layer and micro batch of passes that no kernel fuses: matmuls of that machine in bfloat16, and how much
+  of the experts' gradients hides. Records that leave biases, clamps and windows unsaid are priced without them. A profile of one
+  such layer.
 - Recipes of mixtures in 8 bits gained with every release: some of 2025 are predicted 10 to 25 % too fast, some of mid-2026 up to
   24 % too slow.
 - FlashAttention-2 runs of PyTorch beyond 65,536 tokens, and row-wise scaled FP8 under TP8, are a few rows each.

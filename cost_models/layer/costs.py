@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.layer.communication import ExpertComm
 from cost_models.layer.compute import Device
-from cost_models.layer.host import host_s, repeated_host_s
+from cost_models.layer.host import BLOCKED_FORWARD_S, host_s, repeated_host_s
 from cost_models.layer.modules import LayerCompute, layer_compute
 from cost_models.layer.overlap import Exposed, LayerComm, layer_comm
 from cost_models.network.tiers import Network
@@ -94,13 +94,14 @@ def layer_costs(
         "recompute": selective,
         **{name: part.backward_s for name, part in comm._asdict().items()},
     }
-    # The host runs ahead while the device computes or communicates; only what it needs beyond that shows.
+    # The host runs ahead while the device computes or communicates; only what it needs beyond that shows, unless launches block.
+    blocked = BLOCKED_FORWARD_S * workload.software.blocking_launches
     device_forward, device_backward = sum(forward.values(), zero), sum(backward.values(), zero)
-    forward["host"] = np.maximum(dispatch - device_forward, 0.0) + wait
-    backward["host"] = np.maximum(backward_dispatch - device_backward, 0.0) + wait
+    forward["host"] = np.maximum(dispatch - device_forward, blocked) + wait
+    backward["host"] = np.maximum(backward_dispatch - device_backward, 2.0 * blocked) + wait
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
     whole_forward, whole_backward = forward_s - forward["host"] + wait, backward_s - backward["host"] + wait
-    again = _again_s(workload, compute, comm, exchange) + wait
+    again = _again_s(workload, compute, comm, exchange) + wait + blocked
     return LayerCosts(
         forward=forward,
         backward=backward,

@@ -229,6 +229,8 @@ class Software:
     (``stock_blackwell_factor``); of published runs alone, never of a job [simumax].
     ``sharded_accumulation``: under ZeRO-2 stages of a pipeline scatter the gradients of every micro batch, whatever their stack
     usually does (``SoftwareTraits.shards_accumulated_gradients``).
+    ``blocking_launches``: the host waits for every kernel before it launches the next (``CUDA_LAUNCH_BLOCKING``), and never runs
+    ahead.
     ``target`` is whose legality rules apply (``any``: the physics alone).
     ``time_factor`` multiplies the time of the devices alone: kernels older or fresher than those that were measured.
     """
@@ -244,6 +246,7 @@ class Software:
     plain_cross_entropy: bool = False
     stock_matmuls: bool = False
     sharded_accumulation: bool = False
+    blocking_launches: bool = False
     target: str = "any"
     time_factor: float = 1.0
 

@@ -129,3 +129,29 @@ def test_experts_of_mindformers_before_its_core_layers_have_a_capacity(
     shape = read({**software, "model.moe": {**moe, "capacity_factor": stated}}).workload.model.moe
     assert shape is not None
     assert shape.capacity_factor == expected
+
+
+def test_what_a_model_has_beyond_its_dimensions_is_read_where_it_is_stated(read: Read) -> None:
+    moe = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 2880, "expert_biases": True}
+    window = {"model.sliding_window": 128, "model.full_attention_every": 2}
+    stated = {
+        "model.moe": moe,
+        "model.attention_bias": True,
+        "model.attention_sinks": True,
+        "model.activation_clamp": 7.0,
+        **window,
+    }
+    model = read(stated).workload.model
+    assert model.moe is not None
+    assert model.moe.expert_biases
+    assert (model.attention_bias, model.constants.attention_sinks, model.constants.activation_clamp) == (True, True, 7.0)
+    assert model.local_attention == LocalAttention("window", full_attention_every=2, window=128)
+    silent = read({"model.moe": {**moe, "expert_biases": None}}).workload.model
+    assert silent.moe is not None
+    assert not silent.moe.expert_biases
+    assert (silent.attention_bias, silent.constants.activation_clamp, silent.local_attention) == (False, None, None)
+
+
+def test_a_clamp_is_read_from_its_flag(read: Read) -> None:
+    changes = {"software.framework": "Megatron-LM", "software.raw_flags": ["activation-func-clamp-value=7.0"]}
+    assert read(changes).workload.model.constants.activation_clamp == 7.0

@@ -250,3 +250,30 @@ def test_mindformers_reads_no_mask_that_is_compressed(read: Read, flags: list[st
     record = read({"software.framework": "MindFormers", "software.raw_flags": flags})
     assert record.workload.software.compressed_mask is compressed
     assert record.workload.reads_whole_mask is not compressed
+
+
+@pytest.mark.parametrize(
+    ("layers", "devices", "flags", "blocks"),
+    [
+        (100, 256, [], True),  # 202 B parameters on 32 nodes hung
+        (100, 128, [], False),
+        (40, 256, [], False),  # 81 B
+        (100, 256, ["CUDA_LAUNCH_BLOCKING=0"], False),
+        (40, 256, ["CUDA_LAUNCH_BLOCKING=1"], True),
+    ],
+)
+def test_launches_block_where_trainings_hung_without(
+    read: Read, layers: int, devices: int, flags: list[str], blocks: bool
+) -> None:
+    changes = {
+        "model.num_layers": layers,
+        "model.hidden_size": 12288,
+        "model.num_attention_heads": 96,
+        "model.ffn_hidden_size": 32768,
+    }
+    site = {"cluster.hardware": "a100-sxm-80gb", "cluster.num_devices": devices, "strategy.dp": devices // 8}
+    record = read({**changes, **site, "software.framework": "Megatron-DeepSpeed", "software.raw_flags": flags})
+    assert record.workload.software.blocking_launches == blocks
+    assert any("CUDA_LAUNCH_BLOCKING" in warning for warning in record.warnings) == (blocks and not flags)
+    elsewhere = read({**changes, **site, "software.framework": "Megatron-LM", "model.num_layers": 100})
+    assert not elsewhere.workload.software.blocking_launches

@@ -181,6 +181,13 @@ def test_a_layer_waits_for_the_host_that_dispatches_it() -> None:
     assert float(captured.forward["host"][0]) == 0.0
 
 
+def test_a_host_that_waits_for_every_kernel_adds_to_what_the_device_takes() -> None:
+    free, blocked = (cost(job=workload(blocking_launches=blocks)) for blocks in (False, True))
+    assert float(blocked.forward_s[0] - free.forward_s[0]) == pytest.approx(0.9e-3)
+    assert float(blocked.backward_s[0] - free.backward_s[0]) == pytest.approx(1.8e-3)
+    assert float(blocked.full_recompute_s[0] - free.full_recompute_s[0]) == pytest.approx(0.9e-3)
+
+
 def test_latent_attention_and_shared_experts_dispatch_kernels_of_their_own() -> None:
     values = {"host_kernel_s": 1e-3}
     # Attention 20 and 45 more, experts 30, shared ones 10; less 12 that are fused.
