@@ -50,7 +50,7 @@ OPTIONS_HEAD = """
 ## Operator packs and host options
 
 What a stack may have beside its release: jobs name packs in `software.operators` (`--operators`), and all that an eager host
-has in `software.host` (`--host-options`). Each multiplies named [constants](model.md#constants), as far as their bounds, or a stop
+has in `software.host` (`--host-options`). Each multiplies named [constants](model.md#constants), as far as their bounds or a stop
 of its own, let it. An option *in the runs* is what the calibrated constants describe: a job has it unless it says what else its
 host has, and pays the factor the other way where it has not. `meshplan estimate` tells what each would move (`software` of
 `--json`), and what the step waits for the host.
@@ -96,7 +96,7 @@ def option_cells(option: SoftwareOption) -> tuple[str, ...]:
     )
     field = f"software.{'host' if option.kind == HOST else 'operators'}"
     in_runs = "yes" if option.in_runs else "no"
-    devices = option.devices or "any"
+    devices = option.library.value if option.library else "any"
     return (f"`{option.name}`", f"`{field}`", option.meaning, changes, in_runs, devices, option.basis, option.source[1:-1])
 
 

@@ -10,7 +10,6 @@ from app.calibrations.constants import constants_for
 from calibration.files import Calibration
 from cost_models.shapes.software_options import HOST, OPTION_NAMES, SOFTWARE_OPTIONS, SoftwareOption, has_option, options_for
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.traits import family_traits
 from cost_models.shapes.workload import Software, Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate
@@ -45,9 +44,9 @@ def _host_s(numbers: Estimate) -> float:
 def _options(
     workload: Workload, strategy: ParallelStrategy, numbers: Estimate, own: Sequence[Calibration]
 ) -> Iterator[dict[str, Any]]:
-    software, devices = workload.software, family_traits(workload.cluster.profile.family).priors
+    software, library = workload.software, workload.device_traits.library
     here = constants_for(workload, own)
-    for option in options_for(devices, eager=workload.software_traits.eager):
+    for option in options_for(library, eager=workload.software_traits.eager):
         is_on = has_option(option, software.operators, software.host)
         other = replace(workload, software=other_way(software, option))
         there = constants_for(other, own)

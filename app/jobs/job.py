@@ -32,7 +32,7 @@ from app.jobs.headroom import headroom_bytes
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES, SOFTWARE_OPTIONS, has_option, options_for
 from cost_models.shapes.strategy import ParallelStrategy
-from cost_models.shapes.traits import STACKS, default_stack
+from cost_models.shapes.traits import STACKS, default_stack, family_traits
 from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJob, Workload
 from documents.checking import Section, check
 from documents.errors import InputError, unknown_name
@@ -312,19 +312,19 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumed: dict[
         portable_attention=stack == "fsdp" if section.portable_attention is None else section.portable_attention,
         target=target.label,
         time_factor=section.time_factor,
-        **_options(section, stack, execution),
+        **_options(section, profile.family, stack, execution),
     )
 
 
-def _options(section: SoftwareSection, stack: str, execution: str) -> dict[str, Any]:
+def _options(section: SoftwareSection, family: str, stack: str, execution: str) -> dict[str, Any]:
     """Operator packs and host options, each once and in the order of their table."""
-    allowed = {option.name for option in options_for(STACKS[stack].devices, eager=execution == "eager")}
+    allowed = {option.name for option in options_for(family_traits(family).library, eager=execution == "eager")}
     given = {OPERATORS: section.operators, HOST: section.host}
     for kind, names in given.items():
         for name in names or ():
             if name not in allowed:
                 here = ", ".join(known for known in OPTION_NAMES[kind] if known in allowed)
-                what = f"{stack} in a compiled graph" if kind == HOST and execution != "eager" else stack
+                what = f"{stack} in a compiled graph" if kind == HOST and execution != "eager" else f"{stack} on {family} devices"
                 raise InputError(f"software.{kind}: {name} is none of {what}; {f'it has {here}' if here else 'it has none'}.")
     return {
         kind: None if names is None else tuple(name for name in OPTION_NAMES[kind] if name in names)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from cost_models.shapes.traits import Library
+
 OPERATORS, HOST = "operators", "host"  # kinds of options, as fields of a job's ``software`` are called
 
 
@@ -26,7 +28,7 @@ class Change:
 class SoftwareOption:
     """One entry. ``changes``: what having it does to constants; ``in_runs``: the runs that were fitted had it.
 
-    ``devices``: that it is for, as ``DeviceTraits.priors`` calls them; none: any.
+    ``library``: what it is part of; without one, any devices have it.
     """
 
     name: str
@@ -35,7 +37,7 @@ class SoftwareOption:
     changes: tuple[Change, ...]
     source: str
     basis: str
-    devices: str = ""
+    library: Library | None = None
     in_runs: bool = False
 
 
@@ -45,35 +47,35 @@ SOFTWARE_OPTIONS: tuple[SoftwareOption, ...] = (
         "flash-attention", OPERATORS,
         "Fused attention, forward 50 % and backward 30 % faster.",
         (Change("attention_forward_fraction", 1.5), Change("attention_backward_fraction", 1.3 / 1.5)),  # of the forward's rate
-        "[pangu-ultra-moe-2]", "vendor", devices="ascend"),
+        "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
     SoftwareOption(
         "matmul", OPERATORS,
         "Matmuls that use 10 % more of the Cube units.",
         (Change("matmul_fraction", 1.1),),
-        "[pangu-ultra-moe-2]", "vendor", devices="ascend"),
+        "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
     SoftwareOption(
         "vector", OPERATORS,
         "Vector operators 300 % faster, as far as the memory bandwidth lets them.",
         (Change("vector_fraction", 4.0, stop=1.0), Change("permute_passes", 0.25), Change("cross_entropy_bytes", 0.25)),
-        "[pangu-ultra-moe-2]", "vendor", devices="ascend"),
+        "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
     # Unfused, an FP32 buffer takes 10 bytes a parameter beside the 2 that the matmul writes; fused, its epilogue reads 4 and
     # writes 4 in their place, of which nothing is taken to hide.
     SoftwareOption(
         "accumulating-matmul", OPERATORS,
         "Matmuls, grouped ones too (GMMAdd), add weight gradients to their buffer themselves.",
         (Change("accumulation_bytes", 0.6),),
-        "[mindspeed, npu_groupmatmul_add.md]", "inferred", devices="ascend"),
+        "[mindspeed, npu_groupmatmul_add.md]", "inferred", library=Library.CANN),
     # Two threads that each do half; nobody published how much it is.
     SoftwareOption(
         "task-queue", HOST,
         "Operators are prepared and launched on two threads (TASK_QUEUE_ENABLE=2).",
         (Change("host_kernel_s", 0.5),),
-        "[ascend-pytorch, TASK_QUEUE_ENABLE]", "assumed", devices="ascend", in_runs=True),
+        "[ascend-pytorch, TASK_QUEUE_ENABLE]", "assumed", library=Library.CANN, in_runs=True),
     SoftwareOption(
         "cpu-affinity", HOST,
         "Every process stays on the cores next to its device (CPU_AFFINITY_CONF).",
         (Change("host_kernel_s", 9.90 / 11.78),),
-        "[vllm-ascend-6966]", "measured", devices="ascend", in_runs=True),
+        "[vllm-ascend-6966]", "measured", library=Library.CANN, in_runs=True),
     SoftwareOption(
         "no-synchronisation", HOST,
         "The host waits neither for the counts of experts nor around the sends of a micro batch.",
@@ -85,13 +87,13 @@ SOFTWARE_OPTIONS: tuple[SoftwareOption, ...] = (
 OPTION_NAMES = {kind: tuple(option.name for option in SOFTWARE_OPTIONS if option.kind == kind) for kind in (OPERATORS, HOST)}
 
 
-def options_for(devices: str, *, eager: bool) -> tuple[SoftwareOption, ...]:
+def options_for(library: Library | None, *, eager: bool) -> tuple[SoftwareOption, ...]:
     """The options that a stack may have; a compiled graph has no host to speed up.
 
     Parameters
     ----------
-    devices : str
-        As ``DeviceTraits.priors`` calls them: ``ascend`` or ``gpu``.
+    library : Library or None
+        ``DeviceTraits.library`` of the devices.
     eager : bool
         Whether the host dispatches every kernel.
 
@@ -99,7 +101,7 @@ def options_for(devices: str, *, eager: bool) -> tuple[SoftwareOption, ...]:
     -------
     tuple of SoftwareOption
     """
-    return tuple(o for o in SOFTWARE_OPTIONS if o.devices in ("", devices) and (eager or o.kind != HOST))
+    return tuple(o for o in SOFTWARE_OPTIONS if o.library in (None, library) and (eager or o.kind != HOST))
 
 
 def has_option(option: SoftwareOption, operators: Collection[str], host: Collection[str] | None) -> bool:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cost_models.constants import CONSTANTS, constants_with_options, prior_constants
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES, SOFTWARE_OPTIONS, SoftwareOption, options_for
+from cost_models.shapes.traits import Library
 from cost_models.shapes.workload import Software
 from tests.worked_examples import worked
 
@@ -71,5 +72,5 @@ def test_no_option_takes_a_constant_beyond_its_bounds(operators: tuple[str, ...]
 
 
 def test_gpus_have_their_own_options_and_graphs_no_host() -> None:
-    assert [option.name for option in options_for("gpu", eager=True)] == ["no-synchronisation"]
-    assert all(option.kind == OPERATORS for option in options_for("ascend", eager=False))
+    assert [option.name for option in options_for(Library.CUDA, eager=True)] == ["no-synchronisation"]
+    assert all(option.kind == OPERATORS for option in options_for(Library.CANN, eager=False))
