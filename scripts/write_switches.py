@@ -74,6 +74,7 @@ ACTS_ON = {
     Scope.GATED_MLP: "gated MLPs",
     Scope.ROTARY: "rotary positions",
     Scope.SHARED_EXPERTS: "shared experts",
+    Scope.STAGED: "dispatcher two_level or hierarchical",
 }
 PRICED = {Place.LAYER: "layer", Place.SHARDING: "parameters", Place.PIPELINE: "pipeline", Place.ROW: "step"}
 
