@@ -250,11 +250,12 @@ def ladder_section() -> str:
     alone = layer_exchange(*with_systems(foot(), [SYSTEMS[0]]))
     switches = "\n".join(f"- **{system.name}**: {system.switch}." for system in SYSTEMS)
     workload, strategy = second
+    causal = flops_per_token(workload.model, 8192, "causal") / flops_per_token(workload.model, 8192, "full")
     return f"""## The ladder
 
 Published: {percent(MFU_FRACTION[FIRST])} on {FIRST:,} NPUs, {percent(MFU_FRACTION[SECOND])} on {SECOND:,}, and
-{percent(LATER_MFU_FRACTION)}
-less than a month later, with the systems below. This is the same climb, every row a job and a plan that differ from the row above
+{percent(LATER_MFU_FRACTION)} less than a month later, with the systems below. This is the same climb, every row a job
+and a plan that differ from the row above
 in one system, each of which is a switch or a field that a user may set. *First in* is what a system alone gains at the foot (on
 {SECOND:,} devices), *last in* what the top loses without it, both as throughput; a gain is the difference of two estimates.
 
@@ -264,20 +265,16 @@ in one system, each of which is a switch or a field that a user may set. *First 
 **MFU** is in one convention, under which both published throughputs have their published MFU: a full mask, prediction layer and
 head, the Cube peak, sequences of 8,192. {TOKENS_PER_S[FIRST] / 1e6:.2f} M tokens/s are then {percent(published_mfu(1))} and
 {TOKENS_PER_S[SECOND] / 1e6:.2f} M are {percent(published_mfu(2))}. It is assumed of the {percent(LATER_MFU_FRACTION)} as well,
-whose tokens/s are
-not published. The convention of the rest of this page gives
-{percent(flops_per_token(workload.model, 8192, "causal") / flops_per_token(workload.model, 8192, "full"))} of it.
+whose tokens/s are not published. The convention of the rest of this page, a causal mask, gives {percent(causal)} of it.
 
 **Against the published gains.** The exchange of a layer alone is {plain.total_s / alone.total_s:.2f} times as fast when it is
-hierarchical, {plain.total_s / fast.total_s:.2f}
-times with streams of the tiers (published: about 2). A merged pair masks {percent(1 - exchange.left_s / exchange.total_s)} of
-its own; over the step
-more is exposed, because warm-up and cool-down have no partner (published: more than 98 %). Adaptive Pipe and balance together
-gain
-{together(("Adaptive Pipe", "balanced experts (EDPB)"))} at the foot (published: +72.6 %); operators and host
+hierarchical, {plain.total_s / fast.total_s:.2f} times with streams of the tiers (published: about 2). A merged pair masks
+{percent(1 - exchange.left_s / exchange.total_s)} of its own; over the step more is exposed, because warm-up and cool-down have no
+partner (published: more than 98 %). At the foot Adaptive Pipe and balance together gain
+{together(("Adaptive Pipe", "balanced experts (EDPB)"))} (published: +72.6 %), operators and host
 {together(("operators", "host dispatch"))}, with memory
-{together(("operators", "host dispatch", "memory surgery (Selective R/S)"))} (published: +20 %). The plan of the second
-rung saves {percent(saved_fraction(second))} of the activations that it would keep without recompute (published: more than 70 %).
+{together(("operators", "host dispatch", "memory surgery (Selective R/S)"))} (published: +20 %). The plan of the second rung saves
+{percent(saved_fraction(second))} of the activations that it would keep without recompute (published: more than 70 %).
 
 **The second rung** comes to {percent(mfu(second))}, {ratio:.2f} of the published, with {layout_text(strategy)},
 {memory_text(workload, strategy)}. **The third** comes to {percent(mfu(third))}, {top:.2f} of the published. {third_text(top)}
@@ -355,12 +352,16 @@ def assumption_text() -> str:
     spread = workload.training.expert_spread
     assert spread is not None
     load = float(spread.load_factor(strategy.ep))
-    return f"""**What is assumed.** No constant was fitted to a rung. But what is not published had to be assumed, and the table
-below says that other choices move a rung by up to a quarter: that all three come near is no proof of any one part. Assumed are
-where layers lie (best of all placements of the second rung: {ends_text(workload.model, strategy)} on the last virtual stages), the
-batch ({SECOND:,} sequences), the recompute (what fits and is fastest), the load of the experts before balance ({load:.2f} times the
-mean on the fullest of {strategy.ep} ranks), that matmuls are not fused with collectives (`mc2`, of which the publications as quoted
-say nothing), and how fresh the operators were: software is that of {LADDER_YEAR:.0f}, as the reports are of May 2025, their runs are
+    return f"""**What is assumed.** No constant was fitted to a rung. But what is not published had to be assumed; the table below
+says that other choices move a rung by up to a quarter: that all three come near is no proof of any one part. Assumed are
+where layers lie (best of all placements of the second rung: {ends_text(workload.model, strategy)} on the last virtual
+stages), the
+batch ({SECOND:,} sequences), the recompute (what fits and is fastest), the load of the experts before balance
+({load:.2f} times the
+mean on the fullest of {strategy.ep} ranks), that matmuls are not fused with collectives (`mc2`, of which the
+publications as quoted
+say nothing), and how fresh the operators were: software is that of {LADDER_YEAR:.0f}, as the reports are of May 2025,
+their runs are
 older, and faster operators are a system of the last rung, which releases of 2025 would count twice. The rest of this page has the
 newest release. Each otherwise, all else as in the ladder:
 
