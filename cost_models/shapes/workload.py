@@ -233,6 +233,8 @@ class Software:
     ahead.
     ``target`` is whose legality rules apply (``any``: the physics alone).
     ``time_factor`` multiplies the time of the devices alone: kernels older or fresher than those that were measured.
+    ``operators`` and ``host`` name the options of ``software_options.py`` that it has; no ``host``: those of the runs that were
+    fitted. They are factors on constants (``cost_models.constants.constants_with_options``).
     """
 
     stack: str
@@ -249,6 +251,8 @@ class Software:
     blocking_launches: bool = False
     target: str = "any"
     time_factor: float = 1.0
+    operators: tuple[str, ...] = ()
+    host: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -125,9 +125,14 @@ def test_ring_hops_hide_behind_the_attention_of_a_block() -> None:
     hop = 2 * 64 * 2 * 8 * 128 / 18.3e9
     block = float(exposed.forward["attention"][0]) / 4
     assert hop > block
-    assert float(exposed.forward["cp_comm"][0]) == pytest.approx(3 * (hop - block + 0.25 * block))
+    assert float(exposed.forward["cp_comm"][0]) == pytest.approx(3 * (hop - block))
+    assert float(exposed.forward["contention"][0]) == pytest.approx(3 * 0.25 * block)
     hidden = cost(job=long, values=values, **columns)
-    assert float(hidden.forward["cp_comm"][0]) == pytest.approx(3 * 0.25 * 2 * 32768 * 2 * 8 * 128 / 18.3e9)
+    hops = 3 * 2 * 32768 * 2 * 8 * 128 / 18.3e9
+    assert float(hidden.forward["cp_comm"][0]) == 0.0
+    assert float(hidden.masked["cp_comm"][0]) == pytest.approx(3 * hops)  # the backward moves twice as much
+    assert float(hidden.forward["contention"][0]) == pytest.approx(0.25 * hops)
+    assert float(hidden.backward["contention"][0]) == pytest.approx(0.25 * 2 * hops)
 
 
 def test_one_expert_a_rank_runs_plain_matmuls() -> None:
