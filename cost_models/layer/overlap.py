@@ -116,13 +116,34 @@ def layer_comm(
     # Compute that hides one communication already hides no second one.
     free_forward = compute.forward - cp.behind_forward_s - ep.behind_forward_s
     free_backward = compute.backward - cp.behind_backward_s - ep.behind_backward_s
-    weights = _beside(gather, gather + scatter, free_forward, free_backward, c)
+    stretch = c.hidden_stretch_fraction
+    weights = _beside(gather, gather + scatter, free_forward, free_backward, stretch)
     swap_s = activation_swap_s(workload, keys, local=local)
     left_forward, left_backward = free_forward - weights.behind_forward_s, free_backward - weights.behind_backward_s
-    return LayerComm(tp, cp, ep, weights, _beside(swap_s, swap_s, left_forward, left_backward, c)), experts
+    swap = _beside(swap_s, swap_s, left_forward, left_backward, host_copy_stretch(workload))
+    return LayerComm(tp, cp, ep, weights, swap), experts
 
 
-def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, window_backward: Floats, c: Constants) -> Exposed:
+def host_copy_stretch(workload: Workload) -> float:
+    """What a hidden second of copying to or from the host costs the compute beside it, at most.
+
+    Copy engines take no core, only their share of the memory's bandwidth, which compute that is bound by memory misses.
+
+    Parameters
+    ----------
+    workload : Workload
+        Its hardware decides.
+
+    Returns
+    -------
+    float
+        Bytes a second of the host link over those of the device's memory.
+    """
+    profile = workload.cluster.profile
+    return min(profile.host_link_bytes_per_s / profile.hbm_bytes_per_s, 1.0)
+
+
+def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, window_backward: Floats, stretch: float) -> Exposed:
     """One transfer in each pass, beside a window of compute in each.
 
     Parameters
@@ -135,13 +156,15 @@ def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, windo
         Compute beside it.
     window_backward : Floats, ``[k]``, seconds
         Compute beside it.
+    stretch : float
+        What a hidden second costs the compute beside it.
 
     Returns
     -------
     Exposed, ``[k]``
     """
-    exposed_forward, masked_forward = hidden(forward_s, window_forward, c.hidden_stretch_fraction)
-    exposed_backward, masked_backward = hidden(backward_s, window_backward, c.hidden_stretch_fraction)
+    exposed_forward, masked_forward = hidden(forward_s, window_forward, stretch)
+    exposed_backward, masked_backward = hidden(backward_s, window_backward, stretch)
     return Exposed(
         exposed_forward,
         exposed_backward,
@@ -174,7 +197,8 @@ def _context_parallel(
     cp = context_parallel_comm(workload, keys, network, local=local)
     blocks = np.maximum(cp.num_hops + 1.0, 1.0)
     hop_s = cp.hop_s * c.cp_factor
-    hop = _beside(hop_s, 2.0 * hop_s, compute.attention_forward / blocks, compute.attention_backward / blocks, c)
+    window_forward, window_backward = compute.attention_forward / blocks, compute.attention_backward / blocks
+    hop = _beside(hop_s, 2.0 * hop_s, window_forward, window_backward, c.hidden_stretch_fraction)
     all_to_all_s = cp.all_to_all_s * c.cp_factor
     return Exposed(
         all_to_all_s + cp.num_hops * hop.forward_s,
