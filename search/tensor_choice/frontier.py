@@ -1,0 +1,135 @@
+"""What one layer can keep at which price: the choices among its tensors that no other choice beats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.layer.tensors import ROTATED, TensorCosts, working_bytes
+from cost_models.shapes.tensors import Tensor, TensorChoice
+
+Floats = NDArray[np.float64]
+Masks = NDArray[np.int64]
+
+BLOCK = 512  # choices that are held against all that stand
+SMALLEST = 1e-12  # a share of a sum: what differs by less is equal
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices ``[option]`` of one virtual stage: bytes that a micro batch leaves, seconds that it costs, bytes while it runs.
+
+    ``recompute`` and ``swap`` ``[kind, option]`` are the sets of tensors of each kind of layer.
+    """
+
+    kept_bytes: Floats
+    seconds: Floats
+    working_bytes: Floats
+    recompute: Masks
+    swap: Masks
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Options:
+        """The chosen ones."""
+        columns = (self.kept_bytes, self.seconds, self.working_bytes)
+        return Options(*(column[rows] for column in columns), self.recompute[:, rows], self.swap[:, rows])
+
+    def unbeaten(self, in_flight: float) -> Options:
+        """Those that no other beats on a rank that holds at least ``in_flight`` micro batches whenever it may be full.
+
+        What an option works in beyond another's, it makes up for by keeping less of each of these.
+        """
+        held = in_flight * self.kept_bytes + self.working_bytes
+        return self.take(unbeaten(self.seconds, self.kept_bytes, held))
+
+    def choice(self, row: int) -> tuple[TensorChoice, ...]:
+        """One of them, by kind of layer."""
+        pairs = zip(self.recompute[:, row].tolist(), self.swap[:, row].tolist(), strict=True)
+        return tuple(TensorChoice(Tensor(again), Tensor(moved)) for again, moved in pairs)
+
+
+def unbeaten(*columns: Floats) -> NDArray[np.int64]:
+    """Rows that no other row matches or beats in every column, less being better; one row of equals."""
+    table = np.stack(columns)
+    scale = np.maximum(np.abs(table).max(axis=1, keepdims=True), 1e-300)
+    table = np.round(table / scale / SMALLEST)
+    order = np.lexsort(table[::-1])
+    standing = np.empty((len(table), 0))
+    rows = np.empty(0, dtype=np.int64)
+    for first in range(0, len(order), BLOCK):
+        block = order[first : first + BLOCK]
+        values = table[:, block]
+        if standing.shape[1]:
+            beaten = (standing[1:, :, None] <= values[1:, None, :]).all(axis=0).any(axis=0)  # sorted by the first column
+            block, values = block[~beaten], values[:, ~beaten]
+        among = (values[1:, :, None] <= values[1:, None, :]).all(axis=0)
+        kept = ~np.triu(among, 1).any(axis=0)
+        rows = np.concatenate([rows, block[kept]])
+        standing = np.concatenate([standing, values[:, kept]], axis=1)
+    return rows
+
+
+def layer_options(tensors: TensorCosts, transient_bytes: float, in_flight: float) -> Options:
+    """The choices of one layer, of the first column of ``tensors``; ``transient_bytes`` it works in whatever it keeps.
+
+    ``in_flight`` as in ``Options.unbeaten``.
+
+    Tensor by tensor, of which only the rotary positions tie some to others, with what is beaten left out at once: exact.
+    """
+    total = float(tensors.bytes_of(~Tensor(0))[0])
+    kept, seconds, moved = np.array([total]), np.zeros(1), np.zeros(1)
+    again = swap = np.zeros(1, dtype=np.int64)
+    for states in _states(tensors):
+        columns = np.array(states)
+        grown = [(base[:, None] + more[None, :]).ravel() for base, more in zip((kept, seconds, moved), columns.T[:3], strict=True)]
+        masks = [(base[:, None] | more[None, :].astype(np.int64)).ravel() for base, more in zip((again, swap), columns.T[3:], strict=True)]
+        rows = unbeaten(*grown)
+        (kept, seconds, moved), (again, swap) = (column[rows] for column in grown), (mask[rows] for mask in masks)
+    forward_s, backward_s, _ = tensors.copies(moved)
+    seconds, working = seconds + forward_s + backward_s, transient_bytes + working_bytes(total - kept - moved, moved)
+    return Options(np.maximum(kept, 0.0), seconds, working, again[None], swap[None]).unbeaten(in_flight)
+
+
+def _states(tensors: TensorCosts) -> list[list[tuple[float, float, float, int, int]]]:
+    """Of every set of tensors that share a price: (bytes kept less, seconds more, bytes moved, recompute, swap) by state."""
+    tied = [tensor for tensor in tensors.bytes if tensor in ROTATED]
+    groups = [tied] if tied else []
+    groups += [[tensor] for tensor in tensors.bytes if tensor not in ROTATED]
+    found = []
+    for group in groups:
+        ways = [("keep", "swap", "again") if tensor in tensors.again_s else ("keep", "swap") for tensor in group]
+        found.append([_state(tensors, dict(zip(group, way, strict=True))) for way in product(*ways)])
+    return found
+
+
+def _state(tensors: TensorCosts, ways: dict[Tensor, str]) -> tuple[float, float, float, int, int]:
+    sets = {name: Tensor(sum(t for t, way in ways.items() if way == name)) for name in ("again", "swap")}
+    gone, moved = (float(tensors.bytes_of(which)[0]) for which in (sets["again"] | sets["swap"], sets["swap"]))
+    return -gone, float(tensors.recomputed_s(sets["again"])[0]), moved, int(sets["again"]), int(sets["swap"])
+
+
+def stage_options(of_kinds: Sequence[Options], counts: Sequence[int], in_flight: float) -> Options:
+    """The choices of a virtual stage that holds so many layers of each kind, one choice for all layers of a kind."""
+    none = np.zeros((len(counts), 1), dtype=np.int64)
+    found = Options(np.zeros(1), np.zeros(1), np.zeros(1), none, none)
+    for kind, (options, count) in enumerate(zip(of_kinds, counts, strict=True)):
+        if not count:
+            continue
+        first, second = (index.ravel() for index in np.indices((len(found), len(options))))
+        again, swap = found.recompute[:, first], found.swap[:, first]
+        again[kind], swap[kind] = options.recompute[0, second], options.swap[0, second]
+        grown = Options(
+            found.kept_bytes[first] + count * options.kept_bytes[second],
+            found.seconds[first] + count * options.seconds[second],
+            np.maximum(found.working_bytes[first], options.working_bytes[second]),
+            again,
+            swap,
+        )
+        found = grown.unbeaten(in_flight)
+    return found
