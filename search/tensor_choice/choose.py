@@ -12,16 +12,17 @@ from cost_models.layer.tensors import TensorCosts
 from cost_models.memory.room import Room, room
 from cost_models.pipeline.stages import by_rank
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.tensors import TensorChoice, TensorPlan
 from cost_models.shapes.workload import Workload
 from cost_models.step.chosen_tensors import tensors_by_kind
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedGroup, priced_batch
-from search.tensor_choice.frontier import Options, layer_options, stage_options
-from search.tensor_choice.solver import Chosen, Limits, cheapest
+from search.tensor_choice.frontier import layer_options
+from search.tensor_choice.solver import Limits, cheapest
 
+WORTH = 1e-4  # of a micro batch's passes on a rank; what a better plan would save less is not looked for
 SAVES_OTHERWISE = Feature.SWAP_ATTENTION | Feature.MOE_ZERO_MEMORY  # switches in whose place tensors are chosen
 
 
@@ -29,8 +30,8 @@ SAVES_OTHERWISE = Feature.SWAP_ATTENTION | Feature.MOE_ZERO_MEMORY  # switches i
 class TensorAnswer:
     """A strategy with its tensor plan, or without one where it fits as it is.
 
-    ``added_s`` ``[chunk][stage]`` is what the plan adds to a micro batch on each virtual stage; together they are no more than
-    ``gap_s`` above what any plan that fits must add.
+    ``added_s`` ``[chunk][stage]`` is what the plan adds to a micro batch on each virtual stage; on no rank they are more than
+    ``gap_s`` together above what any plan that fits must add.
     """
 
     strategy: ParallelStrategy
@@ -81,6 +82,7 @@ class _Pipeline:
         self._stages, self._space = stages, space
         numbered = np.arange(stages.pp * stages.vpp).reshape(1, stages.vpp, stages.pp).swapaxes(1, 2)
         self._of_rank = by_rank(numbered, stages.schedule)[0]  # [rank, chunk]: which virtual stage, in the order of a layout
+        self._passes_s = np.broadcast_to(group.rank.whole, (stages.pp, 1))[:, 0]
         mtp = stages.has_mtp * stages.mtp_layers
         self._layers = stages.layers + (np.arange(len(stages.layers)) == stages.last_layer)[:, None, None] * mtp
 
@@ -88,31 +90,27 @@ class _Pipeline:
         self, tensors: tuple[TensorCosts, ...], activations: tuple[LayerActivations, ...]
     ) -> tuple[TensorPlan, tuple[tuple[float, ...], ...], float] | None:
         """The plan, seconds by chunk and stage, and how far they can be above the least."""
-        pp, vpp, none = self._stages.pp, self._stages.vpp, (TensorChoice(),) * len(tensors)
-        sharing = self._sharing()
-        crowded = [ranks for ranks in sharing if not self._fits_whole(tensors, activations, ranks)]
-        in_flight = min((self._least_in_flight(ranks) for ranks in crowded), default=0.0)
-        kinds = [
-            layer_options(each, float(kept.transient_bytes[0]), in_flight)
-            for each, kept in zip(tensors, activations, strict=True)
-        ] if crowded else []
-        options: dict[tuple[int, ...], Options] = {}
-        plan, seconds, gap_s = [none] * (pp * vpp), [0.0] * (pp * vpp), 0.0
+        pp, vpp = self._stages.pp, self._stages.vpp
+        plan = [[TensorChoice()] * len(tensors) for _ in range(pp * vpp)]
+        seconds, gap_s = [0.0] * (pp * vpp), 0.0
+        crowded = [ranks for ranks in self._sharing() if not self._fits_whole(activations, ranks)]
+        kinds = {
+            kind: layer_options(tensors[kind], float(activations[kind].transient_bytes[0]))
+            for kind in {kind for ranks in crowded for _, kind, _ in self._parts(ranks)}
+        }
         for ranks in crowded:
-            numbers = self._held_by(ranks)
-            for number in numbers:
-                counts = self._counts(number)
-                if counts not in options:
-                    options[counts] = stage_options(kinds, counts, in_flight)
-            of_stages = [options[self._counts(number)] for number in numbers]
-            chosen = cheapest(of_stages, self._limits(ranks, numbers))
+            parts = self._parts(ranks)
+            options = [kinds[kind].of_layers(layers) for _, kind, layers in parts]
+            limits = self._limits(ranks, [number for number, _, _ in parts])
+            chosen = cheapest(options, limits, WORTH * sum(float(self._passes_s[rank]) for rank in ranks))
             if chosen is None:
                 return None
-            gap_s += chosen.seconds - chosen.least_s
-            for number, table, row in zip(numbers, of_stages, chosen.options, strict=True):
-                plan[number], seconds[number] = table.choice(row), float(table.seconds[row])
-        rows = range(0, pp * vpp, pp)
-        return tuple(tuple(plan[row : row + pp]) for row in rows), tuple(tuple(seconds[row : row + pp]) for row in rows), gap_s
+            gap_s = max(gap_s, chosen.seconds - chosen.least_s)
+            for (number, kind, _), table, row in zip(parts, options, chosen.options, strict=True):
+                plan[number][kind] = table.choice(row)
+                seconds[number] += float(table.seconds[row])
+        rows, whole = range(0, pp * vpp, pp), [tuple(choices) for choices in plan]
+        return tuple(tuple(whole[row : row + pp]) for row in rows), tuple(tuple(seconds[row : row + pp]) for row in rows), gap_s
 
     def _sharing(self) -> list[tuple[int, ...]]:
         """Ranks that hold a virtual stage in common."""
@@ -122,40 +120,27 @@ class _Pipeline:
                 of_stage.setdefault(number, set()).add(rank)
         return sorted({tuple(sorted(ranks)) for ranks in of_stage.values()})
 
-    def _held_by(self, ranks: tuple[int, ...]) -> list[int]:
-        return sorted({number for rank in ranks for number in self._of_rank[rank].tolist()})
+    def _parts(self, ranks: tuple[int, ...]) -> list[tuple[int, int, int]]:
+        """(virtual stage, kind of layer, how many) of all layers that the ranks hold, prediction layers included."""
+        held = {int(number): (rank, chunk) for rank in ranks for chunk, number in enumerate(self._of_rank[rank])}
+        counts = ((number, self._layers[:, rank, chunk].tolist()) for number, (rank, chunk) in sorted(held.items()))
+        return [(number, kind, layers) for number, each in counts for kind, layers in enumerate(each) if layers]
 
-    def _counts(self, number: int) -> tuple[int, ...]:
-        """Layers of each kind on a virtual stage, prediction layers included."""
-        rank, chunk = np.argwhere(self._of_rank == number)[0]
-        return tuple(self._layers[:, rank, chunk].tolist())
-
-    def _limits(self, ranks: tuple[int, ...], numbers: list[int]) -> Limits:
+    def _limits(self, ranks: tuple[int, ...], stages: list[int]) -> Limits:
+        """Of parts that lie on the given virtual stages."""
         space, moments = self._space, len(self._space.in_flight)
         lines = []
         for rank in ranks:
-            of_stage = np.zeros((moments, len(numbers)))
+            of_part = np.zeros((moments, len(stages)))
             for chunk, number in enumerate(self._of_rank[rank].tolist()):
-                of_stage[:, numbers.index(number)] += space.in_flight[:, chunk, rank]
+                of_part += space.in_flight[:, chunk, rank, None] * (np.array(stages) == number)
             each = (space.least_bytes[rank], space.beside_bytes[rank], space.most_bytes[rank])
-            lines.append((of_stage, space.fixed_bytes[:, rank], *(np.full(moments, one) for one in each)))
+            lines.append((of_part, space.fixed_bytes[:, rank], *(np.full(moments, one) for one in each)))
         return Limits(*(np.concatenate(column) for column in zip(*lines, strict=True)))
 
-    def _least_in_flight(self, ranks: tuple[int, ...]) -> float:
-        return float(self._limits(ranks, self._held_by(ranks)).binding().in_flight.min())
-
-    def _fits_whole(
-        self, tensors: tuple[TensorCosts, ...], activations: tuple[LayerActivations, ...], ranks: tuple[int, ...]
-    ) -> bool:
-        numbers = self._held_by(ranks)
-        counts = np.array([self._counts(number) for number in numbers])
-        kept = np.array([float(each.saved_bytes[0]) for each in activations])
-        works = np.array([float(each.transient_bytes[0]) for each in activations])
-        limits = self._limits(ranks, numbers)
-        held = limits.in_flight @ (counts @ kept)
-        return bool(limits.fit(held[:, None], np.array([works[(counts > 0).any(axis=0)].max(initial=0.0)]))[0])
-
-
-def batch_of(answers: list[TensorAnswer]) -> StrategyBatch:
-    """The strategies of some answers."""
-    return StrategyBatch.of([answer.strategy for answer in answers])
+    def _fits_whole(self, activations: tuple[LayerActivations, ...], ranks: tuple[int, ...]) -> bool:
+        parts = self._parts(ranks)
+        limits = self._limits(ranks, [number for number, _, _ in parts])
+        kept = np.array([layers * float(activations[kind].saved_bytes[0]) for _, kind, layers in parts])
+        works = max((float(activations[kind].transient_bytes[0]) for _, kind, _ in parts), default=0.0)
+        return bool(limits.fit((limits.in_flight @ kept)[:, None], np.array([works]))[0])

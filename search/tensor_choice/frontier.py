@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -21,9 +20,9 @@ SMALLEST = 1e-12  # a share of a sum: what differs by less is equal
 
 @dataclass(frozen=True)
 class Options:
-    """Choices ``[option]`` of one virtual stage: bytes that a micro batch leaves, seconds that it costs, bytes while it runs.
+    """Choices ``[option]`` among the tensors of layers of one kind: bytes that a micro batch leaves, seconds that it costs, bytes while it runs.
 
-    ``recompute`` and ``swap`` ``[kind, option]`` are the sets of tensors of each kind of layer.
+    ``recompute`` and ``swap`` ``[option]`` are sets of tensors.
     """
 
     kept_bytes: Floats
@@ -38,20 +37,15 @@ class Options:
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Options:
         """The chosen ones."""
         columns = (self.kept_bytes, self.seconds, self.working_bytes)
-        return Options(*(column[rows] for column in columns), self.recompute[:, rows], self.swap[:, rows])
+        return Options(*(column[rows] for column in columns), self.recompute[rows], self.swap[rows])
 
-    def unbeaten(self, in_flight: float) -> Options:
-        """Those that no other beats on a rank that holds at least ``in_flight`` micro batches whenever it may be full.
+    def of_layers(self, number: int) -> Options:
+        """The same choices for so many layers of a virtual stage, which work one after the other."""
+        return replace(self, kept_bytes=number * self.kept_bytes, seconds=number * self.seconds)
 
-        What an option works in beyond another's, it makes up for by keeping less of each of these.
-        """
-        held = in_flight * self.kept_bytes + self.working_bytes
-        return self.take(unbeaten(self.seconds, self.kept_bytes, held))
-
-    def choice(self, row: int) -> tuple[TensorChoice, ...]:
-        """One of them, by kind of layer."""
-        pairs = zip(self.recompute[:, row].tolist(), self.swap[:, row].tolist(), strict=True)
-        return tuple(TensorChoice(Tensor(again), Tensor(moved)) for again, moved in pairs)
+    def choice(self, row: int) -> TensorChoice:
+        """One of them."""
+        return TensorChoice(Tensor(int(self.recompute[row])), Tensor(int(self.swap[row])))
 
 
 def unbeaten(*columns: Floats) -> NDArray[np.int64]:
@@ -75,10 +69,8 @@ def unbeaten(*columns: Floats) -> NDArray[np.int64]:
     return rows
 
 
-def layer_options(tensors: TensorCosts, transient_bytes: float, in_flight: float) -> Options:
+def layer_options(tensors: TensorCosts, transient_bytes: float) -> Options:
     """The choices of one layer, of the first column of ``tensors``; ``transient_bytes`` it works in whatever it keeps.
-
-    ``in_flight`` as in ``Options.unbeaten``.
 
     Tensor by tensor, of which only the rotary positions tie some to others, with what is beaten left out at once: exact.
     """
@@ -93,7 +85,7 @@ def layer_options(tensors: TensorCosts, transient_bytes: float, in_flight: float
         (kept, seconds, moved), (again, swap) = (column[rows] for column in grown), (mask[rows] for mask in masks)
     forward_s, backward_s, _ = tensors.copies(moved)
     seconds, working = seconds + forward_s + backward_s, transient_bytes + working_bytes(total - kept - moved, moved)
-    return Options(np.maximum(kept, 0.0), seconds, working, again[None], swap[None]).unbeaten(in_flight)
+    return Options(np.maximum(kept, 0.0), seconds, working, again, swap)
 
 
 def _states(tensors: TensorCosts) -> list[list[tuple[float, float, float, int, int]]]:
@@ -112,24 +104,3 @@ def _state(tensors: TensorCosts, ways: dict[Tensor, str]) -> tuple[float, float,
     sets = {name: Tensor(sum(t for t, way in ways.items() if way == name)) for name in ("again", "swap")}
     gone, moved = (float(tensors.bytes_of(which)[0]) for which in (sets["again"] | sets["swap"], sets["swap"]))
     return -gone, float(tensors.recomputed_s(sets["again"])[0]), moved, int(sets["again"]), int(sets["swap"])
-
-
-def stage_options(of_kinds: Sequence[Options], counts: Sequence[int], in_flight: float) -> Options:
-    """The choices of a virtual stage that holds so many layers of each kind, one choice for all layers of a kind."""
-    none = np.zeros((len(counts), 1), dtype=np.int64)
-    found = Options(np.zeros(1), np.zeros(1), np.zeros(1), none, none)
-    for kind, (options, count) in enumerate(zip(of_kinds, counts, strict=True)):
-        if not count:
-            continue
-        first, second = (index.ravel() for index in np.indices((len(found), len(options))))
-        again, swap = found.recompute[:, first], found.swap[:, first]
-        again[kind], swap[kind] = options.recompute[0, second], options.swap[0, second]
-        grown = Options(
-            found.kept_bytes[first] + count * options.kept_bytes[second],
-            found.seconds[first] + count * options.seconds[second],
-            np.maximum(found.working_bytes[first], options.working_bytes[second]),
-            again,
-            swap,
-        )
-        found = grown.unbeaten(in_flight)
-    return found
