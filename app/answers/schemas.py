@@ -23,6 +23,13 @@ class RecomputeDocument(Document):
     layers_per_stage: list[int] | None
 
 
+class TensorsDocument(Document):
+    """What layers of one kind do not keep from forward to backward."""
+
+    recompute: list[str]
+    swap: list[str]
+
+
 class StrategyDocument(Document):
     """A strategy with every default resolved."""
 
@@ -49,6 +56,9 @@ class StrategyDocument(Document):
     noop_layers: int
     mtp_before_head: int
     features: list[str]
+    tensor_plan: list[list[dict[str, TensorsDocument]]] | None = Field(
+        default=None, description="by [chunk][stage] and kind of layer; left out where layers keep what their recompute leaves"
+    )
 
 
 class Evidence(Document):

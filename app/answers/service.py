@@ -70,7 +70,7 @@ def _sections(given: object) -> list[StrategySection]:
 def _check_cost(sections: Sequence[StrategySection]) -> None:
     pipelines = {_pipeline(section) for section in sections}
     costs = (
-        (len(pipelines), MAX_PIPELINES, "distinct pipelines (pp, vpp, layer layout, MTP stage, recompute by stage)"),
+        (len(pipelines), MAX_PIPELINES, "distinct pipelines (pp, vpp, layer layout, MTP stage, recompute or tensors by stage)"),
         (sum((pp * vpp) ** 2 for pp, vpp, *_ in pipelines), MAX_SQUARED_STAGES, "squared virtual stages of distinct pipelines"),
         (sum(section.pp * section.vpp for section in sections), MAX_STAGES, "virtual stages of all strategies"),
     )
@@ -81,8 +81,8 @@ def _check_cost(sections: Sequence[StrategySection]) -> None:
 
 def _pipeline(section: StrategySection) -> tuple[int, int, int, str]:
     recompute = None if isinstance(section.recompute, str) else section.recompute.layers_per_stage
-    layers = (section.layer_layout, section.layer_offset, section.noop_layers, recompute)
-    return section.pp, section.vpp, section.mtp_before_head, "" if layers == (None, None, None, None) else repr(layers)
+    layers = (section.layer_layout, section.layer_offset, section.noop_layers, section.tensor_plan, recompute)
+    return section.pp, section.vpp, section.mtp_before_head, "" if set(map(type, layers)) == {type(None)} else repr(layers)
 
 
 def _entries(

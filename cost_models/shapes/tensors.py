@@ -110,3 +110,8 @@ def covering_modules(plan: TensorPlan) -> RecomputeModule:
     for tensor in again | moved:
         found |= TENSORS[tensor].module
     return found
+
+
+def drops_nothing(plan: TensorPlan) -> bool:
+    """Whether every layer keeps everything."""
+    return not any(dropped(plan))
