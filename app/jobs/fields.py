@@ -223,7 +223,7 @@ class StrategySection(Section):
         min_length=1,
         max_length=MAX_LAYERS,
         description="beside no recompute: what layers do not keep, by [chunk][stage] and kind of layer (dense, moe, dense-local, "
-        "moe-local), as meshplan memory plan writes it",
+        "moe-local), as meshplan estimate --memory-plan writes it",
     )
     layer_layout: list[Layers] | list[Annotated[list[Layers], SomeLayers]] | None = Field(
         default=None, min_length=1, max_length=MAX_LAYERS, description="layers of each stage, or of each [chunk][stage]"

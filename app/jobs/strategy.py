@@ -7,7 +7,15 @@ from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import or_
 
-from app.jobs.fields import CP_ALGOS, DISPATCHERS, GRANULARITIES, RECOMPUTE_METHODS, RecomputeSection, StrategySection, TensorSection
+from app.jobs.fields import (
+    CP_ALGOS,
+    DISPATCHERS,
+    GRANULARITIES,
+    RECOMPUTE_METHODS,
+    RecomputeSection,
+    StrategySection,
+    TensorSection,
+)
 from cost_models.shapes.acting import scope_of, why_idle
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.layout import default_layout, stage_table
@@ -250,9 +258,7 @@ def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | N
     return tuple(layers)
 
 
-def _tensor_plan(
-    given: list[list[dict[str, TensorSection]]], section: StrategySection, model: ModelShape
-) -> TensorPlan | None:
+def _tensor_plan(given: list[list[dict[str, TensorSection]]], section: StrategySection, model: ModelShape) -> TensorPlan | None:
     if [len(row) for row in given] != [section.pp] * section.vpp:
         raise InputError(
             f"strategy.tensor_plan: has {len(given)} chunks of {max(map(len, given))} stages at most; give vpp {section.vpp} lists "
@@ -269,7 +275,9 @@ def _tensor_plan(
                     raise InputError(
                         f"strategy.tensor_plan[{chunk}][{stage}]: {model.name} has no {name!r} layers; give {either(list(kinds))}."
                     )
-                sets = (reduce(or_, (TENSOR_NAMES[one] for one in names), Tensor(0)) for names in (tensors.recompute, tensors.swap))
+                sets = (
+                    reduce(or_, (TENSOR_NAMES[one] for one in names), Tensor(0)) for names in (tensors.recompute, tensors.swap)
+                )
                 choices[kinds[name]] = TensorChoice(*sets)
             stages.append(tuple(choices))
         plan.append(tuple(stages))

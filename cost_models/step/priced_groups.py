@@ -25,8 +25,8 @@ from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, Workload
-from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
 from cost_models.step.chosen_tensors import under_choices
+from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
 from cost_models.step.priced_keys import Costs, LayerPrices, PricedKeys, priced_keys, taken
 
 

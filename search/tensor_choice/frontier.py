@@ -14,7 +14,7 @@ from cost_models.shapes.tensors import Tensor, TensorChoice
 Floats = NDArray[np.float64]
 Masks = NDArray[np.int64]
 
-BLOCK = 512  # choices that are held against all that stand
+BLOCK = 128  # choices that are held against all that stand
 SMALLEST = 1e-12  # a share of a sum: what differs by less is equal
 
 
@@ -79,8 +79,13 @@ def layer_options(tensors: TensorCosts, transient_bytes: float) -> Options:
     again = swap = np.zeros(1, dtype=np.int64)
     for states in _states(tensors):
         columns = np.array(states)
-        grown = [(base[:, None] + more[None, :]).ravel() for base, more in zip((kept, seconds, moved), columns.T[:3], strict=True)]
-        masks = [(base[:, None] | more[None, :].astype(np.int64)).ravel() for base, more in zip((again, swap), columns.T[3:], strict=True)]
+        grown = [
+            (base[:, None] + more[None, :]).ravel() for base, more in zip((kept, seconds, moved), columns.T[:3], strict=True)
+        ]
+        masks = [
+            (base[:, None] | more[None, :].astype(np.int64)).ravel()
+            for base, more in zip((again, swap), columns.T[3:], strict=True)
+        ]
         rows = unbeaten(*grown)
         (kept, seconds, moved), (again, swap) = (column[rows] for column in grown), (mask[rows] for mask in masks)
     forward_s, backward_s, _ = tensors.copies(moved)
