@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from app.answers.price import fill_intervals, priced
 from app.answers.schemas import MemoryPlanDocument
 from app.answers.simulation import check_cost
@@ -71,7 +69,7 @@ def _tensors(workload: Workload, whole: ParallelStrategy, constants: Constants) 
 
 def _micro_batch(workload: Workload, whole: ParallelStrategy, own: Sequence[Calibration]) -> dict[str, Any]:
     """The plan of one micro batch, or why there is none."""
-    nothing = dict.fromkeys(("strategy", "estimate", "whole_step_time_s", "saved_fraction", "added_s", "gap_s"))
+    nothing = dict.fromkeys(("strategy", "estimate", "whole_step_time_s", "saved_fraction", "host_bytes", "added_s", "gap_s"))
     found: dict[str, Any] = {"micro_batch_size": whole.micro_batch_size, "refused": None, **nothing, "stages": []}
     if broken := violations(workload, whole, ANY):
         return {**found, "refused": f"{broken[0].sentence.rstrip('.')} ({broken[0].rule})."}
@@ -90,8 +88,9 @@ def _micro_batch(workload: Workload, whole: ParallelStrategy, own: Sequence[Cali
         "estimate": fill_intervals(workload, chosen, own, [answer.strategy]),
         "whole_step_time_s": keeping["step_time_s"],
         "saved_fraction": saved_fraction(numbers),
-        "added_s": float(np.sum(answer.added_s, axis=0).max()),
+        "added_s": max(answer.added_s),
         "gap_s": answer.gap_s,
+        "host_bytes": answer.host_bytes,
         "stages": stages,
     }
 

@@ -175,6 +175,7 @@ class MicroBatchPlan(Document):
     estimate: EstimateNumbers | None = Field(description="simulated")
     whole_step_time_s: float | None = Field(description="simulated with everything kept, whether that fits or not")
     saved_fraction: float | None = Field(description="of what the fullest rank's layers would keep from forward to backward")
+    host_bytes: float | None = Field(description="that a device has on its host at most; what the host has is not known here")
     added_s: float | None = Field(description="of a micro batch, on the rank that pays most")
     gap_s: float | None = Field(description="at most so far above the least that makes it fit")
     stages: list[StageTensors] = Field(description="virtual stages that drop something")

@@ -261,8 +261,8 @@ def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | N
 def _tensor_plan(given: list[list[dict[str, TensorSection]]], section: StrategySection, model: ModelShape) -> TensorPlan | None:
     if [len(row) for row in given] != [section.pp] * section.vpp:
         raise InputError(
-            f"strategy.tensor_plan: has {len(given)} chunks of {max(map(len, given))} stages at most; give vpp {section.vpp} lists "
-            f"of pp {section.pp} virtual stages."
+            f"strategy.tensor_plan: has {len(given)} chunks of {max(map(len, given))} stages at most; give vpp {section.vpp} "
+            f"lists of pp {section.pp} virtual stages."
         )
     kinds = {kind.label: number for number, kind in enumerate(model.layer_kinds())}
     plan = []
@@ -273,7 +273,8 @@ def _tensor_plan(given: list[list[dict[str, TensorSection]]], section: StrategyS
             for name, tensors in named.items():
                 if name not in kinds:
                     raise InputError(
-                        f"strategy.tensor_plan[{chunk}][{stage}]: {model.name} has no {name!r} layers; give {either(list(kinds))}."
+                        f"strategy.tensor_plan[{chunk}][{stage}]: {model.name} has no {name!r} layers; "
+                        f"give {either(list(kinds))}."
                     )
                 sets = (
                     reduce(or_, (TENSOR_NAMES[one] for one in names), Tensor(0)) for names in (tensors.recompute, tensors.swap)

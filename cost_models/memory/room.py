@@ -19,6 +19,7 @@ from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
 
+ROUNDING_BYTES = 1.0  # of sums, on the safe side
 IN_ACTIVATIONS = ("recompute_checkpoints", "working_set", "logits", "optimizer_transient")
 
 
@@ -92,7 +93,7 @@ def room(
     outside, slope = peak.peak - peak.allocated - pool, 1.0 + pool / peak.allocated
     of_passes = [each for name, each in peak.parts.items() if name.startswith("activations_") or name in IN_ACTIVATIONS]
     steady = peak.allocated - sum(of_passes, none)
-    most = (fit_rule(workload, constants).fit_limit_bytes - outside) / slope - steady
+    most = (fit_rule(workload, constants).fit_limit_bytes - outside) / slope - steady - ROUNDING_BYTES
     return Room(
         in_flight=np.array(in_flight),
         fixed_bytes=np.array(fixed)[:, :, 0],

@@ -168,7 +168,8 @@ class StrategyBatch:
     """``n`` strategies as int64 columns ``[n]``; enums and booleans by their value.
 
     ``layout_index``, ``recompute_plan_index`` and ``tensor_plan_index`` point into ``layouts``, ``recompute_plans`` and
-    ``tensor_plans`` (-1: the default layout; no plan). Rows of another ``place`` than ``ROW`` stand for others (``standing_for``).
+    ``tensor_plans`` (-1: the default layout; no plan). Rows of another ``place`` than ``ROW`` stand for others
+    (``standing_for``).
     """
 
     tp: IntColumn

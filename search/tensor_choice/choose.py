@@ -30,13 +30,14 @@ SAVES_OTHERWISE = Feature.SWAP_ATTENTION | Feature.MOE_ZERO_MEMORY  # switches i
 class TensorAnswer:
     """A strategy with its tensor plan, or without one where it fits as it is.
 
-    ``added_s`` ``[chunk][stage]`` is what the plan adds to a micro batch on each virtual stage; on no rank they are more than
-    ``gap_s`` together above what any plan that fits must add.
+    ``added_s`` ``[rank]`` is what the plan adds to a micro batch on all virtual stages of a rank, on none more than ``gap_s``
+    above what any plan that fits must add. ``host_bytes`` is the most that a device has on its host.
     """
 
     strategy: ParallelStrategy
-    added_s: tuple[tuple[float, ...], ...]
+    added_s: tuple[float, ...]
     gap_s: float
+    host_bytes: float
 
 
 def keeping_all(strategy: ParallelStrategy) -> ParallelStrategy:
@@ -66,12 +67,14 @@ def with_tensors(workload: Workload, strategy: ParallelStrategy, constants: Cons
     args = group.num_microbatches, group.priced.activations, group.sharded.parameters, memory, constants
     space = room(workload, group.stages, group.batch, *args)
     tensors = tensors_by_kind(workload, group.batch, priced.device, priced.network)
-    found = _Pipeline(group, space).solved(tensors, group.priced.activations)
+    pipeline = _Pipeline(group, space)
+    found = pipeline.solved(tensors, group.priced.activations)
     if found is None:
         return None
     plan, seconds, gap_s = found
     nothing = all(choice == TensorChoice() for row in plan for stage in row for choice in stage)
-    return TensorAnswer(whole if nothing else replace(whole, tensor_plan=plan), seconds, gap_s)
+    chosen = whole if nothing else replace(whole, tensor_plan=plan)
+    return TensorAnswer(chosen, seconds, gap_s, pipeline.host_bytes(plan, tensors))
 
 
 class _Pipeline:
@@ -88,8 +91,8 @@ class _Pipeline:
 
     def solved(
         self, tensors: tuple[TensorCosts, ...], activations: tuple[LayerActivations, ...]
-    ) -> tuple[TensorPlan, tuple[tuple[float, ...], ...], float] | None:
-        """The plan, seconds by chunk and stage, and how far they can be above the least."""
+    ) -> tuple[TensorPlan, tuple[float, ...], float] | None:
+        """The plan, seconds by rank, and how far they can be above the least."""
         pp, vpp = self._stages.pp, self._stages.vpp
         plan = [[TensorChoice()] * len(tensors) for _ in range(pp * vpp)]
         seconds, gap_s = [0.0] * (pp * vpp), 0.0
@@ -109,8 +112,18 @@ class _Pipeline:
             for (number, kind, _), table, row in zip(parts, options, chosen.options, strict=True):
                 plan[number][kind] = table.choice(row)
                 seconds[number] += float(table.seconds[row])
-        rows, whole = range(0, pp * vpp, pp), [tuple(choices) for choices in plan]
-        return tuple(tuple(whole[row : row + pp]) for row in rows), tuple(tuple(seconds[row : row + pp]) for row in rows), gap_s
+        whole = [tuple(choices) for choices in plan]
+        of_rank = tuple(float(sum(seconds[number] for number in held)) for held in self._of_rank.tolist())
+        return tuple(tuple(whole[row : row + pp]) for row in range(0, pp * vpp, pp)), of_rank, gap_s
+
+    def host_bytes(self, plan: TensorPlan, tensors: tuple[TensorCosts, ...]) -> float:
+        """The most that micro batches of one rank leave on the host at a moment."""
+        flat = [stage for row in plan for stage in row]
+        moved = np.zeros(self._of_rank.shape)
+        for (rank, chunk), number in np.ndenumerate(self._of_rank):
+            choices = zip(self._layers[:, rank, chunk].tolist(), tensors, flat[int(number)], strict=True)
+            moved[rank, chunk] = sum(layers * float(costs.bytes_of(choice.swap)[0]) for layers, costs, choice in choices)
+        return float(np.einsum("mcr,rc->mr", self._space.in_flight, moved).max())
 
     def _sharing(self) -> list[tuple[int, ...]]:
         """Ranks that hold a virtual stage in common."""

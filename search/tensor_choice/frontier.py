@@ -20,8 +20,9 @@ SMALLEST = 1e-12  # a share of a sum: what differs by less is equal
 
 @dataclass(frozen=True)
 class Options:
-    """Choices ``[option]`` among the tensors of layers of one kind: bytes that a micro batch leaves, seconds that it costs, bytes while it runs.
+    """Choices ``[option]`` among the tensors of layers of one kind, of a micro batch.
 
+    Bytes that it leaves, seconds that they cost, bytes in which a layer works while it runs.
     ``recompute`` and ``swap`` ``[option]`` are sets of tensors.
     """
 
@@ -36,8 +37,8 @@ class Options:
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Options:
         """The chosen ones."""
-        columns = (self.kept_bytes, self.seconds, self.working_bytes)
-        return Options(*(column[rows] for column in columns), self.recompute[rows], self.swap[rows])
+        kept, seconds, working = self.kept_bytes[rows], self.seconds[rows], self.working_bytes[rows]
+        return Options(kept, seconds, working, self.recompute[rows], self.swap[rows])
 
     def of_layers(self, number: int) -> Options:
         """The same choices for so many layers of a virtual stage, which work one after the other."""

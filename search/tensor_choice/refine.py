@@ -28,8 +28,8 @@ HELD = "activations_"  # parts of a peak that wait for a backward
 class TensorRefinement:
     """A plan of a search with its tensors chosen one by one, outside of what the search proves.
 
-    ``gain_fraction`` is what it takes off the step of the plan ``of_plan_id``. ``saved_fraction`` is what the fullest rank's layers
-    keep less than if they kept everything, ``added_s`` what that costs the rank that pays most, a micro batch.
+    ``gain_fraction`` is what it takes off the step of the plan ``of_plan_id``. ``saved_fraction`` is what the fullest rank's
+    layers keep less than if they kept everything, ``added_s`` what that costs the rank that pays most, a micro batch.
     """
 
     of_plan_id: str
@@ -93,7 +93,7 @@ def _of(
         estimate=numbers,
         gain_fraction=gain,
         saved_fraction=saved_fraction(estimate),
-        added_s=float(np.sum(answer.added_s, axis=0).max()),
+        added_s=max(answer.added_s),
     )
 
 

@@ -16,7 +16,6 @@ MOST_PARTIAL = 4000  # choices for the first parts that go on to the next; more 
 PRICES = 48  # of a byte, between which the best bound is narrowed down
 NARROWINGS = 3
 STARTS = 8  # choices at a price that are improved part by part
-ROUNDING_BYTES = 1.0  # of a sum
 ROUNDING = 1e-9  # of a time
 
 
@@ -45,7 +44,7 @@ class Limits:
         """Whether choices fit that hold ``[line, choice]`` and work in ``[choice]``."""
         beside = np.maximum(self.least_bytes[:, None], self.beside_bytes[:, None] + working[None])
         whole = held_bytes + self.fixed_bytes[:, None] + beside
-        found: NDArray[np.bool_] = (whole <= self.most_bytes[:, None] + ROUNDING_BYTES).all(axis=0)
+        found: NDArray[np.bool_] = np.all(whole <= self.most_bytes[:, None], axis=0)
         return found
 
 

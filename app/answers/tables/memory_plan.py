@@ -41,7 +41,7 @@ def _print_micro_batch(console: Console, plan: MicroBatchPlan) -> None:
         f"{seconds(step_s)} a step, {percent(step_s / whole_s - 1.0)} above what keeping everything would take; peak "
         f"{gibibytes(plan.estimate.peak_memory_bytes)}, {percent(plan.saved_fraction or 0.0)} of activations saved on the "
         f"fullest rank, {_milliseconds(plan.added_s or 0.0)} ms a micro batch on the rank that pays most, at most "
-        f"{_milliseconds(plan.gap_s or 0.0)} ms above the least.",
+        f"{_milliseconds(plan.gap_s or 0.0)} ms above the least; {gibibytes(plan.host_bytes or 0.0)} a device on the host.",
         markup=False,
     )
     table = plain_table("virtual stage", "layers", "recomputed", "swapped", "kept", "saved", "ms")
