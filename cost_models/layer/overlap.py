@@ -120,14 +120,15 @@ def layer_comm(
     weights = _beside(gather, gather + scatter, free_forward, free_backward, stretch)
     swap_s = activation_swap_s(workload, keys, local=local)
     left_forward, left_backward = free_forward - weights.behind_forward_s, free_backward - weights.behind_backward_s
-    swap = _beside(swap_s, swap_s, left_forward, left_backward, host_copy_stretch(workload))
+    swap = _beside(swap_s, swap_s, left_forward, left_backward, stretch)
     return LayerComm(tp, cp, ep, weights, swap), experts
 
 
 def host_copy_stretch(workload: Workload) -> float:
     """What a hidden second of copying to or from the host costs the compute beside it, at most.
 
-    Copy engines take no core, only their share of the memory's bandwidth, which compute that is bound by memory misses.
+    Copy engines take no core, only their share of the memory's bandwidth, which compute that is bound by memory misses. So copies
+    of single tensors are charged; ``swap_attention`` keeps the charge of collectives, with which constants were fitted.
 
     Parameters
     ----------

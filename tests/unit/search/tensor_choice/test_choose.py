@@ -27,7 +27,6 @@ NODES = replace(ascend_a2(), num_devices=16)
 PIPELINES = (
     ParallelStrategy(pp=4, dp=4, schedule=Schedule.ONE_F_ONE_B),
     ParallelStrategy(pp=4, vpp=2, dp=4, schedule=Schedule.INTERLEAVED),
-    ParallelStrategy(pp=4, dp=4, schedule=Schedule.ZB1P),
     ParallelStrategy(pp=4, vpp=2, dp=4, schedule=Schedule.DUALPIPE_V),
     ParallelStrategy(pp=4, dp=4, schedule=Schedule.DUALPIPE),
     ParallelStrategy(pp=4, dp=4, schedule=Schedule.GPIPE),
@@ -48,7 +47,7 @@ def tight(job: Workload, strategy: ParallelStrategy, fraction: float) -> Workloa
 @pytest.mark.parametrize("strategy", PIPELINES, ids=lambda s: s.schedule.label)
 def test_the_plan_fits_by_the_memory_function_and_costs_what_it_says(strategy: ParallelStrategy) -> None:
     # Weight gradients that run apart wait with what no choice spares.
-    job = tight(workload(LONG, cluster=NODES), strategy, 0.97 if strategy.schedule.splits_backward else 0.5)
+    job = tight(workload(LONG, cluster=NODES), strategy, 0.99 if strategy.schedule.splits_backward else 0.5)
     whole, found = StrategyBatch.of([strategy]), with_tensors(job, strategy, constants())
     assert not estimate(job, whole, constants()).fits[0]
     assert found is not None
