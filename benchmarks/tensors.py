@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 from app.calibrations.constants import constants_for
 from scripts.write_systems import everything_on

@@ -12,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.calibrations.constants import constants_for, paired_error_of
+from app.calibrations.constants import paired_error_of
 from calibration.files import calibration_for
 from cost_models.constants import CONSTANTS
 from cost_models.layer.compute import release_years
@@ -58,11 +58,11 @@ from scripts.pangu_case import (
     workload_of,
 )
 from scripts.pangu_placement import degree_section, placement_section
+from scripts.pangu_tensors import by_tensor_text
 from scripts.pangu_throughput import batch_section, throughput_section
 from search.explanation import compared, part_name
 from search.plan import DeploymentPlan, strategy_to_mapping
 from search.result import SearchResult
-from search.tensor_choice.choose import with_tensors
 from search.ties import rank_groups
 
 PAGE = ROOT / "docs" / "case-studies" / "pangu-ultra-moe.md"
@@ -188,30 +188,7 @@ Columns differ in the micro batch and in what saves memory: Adam states and mast
 of attention on the host (*attention*), `moe_zero_memory`, which computes most of what experts would keep again
 (*experts*). `block:1` recomputes one layer of each virtual stage, `full` all. Here the unit is the module.
 
-{_by_tensor_text(workload)}"""
-
-
-def _by_tensor_text(workload: Workload) -> str:
-    """What single tensors make of the published layout at its best, with its own and with twice the micro batch."""
-    best, constants = best_published(workload), constants_for(workload)
-    sentences = []
-    for times in (1, 2):
-        given = replace(best.parallel, micro_batch_size=times * best.parallel.micro_batch_size)
-        answer = with_tensors(workload, given, constants)
-        name = f"micro batch {given.micro_batch_size}"
-        if answer is None:
-            sentences.append(f"With {name} no choice of tensors fits.")
-            continue
-        (one,) = simulated(workload, [answer.strategy])
-        gain = one["step_time_s"] / best.estimate["step_time_s"] - 1.0
-        sentences.append(
-            f"With {name} it takes {one['step_time_s']:.2f} s ({percent(gain)} against modules), of which the rank that pays most "
-            f"pays {1e3 * max(answer.added_s):.1f} ms a micro batch, and {gib(answer.host_bytes)} GiB a device lie on the host."
-        )
-    return wrapped(
-        "Pangu's recompute and swap choose single tensors. The layout at its best, with every tensor of every virtual stage "
-        f"kept, computed again or moved to the host at least time ([how](../model.md#tensors)): {' '.join(sentences)}"
-    )
+{by_tensor_text(workload)}"""
 
 
 def dispatch_section(workload: Workload) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cost_models.pipeline.choices import ChosenKind, by_choice, chosen_kinds, of_model
 from cost_models.pipeline.tasks import PipelineShape
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.layout import distinct_stages, stage_table
+from cost_models.shapes.layout import StageTable, distinct_stages, stage_table
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.tensors import TensorPlan
 from cost_models.shapes.workload import LayerKind, ModelShape
@@ -222,17 +222,7 @@ def stages_of(
     schedule = schedule or (Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B)
     modules = model.mtp_num_layers
     table = stage_table(model, pp, vpp, layout, schedule)
-    columns, layer_kinds = (table.layers, table.prefix), model.layer_kinds()
-    last_layer = layer_kinds.index(model.kinds_of_layers()[-1])
-    split: tuple[ChosenKind, ...] = ()
-    if tensors is not None:
-        if [len(row) for row in tensors] != [pp] * vpp or {len(stage) for row in tensors for stage in row} != {len(layer_kinds)}:
-            raise ValueError(f"the tensor plan does not hold {vpp} x {pp} virtual stages of {len(layer_kinds)} kinds of layers")
-        split = chosen_kinds(tensors, len(layer_kinds))
-        columns = by_choice(table.layers, tensors, split), by_choice(table.prefix, tensors, split)
-        at = max(vpp * pp - 1 - mtp_before_head, 0)  # where the MTP modules run, which choose like the layers there
-        last_layer = split.index(ChosenKind(last_layer, tensors[at // pp][at % pp][last_layer]))
-        layer_kinds = tuple(layer_kinds[kind.of_model] for kind in split)
+    columns, layer_kinds, last_layer, split = _by_kind(model, table, tensors, pp, vpp, mtp_before_head)
     layers, prefix = (by_rank(column, schedule) for column in columns)
     ends, of_rank = _ends_by_rank(pp, vpp, mtp_before_head if modules else 0, modules, schedule)
     first, last, mtp, *relays = ends
@@ -266,6 +256,23 @@ def stages_of(
         plan=tuple(plan[int(rank)] for rank in chosen) if plan else None,
         chosen=split,
     )
+
+
+def _by_kind(
+    model: ModelShape, table: StageTable, tensors: TensorPlan | None, pp: int, vpp: int, mtp_before_head: int
+) -> tuple[tuple[Counts, Counts], tuple[LayerKind, ...], int, tuple[ChosenKind, ...]]:
+    """Layers and prefixes by kind, the kinds, that of the MTP modules, and what each is under a tensor plan."""
+    kinds = model.layer_kinds()
+    last_layer = kinds.index(model.kinds_of_layers()[-1])
+    if tensors is None:
+        return (table.layers, table.prefix), kinds, last_layer, ()
+    if [len(row) for row in tensors] != [pp] * vpp or {len(stage) for row in tensors for stage in row} != {len(kinds)}:
+        raise ValueError(f"the tensor plan does not hold {vpp} x {pp} virtual stages of {len(kinds)} kinds of layers")
+    split = chosen_kinds(tensors, len(kinds))
+    columns = by_choice(table.layers, tensors, split), by_choice(table.prefix, tensors, split)
+    at = max(vpp * pp - 1 - mtp_before_head, 0)  # where the MTP modules run, which choose like the layers there
+    last = split.index(ChosenKind(last_layer, tensors[at // pp][at % pp][last_layer]))
+    return columns, tuple(kinds[kind.of_model] for kind in split), last, split
 
 
 @lru_cache(maxsize=1024)
