@@ -13,7 +13,10 @@ from cost_models.shapes.strategy import ParallelStrategy, Recompute, Schedule, S
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.tensors import Tensor, TensorChoice
 from cost_models.shapes.workload import Workload
+from cost_models.simulation.replay import replay
 from cost_models.simulation.step_times import simulate
+from cost_models.simulation.task_bars import Kind
+from cost_models.simulation.timeline import timeline
 from cost_models.step.composition import estimate
 from frameworks.legality import violations
 from frameworks.target import ANY
@@ -126,3 +129,29 @@ def test_options_of_a_layer_are_those_that_no_set_of_tensors_beats() -> None:
         kept = float((costs.bytes_of(~Tensor(0)) - costs.bytes_of(which))[0])
         seconds = float(costs.recomputed_s(which)[0])
         assert ((found.kept_bytes <= kept + 1.0) & (found.seconds <= seconds + 1e-12)).any()
+
+
+def test_the_timeline_shows_copies_and_ends_with_the_step() -> None:
+    strategy = PIPELINES[1]
+    job = tight(workload(LONG, cluster=NODES), strategy, 0.4)
+    found = with_tensors(job, strategy, constants())
+    assert found is not None
+    played = replay(job, found.strategy, constants())
+    shown = timeline(job, played, constants())
+    step_s = float(simulate(job, StrategyBatch.of([found.strategy]), constants()).step_time_s[0])
+    assert shown.step_time_s == pytest.approx(step_s, rel=1e-9)
+    assert shown.bars.end_s.max() == pytest.approx(step_s, rel=1e-9)
+    assert (shown.bars.kind == Kind.SWAP).any() == (found.host_bytes > 0.0)
+    assert (shown.bars.kind == Kind.RECOMPUTE).any()
+
+
+def test_a_batch_of_plans_is_priced_as_one_by_one() -> None:
+    strategy = PIPELINES[1]
+    found = [with_tensors(tight(workload(LONG, cluster=NODES), strategy, part), strategy, constants()) for part in (0.6, 0.4)]
+    rows = [strategy, *(each.strategy for each in found if each is not None), replace(strategy, micro_batch_size=2)]
+    assert len(rows) == 4
+    job = workload(LONG, cluster=NODES)
+    together = estimate(job, StrategyBatch.of(rows), constants())
+    apart = [estimate(job, StrategyBatch.of([row]), constants()) for row in rows]
+    assert together.step_time_s.tolist() == [float(each.step_time_s[0]) for each in apart]
+    assert together.peak_memory_bytes.tolist() == [float(each.peak_memory_bytes[0]) for each in apart]
