@@ -9,9 +9,10 @@ from typing import Any
 from cost_models.shapes import acting
 from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.recompute_modules import RecomputeModule, effective_modules
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import FUSIONS, Feature
+from cost_models.shapes.tensors import covering_modules
 from cost_models.shapes.workload import Workload
 from frameworks.physics import pipeline as rules_pipeline
 from frameworks.placements import Placements
@@ -151,6 +152,22 @@ class Draft:
         """At most a ZeRO stage."""
         if self.strategy.zero_stage > highest:
             self.set("zero_stage", self.strategy.zero_stage, highest, why, zero_stage=highest)
+
+    def modules_for_tensors(self, framework: str) -> None:
+        """Modules that drop whatever a tensor plan drops, in place of the plan."""
+        plan = self.strategy.tensor_plan
+        if plan is None:
+            return
+        modules = effective_modules(self.workload.model, covering_modules(plan))
+        self.set(
+            "tensor_plan",
+            "single tensors",
+            f"recompute of {_names(modules) or 'nothing'}",
+            f"{framework} takes modules, the same on all stages",
+            tensor_plan=None,
+            recompute=Recompute.SELECTIVE if modules else Recompute.NONE,
+            recompute_modules=modules,
+        )
 
     def one_number_of_recompute(self, why: str) -> None:
         """As many layers of every virtual stage as the fullest stage needs, in place of a number for each stage."""

@@ -59,6 +59,7 @@ from scripts.pangu_case import (
 )
 from scripts.pangu_ladder import ladder_section, scale_section
 from scripts.pangu_placement import degree_section, placement_section
+from scripts.pangu_tensors import by_tensor_text
 from scripts.pangu_throughput import batch_section, throughput_section
 from search.explanation import compared, part_name
 from search.plan import DeploymentPlan, strategy_to_mapping
@@ -186,9 +187,9 @@ with micro batch 2 {two}.
 {table(("recompute", *(f"MBS{size}, {swap}" for size, swap in cells)), rows)}
 Columns differ in the micro batch and in what saves memory: Adam states and master weights on the host (*optimizer*), saved inputs
 of attention on the host (*attention*), `moe_zero_memory`, which computes most of what experts would keep again
-(*experts*). `block:1` recomputes one layer of each virtual stage, `full` all. Pangu's recompute and swap choose single tensors;
-here the unit is the module.
-"""
+(*experts*). `block:1` recomputes one layer of each virtual stage, `full` all. Here the unit is the module.
+
+{by_tensor_text(workload)}"""
 
 
 def dispatch_section(workload: Workload) -> str:

@@ -210,6 +210,7 @@ class _Slice:
             "optimizer_shard_size": 0,
             "layout_index": -1,
             "recompute_plan_index": -1,
+            "tensor_plan_index": -1,
         }
         columns |= {name: np.full(len(layout), value, dtype=np.int64) for name, value in constant.items()}
         return StrategyBatch(**columns)

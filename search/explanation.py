@@ -147,7 +147,9 @@ def _moved(one: ParallelStrategy, other: ParallelStrategy) -> list[str]:
 
 
 def recompute_name(strategy: ParallelStrategy) -> str:
-    """The strategy's recompute in the grammar of ``search.recompute_modes``."""
+    """The strategy's recompute in the grammar of ``search.recompute_modes``, or that it goes by tensor."""
+    if strategy.tensor_plan is not None:
+        return "by tensor"
     if strategy.recompute_layers_per_stage is not None:
         return "layers_per_stage " + ",".join(map(str, strategy.recompute_layers_per_stage))
     mode = RecomputeMode(strategy.recompute, strategy.recompute_method, strategy.recompute_modules, strategy.recompute_num_layers)

@@ -37,6 +37,7 @@ from search.ranking import Leaderboard, RankedStrategy, Scored, joined
 from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
 from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
+from search.tensor_choice.refine import TensorRefinement, refined
 from search.ties import PairedError
 from search.trials import Trial
 
@@ -270,6 +271,8 @@ class LatticeSearch:
         launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
         nearest = None if plans or stopped_by else self._answers.nearest(state.rejections, state.leanest)
         explain_s = self._now() - simulated_s
+        by_tensor = self._by_tensor(ranked) if stopped_by is None else ()
+        refine_s = self._now() - simulated_s - explain_s
         return SearchResult(
             counts=Counts(
                 enumerated,
@@ -281,11 +284,12 @@ class LatticeSearch:
             ),
             rejections=listed_rejections(self.workload, state.rejections),
             proof=self._proof(stopped_by, self._answers.best_of(plans)),
-            timing=self._timing(simulated_s - begun_s, explain_s),
+            timing=self._timing(simulated_s - begun_s, explain_s, refine_s),
             plans=plans,
             baseline=comparison,
             nearest=nearest,
             nearest_launchable=launchable,
+            by_tensor=by_tensor,
             paired_error=self._answers.paired_error,
             space=self._answers.space_account(plans[0] if plans else None),
         )
@@ -309,14 +313,22 @@ class LatticeSearch:
         moved = (climbed(self.workload, self.constants, self._placer, self.simulator, plan) for plan in ranked)
         return tuple(sorted(moved, key=lambda plan: plan.step_time_s))
 
-    def _timing(self, simulate_s: float, explain_s: float) -> Timing:
+    def _by_tensor(self, ranked: Sequence[RankedStrategy]) -> tuple[TensorRefinement, ...]:
+        """The fastest plans with tensors chosen one by one, which the proof does not cover."""
+        if not self._proves_by_time:
+            return ()
+        plans = [(plan.strategy, plan.step_time_s) for plan in ranked]
+        return refined(self.workload, self._space, self.constants, self.simulator, plans)
+
+    def _timing(self, simulate_s: float, explain_s: float, refine_s: float | None = None) -> Timing:
         """Of all steps so far, with what the answer took beside them."""
         state = self.state
         return Timing(
             **{name: getattr(state, name) for name in ("enumerate_s", "legality_s", "price_s", "rank_s")},
             explain_s=explain_s,
-            total_s=state.elapsed_s + simulate_s + explain_s,
+            total_s=state.elapsed_s + simulate_s + explain_s + (refine_s or 0.0),
             simulate_s=state.simulate_s + simulate_s,
+            refine_s=refine_s,
         )
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.shapes.strategy import COLUMNS, LayerLayout, ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import COLUMNS, INDICES, LayerLayout, ParallelStrategy, StrategyBatch
 from frameworks.legality import RULES
 from search.enumeration import Rejections
 from search.errors import SearchError
@@ -99,6 +99,6 @@ def placed_values(strategy: ParallelStrategy) -> tuple[list[int], LayerLayout | 
 def strategy_from_values(values: list[int], layout: Sequence[Sequence[int]] | None = None) -> ParallelStrategy:
     """The strategy with those column values. Raises ``ValueError`` unless there is one value a column."""
     columns: dict[str, Any] = {name: np.array([value], dtype=np.int64) for name, value in zip(COLUMNS, values, strict=True)}
-    none = np.array([-1], dtype=np.int64)
+    columns |= {name: np.array([-1], dtype=np.int64) for name in INDICES}
     placed = None if layout is None else tuple(tuple(map(int, row)) for row in layout)
-    return replace(StrategyBatch(**columns, layout_index=none, recompute_plan_index=none).row(0), layer_layout=placed)
+    return replace(StrategyBatch(**columns).row(0), layer_layout=placed)

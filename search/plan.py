@@ -17,6 +17,7 @@ from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.tensors import TensorChoice, TensorPlan, tensor_names
 from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate, FloatColumn
 from documents.hashing import fingerprint
@@ -89,7 +90,24 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
         "noop_layers": slots - workload.model.num_layers,
         "mtp_before_head": strategy.mtp_before_head,
         "features": _names(Feature, strategy.features),
+        **({} if strategy.tensor_plan is None else {"tensor_plan": tensor_plan_to_mapping(workload, strategy.tensor_plan)}),
     }
+
+
+def tensor_plan_to_mapping(workload: Workload, plan: TensorPlan) -> list[list[dict[str, dict[str, list[str]]]]]:
+    """The plan by chunk, stage and kind of layer; a kind that keeps everything is left out."""
+    kinds = workload.model.layer_kinds()
+    return [
+        [
+            {
+                kind.label: {"recompute": tensor_names(choice.recompute), "swap": tensor_names(choice.swap)}
+                for kind, choice in zip(kinds, stage, strict=True)
+                if choice != TensorChoice()
+            }
+            for stage in row
+        ]
+        for row in plan
+    ]
 
 
 def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[str, Any]]:

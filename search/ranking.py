@@ -14,7 +14,7 @@ from cost_models.shapes.strategy import COLUMNS, IntColumn, ParallelStrategy, St
 Floats = NDArray[np.float64]
 
 OBJECTIVES = ("step_time", "memory_headroom", "device_hours")
-_BATCH_COLUMNS = (*COLUMNS, "layout_index", "recompute_plan_index")
+_BATCH_COLUMNS = (*COLUMNS, "layout_index", "recompute_plan_index")  # rows of a lattice have no tensor plan
 _NUMBERS = {"step_time_s": np.float64, "peak_memory_bytes": np.float64, "ordinal": np.int64}  # beside the batch
 STRUCTURE = ("tp", "pp", "cp", "ep", "vpp", "schedule")  # plans that share these are variants of one another
 
@@ -141,6 +141,7 @@ def scored_to_mapping(scored: Scored) -> dict[str, Any]:
 def scored_from_mapping(mapping: Mapping[str, Any]) -> Scored:
     """The rows that ``scored_to_mapping`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
     columns: dict[str, Any] = {name: np.array(mapping["batch"][name], dtype=np.int64) for name in _BATCH_COLUMNS}
+    columns["tensor_plan_index"] = np.full_like(columns["layout_index"], -1)
     numbers: dict[str, Any] = {name: np.array(mapping[name], dtype=kind) for name, kind in _NUMBERS.items()}
     layouts = tuple(tuple(tuple(map(int, row)) for row in layout) for layout in mapping["layouts"])
     return Scored(StrategyBatch(**columns, layouts=layouts), **numbers)

@@ -10,6 +10,7 @@ from cost_models.shapes.workload import Workload
 from search.account import SpaceAccount
 from search.enumeration import Rejections
 from search.plan import DeploymentPlan
+from search.tensor_choice.refine import TensorRefinement
 from search.ties import PairedError
 
 
@@ -79,10 +80,11 @@ class Timing:
     explain_s: float
     total_s: float
     simulate_s: float | None = None
+    refine_s: float | None = None  # tensors chosen one by one, beside the search itself
 
     def to_mapping(self) -> dict[str, float | None]:
         """``estimate_s`` covers enumeration, legality and pricing."""
-        return {"estimate_s": self.enumerate_s + self.legality_s + self.price_s, "refine_s": None, **asdict(self)}
+        return {"estimate_s": self.enumerate_s + self.legality_s + self.price_s, **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class NearestLaunchable:
 class SearchResult:
     """Plans, best first, with the account of how they were found. ``nearest`` is a hint where nothing fits.
 
-    ``physics_best`` stands beside plans for a target, ``nearest_launchable`` beside those of the physics alone.
+    ``physics_best`` stands beside plans for a target, ``nearest_launchable`` and ``by_tensor`` beside those of the physics alone.
     """
 
     counts: Counts
@@ -174,6 +176,7 @@ class SearchResult:
     nearest_launchable: tuple[NearestLaunchable, ...] = ()
     paired_error: PairedError = field(default_factory=PairedError)
     space: SpaceAccount | None = None
+    by_tensor: tuple[TensorRefinement, ...] = ()
 
     @property
     def best(self) -> DeploymentPlan | None:
@@ -193,6 +196,7 @@ class SearchResult:
             "physics_best": None if self.physics_best is None else self.physics_best.to_mapping(),
             "space": None if self.space is None else self.space.to_mapping(),
             "nearest_launchable": [nearest.to_mapping() for nearest in self.nearest_launchable],
+            "by_tensor": [each.to_mapping() for each in self.by_tensor],
             "paired_error": asdict(self.paired_error),
         }
 

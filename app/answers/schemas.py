@@ -23,6 +23,13 @@ class RecomputeDocument(Document):
     layers_per_stage: list[int] | None
 
 
+class TensorsDocument(Document):
+    """What layers of one kind do not keep from forward to backward."""
+
+    recompute: list[str]
+    swap: list[str]
+
+
 class StrategyDocument(Document):
     """A strategy with every default resolved."""
 
@@ -49,6 +56,9 @@ class StrategyDocument(Document):
     noop_layers: int
     mtp_before_head: int
     features: list[str]
+    tensor_plan: list[list[dict[str, TensorsDocument]]] | None = Field(
+        default=None, description="by [chunk][stage] and kind of layer; left out where layers keep what their recompute leaves"
+    )
 
 
 class Evidence(Document):
@@ -166,6 +176,55 @@ class SoftwareMoves(Document):
     options: list[SoftwareOptionMoves]
 
 
+class TensorPrice(Document):
+    """One tensor that a layer of one kind keeps, of one layer and micro batch."""
+
+    kind: str
+    tensor: str
+    meaning: str
+    kept_bytes: float
+    computed_by: str | None = Field(description="null where it can only be kept or moved")
+    recompute_s: float | None
+    swap_s: float = Field(description="over the host link, each way, before compute hides it")
+
+
+class StageTensors(Document):
+    """What the layers of one kind on one virtual stage drop, of one micro batch."""
+
+    chunk: int
+    stage: int
+    kind: str
+    layers: int
+    recompute: list[str]
+    swap: list[str]
+    whole_bytes: float = Field(description="what they would keep")
+    recomputed_bytes: float
+    swapped_bytes: float
+    added_s: float
+
+
+class MicroBatchPlan(Document):
+    """The choice of tensors of least time that fits with one micro batch."""
+
+    micro_batch_size: int
+    refused: str | None = Field(description="why there is none")
+    strategy: StrategyDocument | None
+    estimate: EstimateNumbers | None = Field(description="simulated")
+    whole_step_time_s: float | None = Field(description="simulated with everything kept, whether that fits or not")
+    saved_fraction: float | None = Field(description="of what the fullest rank's layers would keep from forward to backward")
+    host_bytes: float | None = Field(description="that a device has on its host at most; what the host has is not known here")
+    added_s: float | None = Field(description="of a micro batch, on the rank that pays most")
+    gap_s: float | None = Field(description="at most so far above the least that makes it fit")
+    stages: list[StageTensors] = Field(description="virtual stages that drop something")
+
+
+class MemoryPlanDocument(Document):
+    """Recompute and swap tensor by tensor: what there is to choose from, and the choice for each micro batch."""
+
+    tensors: list[TensorPrice]
+    micro_batches: list[MicroBatchPlan] = Field(description="the strategy's micro batch, twice and four times that")
+
+
 class EstimateDocument(Answer):
     """What ``meshplan estimate --json`` prints."""
 
@@ -181,6 +240,7 @@ class EstimateDocument(Answer):
         default=None,
         description="where `evidence` is extrapolated: the cheapest runs for `meshplan calibrate`; left out otherwise",
     )
+    memory_plan: MemoryPlanDocument | None = Field(default=None, description="where it was asked for; left out otherwise")
 
 
 class EstimateRequest(JobDocument):
@@ -190,6 +250,7 @@ class EstimateRequest(JobDocument):
         default=None, description="in place of strategy; answered in the same order"
     )
     simulate: bool = Field(default=False, description="plays each step task by task in place of the closed form")
+    memory_plan: bool = Field(default=False, description="of one strategy: recompute and swap chosen tensor by tensor as well")
 
 
 class RefusedStrategy(Document):
@@ -321,6 +382,19 @@ class NearestLaunchableDocument(Document):
     rules: list[BrokenRuleDocument]
 
 
+class ByTensorDocument(Document):
+    """A plan with its tensors chosen one by one, which the proof does not cover and no framework can be told."""
+
+    of_plan_id: str = Field(description="the plan whose structure it has")
+    plan_id: str
+    micro_batch_size: int = Field(description="that of the plan, or twice that")
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+    gain_fraction: float = Field(description="of the plan's step time")
+    saved_fraction: float = Field(description="of what the fullest rank's layers would keep from forward to backward")
+    added_s: float = Field(description="of a micro batch, on the rank that pays most")
+
+
 class Plan(Document):
     rank: int = Field(description="place in the answer: by group, inside a group the sturdier first")
     rank_group: int = Field(description="plans that share one cannot be told apart by time: see `paired_error`")
@@ -380,3 +454,7 @@ class SearchDocument(Answer):
         default=None, description="what decides a tie; null from a server of an earlier version"
     )
     space: Space | None = Field(default=None, description="null in answers of earlier versions")
+    by_tensor: list[ByTensorDocument] = Field(
+        default_factory=list,
+        description="with target any: the first plans, recompute and swap chosen tensor by tensor, where faster",
+    )

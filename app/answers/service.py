@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from app.answers.memory_plan import memory_plan_document
 from app.answers.price import estimate_document, fill_intervals, priced
 from app.answers.provenance import about
 from app.answers.schemas import (
@@ -43,15 +44,21 @@ MAX_STAGES = MAX_STRATEGIES * VIRTUAL_STAGES
 def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocument | EstimatesDocument:
     """The answer to a request body; ``InputError`` where it cannot be priced."""
     check_keys(document, EstimateRequest.model_fields)
-    given, simulated = document.get("strategies"), document.get("simulate")
-    if not isinstance(simulated, bool | None):
-        raise InputError(f"simulate: {show(simulated)} is not allowed; give true or false.")
-    job = parse_request({key: value for key, value in document.items() if key not in ("strategies", "simulate")})
+    given, switches = document.get("strategies"), {name: document.get(name) for name in ("simulate", "memory_plan")}
+    for name, switch in switches.items():
+        if not isinstance(switch, bool | None):
+            raise InputError(f"{name}: {show(switch)} is not allowed; give true or false.")
+    simulated = switches["simulate"]
+    job = parse_request({key: value for key, value in document.items() if key not in ("strategies", *switches)})
     own = stored_calibrations(database, job)
     if given is None:
         if job.strategy is None:
             raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
-        return estimate_document(job, job.strategy, own, simulated=bool(simulated), advised=True)
+        answer = estimate_document(job, job.strategy, own, simulated=bool(simulated), advised=True)
+        plan = memory_plan_document(job, job.strategy, own) if switches["memory_plan"] else None
+        return answer if plan is None else answer.model_copy(update={"memory_plan": plan})
+    if switches["memory_plan"]:
+        raise InputError("memory_plan: belongs to one strategy; ask for it beside strategy.")
     if job.strategy is not None:
         raise InputError("strategies: given beside strategy; give one of the two.")
     entries, fastest = _entries(job, own, _sections(given), simulated=bool(simulated))
@@ -70,7 +77,7 @@ def _sections(given: object) -> list[StrategySection]:
 def _check_cost(sections: Sequence[StrategySection]) -> None:
     pipelines = {_pipeline(section) for section in sections}
     costs = (
-        (len(pipelines), MAX_PIPELINES, "distinct pipelines (pp, vpp, layer layout, MTP stage, recompute by stage)"),
+        (len(pipelines), MAX_PIPELINES, "distinct pipelines (pp, vpp, layer layout, MTP stage, recompute or tensors by stage)"),
         (sum((pp * vpp) ** 2 for pp, vpp, *_ in pipelines), MAX_SQUARED_STAGES, "squared virtual stages of distinct pipelines"),
         (sum(section.pp * section.vpp for section in sections), MAX_STAGES, "virtual stages of all strategies"),
     )
@@ -81,8 +88,8 @@ def _check_cost(sections: Sequence[StrategySection]) -> None:
 
 def _pipeline(section: StrategySection) -> tuple[int, int, int, str]:
     recompute = None if isinstance(section.recompute, str) else section.recompute.layers_per_stage
-    layers = (section.layer_layout, section.layer_offset, section.noop_layers, recompute)
-    return section.pp, section.vpp, section.mtp_before_head, "" if layers == (None, None, None, None) else repr(layers)
+    layers = (section.layer_layout, section.layer_offset, section.noop_layers, section.tensor_plan, recompute)
+    return section.pp, section.vpp, section.mtp_before_head, "" if set(map(type, layers)) == {type(None)} else repr(layers)
 
 
 def _entries(

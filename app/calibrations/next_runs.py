@@ -187,6 +187,7 @@ def _with_degrees(strategy: ParallelStrategy, tp: int, pp: int, vpp: int, dp: in
         mtp_before_head=0,
         optimizer_shard_size=0,
         layer_layout=None,
+        tensor_plan=None,
         recompute_layers_per_stage=None,
         recompute_method=RecomputeMethod.UNIFORM if is_by_stage else strategy.recompute_method,
         recompute_num_layers=1 if is_by_stage else strategy.recompute_num_layers,

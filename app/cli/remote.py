@@ -32,6 +32,7 @@ FOUND = (
     "nearest_launchable",
     "paired_error",
     "space",
+    "by_tensor",
 )  # in the order of a local answer
 
 

@@ -138,6 +138,7 @@ WITHOUT_OTHERS: Mapping[str, str] = {
     "strategy.distributed_optimizer": "another word for zero_stage",
     "strategy.layer_offset": "another form of layer_layout",
     "strategy.noop_layers": "another form of layer_layout",
+    "strategy.tensor_plan": "chooses tensor by tensor what recompute has a name for",
     "strategy.features": "each switch has a line of its own",
     "strategy.switches": "each switch has a line of its own",
 }

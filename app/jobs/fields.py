@@ -13,8 +13,9 @@ from cost_models.shapes.expert_spread import RouterBalance
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
+from cost_models.shapes.tensors import TENSOR_NAMES
 from cost_models.shapes.traits import STACKS
-from cost_models.shapes.workload import DEFAULT_CONFIDENCE
+from cost_models.shapes.workload import DEFAULT_CONFIDENCE, LayerKind
 from documents.bounds import (
     MAX_COUNT,
     MAX_DEGREE,
@@ -191,6 +192,17 @@ else:
     )
 
 
+KindName = Annotated[str, OneOf(*(LayerKind(moe, local).label for local in (False, True) for moe in (False, True)))]
+TensorNames = Annotated[list[Annotated[str, OneOf(*TENSOR_NAMES)]], Field(max_length=len(TENSOR_NAMES))]
+
+
+class TensorSection(Section):
+    """What the layers of one kind on a virtual stage do not keep from forward to backward."""
+
+    recompute: TensorNames = Field(default=[], description="tensors that the backward computes again")
+    swap: TensorNames = Field(default=[], description="tensors that wait on the host")
+
+
 class StrategySection(Section):
     """One way to lay the job out; what is left out takes the default that is echoed."""
 
@@ -219,6 +231,13 @@ class StrategySection(Section):
     recompute: RecomputeSection | Name = Field(
         default=RecomputeSection(),
         description="a mapping, or a mode's name: none, full, full:K, block:K, or modules joined by '+'",
+    )
+    tensor_plan: list[Annotated[list[Annotated[dict[KindName, TensorSection], Field(max_length=4)]], SomeLayers]] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_LAYERS,
+        description="beside no recompute: what layers do not keep, by [chunk][stage] and kind of layer (dense, moe, dense-local, "
+        "moe-local), as meshplan estimate --memory-plan writes it",
     )
     layer_layout: list[Layers] | list[Annotated[list[Layers], SomeLayers]] | None = Field(
         default=None, min_length=1, max_length=MAX_LAYERS, description="layers of each stage, or of each [chunk][stage]"

@@ -7,13 +7,22 @@ from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import or_
 
-from app.jobs.fields import CP_ALGOS, DISPATCHERS, GRANULARITIES, RECOMPUTE_METHODS, RecomputeSection, StrategySection
+from app.jobs.fields import (
+    CP_ALGOS,
+    DISPATCHERS,
+    GRANULARITIES,
+    RECOMPUTE_METHODS,
+    RecomputeSection,
+    StrategySection,
+    TensorSection,
+)
 from cost_models.shapes.acting import scope_of, why_idle
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.layout import default_layout, stage_table
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, UNPRICED_FEATURES, Feature, acting_in
+from cost_models.shapes.tensors import TENSOR_NAMES, Tensor, TensorChoice, TensorPlan, drops_nothing
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
@@ -56,6 +65,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         features=DEFAULT_FEATURES if section.features is None else _features(tuple(section.features)),
         recompute_layers_per_stage=_layers_per_stage(recompute, section.pp),
         layer_layout=_layout(section, workload.model, schedule),
+        tensor_plan=None if section.tensor_plan is None else _tensor_plan(section.tensor_plan, section, workload.model),
     )
     if section.features is None:
         # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
@@ -246,6 +256,33 @@ def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | N
     if len(layers) != pp:
         raise InputError(f"strategy.recompute.layers_per_stage: holds {len(layers)} entries, but pp is {pp}; give one a stage.")
     return tuple(layers)
+
+
+def _tensor_plan(given: list[list[dict[str, TensorSection]]], section: StrategySection, model: ModelShape) -> TensorPlan | None:
+    if [len(row) for row in given] != [section.pp] * section.vpp:
+        raise InputError(
+            f"strategy.tensor_plan: has {len(given)} chunks of {max(map(len, given))} stages at most; give vpp {section.vpp} "
+            f"lists of pp {section.pp} virtual stages."
+        )
+    kinds = {kind.label: number for number, kind in enumerate(model.layer_kinds())}
+    plan = []
+    for chunk, row in enumerate(given):
+        stages = []
+        for stage, named in enumerate(row):
+            choices = [TensorChoice()] * len(kinds)
+            for name, tensors in named.items():
+                if name not in kinds:
+                    raise InputError(
+                        f"strategy.tensor_plan[{chunk}][{stage}]: {model.name} has no {name!r} layers; "
+                        f"give {either(list(kinds))}."
+                    )
+                sets = (
+                    reduce(or_, (TENSOR_NAMES[one] for one in names), Tensor(0)) for names in (tensors.recompute, tensors.swap)
+                )
+                choices[kinds[name]] = TensorChoice(*sets)
+            stages.append(tuple(choices))
+        plan.append(tuple(stages))
+    return None if drops_nothing(tuple(plan)) else tuple(plan)
 
 
 def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str]:

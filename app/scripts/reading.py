@@ -141,7 +141,7 @@ def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> di
     """The strategy with what flags say; what follows from the fields that change is worked out again."""
     if not changes:
         return dict(strategy)
-    placed = ("layer_layout", "noop_layers", "mtp_before_head")
+    placed = ("layer_layout", "noop_layers", "mtp_before_head", "tensor_plan")
     derived = ("dp", "num_microbatches", *placed, "schedule", "microbatch_group_size_per_vp_stage")
     kept = {name: value for name, value in strategy.items() if name not in derived}
     return {**kept, **changes}

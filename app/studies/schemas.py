@@ -9,6 +9,7 @@ from pydantic import Field, create_model
 
 from app.answers.schemas import (
     Baseline,
+    ByTensorDocument,
     Counts,
     EstimateNumbers,
     NearestLaunchableDocument,
@@ -120,6 +121,7 @@ class StudyResult(Document):
     nearest_launchable: list[NearestLaunchableDocument] = Field(default_factory=list)
     paired_error: PairedError | None = None
     space: Space | None = None
+    by_tensor: list[ByTensorDocument] = Field(default_factory=list)
 
 
 class StudyDocument(StudySummary):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.layer.compute import ELEMENT_BYTES
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
@@ -239,7 +240,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     recomputed = np.maximum(
         np.where(drop(RecomputeModule.MLP), whole["mlp"], 0.0), np.where(drop(RecomputeModule.MOE), experts, 0.0)
     )
-    channels = _channel_bytes(workload, keys)
+    channels = channel_bytes(workload, keys)
     width = np.where(whole["mlp"] > 0, whole["mlp"] / channels.kept, mlp.expert_width)
     core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + score_gradients
     gradient = np.maximum(channels.gradient * width, attention / 2.0 + core)
@@ -279,7 +280,7 @@ def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[F
     return kept, np.where(flash | (not workload.software_traits.eager), 0.0, SCORE_GRADIENT_BYTES * pairs)
 
 
-class _ChannelBytes(NamedTuple):
+class ChannelBytes(NamedTuple):
     """Bytes of one channel of an MLP and one token.
 
     ``kept`` for the backward, ``output`` the part of it behind the activation function; ``gradient`` of what enters that
@@ -292,12 +293,24 @@ class _ChannelBytes(NamedTuple):
     waiting: float
 
 
-def _channel_bytes(workload: Workload, keys: LayerKeys) -> _ChannelBytes:
-    """Of the up-projection, or of gate and up, and of what the activation function makes of them."""
+def channel_bytes(workload: Workload, keys: LayerKeys) -> ChannelBytes:
+    """Of the up-projection, or of gate and up, and of what the activation function makes of them.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    ChannelBytes
+    """
     output = float(linear_input_bytes(workload))
     ways = 2.0 if workload.model.gated_linear_unit else 1.0
     entering = np.where(keys.has(Feature.FP8_ACTIVATION_INPUT) & workload.model.gated_linear_unit, 1.0, ELEMENT_BYTES)
-    return _ChannelBytes(ways * entering + output, output, ways * ELEMENT_BYTES, ways * output + output)
+    return ChannelBytes(ways * entering + output, output, ways * ELEMENT_BYTES, ways * output + output)
 
 
 @dataclass(frozen=True)
@@ -320,27 +333,41 @@ def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
     """The MLP of a dense layer: gate and up as the activation function wants them, and its output for the second matmul."""
     n, t = keys.tokens(workload.training), keys.tp.astype(np.float64)
     none = np.zeros_like(n)
-    width, channels = workload.model.ffn_hidden_size * n / t, _channel_bytes(workload, keys)
+    width, channels = workload.model.ffn_hidden_size * n / t, channel_bytes(workload, keys)
     kept = {"mlp": channels.kept * width, "routed_experts": none, "shared_experts": none, "router": none}
     waiting = {"mlp": channels.waiting * width, "routed_experts": none, "shared_experts": none}
     return _Mlp(kept, {"mlp": channels.output * width}, none, waiting, none)
+
+
+def keeps_expert_outputs(keys: LayerKeys) -> NDArray[np.bool_]:
+    """Whether the backward of an overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap].
+
+    Parameters
+    ----------
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    bool, ``[k]``
+    """
+    exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))
+    found: NDArray[np.bool_] = exchanges & (keys.ep * keys.etp > 1)
+    return found
 
 
 def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     """Routed and shared experts of a MoE layer, in the layer with the fullest rank."""
     training, h = workload.training, float(workload.model.hidden_size)
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
-    channels, linear = _channel_bytes(workload, keys), linear_input_bytes(workload)
+    channels, linear = channel_bytes(workload, keys), linear_input_bytes(workload)
     rows = peak_expert_rows(keys, shape, training)
     width, shared_width = rows * shape.expert_ffn_hidden_size / keys.etp, shape.shared_expert_ffn_hidden_size * n / t
-    # The backward of the overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap].
-    exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))
-    exchanges = exchanges & (keys.ep * keys.etp > 1)
     clamped = CLAMPED_BYTES * width * (clamps_experts(workload.model) and workload.software_traits.eager)
-    sent_back = np.where(exchanges, ELEMENT_BYTES * h * rows, 0.0)
+    outputs = np.where(keeps_expert_outputs(keys), ELEMENT_BYTES * h * rows, 0.0)
     kept = {
         "mlp": np.zeros_like(n),
-        "routed_experts": linear * h * rows + channels.kept * width + clamped + sent_back,
+        "routed_experts": linear * h * rows + channels.kept * width + clamped + outputs,
         "shared_experts": channels.kept * shared_width,
         "router": (router_input_bytes(workload, keys) * h + ROUTER_LOGIT_BYTES * shape.num_experts) * n_l,
     }

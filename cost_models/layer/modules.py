@@ -48,17 +48,21 @@ class Matmuls:
     mlp: Floats
     last: Floats  # second matmul of the MLP, whose output no gradient needs
     moe: Floats
+    entering: Floats  # what makes queries, keys and values, but for the latents of ``mla_up`` and for ``mla_up`` itself
+    mla_query_up: Floats  # of ``mla_up``
+    router: Floats
+    shared_last: Floats  # of ``last``
 
     @property
     def total(self) -> Floats:
-        """All of them; ``mla_up`` and ``last`` are parts of the others."""
+        """All of them; those behind ``moe``, ``mla_up`` and ``last`` are parts of the others."""
         return self.attention + self.mlp + self.moe
 
 
 def _attention_matmuls(
     model: ModelShape, keys: LayerKeys, n: Floats, n_l: Floats, device: Device, *, local: bool
-) -> tuple[Floats, Floats]:
-    """Projections of the attention: all of them, and of these the latent ones that ``mla_up_proj`` recomputes.
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Projections of the attention: all of them, and of these those of the latents that ``mla_up_proj`` recomputes.
 
     Parameters
     ----------
@@ -70,30 +74,29 @@ def _attention_matmuls(
     Returns
     -------
     tuple of Floats, ``[k]``, seconds
-        Forward.
+        Forward: all, those of latents, of these the queries' own, and without latents what makes queries, keys and values.
     """
     h, heads, t, linear = model.hidden_size, model.num_attention_heads, keys.tp, model.linear_attention(local=local)
+    none = np.zeros_like(n)
     if linear is not None:
         steps = 2 * linear.num_value_heads if linear.is_delta_rule else 0
         entering = matmul_s(n, (2 * linear.query_key_width + 2 * linear.value_width + steps) / t, h, device)
-        return entering + matmul_s(n, h, linear.value_width / t, device), np.zeros_like(n)
+        return entering + matmul_s(n, h, linear.value_width / t, device), none, none, entering
     if model.mla is None:
         d = model.kv_channels
         groups = np.maximum(model.num_query_groups, t)
         queries = heads * (2 if model.attention_output_gate else 1)
         qkv = matmul_s(n, (queries + 2 * groups) * d / t, h, device)
-        return qkv + matmul_s(n, h, heads * d / t, device), np.zeros_like(n)
+        return qkv + matmul_s(n, h, heads * d / t, device), none, none, qkv
     mla = model.mla
     kv_up = matmul_s(n, heads * (mla.qk_nope_head_dim + mla.v_head_dim) / t, mla.kv_lora_rank, device)
     down = matmul_s(n_l, mla.kv_lora_rank + mla.qk_rope_head_dim, h, device)
+    query_up = matmul_s(n, heads * mla.qk_head_dim / t, mla.q_lora_rank or h, device)
     if mla.q_lora_rank:
         down = down + matmul_s(n_l, mla.q_lora_rank, h, device)
-        up = kv_up + matmul_s(n, heads * mla.qk_head_dim / t, mla.q_lora_rank, device)
-        total = down + up
-    else:
-        up = kv_up
-        total = down + up + matmul_s(n, heads * mla.qk_head_dim / t, h, device)
-    return total + matmul_s(n, h, heads * mla.v_head_dim / t, device), up
+    up = kv_up + query_up if mla.q_lora_rank else kv_up
+    total = down + up if mla.q_lora_rank else down + up + query_up
+    return total + matmul_s(n, h, heads * mla.v_head_dim / t, device), up, query_up, none
 
 
 def _mlp_matmuls(model: ModelShape, width: float, keys: LayerKeys, n: Floats, device: Device) -> tuple[Floats, Floats]:
@@ -146,12 +149,12 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, 
     """
     model, training = workload.model, workload.training
     n, n_l = keys.tokens(training), keys.sharded_tokens(training)
-    attention, up = _attention_matmuls(model, keys, n, n_l, device, local=local)
+    attention, up, query_up, entering = _attention_matmuls(model, keys, n, n_l, device, local=local)
     shape = model.moe if moe else None
     zero = np.zeros_like(n)
     if shape is None:
         mlp, last = _mlp_matmuls(model, model.ffn_hidden_size, keys, n, device)
-        return Matmuls(attention, up, mlp, last, zero)
+        return Matmuls(attention, up, mlp, last, zero, entering, query_up, zero, zero)
     rows = expert_rows(keys, shape, training)
     held = np.maximum(shape.num_experts / keys.ep, 1.0)
     width = shape.expert_ffn_hidden_size / keys.etp
@@ -168,7 +171,8 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, 
     experts = (first + second) * factor + launches
     router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.bf16_flops_per_s)
     shared, shared_last = _mlp_matmuls(model, shape.shared_expert_ffn_hidden_size, keys, n, device)
-    return Matmuls(attention, up, zero, second * factor + shared_last, experts + router + shared)
+    last, moe_s = second * factor + shared_last, experts + router + shared
+    return Matmuls(attention, up, zero, last, moe_s, entering, query_up, router, shared_last)
 
 
 def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, local: bool) -> tuple[Floats, Floats]:
@@ -392,6 +396,7 @@ class LayerCompute:
     attention_backward: Floats
     vector_forward: Floats  # casts of 8- and 4-bit operands included
     vector_backward: Floats
+    vector: VectorTimes  # forward, without those casts
     permute: Floats  # of either pass
     shared_expert: Floats  # forward; part of the matmuls
     selective_recompute: Floats  # in the backward
@@ -443,6 +448,7 @@ def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: b
         attention_backward=attention_backward,
         vector_forward=vector.total + quantise_forward + passes.clamps_forward + passes.biases_forward,
         vector_backward=2.0 * vector.total + quantise_backward + passes.clamps_backward + passes.biases_backward,
+        vector=vector,
         permute=permute,
         shared_expert=_shared_expert_s(workload, keys, device) if moe else zero,
         selective_recompute=_selective_recompute(keys, matmuls, core, vector, permute, passes),

@@ -119,6 +119,26 @@ def layer_comm(
     return LayerComm(tp, cp, ep, weights, _beside(swap_s, swap_s, left_forward, left_backward)), experts
 
 
+def host_copy_stretch(workload: Workload) -> float:
+    """What a hidden second of copying to or from the host costs the compute beside it, at most.
+
+    Copy engines take no core, only their share of the memory's bandwidth, which compute that is bound by memory misses. So copies
+    of single tensors are charged; ``swap_attention`` keeps the charge of collectives, with which constants were fitted.
+
+    Parameters
+    ----------
+    workload : Workload
+        Its hardware decides.
+
+    Returns
+    -------
+    float
+        Bytes a second of the host link over those of the device's memory.
+    """
+    profile = workload.cluster.profile
+    return min(profile.host_link_bytes_per_s / profile.hbm_bytes_per_s, 1.0)
+
+
 def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, window_backward: Floats) -> Exposed:
     """One transfer in each pass, beside a window of compute in each.
 
@@ -132,6 +152,8 @@ def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, windo
         Compute beside it.
     window_backward : Floats, ``[k]``, seconds
         Compute beside it.
+    stretch : float
+        What a hidden second costs the compute beside it.
 
     Returns
     -------

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.pipeline.choices import ChosenKind, by_choice, chosen_kinds, of_model
 from cost_models.pipeline.tasks import PipelineShape
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.layout import distinct_stages, stage_table
+from cost_models.shapes.layout import StageTable, distinct_stages, stage_table
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.tensors import TensorPlan
 from cost_models.shapes.workload import LayerKind, ModelShape
 
 Counts = NDArray[np.int64]
@@ -49,6 +51,17 @@ class Stages:
     mtp_layers: int
     last_layer: int  # its kind of layer
     plan: tuple[int, ...] | None  # recomputed layers of each kind (MindFormers' unit)
+    chosen: tuple[ChosenKind, ...] = ()  # under a tensor plan: what each kind of layer is
+
+    @cached_property
+    def of_model(self) -> Stages:
+        """The same ranks with layers by the model's own kinds, whatever a tensor plan chooses for them."""
+        if not self.chosen:
+            return self
+        layers, prefix = (of_model(column, self.chosen) for column in (self.layers, self.prefix))
+        kinds = dict(zip((kind.of_model for kind in self.chosen), self.layer_kinds, strict=True))
+        last = self.chosen[self.last_layer].of_model
+        return replace(self, layers=layers, prefix=prefix, layer_kinds=tuple(kinds.values()), last_layer=last, chosen=())
 
     @property
     def is_first(self) -> Floats:
@@ -162,6 +175,7 @@ def stages_of(
     layout: LayerLayout | None = None,
     plan: tuple[int, ...] | None = None,
     *,
+    tensors: TensorPlan | None = None,
     schedule: Schedule | None = None,
     mtp_before_head: int = 0,
     merge_pairs: bool = False,
@@ -172,7 +186,7 @@ def stages_of(
 
     ``schedule`` defaults to 1F1B, interleaved where there are virtual stages. In a V the second chunk runs the ranks in
     reverse; DualPipe adds to each rank the stage of its mirror image.
-    Raises ``ValueError`` if the layout or the plan does not match the pipeline.
+    Raises ``ValueError`` if the layout or a plan does not match the pipeline.
 
     Parameters
     ----------
@@ -186,6 +200,8 @@ def stages_of(
         Layers of each virtual stage; ``None``: the schedule's default.
     plan : tuple of int or None
         Recomputed layers of each pipeline rank (MindFormers' unit); ``None``: as the recompute method says.
+    tensors : TensorPlan or None
+        What layers do not keep; ``None``: they keep all, or what their recompute leaves.
     schedule : Schedule or None
         Order of the passes.
     mtp_before_head : int
@@ -206,14 +222,15 @@ def stages_of(
     schedule = schedule or (Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B)
     modules = model.mtp_num_layers
     table = stage_table(model, pp, vpp, layout, schedule)
-    layers, prefix = (by_rank(column, schedule) for column in (table.layers, table.prefix))
+    columns, layer_kinds, last_layer, split = _by_kind(model, table, tensors, pp, vpp, mtp_before_head)
+    layers, prefix = (by_rank(column, schedule) for column in columns)
     ends, of_rank = _ends_by_rank(pp, vpp, mtp_before_head if modules else 0, modules, schedule)
     first, last, mtp, *relays = ends
     kinds: list[object] = [
         (rank if not merge else None, of_rank[rank], prefix[:, rank].tobytes(), plan[rank] if plan else 0) for rank in range(pp)
     ]
     distinct = distinct_stages(pp, tuple(kinds))
-    chosen, layer_kinds = distinct.first, model.layer_kinds()
+    chosen = distinct.first
     return Stages(
         pp=pp,
         vpp=vpp,
@@ -235,9 +252,27 @@ def stages_of(
         has_mtp=mtp[0, chosen],
         relays=np.stack([column[0, chosen] for column in relays]),
         mtp_layers=modules,
-        last_layer=layer_kinds.index(model.kinds_of_layers()[-1]),
+        last_layer=last_layer,
         plan=tuple(plan[int(rank)] for rank in chosen) if plan else None,
+        chosen=split,
     )
+
+
+def _by_kind(
+    model: ModelShape, table: StageTable, tensors: TensorPlan | None, pp: int, vpp: int, mtp_before_head: int
+) -> tuple[tuple[Counts, Counts], tuple[LayerKind, ...], int, tuple[ChosenKind, ...]]:
+    """Layers and prefixes by kind, the kinds, that of the MTP modules, and what each is under a tensor plan."""
+    kinds = model.layer_kinds()
+    last_layer = kinds.index(model.kinds_of_layers()[-1])
+    if tensors is None:
+        return (table.layers, table.prefix), kinds, last_layer, ()
+    if [len(row) for row in tensors] != [pp] * vpp or {len(stage) for row in tensors for stage in row} != {len(kinds)}:
+        raise ValueError(f"the tensor plan does not hold {vpp} x {pp} virtual stages of {len(kinds)} kinds of layers")
+    split = chosen_kinds(tensors, len(kinds))
+    columns = by_choice(table.layers, tensors, split), by_choice(table.prefix, tensors, split)
+    at = max(vpp * pp - 1 - mtp_before_head, 0)  # where the MTP modules run, which choose like the layers there
+    last = split.index(ChosenKind(last_layer, tensors[at // pp][at % pp][last_layer]))
+    return columns, tuple(kinds[kind.of_model] for kind in split), last, split
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule, effective_modules
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Scope, acting_in, acting_on
+from cost_models.shapes.tensors import drops_nothing
 from cost_models.shapes.workload import Cluster, ModelShape, Workload
 
 DATA_PARALLEL_FEATURES = acting_on(Scope.REPLICAS)
@@ -134,6 +135,7 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
         strategy.recompute_num_layers,
         strategy.recompute_modules,
     )
+    tensors = strategy.tensor_plan
     if strategy.recompute is Recompute.FULL and strategy.recompute_layers_per_stage is not None:
         # A plan by stage says alone which layers are recomputed; the modules speak for the others.
         recompute, method, num_layers, modules = Recompute.FULL, RecomputeMethod.NONE, 0, strategy.recompute_modules
@@ -154,4 +156,5 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
         recompute_modules=modules,
         features=strategy.features & acting_in(scope),
         layer_layout=layout,
+        tensor_plan=None if tensors is None or drops_nothing(tensors) else tensors,
     )

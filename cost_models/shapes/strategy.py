@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import DEFAULT_FEATURES, PRICED, Feature, Place, priced_bits
+from cost_models.shapes.tensors import TensorPlan
 
 IntColumn = NDArray[np.int64]
 
@@ -124,6 +125,7 @@ class ParallelStrategy:
 
     ``recompute_num_layers`` applies to each virtual stage (Megatron's unit); ``recompute_layers_per_stage``
     (MindFormers' unit, one entry a pipeline rank) replaces it when given.
+    ``tensor_plan`` says of every virtual stage which tensors its layers do not keep, beside no recompute.
     ``layer_layout`` ``None`` means the default of ``cost_models.shapes.layout``. ``mtp_before_head``: virtual stages from that
     of the MTP modules to that of head and loss; 0: they share one.
     """
@@ -152,19 +154,22 @@ class ParallelStrategy:
     features: Feature = DEFAULT_FEATURES
     recompute_layers_per_stage: tuple[int, ...] | None = None
     layer_layout: LayerLayout | None = None
+    tensor_plan: TensorPlan | None = None
 
 
-# Columns of a batch, in the order of ``ParallelStrategy``; the two tuples travel by index.
-COLUMNS = tuple(f.name for f in fields(ParallelStrategy) if f.name not in ("recompute_layers_per_stage", "layer_layout"))
-INDICES = ("layout_index", "recompute_plan_index")
+# Columns of a batch, in the order of ``ParallelStrategy``; the tuples travel by index.
+_BY_INDEX = ("recompute_layers_per_stage", "layer_layout", "tensor_plan")
+COLUMNS = tuple(f.name for f in fields(ParallelStrategy) if f.name not in _BY_INDEX)
+INDICES = ("layout_index", "recompute_plan_index", "tensor_plan_index")
 
 
 @dataclass(frozen=True)
 class StrategyBatch:
     """``n`` strategies as int64 columns ``[n]``; enums and booleans by their value.
 
-    ``layout_index`` and ``recompute_plan_index`` point into ``layouts`` and ``recompute_plans``
-    (-1: the default layout; no per-stage plan). Rows of another ``place`` than ``ROW`` stand for others (``standing_for``).
+    ``layout_index``, ``recompute_plan_index`` and ``tensor_plan_index`` point into ``layouts``, ``recompute_plans`` and
+    ``tensor_plans`` (-1: the default layout; no plan). Rows of another ``place`` than ``ROW`` stand for others
+    (``standing_for``).
     """
 
     tp: IntColumn
@@ -191,8 +196,10 @@ class StrategyBatch:
     features: IntColumn
     layout_index: IntColumn
     recompute_plan_index: IntColumn
+    tensor_plan_index: IntColumn
     layouts: tuple[LayerLayout, ...] = ()
     recompute_plans: tuple[tuple[int, ...], ...] = ()
+    tensor_plans: tuple[TensorPlan, ...] = ()
     place: Place = Place.ROW
 
     def __len__(self) -> int:
@@ -213,15 +220,17 @@ class StrategyBatch:
         """
         layouts: dict[LayerLayout, int] = {}
         plans: dict[tuple[int, ...], int] = {}
+        tensors: dict[TensorPlan, int] = {}
         layout_index = [-1 if s.layer_layout is None else layouts.setdefault(s.layer_layout, len(layouts)) for s in strategies]
         plan_index = [
             -1 if s.recompute_layers_per_stage is None else plans.setdefault(s.recompute_layers_per_stage, len(plans))
             for s in strategies
         ]
+        tensor_index = [-1 if s.tensor_plan is None else tensors.setdefault(s.tensor_plan, len(tensors)) for s in strategies]
         values = {name: [int(getattr(s, name)) for s in strategies] for name in COLUMNS}
-        values |= {"layout_index": layout_index, "recompute_plan_index": plan_index}
+        values |= dict(zip(INDICES, (layout_index, plan_index, tensor_index), strict=True))
         columns: dict[str, Any] = {name: np.array(column, dtype=np.int64) for name, column in values.items()}
-        return cls(**columns, layouts=tuple(layouts), recompute_plans=tuple(plans))
+        return cls(**columns, layouts=tuple(layouts), recompute_plans=tuple(plans), tensor_plans=tuple(tensors))
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> StrategyBatch:
         """The chosen rows (indices or a mask), in that order.
@@ -262,12 +271,13 @@ class StrategyBatch:
 
     def row(self, index: int) -> ParallelStrategy:
         """One row as an object."""
-        layout, plan = int(self.layout_index[index]), int(self.recompute_plan_index[index])
+        layout, plan, tensors = (int(getattr(self, name)[index]) for name in INDICES)
         return ParallelStrategy(
             # Each column is of the type of its default.
             **{name: type(getattr(ParallelStrategy, name))(int(getattr(self, name)[index])) for name in COLUMNS},
             recompute_layers_per_stage=self.recompute_plans[plan] if plan >= 0 else None,
             layer_layout=self.layouts[layout] if layout >= 0 else None,
+            tensor_plan=self.tensor_plans[tensors] if tensors >= 0 else None,
         )
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
@@ -309,7 +319,7 @@ class StrategyBatch:
 
 
 def concatenate(batches: Sequence[StrategyBatch]) -> StrategyBatch:
-    """The rows of all batches, with the layouts that any of them has; they must share ``recompute_plans``.
+    """The rows of all batches, with the layouts that any of them has; they must share ``recompute_plans`` and ``tensor_plans``.
 
     Parameters
     ----------

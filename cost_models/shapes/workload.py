@@ -102,6 +102,11 @@ class LayerKind(NamedTuple):
     moe: bool = False
     local: bool = False
 
+    @property
+    def label(self) -> str:
+        """The name used in files."""
+        return ("moe" if self.moe else "dense") + ("-local" if self.local else "")
+
 
 @dataclass(frozen=True)
 class ModelShape:

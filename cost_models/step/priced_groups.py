@@ -25,6 +25,7 @@ from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
 from cost_models.step.priced_keys import Costs, LayerPrices, PricedKeys, priced_keys, taken
 
@@ -120,7 +121,7 @@ class ShardedModel:
     @property
     def _layers(self) -> Floats:
         """``[layer kind, stage, 1]``."""
-        held: Floats = self.stages.layers.sum(axis=2, dtype=np.float64)[:, :, None]
+        held: Floats = self.stages.of_model.layers.sum(axis=2, dtype=np.float64)[:, :, None]
         return held
 
     def _parameters_of(self, layers: Floats) -> StageParameters:
@@ -181,7 +182,7 @@ class PricedGroup:
     def merged(self) -> MergedPasses | None:
         """What merged passes save; ``None`` where the schedule merges none."""
         savings = self.priced.savings
-        return None if savings is None or not self.stages.merge_pairs else MergedPasses(self.stages, savings)
+        return None if savings is None or not self.stages.merge_pairs else MergedPasses(self.stages.of_model, savings)
 
     @cached_property
     def slots_s(self) -> Floats | None:
@@ -229,6 +230,7 @@ def _stages(model: ModelShape, one: ParallelStrategy, shared: int, *, merge: boo
         one.vpp,
         one.layer_layout,
         one.recompute_layers_per_stage,
+        tensors=one.tensor_plan,
         schedule=one.schedule,
         mtp_before_head=one.mtp_before_head,
         merge_pairs=one.schedule.merges_pairs and bool(shared & priced_bits(Feature.MOE_COMM_OVERLAP, Place.PIPELINE)),
@@ -328,6 +330,8 @@ class PricedBatch:
         PricedGroup, ``[n]``
         """
         gathered = self.gathered(tables=tables)
+        if stages.chosen:
+            gathered = under_choices(self.workload, self.batch, gathered, stages.chosen, self.device, self.network)
         return _price_group(self.workload, self.batch, stages, gathered, self.device, self.network, self.constants)
 
     def stages_under(self, placements: Sequence[Placement]) -> list[Stages]:
@@ -372,7 +376,7 @@ class PricedBatch:
             A layout does not hold the model.
         """
         batch, shared = self.batch, self.shared_switches
-        placed = [batch.layout_index, batch.mtp_before_head, batch.recompute_plan_index]
+        placed = [batch.layout_index, batch.mtp_before_head, batch.recompute_plan_index, batch.tensor_plan_index]
         columns = [batch.pp, batch.vpp, batch.schedule, shared, *placed]
         for rows in rows_alike(columns):
             one, switches = batch.row(int(rows[0])), int(shared[rows[0]])

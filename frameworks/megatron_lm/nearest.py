@@ -56,6 +56,7 @@ def _optimizer(dialect: Dialect, draft: Draft) -> None:
 
 
 def _recompute(dialect: Dialect, draft: Draft) -> None:
+    draft.modules_for_tensors("Megatron-LM")
     s = draft.strategy
     if s.recompute is Recompute.FULL:
         draft.drop_modules(s.recompute_modules, "Megatron-LM takes one granularity")

@@ -12,7 +12,7 @@ from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.table import RELEASE, TABLE, TERMS
 from frameworks.offered import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
-from frameworks.physics.memory import module_names
+from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, none_of, rules_in
 
@@ -152,8 +152,11 @@ RECOMPUTE_PLAN = Rule(
     ),
 )
 
+TENSOR_PLAN = tensor_plan_rule("megatron_tensor_plan", "[megatron-0.12, arguments.py]", "Megatron")
+
 # MindSpeed-LLM inherits them.
 FAMILY_RULES = (
+    TENSOR_PLAN,
     QUERY_GROUPS,
     SEQUENCE_PARALLEL_FOR_EXPERTS,
     EXPERTS_IN_FP16,

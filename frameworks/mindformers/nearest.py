@@ -54,6 +54,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
 
 
 def _recompute(draft: Draft) -> None:
+    draft.modules_for_tensors("MindFormers")
     s = draft.strategy
     if s.recompute is not Recompute.FULL:
         draft.recompute_by_module()

@@ -15,7 +15,7 @@ from frameworks.facts import fact_rule
 from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
 from frameworks.offered import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
-from frameworks.physics.memory import module_names
+from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, every_row, has_effect, none_of, num_microbatches, rules_in
 
@@ -198,5 +198,7 @@ RECOMPUTE_GROUPS = Rule(
     ),
     lambda w, s: f"full recompute in groups of {s.recompute_num_layers} layers: MindFormers recomputes layer by layer",
 )
+
+TENSOR_PLAN = tensor_plan_rule("mindformers_tensor_plan", "[mindformers-1.8, config_args.py]", "MindFormers")
 
 RULES = rules_in(globals())

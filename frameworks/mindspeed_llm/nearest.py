@@ -101,6 +101,7 @@ def _repeatable(draft: Draft) -> None:
 
 
 def _recompute(draft: Draft) -> None:
+    draft.modules_for_tensors("MindSpeed-LLM")
     s = draft.strategy
     switches = rules.BY_SWITCH
     if s.recompute is not Recompute.FULL:

@@ -7,6 +7,7 @@ import numpy as np
 from cost_models.shapes.recompute_modules import RecomputeModule, present_modules
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Exclusive, Feature
+from cost_models.shapes.tensors import RECOMPUTABLE, dropped, tensor_names
 from cost_models.shapes.workload import Workload
 from frameworks.rule import Mask, Rule, SwitchRule, one_of, rules_in
 
@@ -123,6 +124,78 @@ RECOMPUTE_PLAN = Rule(
     _recompute_plan,
     _recompute_plan_sentence,
 )
+
+
+BESIDE_TENSORS = Feature.SWAP_ATTENTION | Feature.MOE_ZERO_MEMORY
+
+
+def _tensor_plan_alone(workload: Workload, batch: StrategyBatch) -> Mask:
+    others = (batch.recompute != Recompute.NONE) | batch.has(BESIDE_TENSORS)
+    mask: Mask = (batch.tensor_plan_index >= 0) & others
+    return mask
+
+
+TENSOR_PLAN_ALONE = Rule(
+    "tensor_plan_alone",
+    "[pangu-ultra-moe-2]",
+    "tensor_plan says alone what layers do not keep: no recompute, no swap_attention, no moe_zero_memory",
+    _tensor_plan_alone,
+    lambda w, s: (
+        f"tensor_plan with recompute {s.recompute.label} and "
+        f"{' and '.join(str(f.name).lower() for f in s.features & BESIDE_TENSORS) or 'no swap'}: "
+        "it says alone what layers do not keep"
+    ),
+)
+
+
+def _tensor_plan(workload: Workload, batch: StrategyBatch) -> Mask:
+    given: Mask = batch.tensor_plan_index >= 0
+    kinds = len(workload.model.layer_kinds())
+    for number, plan in enumerate(batch.tensor_plans):
+        rows = batch.tensor_plan_index == number
+        again, _ = dropped(plan)
+        stages = [stage for row in plan for stage in row]
+        both = any(choice.recompute & choice.swap for stage in stages for choice in stage)
+        wrong = bool(again & ~RECOMPUTABLE) or both or any(len(stage) != kinds for stage in stages)
+        pp = len(plan[0]) if plan and len({len(row) for row in plan}) == 1 else 0
+        given = np.where(rows, wrong | (batch.pp != pp) | (batch.vpp != len(plan)), given)
+    return given
+
+
+def _tensor_plan_sentence(workload: Workload, s: ParallelStrategy) -> str:
+    plan = s.tensor_plan or ()
+    again, moved = dropped(plan)
+    lost = again & ~RECOMPUTABLE
+    return (
+        f"tensor_plan has {len(plan)} x {max(map(len, plan), default=0)} virtual stages; it takes one choice for each of vpp "
+        f"{s.vpp} x pp {s.pp} and each kind of layer ({len(workload.model.layer_kinds())}), of tensors that are either computed "
+        f"again or moved"
+        + (f"; nothing computes {' and '.join(tensor_names(lost))} again" if lost else "")
+        + (f"; {' and '.join(tensor_names(again & moved))} may be both on one stage" if again & moved else "")
+    )
+
+
+TENSOR_PLAN = Rule(
+    "tensor_plan",
+    "[pangu-ultra-moe-2]",
+    "tensor_plan has one choice for each virtual stage and kind of layer, and computes again what a forward can",
+    _tensor_plan,
+    _tensor_plan_sentence,
+)
+
+
+def tensor_plan_rule(name: str, source: str, framework: str) -> Rule:
+    """The rule of a framework that recomputes by module."""
+
+    def sentence(workload: Workload, s: ParallelStrategy) -> str:
+        again, moved = dropped(s.tensor_plan or ())
+        return (
+            f"tensor_plan drops {', '.join(tensor_names(again | moved))} by virtual stage: {framework} takes modules, "
+            "the same on all stages"
+        )
+
+    requirement = "recompute goes by module, the same on all stages, not by tensor"
+    return Rule(name, source, requirement, lambda w, b: b.tensor_plan_index >= 0, sentence)
 
 
 SWAP_OR_REUSE = one_of(

@@ -225,3 +225,48 @@ def test_a_misspelt_key_is_told_its_nearest(
     problem = refused(api.post(path, json={**job, "strategy": {"tp": 8}, misspelt: True}), 422, "invalid-input")
     assert problem["pointer"] == f"#/{misspelt}"
     assert f"did you mean {meant!r}?" in problem["detail"]
+
+
+def test_tensors_are_chosen_so_that_the_strategy_fits_and_the_plan_is_a_strategy_again(
+    api: TestClient, job: dict[str, Any]
+) -> None:
+    whole = api.post("/v1/estimates", json={**job, "strategy": {"pp": 4, "tp": 2}}).json()["estimate"]
+    tight = {**job, "search": {"min_headroom": whole["memory_limit_bytes"] - 0.9 * whole["peak_memory_bytes"]}}
+    body = {**tight, "strategy": {"pp": 4, "tp": 2}, "memory_plan": True}
+    answer = api.post("/v1/estimates", json=body).json()
+    EstimateDocument.model_validate(answer)
+    plan = answer["memory_plan"]
+    kept = sum(each["kept_bytes"] for each in plan["tensors"])
+    assert all(each["recompute_s"] is None or each["computed_by"] for each in plan["tensors"])
+    first, *wider = plan["micro_batches"]
+    assert [each["micro_batch_size"] for each in plan["micro_batches"]] == [1, 2, 4]
+    assert first["estimate"]["fits"]
+    assert first["estimate"]["step_time_s"] > first["whole_step_time_s"]
+    assert 0.0 < first["saved_fraction"] < 1.0
+    stage = first["stages"][0]
+    assert stage["whole_bytes"] == pytest.approx(stage["layers"] * kept)
+    assert stage["recomputed_bytes"] + stage["swapped_bytes"] <= stage["whole_bytes"]
+    again = api.post("/v1/estimates", json={**tight, "strategy": first["strategy"], "simulate": True}).json()
+    assert again["strategy"] == first["strategy"]
+    assert again["estimate"]["step_time_s"] == first["estimate"]["step_time_s"]
+    assert all(each["refused"] or each["estimate"]["fits"] for each in wider)
+
+
+def test_a_tensor_plan_that_cannot_be_is_refused(api: TestClient, job: dict[str, Any]) -> None:
+    choice = {"dense": {"recompute": ["norm_output"], "swap": ["block_input"]}}
+    strategy = {"pp": 2, "tp": 2, "tensor_plan": [[choice, {}]]}
+    assert api.post("/v1/estimates", json={**job, "strategy": strategy}).status_code == 200
+    wrong = (
+        ([[choice]], "pp 2"),
+        ([[{"moe": {}}, {}]], "no 'moe' layers"),
+        ([[{"dense": {"recompute": ["block_input"]}}, {}]], "nothing computes block_input again"),
+        ([[{"dense": {"recompute": ["norm_output"], "swap": ["norm_output"]}}, {}]], "both"),
+        ([[{"dense": {"recompute": ["weights"]}}, {}]], "weights"),
+    )
+    for plan, words in wrong:
+        response = api.post("/v1/estimates", json={**job, "strategy": {**strategy, "tensor_plan": plan}})
+        assert response.status_code == 422
+        assert words in response.text
+    lists = {**job, "strategies": [strategy], "memory_plan": True}
+    assert api.post("/v1/estimates", json=lists).status_code == 422
+    assert api.post("/v1/estimates", json={**job, "strategy": strategy, "memory_plan": 1}).status_code == 422

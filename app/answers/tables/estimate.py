@@ -12,6 +12,7 @@ from rich.text import Text
 
 from app.answers.schemas import EstimateDocument, EstimateNumbers, RecomputeDocument, SoftwareMoves, StrategyDocument
 from app.answers.tables.memory import memory_sentence, memory_text
+from app.answers.tables.memory_plan import print_memory_plan
 from app.answers.tables.simulation import print_simulation
 from app.calibrations.tables import print_next_runs
 from app.text.quantities import column_seconds, count, days, gibibytes, percent, seconds
@@ -42,6 +43,8 @@ def strategy_text(strategy: StrategyDocument) -> str:
         parts.append(f"ZeRO-{strategy.zero_stage}")
     if strategy.moe_dispatcher not in (None, "alltoall"):
         parts.append(str(strategy.moe_dispatcher))
+    if strategy.tensor_plan is not None:
+        parts.append("recompute and swap by tensor")
     if strategy.recompute.granularity != "none":
         parts.append(recompute_text(strategy.recompute))
     return " ".join([*parts, *(name for name in _MASTER_WEIGHTS if name in strategy.features)])
@@ -106,6 +109,8 @@ def print_estimate(console: Console, document: EstimateDocument) -> None:
         console.print(_software_table(document.software))
     if document.simulation is not None:
         print_simulation(console, estimate, document.simulation)
+    if document.memory_plan is not None:
+        print_memory_plan(console, document.memory_plan)
 
 
 def _headline(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:

@@ -52,12 +52,16 @@ def estimate(
     timeline: Annotated[
         Path | None, typer.Option(help="trace of the simulated step, for Perfetto and MindStudio Insight; implies --simulate")
     ] = None,
+    memory_plan: Annotated[
+        bool, typer.Option("--memory-plan", help="also choose recompute and swap tensor by tensor, for wider micro batches too")
+    ] = False,
     vocab_size: options.VocabSize = None,
     values: options.Values = None,
     files: options.Files = None,
     as_json: options.Json = False,
 ) -> int:
     """Step time and memory of one strategy, to the last part; MODEL may also be a launch script."""
+    from app.answers.memory_plan import memory_plan_document
     from app.answers.price import estimate_document
     from app.answers.tables.estimate import print_estimate
     from app.calibrations.constants import constants_for, own_calibrations
@@ -87,6 +91,8 @@ def estimate(
         raise InputError("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4.")
     own = own_calibrations(job)
     document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None, advised=True)
+    if memory_plan:
+        document = document.model_copy(update={"memory_plan": memory_plan_document(job, job.strategy, own)})
     if timeline is not None:
         _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
     if read is not None:

@@ -1,0 +1,67 @@
+"""Recompute and swap tensor by tensor, as tables."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from app.answers.schemas import MemoryPlanDocument, MicroBatchPlan, StageTensors, TensorPrice
+from app.text.quantities import gibibytes, percent, seconds
+from app.text.terminal import plain_table
+
+MILLISECONDS = 1e3
+
+
+def print_memory_plan(console: Console, document: MemoryPlanDocument) -> None:
+    """The tensors with their prices, and for every micro batch what each virtual stage drops."""
+    console.print("\nWhat a layer keeps of a micro batch", style="bold", markup=False)
+    columns = ("layers", "tensor", "kept", "again, ms", "swap, ms", "computed again by")
+    table = plain_table(*columns)
+    for each in document.tensors:
+        table.add_row(*_tensor_row(each))
+    console.print(table)
+    for plan in document.micro_batches:
+        _print_micro_batch(console, plan)
+
+
+def _tensor_row(each: TensorPrice) -> tuple[str, ...]:
+    again = "" if each.recompute_s is None else _milliseconds(each.recompute_s)
+    return each.kind, each.tensor, gibibytes(each.kept_bytes), again, _milliseconds(each.swap_s), each.computed_by or ""
+
+
+def _print_micro_batch(console: Console, plan: MicroBatchPlan) -> None:
+    console.print(f"\nMicro batch {plan.micro_batch_size}", style="bold", markup=False)
+    if plan.estimate is None or plan.whole_step_time_s is None:
+        console.print(plan.refused or "", markup=False)
+        return
+    step_s, whole_s = plan.estimate.step_time_s, plan.whole_step_time_s
+    if not plan.stages:
+        console.print(f"{seconds(step_s)} a step; everything fits as it is.", markup=False)
+        return
+    console.print(
+        f"{seconds(step_s)} a step, {percent(step_s / whole_s - 1.0)} above what keeping everything would take; peak "
+        f"{gibibytes(plan.estimate.peak_memory_bytes)}, {percent(plan.saved_fraction or 0.0)} of activations saved on the "
+        f"fullest rank, {_milliseconds(plan.added_s or 0.0)} ms a micro batch on the rank that pays most, at most "
+        f"{_milliseconds(plan.gap_s or 0.0)} ms above the least; {gibibytes(plan.host_bytes or 0.0)} a device on the host.",
+        markup=False,
+    )
+    table = plain_table("virtual stage", "layers", "recomputed", "swapped", "kept", "saved", "ms")
+    for stage in plan.stages:
+        table.add_row(*_stage_row(stage))
+    console.print(table)
+
+
+def _stage_row(stage: StageTensors) -> tuple[str, ...]:
+    saved = stage.recomputed_bytes + stage.swapped_bytes
+    return (
+        f"{stage.stage}.{stage.chunk}",
+        f"{stage.layers} {stage.kind}",
+        " ".join(stage.recompute),
+        " ".join(stage.swap),
+        gibibytes(stage.whole_bytes - saved),
+        percent(saved / stage.whole_bytes),
+        _milliseconds(stage.added_s),
+    )
+
+
+def _milliseconds(seconds_: float) -> str:
+    return f"{MILLISECONDS * seconds_:.2f}"

@@ -1,0 +1,103 @@
+"""How much of what its layers keep a pipeline rank has room for: the peak of ``memory_estimate`` as limits on sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.layer.activations import LayerActivations
+from cost_models.memory.fit import fit_rule
+from cost_models.memory.held_layers import KeptLayers, kept_layers, waiting_layers
+from cost_models.memory.in_flight import compositions_in_flight
+from cost_models.memory.model_states import StageParameters
+from cost_models.memory.peak import MemoryEstimate, gathered_bytes, logits_bytes, loss_bytes, saved_bytes
+from cost_models.pipeline.stage_times import chunk_counts
+from cost_models.pipeline.stages import Stages
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.workload import Workload
+
+ROUNDING_BYTES = 1.0  # of sums, on the safe side
+IN_ACTIVATIONS = ("recompute_checkpoints", "working_set", "logits", "optimizer_transient")
+
+
+@dataclass(frozen=True)
+class Room:
+    """Of one strategy whose ranks are all told apart.
+
+    A rank fits where at every moment ``in_flight`` ``[moment, chunk, rank]`` times what each chunk keeps of a micro batch, plus
+    ``fixed_bytes`` ``[moment, rank]``, plus the larger of ``least_bytes`` ``[rank]`` and ``beside_bytes`` ``[rank]`` with what
+    its layers work in, is not above ``most_bytes`` ``[rank]``; no choice helps where that is negative.
+    """
+
+    in_flight: Floats
+    fixed_bytes: Floats
+    least_bytes: Floats
+    beside_bytes: Floats
+    most_bytes: Floats
+
+
+def room(
+    workload: Workload,
+    stages: Stages,
+    batch: StrategyBatch,
+    num_microbatches: Floats,
+    activations: tuple[LayerActivations, ...],
+    parameters: StageParameters,
+    peak: MemoryEstimate,
+    constants: Constants,
+) -> Room:
+    """The limits under which every rank of one strategy fits, whatever its layers keep.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    stages : Stages
+        Ranks of the pipeline, each a kind of its own.
+    batch : StrategyBatch, ``[1]``
+        The strategy, without recompute.
+    num_microbatches : Floats, ``[1]``
+        Micro batches of a replica in a step.
+    activations : tuple of LayerActivations, ``[1]``
+        What a layer of each kind keeps where nothing is dropped.
+    parameters : StageParameters, ``[stage, 1]``
+        Parameters on a rank of each stage, before sharding.
+    peak : MemoryEstimate, ``[stage, 1]``, bytes
+        Of the same strategy, with its parts.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    Room
+    """
+    chunks = chunk_counts(stages, batch)
+    before, after = kept_layers(stages, batch, chunks), waiting_layers(stages, batch, chunks)
+    none = np.zeros((stages.num_kinds, 1))
+    in_flight, fixed = [], []
+    for moment in compositions_in_flight(stages, batch, num_microbatches, all_turns=True):
+        held = [np.broadcast_to(count, none.shape) for count in moment.forwards]
+        waits = [np.broadcast_to(count, none.shape) for count in moment.weights] if stages.schedule.splits_backward else []
+        pairs = [*zip(held, before, strict=True), *zip(waits, after, strict=bool(waits))]
+        columns = zip(*(each.columns for _, each in pairs), strict=True)
+        counts = [count for count, _ in pairs]
+        summed = KeptLayers.of_columns([sum((c * one for c, one in zip(counts, each, strict=True)), none) for each in columns])
+        apart = summed._replace(layers=(none,) * len(summed.layers), losses=none + moment.losses)
+        fixed.append(saved_bytes(apart, activations) + apart.inputs * activations[0].input_bytes)
+        fixed[-1] = fixed[-1] + loss_bytes(workload, batch, apart)
+        in_flight.append([count[:, 0] for count in held])
+    pool = peak.parts["allocator_pool"]
+    outside, slope = peak.peak - peak.allocated - pool, 1.0 + pool / peak.allocated
+    of_passes = [each for name, each in peak.parts.items() if name.startswith("activations_") or name in IN_ACTIVATIONS]
+    steady = peak.allocated - sum(of_passes, none)
+    most = (fit_rule(workload, constants).fit_limit_bytes - outside) / slope - steady - ROUNDING_BYTES
+    return Room(
+        in_flight=np.array(in_flight),
+        fixed_bytes=np.array(fixed)[:, :, 0],
+        least_bytes=(stages.is_last * logits_bytes(workload, batch))[:, 0],
+        beside_bytes=np.broadcast_to(gathered_bytes(workload, batch, parameters), none.shape)[:, 0],
+        most_bytes=np.where(peak.parts["optimizer_transient"] > most, -1.0, most)[:, 0],
+    )

@@ -1,0 +1,117 @@
+"""The tensors that a layer keeps from its forward for its backward: one entry each, the source of masks, prices and documents.
+
+An entry says in which class of ``LayerActivations.saved`` its bytes are, and which operator makes it again; ``layer.tensors`` has
+the formulas. Of every tensor a strategy keeps, computes again or moves to the host (``TensorChoice``), by virtual stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag, unique
+from typing import NamedTuple
+
+from cost_models.shapes.recompute_modules import RecomputeModule
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """One entry. ``saved_as``: its class. ``again``: what computes it once more, nothing where it can only be kept or moved.
+
+    ``module``: whose selective recompute drops it; none where no module does.
+    """
+
+    bit: int
+    meaning: str
+    saved_as: str
+    again: str
+    module: RecomputeModule
+
+
+_ENTRIES: list[TensorEntry] = []
+
+
+def _tensor(bit: int, saved_as: str, meaning: str, again: str = "", module: RecomputeModule = RecomputeModule(0)) -> int:
+    _ENTRIES.append(TensorEntry(1 << bit, meaning, saved_as, again, module))
+    return 1 << bit
+
+
+@unique
+class Tensor(IntFlag):
+    """The tensors by name, as in jobs, in the order of a forward."""
+
+    # fmt: off
+    BLOCK_INPUT = _tensor(0, "residual", "What enters the norms: the residual stream, a layer's own checkpoint.")
+    NORM_OUTPUT = _tensor(1, "norm_output", "What the norms hand to the linear layers.", "norms", RecomputeModule.LAYERNORM)
+    LATENTS = _tensor(2, "attention", "Compressed queries, keys and values of latent attention, and the shared rotary key.")
+    QUERIES = _tensor(3, "attention", "Queries of latent attention, with their normed latents.", "query up-projection, rope",
+        RecomputeModule.MLA_UP_PROJ)
+    KEYS_VALUES = _tensor(4, "attention", "Keys and values of latent attention, with their normed latents.",
+        "key and value up-projection, rope", RecomputeModule.MLA_UP_PROJ)
+    ROTARY_INPUTS = _tensor(5, "attention", "Queries, keys and values before the rotary positions, where a kernel keeps them.",
+        "query, key and value projection")
+    QUERY_KEY_VALUE = _tensor(6, "attention", "What attention reads.", "query, key and value projection, rope")
+    ATTENTION_OUTPUT = _tensor(7, "attention", "Output of attention and its softmax statistics.", "fused attention")
+    ATTENTION_SCORES = _tensor(8, "attention_scores", "Scores and masks of attention that is not fused.", "unfused attention",
+        RecomputeModule.CORE_ATTN)
+    ATTENTION_REST = _tensor(9, "attention", "States of a recurrence, gates, copies around a sequence exchange.")
+    MLP_HIDDEN = _tensor(10, "mlp", "Output of the first matmul of a dense MLP.", "first matmul", RecomputeModule.MLP)
+    MLP_ACTIVATION = _tensor(11, "mlp", "Output of a dense MLP's activation function.", "activation", RecomputeModule.MLP_ACT)
+    ROUTER = _tensor(12, "router", "The router's input in FP32, its logits and probabilities.", "routing", RecomputeModule.MOE)
+    EXPERT_INPUT = _tensor(13, "routed_experts", "Tokens sorted by expert.", "dispatch and permutation", RecomputeModule.MOE)
+    EXPERT_HIDDEN = _tensor(14, "routed_experts", "Output of the experts' first matmul.", "first grouped matmul",
+        RecomputeModule.MOE)
+    EXPERT_ACTIVATION = _tensor(15, "routed_experts", "Output of the experts' activation function.", "activation",
+        RecomputeModule.MLP_ACT)
+    EXPERT_OUTPUT = _tensor(16, "routed_experts", "Output of the experts, where the backward of an exchange starts from it.",
+        "second grouped matmul", RecomputeModule.MOE)
+    SHARED_HIDDEN = _tensor(17, "shared_experts", "Output of the shared experts' first matmul.", "first matmul",
+        RecomputeModule.MOE)
+    SHARED_ACTIVATION = _tensor(18, "shared_experts", "Output of the shared experts' activation function.", "activation",
+        RecomputeModule.MLP_ACT)
+    # fmt: on
+
+
+TENSORS = {Tensor(entry.bit): entry for entry in _ENTRIES}
+TENSOR_NAMES = {str(tensor.name).lower(): tensor for tensor in Tensor}
+if list(TENSORS) != list(Tensor):
+    raise TypeError("every member of Tensor is one entry: give it bit, saved_as and meaning")
+RECOMPUTABLE = Tensor(sum(tensor for tensor, entry in TENSORS.items() if entry.again))
+
+
+class TensorChoice(NamedTuple):
+    """What a layer does not keep: computed again in its backward, or waiting on the host. No tensor is both."""
+
+    recompute: Tensor = Tensor(0)
+    swap: Tensor = Tensor(0)
+
+
+# Of every virtual stage and kind of layer, [chunk][stage][kind], kinds in the order of ``ModelShape.layer_kinds``.
+TensorPlan = tuple[tuple[tuple[TensorChoice, ...], ...], ...]
+
+
+def tensor_names(tensors: Tensor) -> list[str]:
+    """The names of a set of tensors, in the order of a forward."""
+    return [name for name, tensor in TENSOR_NAMES.items() if tensor in tensors]
+
+
+def dropped(plan: TensorPlan) -> tuple[Tensor, Tensor]:
+    """The tensors that some layer computes again, and those that some layer moves to the host."""
+    choices = [choice for row in plan for stage in row for choice in stage]
+    again = moved = Tensor(0)
+    for choice in choices:
+        again, moved = again | choice.recompute, moved | choice.swap
+    return again, moved
+
+
+def covering_modules(plan: TensorPlan) -> RecomputeModule:
+    """The modules whose recompute drops whatever the plan drops, as far as a module does."""
+    again, moved = dropped(plan)
+    found = RecomputeModule(0)
+    for tensor in again | moved:
+        found |= TENSORS[tensor].module
+    return found
+
+
+def drops_nothing(plan: TensorPlan) -> bool:
+    """Whether every layer keeps everything."""
+    return not any(dropped(plan))

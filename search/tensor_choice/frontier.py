@@ -1,0 +1,115 @@
+"""What one layer can keep at which price: the choices among its tensors that no other choice beats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.layer.tensors import ROTATED, TensorCosts, working_bytes
+from cost_models.shapes.tensors import Tensor, TensorChoice
+
+Floats = NDArray[np.float64]
+Masks = NDArray[np.int64]
+
+BLOCK = 128  # choices that are held against all that stand
+SMALLEST = 1e-12  # a share of a sum: what differs by less is equal
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices ``[option]`` among the tensors of layers of one kind, of a micro batch.
+
+    Bytes that it leaves, seconds that they cost, bytes in which a layer works while it runs.
+    ``recompute`` and ``swap`` ``[option]`` are sets of tensors.
+    """
+
+    kept_bytes: Floats
+    seconds: Floats
+    working_bytes: Floats
+    recompute: Masks
+    swap: Masks
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Options:
+        """The chosen ones."""
+        kept, seconds, working = self.kept_bytes[rows], self.seconds[rows], self.working_bytes[rows]
+        return Options(kept, seconds, working, self.recompute[rows], self.swap[rows])
+
+    def of_layers(self, number: int) -> Options:
+        """The same choices for so many layers of a virtual stage, which work one after the other."""
+        return replace(self, kept_bytes=number * self.kept_bytes, seconds=number * self.seconds)
+
+    def choice(self, row: int) -> TensorChoice:
+        """One of them."""
+        return TensorChoice(Tensor(int(self.recompute[row])), Tensor(int(self.swap[row])))
+
+
+def unbeaten(*columns: Floats) -> NDArray[np.int64]:
+    """Rows that no other row matches or beats in every column, less being better; one row of equals."""
+    table = np.stack(columns)
+    scale = np.maximum(np.abs(table).max(axis=1, keepdims=True), 1e-300)
+    table = np.round(table / scale / SMALLEST)
+    order = np.lexsort(table[::-1])
+    standing = np.empty((len(table), 0))
+    rows = np.empty(0, dtype=np.int64)
+    for first in range(0, len(order), BLOCK):
+        block = order[first : first + BLOCK]
+        values = table[:, block]
+        if standing.shape[1]:
+            beaten = (standing[1:, :, None] <= values[1:, None, :]).all(axis=0).any(axis=0)  # sorted by the first column
+            block, values = block[~beaten], values[:, ~beaten]
+        among = (values[1:, :, None] <= values[1:, None, :]).all(axis=0)
+        kept = ~np.triu(among, 1).any(axis=0)
+        rows = np.concatenate([rows, block[kept]])
+        standing = np.concatenate([standing, values[:, kept]], axis=1)
+    return rows
+
+
+def layer_options(tensors: TensorCosts, transient_bytes: float) -> Options:
+    """The choices of one layer, of the first column of ``tensors``; ``transient_bytes`` it works in whatever it keeps.
+
+    Tensor by tensor, of which only the rotary positions tie some to others, with what is beaten left out at once: exact.
+    """
+    total = float(tensors.bytes_of(~Tensor(0))[0])
+    kept, seconds, moved = np.array([total]), np.zeros(1), np.zeros(1)
+    again = swap = np.zeros(1, dtype=np.int64)
+    for states in _states(tensors):
+        columns = np.array(states)
+        grown = [
+            (base[:, None] + more[None, :]).ravel() for base, more in zip((kept, seconds, moved), columns.T[:3], strict=True)
+        ]
+        masks = [
+            (base[:, None] | more[None, :].astype(np.int64)).ravel()
+            for base, more in zip((again, swap), columns.T[3:], strict=True)
+        ]
+        rows = unbeaten(*grown)
+        (kept, seconds, moved), (again, swap) = (column[rows] for column in grown), (mask[rows] for mask in masks)
+    copies = tensors.copies(moved)
+    seconds, working = (
+        seconds + copies.forward_s + copies.backward_s,
+        transient_bytes + working_bytes(total - kept - moved, moved),
+    )
+    return Options(np.maximum(kept, 0.0), seconds, working, again, swap)
+
+
+def _states(tensors: TensorCosts) -> list[list[tuple[float, float, float, int, int]]]:
+    """Of every set of tensors that share a price: (bytes kept less, seconds more, bytes moved, recompute, swap) by state."""
+    tied = [tensor for tensor in tensors.bytes if tensor in ROTATED]
+    groups = [tied] if tied else []
+    groups += [[tensor] for tensor in tensors.bytes if tensor not in ROTATED]
+    found = []
+    for group in groups:
+        ways = [("keep", "swap", "again") if tensor in tensors.again_s else ("keep", "swap") for tensor in group]
+        found.append([_state(tensors, dict(zip(group, way, strict=True))) for way in product(*ways)])
+    return found
+
+
+def _state(tensors: TensorCosts, ways: dict[Tensor, str]) -> tuple[float, float, float, int, int]:
+    sets = {name: Tensor(sum(t for t, way in ways.items() if way == name)) for name in ("again", "swap")}
+    gone, moved = (float(tensors.bytes_of(which)[0]) for which in (sets["again"] | sets["swap"], sets["swap"]))
+    return -gone, float(tensors.recomputed_s(sets["again"])[0]), moved, int(sets["again"]), int(sets["swap"])

@@ -1,0 +1,160 @@
+"""Tensors of a layer: their sums are those of the layer model, module by module."""
+
+from dataclasses import replace
+
+import pytest
+
+from cost_models.layer.activations import layer_activations
+from cost_models.layer.costs import layer_costs
+from cost_models.layer.modules import layer_compute
+from cost_models.layer.overlap import layer_comm
+from cost_models.layer.tensors import TensorCosts, chosen_activations, chosen_costs, tensor_costs
+from cost_models.shapes.recompute_modules import MODULES, RecomputeModule
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
+from cost_models.shapes.tensors import RECOMPUTABLE, TENSORS, Tensor, TensorChoice, covering_modules, tensor_names
+from cost_models.shapes.workload import LocalAttention, ModelShape
+from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, constants, device, keys, network, workload
+
+MODELS = (DENSE, GROUPED, SPARSE, LATENT, replace(LATENT, sandwich_norm=True), replace(GROUPED, attention_output_gate=True))
+COLUMNS = (
+    {},
+    {"tp": 2, "sequence_parallel": True},
+    {"features": DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION},
+    {"features": DEFAULT_FEATURES | Feature.FUSED_ROPE, "ep": 4},
+    {"cp": 2, "ulysses_degree": 2},
+    {"features": DEFAULT_FEATURES | Feature.MOE_ALLTOALL_OVERLAP_COMM, "ep": 4, "dispatcher": 2},
+)
+
+
+def costs(model: ModelShape, *, moe: bool, local: bool = False, **columns: object) -> TensorCosts:
+    job = workload(model)
+    return tensor_costs(job, keys(**columns), device(job), network(job), moe=moe, local=local)
+
+
+def kinds(model: ModelShape) -> tuple[bool, ...]:
+    return tuple(sorted(set(model.moe_layers())))
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_the_tensors_of_a_class_are_all_that_a_layer_keeps_of_it(model: ModelShape, columns: dict[str, object]) -> None:
+    for moe in kinds(model):
+        saved = layer_activations(workload(model), keys(**columns), moe=moe).saved
+        found = costs(model, moe=moe, **columns).bytes
+        for name, kept in saved.items():
+            own = sum(float(each[0]) for tensor, each in found.items() if TENSORS[tensor].saved_as == name)
+            assert own == pytest.approx(float(kept[0]), rel=1e-9)
+        assert all(float(each[0]) > 0 for each in found.values())
+
+
+def test_a_recurrence_keeps_what_only_the_host_can_take() -> None:
+    linear = LocalAttention("linear", 4, num_key_heads=8, num_value_heads=8, key_head_dim=128, value_head_dim=128)
+    found = costs(replace(GROUPED, local_attention=linear), moe=False, local=True)
+    assert Tensor.ATTENTION_REST in found.bytes
+    assert Tensor.ATTENTION_REST not in found.again_s
+
+
+@pytest.mark.parametrize(
+    ("module", "tensors"),
+    [
+        (RecomputeModule.LAYERNORM, Tensor.NORM_OUTPUT),
+        (RecomputeModule.MLA_UP_PROJ, Tensor.QUERIES | Tensor.KEYS_VALUES),
+        (RecomputeModule.MLP_ACT, Tensor.MLP_ACTIVATION | Tensor.EXPERT_ACTIVATION | Tensor.SHARED_ACTIVATION),
+        (
+            RecomputeModule.MLP,
+            Tensor.MLP_HIDDEN | Tensor.MLP_ACTIVATION,
+        ),
+        (
+            RecomputeModule.MOE,
+            Tensor.ROUTER
+            | Tensor.EXPERT_INPUT
+            | Tensor.EXPERT_HIDDEN
+            | Tensor.EXPERT_ACTIVATION
+            | Tensor.SHARED_HIDDEN
+            | Tensor.SHARED_ACTIVATION,
+        ),
+    ],
+)
+@pytest.mark.parametrize("moe", [False, True])
+def test_a_module_drops_the_bytes_of_its_tensors_and_takes_their_time(
+    module: RecomputeModule, tensors: Tensor, moe: bool
+) -> None:
+    if not MODULES[module].in_layer(LATENT, moe):
+        return
+    job, key = workload(LATENT), keys(ep=4)
+    again = keys(ep=4, recompute=1, recompute_modules=module)
+    before, after = (layer_activations(job, each, moe=moe).saved_bytes[0] for each in (key, again))
+    found = costs(LATENT, moe=moe, ep=4)
+    assert float(found.bytes_of(tensors)[0]) == pytest.approx(float(before - after), rel=1e-9)
+    compute = layer_compute(job, again, device(job), moe=moe)
+    expected = float(compute.selective_recompute[0])
+    if module in (RecomputeModule.MLP, RecomputeModule.MOE):  # which also repeat matmuls whose output no gradient needs
+        expected -= float(compute.matmuls.last[0])
+    if module is RecomputeModule.MOE:  # beside which the exchange and the routing count
+        _, exchange = layer_comm(job, key, network(job), compute, constants(), moe=True)
+        expected += float(exchange.dispatch_s[0]) + float((found.again_s[Tensor.ROUTER] - compute.matmuls.router)[0])
+    assert float(found.recomputed_s(tensors)[0]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_queries_and_keys_rotate_once() -> None:
+    found = costs(LATENT, moe=True)
+    apart = [float(found.recomputed_s(tensor)[0]) for tensor in (Tensor.QUERIES, Tensor.KEYS_VALUES)]
+    together = float(found.recomputed_s(Tensor.QUERIES | Tensor.KEYS_VALUES)[0])
+    assert together == pytest.approx(sum(apart) - float(found.rope_s[0]), rel=1e-12)
+    assert float(found.rope_s[0]) > 0
+
+
+def test_hand_worked_bytes_of_latent_attention() -> None:
+    # 2,048 tokens, 8 heads: queries 2 (8 x 96 + 256), keys and values 2 (8 x 96 + 8 x 64 + 128), output 2 x 8 x 64 + 64 x 8.
+    found = costs(LATENT, moe=False)
+    assert float(found.bytes[Tensor.QUERIES][0]) == 2048 * 2 * (8 * 96 + 256)
+    assert float(found.bytes[Tensor.KEYS_VALUES][0]) == 2048 * 2 * (8 * 96 + 8 * 64 + 128)
+    assert float(found.bytes[Tensor.ATTENTION_OUTPUT][0]) == 2048 * (2 * 8 * 64 + 64 * 8)
+    assert float(found.bytes[Tensor.LATENTS][0]) == 2048 * 2 * (256 + 128 + 32)
+    assert float(found.bytes[Tensor.MLP_HIDDEN][0]) == 2 * float(found.bytes[Tensor.MLP_ACTIVATION][0]) == 2048 * 4 * 4096
+
+
+def test_copies_hide_behind_the_compute_of_their_pass_and_cost_it_their_share_of_the_memory_bandwidth() -> None:
+    found = costs(DENSE, moe=False)
+    window = float(found.window_forward_s[0])
+    moved = found.window_forward_s * found.host_bytes_per_s
+    copies = found.copies(2.0 * moved)
+    assert float(copies.forward_s[0]) == pytest.approx(window * (1.0 + found.stretch), rel=1e-9)
+    beside = min(2.0 * window, float(found.window_backward_s[0]))
+    assert float(copies.contention_backward_s[0]) == pytest.approx(found.stretch * beside, rel=1e-9)
+    whole = copies.exposed_forward_s + copies.exposed_backward_s + copies.masked_s
+    assert float(whole[0]) == pytest.approx(4.0 * window, rel=1e-9)
+    job = workload(DENSE)
+    assert found.stretch == job.cluster.profile.host_link_bytes_per_s / job.cluster.profile.hbm_bytes_per_s
+
+
+def test_what_a_choice_does_to_a_layer() -> None:
+    job, key = workload(LATENT), keys(ep=4)
+    whole_costs = layer_costs(job, key, device(job), network(job), moe=True)
+    whole = layer_activations(job, key, moe=True)
+    found = costs(LATENT, moe=True, ep=4)
+    choice = TensorChoice(Tensor.NORM_OUTPUT | Tensor.ROUTER, Tensor.EXPERT_INPUT)
+    kept, priced = chosen_activations(whole, found, choice), chosen_costs(whole_costs, found, choice)
+    gone = found.bytes_of(choice.recompute | choice.swap)
+    assert float(kept.saved_bytes[0]) == pytest.approx(float(whole.saved_bytes[0] - gone[0]))
+    assert sum(float(each[0]) for each in kept.saved.values()) == pytest.approx(float(kept.saved_bytes[0]))
+    working = found.bytes_of(choice.recompute) + 2.0 * found.bytes_of(choice.swap)
+    assert float(kept.transient_bytes[0] - whole.transient_bytes[0]) == pytest.approx(float(working[0]))
+    copies = found.copies(found.bytes_of(choice.swap))
+    forward, backward = copies.forward_s, copies.backward_s
+    again = found.recomputed_s(choice.recompute)
+    assert float(priced.forward_s[0] - whole_costs.forward_s[0]) == pytest.approx(float(forward[0]))
+    assert float(priced.backward_s[0] - whole_costs.backward_s[0]) == pytest.approx(float((backward + again)[0]))
+    for name, table in (("forward_s", priced.forward), ("backward_s", priced.backward)):
+        assert sum(float(part[0]) for part in table.values()) == pytest.approx(float(getattr(priced, name)[0]))
+
+
+def test_modules_that_cover_a_plan() -> None:
+    plan = (((TensorChoice(Tensor.NORM_OUTPUT, Tensor.KEYS_VALUES),), (TensorChoice(Tensor(0), Tensor.EXPERT_INPUT),)),)
+    assert covering_modules(plan) == RecomputeModule.LAYERNORM | RecomputeModule.MLA_UP_PROJ | RecomputeModule.MOE
+
+
+def test_every_tensor_has_a_class_that_layers_keep_and_nothing_else_is_recomputable() -> None:
+    classes = set(layer_activations(workload(LATENT), keys(), moe=True).saved)
+    assert {entry.saved_as for entry in TENSORS.values()} <= classes
+    assert set(tensor_names(RECOMPUTABLE)) == {str(t.name).lower() for t, entry in TENSORS.items() if entry.again}
