@@ -115,6 +115,6 @@ class Finalists:
 
 
 def simulated_rows(workload: Workload, scored: Scored, constants: Constants, simulate: Estimator) -> Scored:
-    """The same rows with simulated step times."""
-    found: Estimate = simulate(workload, scored.batch, constants)
+    """The same rows with simulated step times; their memory is known."""
+    found: Estimate = simulate(workload, scored.batch, constants, memory=False)
     return Scored(scored.batch, found.step_time_s, scored.peak_memory_bytes, scored.ordinal)
