@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -287,37 +287,56 @@ def estimate(
     return composed_of(priced, closed_forms, merge=not breakdown, breakdown=breakdown, memory=memory)
 
 
-def peak_memory_bytes(priced: PricedBatch) -> Floats:
-    """``Estimate.peak_memory_bytes`` alone, ``[n]``, which takes a fraction of the time.
+class Peaks(NamedTuple):
+    """``Estimate.peak_memory_bytes``, ``[n]``, and what of it no switch that saves memory for time takes away."""
+
+    peak_bytes: Floats
+    kept_bytes: Floats
+
+
+def peaks(priced: PricedBatch, enough_bytes: float = float("inf")) -> Peaks:
+    """Memory alone, which takes a fraction of the time that an estimate takes.
 
     Parameters
     ----------
     priced : PricedBatch, ``[n]``
         Strategies with their layer costs.
+    enough_bytes : float, bytes
+        Where weights, gradients and optimizer states are more than this, nothing else is counted: the result is not the peak,
+        but it is more than this, and so is the peak.
 
     Returns
     -------
-    Floats, ``[n]``, bytes
+    Peaks, ``[n]``, bytes
     """
-    peaks = np.empty(len(priced.batch))
+    found = Peaks(np.empty(len(priced.batch)), np.empty(len(priced.batch)))
     for rows, group in priced.groups(merge=True, tables=False):
-        peaks[rows] = group_memory(priced.workload, group, priced.constants, breakdown=False).peak.max(axis=0)
-    return peaks
+        least, found.kept_bytes[rows] = group.sharded.least_bytes
+        found.peak_bytes[rows] = least
+        counted = least <= enough_bytes
+        if counted.any():
+            rows = rows[counted]
+            group = group if counted.all() else priced.take(rows).group(group.stages)
+            memory = group_memory(priced.workload, group, priced.constants, breakdown=False)
+            found.peak_bytes[rows] = memory.peak.max(axis=0)
+    return found
 
 
-def estimate_priced(priced: PricedBatch) -> Estimate:
+def estimate_priced(priced: PricedBatch, *, memory: bool = True) -> Estimate:
     """As ``estimate``, for a batch whose layers have been priced, without a breakdown.
 
     Parameters
     ----------
     priced : PricedBatch, ``[n]``
         Strategies with their layer costs.
+    memory : bool
+        Whether to count bytes.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    return composed_of(priced, closed_forms, merge=True, breakdown=False)
+    return composed_of(priced, closed_forms, merge=True, breakdown=False, memory=memory)
 
 
 def composed_of(
@@ -358,14 +377,19 @@ def composed_of(
     parts = [
         _estimate_group(workload, group, time, constants, breakdown=breakdown)
         if memory
-        else _without_memory(workload, time, constants)
+        else _without_memory(workload, group, time, constants)
         for group, time in compose(groups(), constants)
     ]
     return _scattered(rows, parts, len(priced.batch))
 
 
-def _without_memory(workload: Workload, time: StepTime, constants: Constants) -> Estimate:
-    """Step times alone; all else is not a number."""
-    names = [f.name for f in fields(Estimate) if f.default is MISSING and f.name not in ("step_time_s", "fit_rule", "fidelity")]
-    unknown: dict[str, Any] = dict.fromkeys(names, np.full_like(time.step_s, np.nan))
-    return Estimate(step_time_s=time.step_s, fit_rule=fit_rule(workload, constants), fidelity=time.fidelity, **unknown)
+def _without_memory(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants) -> Estimate:
+    """Step times and their bounds alone; all else is not a number."""
+    known: dict[str, Any] = {
+        "step_time_s": time.step_s,
+        "step_time_lower_bound_s": np.minimum(lower_bound_s(group, time, constants), time.step_s),
+        "fit_rule": fit_rule(workload, constants),
+        "fidelity": time.fidelity,
+    }
+    names = [f.name for f in fields(Estimate) if f.default is MISSING and f.name not in known]
+    return Estimate(**known, **dict.fromkeys(names, np.full_like(time.step_s, np.nan)))

@@ -26,7 +26,7 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, 
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
-from cost_models.step.priced_keys import Costs, LayerPrices, PricedKeys, priced_keys, taken
+from cost_models.step.priced_keys import Costs, GatheredKeys, LayerPrices, PricedKeys, priced_keys, taken
 
 
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
@@ -94,7 +94,14 @@ class ShardedModel:
     @cached_property
     def states(self) -> ModelStates:
         """Weights, gradients and optimizer states."""
-        return self._gathered(model_states(self.workload, self.few, self._parameters))
+        return self._gathered(self._states)
+
+    @property
+    def least_bytes(self) -> tuple[Floats, Floats]:
+        """What the fullest rank keeps from step to step, and what it keeps of weights and gradients, ``[n]``."""
+        kept = (self._states.total, self._states.weights + self._states.gradients)
+        states, weights = (each.max(axis=0)[self.of_row] for each in kept)
+        return states, weights
 
     @cached_property
     def exchange(self) -> GradientExchange:
@@ -112,6 +119,10 @@ class ShardedModel:
     def optimizer_s(self) -> Floats:
         """The optimizer, a step."""
         return self._gathered(optimizer_s(self.workload, self.few, self._parameters, self.device))
+
+    @cached_property
+    def _states(self) -> ModelStates:
+        return model_states(self.workload, self.few, self._parameters)
 
     @cached_property
     def _parameters(self) -> StageParameters:
@@ -146,7 +157,7 @@ class PricedGroup:
     batch: StrategyBatch
     stages: Stages
     num_microbatches: Floats
-    priced: PricedKeys
+    priced: GatheredKeys
     sharded: ShardedModel
     sends_s: Callable[[], tuple[Floats, Floats]]  # exposed and masked
     host_micro_batch_s: Floats
@@ -241,7 +252,7 @@ def _price_group(
     workload: Workload,
     batch: StrategyBatch,
     stages: Stages,
-    priced: PricedKeys,
+    priced: GatheredKeys,
     device: Device,
     network: Network,
     constants: Constants,
@@ -299,7 +310,7 @@ class PricedBatch:
         """
         return replace(self, batch=batch)
 
-    def gathered(self, *, tables: bool = False) -> PricedKeys:
+    def gathered(self, *, tables: bool = False) -> GatheredKeys:
         """What the keys cost, ``[n]``.
 
         Parameters
@@ -309,9 +320,9 @@ class PricedBatch:
 
         Returns
         -------
-        PricedKeys
+        GatheredKeys
         """
-        return taken(self.keys, self.key_of, tables=tables)
+        return GatheredKeys(self.keys, self.key_of, tables)
 
     def group(self, stages: Stages, *, tables: bool = False) -> PricedGroup:
         """All rows on the given ranks.
