@@ -5,7 +5,6 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-
 # New containers between two collections of cyclic garbage, of which there is hardly any here: Python's 700 made looking for it
 # a twentieth of a search.
 COLLECT_EVERY = 50_000

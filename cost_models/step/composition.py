@@ -391,5 +391,5 @@ def _without_memory(workload: Workload, group: PricedGroup, time: StepTime, cons
         "fit_rule": fit_rule(workload, constants),
         "fidelity": time.fidelity,
     }
-    names = [f.name for f in fields(Estimate) if f.default is MISSING and f.name not in known]
-    return Estimate(**known, **dict.fromkeys(names, np.full_like(time.step_s, np.nan)))
+    unknown: dict[str, Any] = {f.name: np.full_like(time.step_s, np.nan) for f in fields(Estimate) if f.default is MISSING}
+    return Estimate(**(unknown | known))

@@ -18,6 +18,7 @@ from cost_models.network.collectives import send_recv_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.pace import slowest_of, slowest_slots_s, sorts_of_chunks
+from cost_models.pipeline.placements import PlacedChunks, placed_chunks
 from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
 from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.shapes.acting import acting
@@ -341,8 +342,8 @@ class PricedBatch:
         gathered = self.gathered(tables=tables)
         return _price_group(self.workload, self.batch, stages, gathered, self.device, self.network, self.constants)
 
-    def stages_under(self, placements: Sequence[Placement]) -> list[Stages]:
-        """Ranks of the pipeline that the rows share, under each placement.
+    def under(self, placements: Sequence[Placement]) -> PlacedChunks:
+        """Chunks of the pipeline that the rows share, under each placement.
 
         Parameters
         ----------
@@ -351,11 +352,10 @@ class PricedBatch:
 
         Returns
         -------
-        list of Stages
+        PlacedChunks
         """
-        one, shared = self.batch.row(0), int(self.shared_switches[0])
-        placed = (replace(one, layer_layout=p.layer_layout, mtp_before_head=p.mtp_before_head) for p in placements)
-        return [_stages(self.workload.model, each, shared, merge=True) for each in placed]
+        one, model = replace(self.batch.row(0), **placements[0]._asdict()), self.workload.model
+        return placed_chunks(model, _stages(model, one, int(self.shared_switches[0]), merge=True), placements)
 
     @property
     def shared_switches(self) -> IntColumn:

@@ -69,7 +69,7 @@ def taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
 
 @dataclass(frozen=True)
 class GatheredKeys:
-    """``PricedKeys`` of every strategy, ``[n]``: each part is gathered when it is first asked for, since most callers want few."""
+    """``PricedKeys`` of every strategy, ``[n]``: each part is gathered when it is first asked for, as few callers want all."""
 
     keys: PricedKeys
     of_row: IntColumn

@@ -35,8 +35,8 @@ class Pricer(Protocol):
 class PricedRows:
     """Legal strategies ``[n]`` with their placements, and what they cost under them.
 
-    ``origin`` is the row of the chunk that each is a form of. ``timed`` are those whose time is known; of the others, which do not
-    fit, ``step_time_s`` and ``bound_s`` are what they are at least. ``kept_bytes`` is what leaner forms hold at least.
+    ``origin`` is the row of the chunk that each is a form of. ``timed`` are those whose time is known; of the others, which do
+    not fit, ``step_time_s`` and ``bound_s`` are what they are at least. ``kept_bytes`` is what leaner forms hold at least.
     """
 
     batch: StrategyBatch
@@ -137,4 +137,3 @@ def _of_structures(batch: StrategyBatch, some: NDArray[np.bool_]) -> NDArray[np.
     _, structure = distinct_rows([getattr(batch, name) for name in STRUCTURE])
     chosen = np.unique(np.concatenate([structure[some], structure[[0, -1]]]))
     return np.isin(structure, chosen)
-
