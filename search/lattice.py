@@ -229,7 +229,7 @@ class LatticeSearch:
 
     def _settle(self, scored: Scored) -> None:
         begun_s = self._now()
-        self.state.finalists.settle(simulated_rows(self.workload, scored, self.constants, self.simulator))
+        self.state.finalists.settle(simulated_rows(scored, self.simulator, self._prices))
         self.state.simulate_s += self._now() - begun_s
 
     def _shown(self) -> Scored | None:
@@ -240,7 +240,7 @@ class LatticeSearch:
         unseen = finalists.unseen(kept)
         if not len(unseen):
             return finalists.simulated
-        shown = simulated_rows(self.workload, unseen, self.constants, self.simulator)
+        shown = simulated_rows(unseen, self.simulator, self._prices)
         return shown if finalists.simulated is None else joined(finalists.simulated, shown)
 
     @property
@@ -301,9 +301,14 @@ class LatticeSearch:
         )
 
     def best(self) -> tuple[RankedStrategy | None, Timing]:
-        """The first of the plans alone, without a word about it, and the time of the search so far."""
+        """The first of the plans alone, without a word about it, and the time of the search so far.
+
+        None, too, where a search that began with a time to beat has proved that nothing is below it.
+        """
         begun_s = self._now()
-        ranked = self._climbed(self._ranked(self._shown()))
+        # Once the proof is closed, no bound of what has not been simulated is below the best time.
+        proved = self._proves_by_time and self.is_closed
+        ranked = self._climbed(self._ranked(self.state.finalists.simulated if proved else self._shown()))
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
 
     def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
@@ -316,7 +321,7 @@ class LatticeSearch:
         """The plans with single layers moved for as long as that helps, fastest first."""
         if not self._proves_by_time:
             return tuple(ranked)
-        moved = (climbed(self.workload, self.constants, self._placer, self.simulator, plan) for plan in ranked)
+        moved = (climbed(self._prices, self._placer, self.simulator, plan) for plan in ranked)
         return tuple(sorted(moved, key=lambda plan: plan.step_time_s))
 
     def _timing(self, simulate_s: float, explain_s: float) -> Timing:

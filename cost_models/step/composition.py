@@ -17,7 +17,8 @@ from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
 from cost_models.step.group_memory import group_memory
-from cost_models.step.priced_groups import PricedBatch, PricedGroup, priced_batch
+from cost_models.step.priced_groups import PricedBatch, PricedGroup, priced_batch, priced_by
+from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Breakdown, Estimate
 
 MTP_PROJECTIONS = 3.0  # of a module in a step: one forward, two backward
@@ -258,7 +259,13 @@ def _scattered(rows: Sequence[IntColumn], parts: Sequence[Estimate], n: int) -> 
 
 
 def estimate(
-    workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False, memory: bool = True
+    workload: Workload,
+    batch: StrategyBatch,
+    constants: Constants,
+    *,
+    breakdown: bool = False,
+    memory: bool = True,
+    prices: LayerPrices | None = None,
 ) -> Estimate:
     """Step time, its lower bound and peak memory of ``n`` strategies. See ``Estimate`` for the columns.
 
@@ -278,12 +285,14 @@ def estimate(
         Whether to add parts and per-stage columns.
     memory : bool
         Whether to count bytes; without, they and what fits are unknown.
+    prices : LayerPrices or None
+        Layer costs of the same workload that earlier batches had; not with a breakdown.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    priced = priced_batch(workload, batch, constants)
+    priced = priced_batch(workload, batch, constants) if prices is None else priced_by(prices, batch)
     return composed_of(priced, closed_forms, merge=not breakdown, breakdown=breakdown, memory=memory)
 
 
