@@ -1,8 +1,8 @@
 """Strategies a second of an exhaustive search, by wall time: ``python -m benchmarks.lattice [MODEL HARDWARE DEVICES]``.
 
 The target is 100,000 legal strategies a second (placement, time, bound and memory) for Pangu Ultra MoE 718B on 6,144 NPUs on
-two cores, in less than 1 GiB. It is not met: since layers are placed per strategy, a search there decided 42,000 of them a CPU
-second on a busy machine (2026-11-23), enumeration and explanation included.
+two cores, in less than 1 GiB. It is not met: since layers are placed per strategy, a search there decided 47,000 of them a CPU
+second on a machine with fifteen other jobs (2026-11-23: 700,903 in 14.9 s of user time), startup and explanation included.
 Rows sampled from the run are priced again one by one: a batch must not change a price.
 """
 

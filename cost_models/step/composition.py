@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.costs import LayerCosts
@@ -329,6 +330,27 @@ def peaks(priced: PricedBatch, enough_bytes: float = float("inf")) -> Peaks:
             memory = group_memory(priced.workload, group, priced.constants, breakdown=False)
             found.peak_bytes[rows] = memory.peak.max(axis=0)
     return found
+
+
+def fitting_rows(workload: Workload, batch: StrategyBatch, constants: Constants) -> NDArray[np.bool_]:
+    """``Estimate.fits`` alone, ``[n]``; neither step times nor orders of tasks matter for it.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        At least one strategy.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    bool, ``[n]``
+    """
+    limit_bytes = fit_rule(workload, constants).fit_limit_bytes
+    fits: NDArray[np.bool_] = peaks(priced_batch(workload, batch, constants), limit_bytes).peak_bytes <= limit_bytes
+    return fits
 
 
 def estimate_priced(priced: PricedBatch, *, memory: bool = True) -> Estimate:
