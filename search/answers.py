@@ -236,7 +236,7 @@ class Answers:
         while factor <= MAX_CLUSTER_GROWTH:
             cluster = replace(self.workload.cluster, num_devices=num_devices * factor)
             workload = replace(self.workload, cluster=cluster)
-            if takes_a_lean_plan(workload, limits, self.constants, self.estimate, Rejections()):
+            if takes_a_lean_plan(workload, limits, self.constants, Rejections()):
                 return cluster.num_devices
             factor *= 2
         return None

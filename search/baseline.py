@@ -15,7 +15,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from cost_models.step.composition import estimate
+from cost_models.step.composition import fitting_rows
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
 from search.limits import Range, SearchLimits
 from search.recompute_modes import recompute_mode
@@ -49,7 +49,7 @@ def default_baseline(workload: Workload, constants: Constants) -> ParallelStrate
         legal = charge_illegal(workload, chunk.batch, rules, Rejections())
         if not len(legal):
             continue
-        fitting = legal.take(estimate(workload, legal, constants).fits)
+        fitting = legal.take(fitting_rows(workload, legal, constants))
         if not len(fitting):
             continue
         far = np.maximum(fitting.ep - node, 0)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.constants import Constants
-from cost_models.shapes.workload import Workload
+from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from search.explanation import Estimator
 from search.ranking import Scored, joined, scored_from_mapping, scored_to_mapping
@@ -114,7 +113,7 @@ class Finalists:
         )
 
 
-def simulated_rows(workload: Workload, scored: Scored, constants: Constants, simulate: Estimator) -> Scored:
-    """The same rows with simulated step times."""
-    found: Estimate = simulate(workload, scored.batch, constants)
+def simulated_rows(scored: Scored, simulate: Estimator, prices: LayerPrices) -> Scored:
+    """The same rows with simulated step times; their memory is known."""
+    found: Estimate = simulate(prices.workload, scored.batch, prices.constants, memory=False, prices=prices)
     return Scored(scored.batch, found.step_time_s, scored.peak_memory_bytes, scored.ordinal)

@@ -17,7 +17,7 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBat
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step.composition import estimate_priced, peak_memory_bytes
+from cost_models.step.composition import estimate_priced, peaks
 from cost_models.step.placing import ToBeat
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
@@ -154,10 +154,11 @@ class LatticeSearch:
             self._settle(promising)
 
     def _priced(self, batch: StrategyBatch, origin: IntColumn) -> PricedRows:
-        priced = placed_rows(self._prices, self._placer, batch, origin, self._price, self._to_beat)
+        least_bytes = float("inf") if self.state.leanest is None else self.state.leanest[0]
+        priced = placed_rows(self._prices, self._placer, batch, origin, self._price, self._to_beat, least_bytes)
         least = int(np.argmin(priced.peak_memory_bytes))
         peak = float(priced.peak_memory_bytes[least])
-        if self.state.leanest is None or peak < self.state.leanest[0]:
+        if peak < least_bytes:
             self.state.leanest = (peak, priced.batch.row(least))
         return priced
 
@@ -183,14 +184,15 @@ class LatticeSearch:
         if not switches:
             return []
         worst = state.leaderboard.worst_that_counts
-        if self._proves_by_time:
-            # Beside plans for a target, nothing counts that is not better than they are.
-            counts = as_it_is.step_time_s <= worst if self._refused_by is None else np.zeros_like(as_it_is.fits)
-            could = ~as_it_is.fits & (counts | (as_it_is.bound_s < state.finalists.best_s))
-        else:
-            could = np.ones(len(as_it_is.batch), dtype=np.bool_)
+        could, enough_bytes = self._could_matter(as_it_is, worst), self._answers.rule.fit_limit_bytes
+        if not self._proves_by_time:
+            enough_bytes = worst
+        could &= as_it_is.kept_bytes <= enough_bytes
         if could.any():
-            could[could] = self._can_be_lean(as_it_is.batch.take(could), worst)
+            could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
+        if self._proves_by_time:
+            as_it_is.time(np.flatnonzero(could & ~as_it_is.timed), self._prices, self._price)
+            could &= self._could_matter(as_it_is, worst)
         found = leaner(model, as_it_is.batch.take(could), switches)
         if found is None:
             return []
@@ -199,8 +201,17 @@ class LatticeSearch:
         state.enumerated += len(batch)
         return [self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]])] if legal.any() else []
 
-    def _can_be_lean(self, batch: StrategyBatch, worst: float) -> NDArray[np.bool_]:
-        """Whether the leanest forms of rows are lean enough to matter."""
+    def _could_matter(self, as_it_is: PricedRows, worst: float) -> NDArray[np.bool_]:
+        """Rows of which leaner forms could be listed, or be the best, by what is known of their time."""
+        if not self._proves_by_time:
+            return np.ones(len(as_it_is.batch), dtype=np.bool_)
+        # Beside plans for a target, nothing counts that is not better than they are.
+        counts = as_it_is.step_time_s <= worst if self._refused_by is None else np.zeros_like(as_it_is.fits)
+        could: NDArray[np.bool_] = ~as_it_is.fits & (counts | (as_it_is.bound_s < self.state.finalists.best_s))
+        return could
+
+    def _can_be_lean(self, batch: StrategyBatch, enough_bytes: float) -> NDArray[np.bool_]:
+        """Whether the leanest forms of rows need no more than that."""
         found, features = np.zeros(len(batch), dtype=np.bool_), None
         for switches in dict.fromkeys((self._space.leaner, self._space.leaner & ~Feature.SWAP_ATTENTION)):
             if not switches:
@@ -209,8 +220,7 @@ class LatticeSearch:
             rows = np.flatnonzero(~found if features is None else ~found & (features != least.features))
             features = least.features
             if len(rows):
-                most = self._answers.rule.fit_limit_bytes if self._proves_by_time else worst
-                found[rows] = peak_memory_bytes(priced_by(self._prices, least.take(rows))) <= most
+                found[rows] = peaks(priced_by(self._prices, least.take(rows)), enough_bytes).peak_bytes <= enough_bytes
         return found
 
     @property
@@ -220,7 +230,7 @@ class LatticeSearch:
 
     def _settle(self, scored: Scored) -> None:
         begun_s = self._now()
-        self.state.finalists.settle(simulated_rows(self.workload, scored, self.constants, self.simulator))
+        self.state.finalists.settle(simulated_rows(scored, self.simulator, self._prices))
         self.state.simulate_s += self._now() - begun_s
 
     def _shown(self) -> Scored | None:
@@ -231,7 +241,7 @@ class LatticeSearch:
         unseen = finalists.unseen(kept)
         if not len(unseen):
             return finalists.simulated
-        shown = simulated_rows(self.workload, unseen, self.constants, self.simulator)
+        shown = simulated_rows(unseen, self.simulator, self._prices)
         return shown if finalists.simulated is None else joined(finalists.simulated, shown)
 
     @property
@@ -295,9 +305,14 @@ class LatticeSearch:
         )
 
     def best(self) -> tuple[RankedStrategy | None, Timing]:
-        """The first of the plans alone, without a word about it, and the time of the search so far."""
+        """The first of the plans alone, without a word about it, and the time of the search so far.
+
+        None, too, where a search that began with a time to beat has proved that nothing is below it.
+        """
         begun_s = self._now()
-        ranked = self._climbed(self._ranked(self._shown()))
+        # Once the proof is closed, no bound of what has not been simulated is below the best time.
+        proved = self._proves_by_time and self.is_closed
+        ranked = self._climbed(self._ranked(self.state.finalists.simulated if proved else self._shown()))
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
 
     def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
@@ -310,7 +325,7 @@ class LatticeSearch:
         """The plans with single layers moved for as long as that helps, fastest first."""
         if not self._proves_by_time:
             return tuple(ranked)
-        moved = (climbed(self.workload, self.constants, self._placer, self.simulator, plan) for plan in ranked)
+        moved = (climbed(self._prices, self._placer, self.simulator, plan) for plan in ranked)
         return tuple(sorted(moved, key=lambda plan: plan.step_time_s))
 
     def _by_tensor(self, ranked: Sequence[RankedStrategy]) -> tuple[TensorRefinement, ...]:

@@ -10,9 +10,9 @@ import numpy as np
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import concatenate
 from cost_models.shapes.workload import Workload
+from cost_models.step.composition import fitting_rows
 from frameworks.target import ANY
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
-from search.explanation import Estimator
 from search.leaner import leanest
 from search.limits import SearchLimits
 from search.recompute_modes import recompute_mode
@@ -25,9 +25,7 @@ def lean_limits(limits: SearchLimits) -> SearchLimits:
     return replace(limits, **{name: value for name, value in lean.items() if getattr(limits, name) is None})
 
 
-def takes_a_lean_plan(
-    workload: Workload, limits: SearchLimits, constants: Constants, estimate: Estimator, rejections: Rejections
-) -> bool:
+def takes_a_lean_plan(workload: Workload, limits: SearchLimits, constants: Constants, rejections: Rejections) -> bool:
     """Whether the workload's target takes one of the leanest plans and it fits; ``rejections`` say what it was not for."""
     rules, space = (*option_rules(workload), *placement_rules(workload)), search_space(workload, lean_limits(limits))
     for chunk in chunks(workload, space, rejections):
@@ -35,7 +33,7 @@ def takes_a_lean_plan(
         if len(legal):
             least = leanest(workload.model, legal, space.leaner)
             legal = concatenate([legal, charge_illegal(workload, least, rules, rejections)])
-        if len(legal) and np.any(estimate(workload, legal, constants).fits):
+        if len(legal) and np.any(fitting_rows(workload, legal, constants)):
             return True
     return False
 

@@ -32,7 +32,8 @@ class Progress:
 class Counts:
     """``enumerated`` = ``legal`` + the sum of the rejections. ``None``: this release does not do that.
 
-    ``estimated`` have their memory counted, and their time priced or found too long by a bound.
+    ``estimated`` have their memory counted, or were ruled out by their weights and states alone, and their time priced where they
+    fit, or found too long by a bound.
     """
 
     enumerated: int

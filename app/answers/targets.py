@@ -10,7 +10,6 @@ from app.calibrations.constants import constants_for
 from app.jobs.job import Job
 from calibration.files import Calibration
 from cost_models.shapes.workload import Workload
-from cost_models.step.composition import estimate
 from frameworks.registry import releases_of
 from frameworks.target import Target
 from search.enumeration import Rejections, refusals
@@ -40,7 +39,7 @@ def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
             reasons.append(untold[0][0].lower() + untold[0][1:].rstrip("."))
             continue
         rejections = Rejections()
-        if takes_a_lean_plan(workload, job.limits, constants_for(workload, own), estimate, rejections):
+        if takes_a_lean_plan(workload, job.limits, constants_for(workload, own), rejections):
             document = {**job.document, "software": {**job.document["software"], "target": label}}
             sentence = f"software.target = {label} (usual for stack {software.stack}; --target any asks for the physics alone)"
             return _assuming(replace(job, workload=workload, document=document), sentence)

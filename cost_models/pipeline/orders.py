@@ -63,19 +63,18 @@ def num_warmup_forwards(shape: PipelineShape, rank: int) -> int:
 
 def _one_forward_one_backward(shape: PipelineShape) -> Orders:
     """Warm-up forwards, then a forward and a backward in turn, then the backwards that are left."""
-    forwards = chunk_sequence(shape)
-    backwards = [(shape.vpp - 1 - chunk, micro_batch) for chunk, micro_batch in forwards]
+    sequence = chunk_sequence(shape)
+    forwards = [Task(Pass.FORWARD, *place) for place in sequence]
+    backwards = [Task(Pass.BACKWARD, shape.vpp - 1 - chunk, micro_batch) for chunk, micro_batch in sequence]
     orders = []
     for rank in range(shape.pp):
         warmup = num_warmup_forwards(shape, rank)
-        order = [Task(Pass.FORWARD, *place) for place in forwards[:warmup]]
-        for forward, backward in zip(forwards[warmup:], backwards, strict=False):
-            if shape.merge_pairs:
-                order.append(Task(Pass.PAIR, *forward, *backward))
-            else:
-                order += [Task(Pass.FORWARD, *forward), Task(Pass.BACKWARD, *backward)]
-        order += [Task(Pass.BACKWARD, *place) for place in backwards[len(forwards) - warmup :]]
-        orders.append(tuple(order))
+        turns = zip(forwards[warmup:], backwards, strict=False)
+        if shape.merge_pairs:
+            steady = [Task(Pass.PAIR, *forward[1:3], *backward[1:3]) for forward, backward in turns]
+        else:
+            steady = [task for turn in turns for task in turn]
+        orders.append((*forwards[:warmup], *steady, *backwards[len(forwards) - warmup :]))
     return tuple(orders)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cost_models.pipeline.stages import Counts, Stages
-from cost_models.shapes.strategy import IntColumn
+from cost_models.pipeline.stages import Counts, Stages, by_rank, ends_of_stages
+from cost_models.shapes.strategy import IntColumn, Placement
+from cost_models.shapes.workload import ModelShape
 
 Sorts = tuple[tuple[int, ...], ...]  # [rank][chunk]
 
@@ -65,106 +65,129 @@ class ChunkTable(NamedTuple):
     sorts: tuple[Sorts, ...]  # of each placement
 
 
-def rank_table(placements: Sequence[Stages]) -> RankTable:
+@dataclass(frozen=True)
+class PlacedChunks:
+    """What the chunks of some placements of one pipeline hold.
+
+    ``sorts`` ``[placement, rank, chunk]`` says which chunks are alike, ``contents`` ``[sort]`` what they hold: the kind of every
+    layer in order, a byte each, then what ``ends_of_stages`` has for the stage.
+    ``one`` is the pipeline under any of the placements.
+    """
+
+    one: Stages
+    sorts: Counts
+    contents: tuple[tuple[bytes, tuple[int, ...]], ...]
+
+    def stages(self, sorts: Counts) -> Stages:
+        """Ranks that hold chunks of the given sorts.
+
+        Parameters
+        ----------
+        sorts : Counts, ``[rank, chunk]``
+            Of every rank and chunk.
+
+        Returns
+        -------
+        Stages
+            How many ranks of each there are, and which, is still that of ``one``.
+        """
+        layers, ends = zip(*self.contents, strict=True)
+        held = np.zeros((len(self.one.layer_kinds), len(layers), max(map(len, layers)) + 1), dtype=np.int64)
+        for sort, kinds in enumerate(layers):  # the chunk's own layers begin at 1
+            held[np.frombuffer(kinds, dtype=np.uint8), sort, np.arange(1, len(kinds) + 1)] = 1
+        prefix = held.cumsum(axis=2)[:, sorts]
+        embedding, head, mtp, *relays = np.array(ends, dtype=np.int64).T[:, sorts]
+        return replace(
+            self.one,
+            num_kinds=len(sorts),
+            num_chunks=sorts.shape[1],
+            layers=prefix[..., -1],
+            prefix=prefix,
+            has_embedding=embedding,
+            has_head=head,
+            has_mtp=mtp,
+            relays=np.stack(relays),
+        )
+
+
+def placed_chunks(model: ModelShape, one: Stages, placements: Iterable[Placement]) -> PlacedChunks:
+    """The chunks of some placements.
+
+    Raises ``ValueError`` where one does not hold the model's layers.
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    one : Stages
+        The pipeline under any of the placements, without a per-stage plan.
+    placements : iterable of Placement
+        Of the model's layers.
+
+    Returns
+    -------
+    PlacedChunks
+    """
+    kinds, numbers = bytes(map(one.layer_kinds.index, model.kinds_of_layers())), dict[tuple[bytes, tuple[int, ...]], int]()
+    sorts = []
+    for placement in placements:
+        counts = [count for row in placement.layer_layout for count in row]
+        if len(counts) != one.pp * one.vpp or sum(counts) != len(kinds):
+            raise ValueError(f"layer_layout {placement.layer_layout} does not place {len(kinds)} layers on {one.pp} stages")
+        ends, first = ends_of_stages(one.pp, one.vpp, placement.mtp_before_head, model.mtp_num_layers, one.schedule), 0
+        for count, end in zip(counts, ends, strict=True):
+            sorts.append(numbers.setdefault((kinds[first : first + count], end), len(numbers)))
+            first += count
+    by_stage = np.array(sorts).reshape(-1, one.vpp, one.pp).swapaxes(1, 2)
+    return PlacedChunks(one, by_rank(by_stage, one.schedule), tuple(numbers))
+
+
+def rank_table(placed: PlacedChunks) -> RankTable:
     """The distinct ranks of some placements.
 
     Parameters
     ----------
-    placements : sequence of Stages
-        Of one pipeline, schedule and model, without per-stage plans.
+    placed : PlacedChunks
+        What their chunks hold.
 
     Returns
     -------
     RankTable
     """
-    found: dict[tuple[object, ...], tuple[Stages, int]] = {}
-    numbers: dict[tuple[object, ...], int] = {}
+    numbers: dict[tuple[int, int, tuple[int, ...]], int] = {}
+    ranks: list[tuple[int, ...]] = []
     of_placement = []
-    for stages in placements:
+    for sorts in placed.sorts.tolist():
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for rank, of_rank in enumerate(map(tuple, sorts)):
+            alike.setdefault(of_rank, []).append(rank)
         kinds = []
-        for kind, (same, contents) in enumerate(zip(stages.ranks, _contents(stages), strict=True)):
-            what = (same[0], same[-1], *contents)
-            found.setdefault(what, (stages, kind))
-            kinds.append(numbers.setdefault(what, len(numbers)))
+        for of_rank, same in alike.items():
+            number = numbers.setdefault((same[0], same[-1], of_rank), len(numbers))
+            if number == len(ranks):
+                ranks.append(tuple(same))
+            kinds.append(number)
         of_placement.append(tuple(kinds))
-
-    def column(take: Callable[[Stages, int], NDArray[Any]], axis: int = 0) -> NDArray[Any]:
-        return np.stack([take(stages, kind) for stages, kind in found.values()], axis=axis)
-
-    longest = max(stages.prefix.shape[3] for stages in placements)
-    ranks = replace(
-        placements[0],
-        num_kinds=len(found),
-        layers=column(lambda stages, kind: stages.layers[:, kind], 1),
-        prefix=column(lambda stages, kind: _padded(stages.prefix[:, kind], longest), 1),
-        num_ranks=column(lambda stages, kind: stages.num_ranks[kind]),
-        first_rank=column(lambda stages, kind: stages.first_rank[kind]),
-        ranks=tuple(stages.ranks[kind] for stages, kind in found.values()),
-        has_embedding=column(lambda stages, kind: stages.has_embedding[kind]),
-        has_head=column(lambda stages, kind: stages.has_head[kind]),
-        has_mtp=column(lambda stages, kind: stages.has_mtp[kind]),
-        relays=column(lambda stages, kind: stages.relays[:, kind], 1),
+    table = replace(
+        placed.stages(np.array([of_rank for *_, of_rank in numbers])),
+        num_ranks=np.array([[float(len(same))] for same in ranks]),
+        first_rank=np.array([[float(same[0])] for same in ranks]),
+        ranks=tuple(ranks),
     )
-    return RankTable(ranks, tuple(of_placement))
+    return RankTable(table, tuple(of_placement))
 
 
-def chunk_table(placements: Sequence[Stages]) -> ChunkTable:
+def chunk_table(placed: PlacedChunks) -> ChunkTable:
     """The distinct chunks of some placements.
 
     Parameters
     ----------
-    placements : sequence of Stages
-        Of one pipeline, schedule and model, without per-stage plans.
+    placed : PlacedChunks
+        What their chunks hold.
 
     Returns
     -------
     ChunkTable
     """
-    found: dict[tuple[object, ...], tuple[Stages, int, int]] = {}
-    numbers: dict[tuple[object, ...], int] = {}
-    sorts = []
-    for stages in placements:
-        of_rank: dict[int, tuple[int, ...]] = {}
-        for kind, (ranks, contents) in enumerate(zip(stages.ranks, _contents(stages), strict=True)):
-            sort = []
-            for chunk, what in enumerate(contents):
-                found.setdefault(what, (stages, kind, chunk))
-                sort.append(numbers.setdefault(what, len(numbers)))
-            of_rank |= dict.fromkeys(ranks, tuple(sort))
-        sorts.append(tuple(of_rank[rank] for rank in range(stages.pp)))
-
-    def column(take: Callable[[Stages, int, int], Counts], axis: int = 0) -> Counts:
-        return np.stack([take(*place) for place in found.values()], axis=axis)
-
-    longest = max(stages.prefix.shape[3] for stages in placements)
-    chunks = replace(
-        placements[0],
-        vpp=1,
-        num_chunks=1,
-        num_kinds=len(found),
-        layers=column(lambda stages, kind, chunk: stages.layers[:, kind, [chunk]], 1),
-        prefix=column(lambda stages, kind, chunk: _padded(stages.prefix[:, kind, [chunk]], longest), 1),
-        has_embedding=column(lambda stages, kind, chunk: stages.has_embedding[kind, [chunk]]),
-        has_head=column(lambda stages, kind, chunk: stages.has_head[kind, [chunk]]),
-        has_mtp=column(lambda stages, kind, chunk: stages.has_mtp[kind, [chunk]]),
-        relays=column(lambda stages, kind, chunk: stages.relays[:, kind, [chunk]], 1),
-    )
-    return ChunkTable(chunks, tuple(sorts))
-
-
-def _contents(stages: Stages) -> list[list[tuple[object, ...]]]:
-    """What each chunk holds, ``[kind][chunk]``, to tell whether two are alike; a prefix ends with its last layer."""
-    number = stages.layers.sum(axis=0).tolist()
-    edges = np.stack([stages.has_embedding, stages.has_head, stages.has_mtp, *stages.relays], axis=-1).tolist()
-    return [
-        [
-            (stages.prefix[:, kind, chunk, : number[kind][chunk] + 1].tobytes(), *edges[kind][chunk])
-            for chunk in range(stages.num_chunks)
-        ]
-        for kind in range(stages.num_kinds)
-    ]
-
-
-def _padded(prefix: Counts, longest: int) -> Counts:
-    """Prefixes with as many places as the longest, the last repeated."""
-    return np.pad(prefix, [(0, 0)] * (prefix.ndim - 1) + [(0, longest - prefix.shape[-1])], mode="edge")
+    chunks = replace(placed.stages(np.arange(len(placed.contents))[:, None]), vpp=1)
+    return ChunkTable(chunks, tuple(tuple(map(tuple, sorts)) for sorts in placed.sorts.tolist()))

@@ -157,6 +157,8 @@ class Stages:
         """
         longest = self.prefix.shape[3] - 1
         full = batch.recompute == int(Recompute.FULL)
+        if not full.any():
+            return (np.zeros((self.num_kinds, len(batch))),) * len(self.prefix)
         if self.plan is not None:
             share = [self.planned(kind, chunk) for kind in range(self.num_kinds)]
             wanted = np.where(full, np.array(share)[:, None], 0)
@@ -276,13 +278,38 @@ def _by_kind(
 
 
 @lru_cache(maxsize=1024)
+def ends_of_stages(pp: int, vpp: int, mtp_before_head: int, num_modules: int, schedule: Schedule) -> tuple[tuple[int, ...], ...]:
+    """Embedding, head, MTP modules, and what forwards and backwards pass on for them, of every virtual stage.
+
+    Parameters
+    ----------
+    pp : int
+        Pipeline ranks.
+    vpp : int
+        Chunks of layers on a rank, virtual stages.
+    mtp_before_head : int
+        Virtual stages from that of the MTP modules to that of the head, without modules 0.
+    num_modules : int
+        MTP modules of the model.
+    schedule : Schedule
+        Whose path through the ranks decides.
+
+    Returns
+    -------
+    tuple of tuple of int
+        In the order of the model.
+    """
+    columns = _ends(pp, vpp, mtp_before_head if num_modules else 0, num_modules, turns=schedule.is_vee)
+    return tuple(tuple(of_stage) for of_stage in np.stack(columns).swapaxes(2, 3).reshape(len(columns), -1).T.tolist())
+
+
+@lru_cache(maxsize=1024)
 def _ends_by_rank(
     pp: int, vpp: int, mtp_before_head: int, num_modules: int, schedule: Schedule
 ) -> tuple[list[Counts], list[object]]:
     """``_ends`` by rank and chunk, the same wherever layers lie, and of each rank what tells it from others."""
     ends = [by_rank(column, schedule) for column in _ends(pp, vpp, mtp_before_head, num_modules, turns=schedule.is_vee)]
-    first, last, mtp = (column[0].tolist() for column in ends[:3])
-    return ends, [(tuple(first[rank]), tuple(last[rank]), tuple(mtp[rank])) for rank in range(pp)]
+    return ends, [tuple(map(tuple, of_rank)) for of_rank in np.concatenate(ends).swapaxes(0, 1).tolist()]
 
 
 def _ends(pp: int, vpp: int, mtp_before_head: int, num_modules: int, *, turns: bool) -> list[Counts]:

@@ -159,6 +159,8 @@ def distinct_rows(columns: list[IntColumn]) -> tuple[IntColumn, IntColumn]:
             size = int(code.max()) + 1
         code = code * span + digit
         size *= span
+    if size == 1:
+        return np.zeros(1, dtype=np.int64), code
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
     return first, inverse
 

@@ -244,7 +244,9 @@ class StrategyBatch:
         -------
         StrategyBatch
         """
-        return replace(self, **{name: getattr(self, name)[rows] for name in (*COLUMNS, *INDICES)})
+        index = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        # Several times faster than replace() and indexing: searches take rows tens of thousands of times.
+        return StrategyBatch(**(vars(self) | {name: getattr(self, name).take(index) for name in (*COLUMNS, *INDICES)}))
 
     def standing_for(self, rows: IntColumn, place: Place, columns: Sequence[str]) -> StrategyBatch:
         """The chosen rows for all that are alike in ``columns`` and in the switches that ``place`` prices.

@@ -73,10 +73,6 @@ class Program:
     last_positions: tuple[int, ...]  # [rank], in ``steps``
 
 
-def _task_class(rank: int, task: Task) -> TaskClass:
-    return TaskClass(task.kind, rank, task.chunk, task.backward_chunk)
-
-
 class _Needs:
     """Which earlier outputs each task waits for: a number each, and whether it comes from another rank.
 
@@ -119,11 +115,11 @@ class _Needs:
         return found
 
 
-def _in_dependency_order(shape: PipelineShape) -> tuple[Step, ...]:
-    """All tasks of all ranks, each after what it waits for. Raises ``ValueError`` if the ranks wait for each other."""
+def _in_dependency_order(shape: PipelineShape) -> tuple[tuple[Step, ...], tuple[TaskClass, ...]]:
+    """All tasks, each after what it waits for, and their classes. Raises ``ValueError`` if ranks wait for each other."""
     orders, needs = rank_orders(shape), _Needs(shape)
     ended: dict[int, int] = {}  # position of the task that yields an output
-    classes: dict[TaskClass, int] = {}
+    classes: dict[tuple[Pass, int, int, int], int] = {}
     steps: list[Step] = []
     last = [-1] * shape.pp
     upcoming = [0] * shape.pp
@@ -135,14 +131,15 @@ def _in_dependency_order(shape: PipelineShape) -> tuple[Step, ...]:
         while upcoming[rank] < len(order):
             task = order[upcoming[rank]]
             inputs = needs.inputs(rank, task)
-            missing = next((need for need, _ in inputs if need not in ended), None)
-            if missing is not None:
-                blocked[missing] = rank
+            missing = [need for need, _ in inputs if need not in ended]
+            if missing:
+                blocked[missing[0]] = rank
                 break
             found = tuple([(ended[need], crosses) for need, crosses in inputs])
-            task_class = classes.setdefault(_task_class(rank, task), len(classes))
+            task_class = classes.setdefault((task.kind, rank, task.chunk, task.backward_chunk), len(classes))
+            position = len(steps)
             steps.append(Step(rank, task, task_class, last[rank], found))
-            position = last[rank] = len(steps) - 1
+            last[rank] = position
             upcoming[rank] += 1
             for output in needs.outputs(rank, task):
                 ended[output] = position
@@ -150,7 +147,7 @@ def _in_dependency_order(shape: PipelineShape) -> tuple[Step, ...]:
                     runnable.append(blocked.pop(output))
     if any(upcoming[rank] < len(orders[rank]) for rank in range(shape.pp)):
         raise ValueError(f"{shape.schedule.label}: the ranks wait for each other with {shape}")
-    return tuple(steps)
+    return tuple(steps), tuple(TaskClass(*each) for each in classes)
 
 
 def _depths(steps: tuple[Step, ...]) -> list[int]:
@@ -228,10 +225,9 @@ def compiled(shape: PipelineShape) -> Program:
     Program
         Kept for the next strategies of the same shape.
     """
-    steps = _in_dependency_order(shape)
+    steps, classes = _in_dependency_order(shape)
     depth = _depths(steps)
     wavefronts, num_rows, rows = _wavefronts(shape, steps, depth)
-    classes = tuple(dict.fromkeys(_task_class(step.rank, step.task) for step in steps))
     counts = np.bincount([step.task_class for step in steps], minlength=len(classes))
     lasts = {step.rank: position for position, step in enumerate(steps)}
     return Program(

@@ -20,7 +20,8 @@ from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
 from cost_models.step.composition import StepTime, at_kind, composed_of
 from cost_models.step.data_parallel import exchange_beyond_compute_s
-from cost_models.step.priced_groups import PricedGroup, priced_batch
+from cost_models.step.priced_groups import PricedGroup, priced_batch, priced_by
+from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 
 LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
@@ -384,7 +385,13 @@ def _composed(
 
 
 def simulate(
-    workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False, memory: bool = True
+    workload: Workload,
+    batch: StrategyBatch,
+    constants: Constants,
+    *,
+    breakdown: bool = False,
+    memory: bool = True,
+    prices: LayerPrices | None = None,
 ) -> Estimate:
     """As ``cost_models.step.composition.estimate``, with steps composed task by task.
 
@@ -403,10 +410,12 @@ def simulate(
         Whether to add parts and per-stage columns.
     memory : bool
         Whether to count bytes; without, they and what fits are unknown.
+    prices : LayerPrices or None
+        Layer costs of the same workload that earlier batches had; not with a breakdown.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    priced = priced_batch(workload, batch, constants)
+    priced = priced_batch(workload, batch, constants) if prices is None else priced_by(prices, batch)
     return composed_of(priced, simulated_together, merge=False, breakdown=breakdown, memory=memory)

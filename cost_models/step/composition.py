@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.costs import LayerCosts
@@ -17,7 +18,8 @@ from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
 from cost_models.step.group_memory import group_memory
-from cost_models.step.priced_groups import PricedBatch, PricedGroup, priced_batch
+from cost_models.step.priced_groups import PricedBatch, PricedGroup, priced_batch, priced_by
+from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Breakdown, Estimate
 
 MTP_PROJECTIONS = 3.0  # of a module in a step: one forward, two backward
@@ -264,7 +266,13 @@ def _scattered(rows: Sequence[IntColumn], parts: Sequence[Estimate], n: int) -> 
 
 
 def estimate(
-    workload: Workload, batch: StrategyBatch, constants: Constants, *, breakdown: bool = False, memory: bool = True
+    workload: Workload,
+    batch: StrategyBatch,
+    constants: Constants,
+    *,
+    breakdown: bool = False,
+    memory: bool = True,
+    prices: LayerPrices | None = None,
 ) -> Estimate:
     """Step time, its lower bound and peak memory of ``n`` strategies. See ``Estimate`` for the columns.
 
@@ -284,46 +292,88 @@ def estimate(
         Whether to add parts and per-stage columns.
     memory : bool
         Whether to count bytes; without, they and what fits are unknown.
+    prices : LayerPrices or None
+        Layer costs of the same workload that earlier batches had; not with a breakdown.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    priced = priced_batch(workload, batch, constants)
+    priced = priced_batch(workload, batch, constants) if prices is None else priced_by(prices, batch)
     return composed_of(priced, closed_forms, merge=not breakdown, breakdown=breakdown, memory=memory)
 
 
-def peak_memory_bytes(priced: PricedBatch) -> Floats:
-    """``Estimate.peak_memory_bytes`` alone, ``[n]``, which takes a fraction of the time.
+class Peaks(NamedTuple):
+    """``Estimate.peak_memory_bytes``, ``[n]``, and what of it no switch that saves memory for time takes away."""
+
+    peak_bytes: Floats
+    kept_bytes: Floats
+
+
+def peaks(priced: PricedBatch, enough_bytes: float = float("inf")) -> Peaks:
+    """Memory alone, which takes a fraction of the time that an estimate takes.
 
     Parameters
     ----------
     priced : PricedBatch, ``[n]``
         Strategies with their layer costs.
+    enough_bytes : float, bytes
+        Where weights, gradients and optimizer states are more than this, nothing else is counted: the result is not the peak,
+        but it is more than this, and so is the peak.
 
     Returns
     -------
-    Floats, ``[n]``, bytes
+    Peaks, ``[n]``, bytes
     """
-    peaks = np.empty(len(priced.batch))
+    found = Peaks(np.empty(len(priced.batch)), np.empty(len(priced.batch)))
     for rows, group in priced.groups(merge=True, tables=False):
-        peaks[rows] = group_memory(priced.workload, group, priced.constants, breakdown=False).peak.max(axis=0)
-    return peaks
+        least, found.kept_bytes[rows] = group.sharded.least_bytes
+        found.peak_bytes[rows] = least
+        counted = least <= enough_bytes
+        if counted.any():
+            rows = rows[counted]
+            group = group if counted.all() else priced.take(rows).group(group.stages)
+            memory = group_memory(priced.workload, group, priced.constants, breakdown=False)
+            found.peak_bytes[rows] = memory.peak.max(axis=0)
+    return found
 
 
-def estimate_priced(priced: PricedBatch) -> Estimate:
+def fitting_rows(workload: Workload, batch: StrategyBatch, constants: Constants) -> NDArray[np.bool_]:
+    """``Estimate.fits`` alone, ``[n]``; neither step times nor orders of tasks matter for it.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    batch : StrategyBatch, ``[n]``
+        At least one strategy.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    bool, ``[n]``
+    """
+    limit_bytes = fit_rule(workload, constants).fit_limit_bytes
+    fits: NDArray[np.bool_] = peaks(priced_batch(workload, batch, constants), limit_bytes).peak_bytes <= limit_bytes
+    return fits
+
+
+def estimate_priced(priced: PricedBatch, *, memory: bool = True) -> Estimate:
     """As ``estimate``, for a batch whose layers have been priced, without a breakdown.
 
     Parameters
     ----------
     priced : PricedBatch, ``[n]``
         Strategies with their layer costs.
+    memory : bool
+        Whether to count bytes.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    return composed_of(priced, closed_forms, merge=True, breakdown=False)
+    return composed_of(priced, closed_forms, merge=True, breakdown=False, memory=memory)
 
 
 def composed_of(
@@ -364,14 +414,19 @@ def composed_of(
     parts = [
         _estimate_group(workload, group, time, constants, breakdown=breakdown)
         if memory
-        else _without_memory(workload, time, constants)
+        else _without_memory(workload, group, time, constants)
         for group, time in compose(groups(), constants)
     ]
     return _scattered(rows, parts, len(priced.batch))
 
 
-def _without_memory(workload: Workload, time: StepTime, constants: Constants) -> Estimate:
-    """Step times alone; all else is not a number."""
-    names = [f.name for f in fields(Estimate) if f.default is MISSING and f.name not in ("step_time_s", "fit_rule", "fidelity")]
-    unknown: dict[str, Any] = dict.fromkeys(names, np.full_like(time.step_s, np.nan))
-    return Estimate(step_time_s=time.step_s, fit_rule=fit_rule(workload, constants), fidelity=time.fidelity, **unknown)
+def _without_memory(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants) -> Estimate:
+    """Step times and their bounds alone; all else is not a number."""
+    known: dict[str, Any] = {
+        "step_time_s": time.step_s,
+        "step_time_lower_bound_s": np.minimum(lower_bound_s(group, time, constants), time.step_s),
+        "fit_rule": fit_rule(workload, constants),
+        "fidelity": time.fidelity,
+    }
+    unknown: dict[str, Any] = {f.name: np.full_like(time.step_s, np.nan) for f in fields(Estimate) if f.default is MISSING}
+    return Estimate(**(unknown | known))

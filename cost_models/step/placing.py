@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import NamedTuple
@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from cost_models.memory.fit import fit_rule
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.pace import slowest_of, slowest_slots_s
-from cost_models.pipeline.placements import ChunkTable, RankTable, Sorts, chunk_table, rank_table
+from cost_models.pipeline.placements import ChunkTable, PlacedChunks, RankTable, Sorts, chunk_table, rank_table
 from cost_models.pipeline.stage_times import PassTimes, chunk_counts
-from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, Schedule
 from cost_models.step.group_memory import group_memory
@@ -36,19 +35,19 @@ class Paces(NamedTuple):
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Placements of one pipeline, as ``PricedBatch.stages_under`` gives them, and what comparing them needs of each."""
+    """Placements of one pipeline, as ``PricedBatch.under`` gives their chunks, and what comparing them needs of each."""
 
-    stages: Sequence[Stages]
+    placed: PlacedChunks
 
     @cached_property
     def chunks(self) -> ChunkTable:
         """Their distinct chunks."""
-        return chunk_table(self.stages)
+        return chunk_table(self.placed)
 
     @cached_property
     def ranks(self) -> RankTable:
         """Their distinct ranks."""
-        return rank_table(self.stages)
+        return rank_table(self.placed)
 
 
 def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
@@ -68,7 +67,7 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
     -------
     Paces
     """
-    batch, one = priced.batch, placements.stages[0]
+    batch, one = priced.batch, placements.placed.one
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
     first, index = distinct_rows([priced.key_of, *extent])
     few = priced.take(first)

@@ -18,6 +18,7 @@ from cost_models.network.collectives import send_recv_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.pace import slowest_of, slowest_slots_s, sorts_of_chunks
+from cost_models.pipeline.placements import PlacedChunks, placed_chunks
 from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
 from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.shapes.acting import acting
@@ -27,7 +28,7 @@ from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
-from cost_models.step.priced_keys import Costs, LayerPrices, PricedKeys, priced_keys, taken
+from cost_models.step.priced_keys import Costs, GatheredKeys, LayerPrices, PricedKeys, priced_keys, taken
 
 
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
@@ -95,7 +96,14 @@ class ShardedModel:
     @cached_property
     def states(self) -> ModelStates:
         """Weights, gradients and optimizer states."""
-        return self._gathered(model_states(self.workload, self.few, self._parameters))
+        return self._gathered(self._states)
+
+    @property
+    def least_bytes(self) -> tuple[Floats, Floats]:
+        """What the fullest rank keeps from step to step, and what it keeps of weights and gradients, ``[n]``."""
+        kept = (self._states.total, self._states.weights + self._states.gradients)
+        states, weights = (each.max(axis=0)[self.of_row] for each in kept)
+        return states, weights
 
     @cached_property
     def exchange(self) -> GradientExchange:
@@ -113,6 +121,10 @@ class ShardedModel:
     def optimizer_s(self) -> Floats:
         """The optimizer, a step."""
         return self._gathered(optimizer_s(self.workload, self.few, self._parameters, self.device))
+
+    @cached_property
+    def _states(self) -> ModelStates:
+        return model_states(self.workload, self.few, self._parameters)
 
     @cached_property
     def _parameters(self) -> StageParameters:
@@ -147,7 +159,7 @@ class PricedGroup:
     batch: StrategyBatch
     stages: Stages
     num_microbatches: Floats
-    priced: PricedKeys
+    priced: GatheredKeys
     sharded: ShardedModel
     sends_s: Callable[[], tuple[Floats, Floats]]  # exposed and masked
     host_micro_batch_s: Floats
@@ -243,7 +255,7 @@ def _price_group(
     workload: Workload,
     batch: StrategyBatch,
     stages: Stages,
-    priced: PricedKeys,
+    priced: GatheredKeys,
     device: Device,
     network: Network,
     constants: Constants,
@@ -301,7 +313,7 @@ class PricedBatch:
         """
         return replace(self, batch=batch)
 
-    def gathered(self, *, tables: bool = False) -> PricedKeys:
+    def gathered(self, *, tables: bool = False) -> GatheredKeys:
         """What the keys cost, ``[n]``.
 
         Parameters
@@ -311,9 +323,9 @@ class PricedBatch:
 
         Returns
         -------
-        PricedKeys
+        GatheredKeys
         """
-        return taken(self.keys, self.key_of, tables=tables)
+        return GatheredKeys(self.keys, self.key_of, tables)
 
     def group(self, stages: Stages, *, tables: bool = False) -> PricedGroup:
         """All rows on the given ranks.
@@ -334,8 +346,8 @@ class PricedBatch:
             gathered = under_choices(self.workload, self.batch, gathered, stages.chosen, self.device, self.network)
         return _price_group(self.workload, self.batch, stages, gathered, self.device, self.network, self.constants)
 
-    def stages_under(self, placements: Sequence[Placement]) -> list[Stages]:
-        """Ranks of the pipeline that the rows share, under each placement.
+    def under(self, placements: Sequence[Placement]) -> PlacedChunks:
+        """Chunks of the pipeline that the rows share, under each placement.
 
         Parameters
         ----------
@@ -344,11 +356,10 @@ class PricedBatch:
 
         Returns
         -------
-        list of Stages
+        PlacedChunks
         """
-        one, shared = self.batch.row(0), int(self.shared_switches[0])
-        placed = (replace(one, layer_layout=p.layer_layout, mtp_before_head=p.mtp_before_head) for p in placements)
-        return [_stages(self.workload.model, each, shared, merge=True) for each in placed]
+        one, model = replace(self.batch.row(0), **placements[0]._asdict()), self.workload.model
+        return placed_chunks(model, _stages(model, one, int(self.shared_switches[0]), merge=True), placements)
 
     @property
     def shared_switches(self) -> IntColumn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -64,6 +65,40 @@ def taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
     if value is None:
         return value
     return type(value)(**{f.name: taken(getattr(value, f.name), index, tables=tables) for f in fields(value)})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class GatheredKeys:
+    """``PricedKeys`` of every strategy, ``[n]``: each part is gathered when it is first asked for, as few callers want all."""
+
+    keys: PricedKeys
+    of_row: IntColumn
+    tables: bool
+
+    @cached_property
+    def layers(self) -> tuple[LayerCosts, ...]:
+        """Seconds of a layer of each kind."""
+        return taken(self.keys.layers, self.of_row, tables=self.tables)
+
+    @cached_property
+    def activations(self) -> tuple[LayerActivations, ...]:
+        """What a layer of each kind keeps."""
+        return taken(self.keys.activations, self.of_row, tables=self.tables)
+
+    @cached_property
+    def edges(self) -> EdgeCosts:
+        """Seconds of embedding, head and loss."""
+        return taken(self.keys.edges, self.of_row, tables=self.tables)
+
+    @cached_property
+    def savings(self) -> PairSavings | None:
+        """What merged pairs of layers save."""
+        return taken(self.keys.savings, self.of_row, tables=self.tables)
+
+    @property
+    def alike(self) -> IntColumn:
+        """Equal where layers keep the same activations and losses the same logits."""
+        return self.keys.alike[self.of_row]
 
 
 def _joined(first: Costs, second: Costs) -> Costs:

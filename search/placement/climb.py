@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, Placement, StrategyBatch
 from cost_models.shapes.workload import Workload
+from cost_models.step.composition import peaks
 from cost_models.step.placing import Alternatives, fitting, least_step_times_s, paces, work
-from cost_models.step.priced_groups import priced_batch
+from cost_models.step.priced_groups import priced_by
+from cost_models.step.priced_keys import LayerPrices
 from frameworks.rule import layout_of
 from search.explanation import Estimator
 from search.placement.family import in_chunks
@@ -22,42 +23,39 @@ LEAST_GAIN = 5e-4  # of the step; what gains less is left as it is
 NEAR = 0.2  # of the step in closed form, which slots of unlike virtual stages make so much longer than the simulation at most
 
 
-def climbed(
-    workload: Workload, constants: Constants, placer: Placer, simulate: Estimator, plan: RankedStrategy
-) -> RankedStrategy:
+def climbed(prices: LayerPrices, placer: Placer, simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:
     """The plan where no move of one layer between neighbouring virtual stages, or of the prediction layers, gains more.
 
     Every step takes the best of all moves that the target can express, that fit, and that are not too slow whatever the order
     of tasks. ``plan`` has its simulated step time.
     """
+    workload, constants = prices.workload, prices.constants
     while plan.strategy.pp > 1:
         to_beat_s = plan.step_time_s * (1.0 - LEAST_GAIN)
-        batch = _promising(workload, constants, placer, plan.strategy, to_beat_s)
+        batch = _promising(prices, placer, plan.strategy, to_beat_s)
         if batch is None:
             break
-        times_s = simulate(workload, batch, constants, memory=False).step_time_s  # all fit
+        times_s = simulate(workload, batch, constants, memory=False, prices=prices).step_time_s  # all fit
         best = int(times_s.argmin())
         if times_s[best] >= to_beat_s:
             break
         moved = batch.take(np.array([best]))
-        peak = float(simulate(workload, moved, constants).peak_memory_bytes[0])
+        peak = float(peaks(priced_by(prices, moved)).peak_bytes[0])
         plan = replace(plan, strategy=moved.row(0), step_time_s=float(times_s[best]), peak_memory_bytes=peak)
     return plan
 
 
-def _promising(
-    workload: Workload, constants: Constants, placer: Placer, strategy: ParallelStrategy, to_beat_s: float
-) -> StrategyBatch | None:
+def _promising(prices: LayerPrices, placer: Placer, strategy: ParallelStrategy, to_beat_s: float) -> StrategyBatch | None:
     """The strategy after each move that may be faster; ``None`` where none may be.
 
     In closed form it is then hardly slower than before, and in no order of tasks does the busiest rank work too long.
     """
-    priced = priced_batch(workload, StrategyBatch.of([strategy]), constants)
+    workload, priced = prices.workload, priced_by(prices, StrategyBatch.of([strategy]))
     moved = placer.takes(strategy, tuple(_moves(workload, strategy)))
     if not moved:
         return None
     own = Placement(layout_of(workload, strategy), strategy.mtp_before_head)
-    stages = Alternatives(priced.stages_under((own, *moved)))
+    stages = Alternatives(priced.under((own, *moved)))
     found = paces(priced, stages)
     step_s, closed_form_s = (each[:, 0] for each in least_step_times_s(priced, work(priced), found.steady_s, found.busiest_s))
     may_be = np.flatnonzero((step_s[1:] < to_beat_s) & (closed_form_s[1:] < (1.0 + NEAR) * closed_form_s[0])) + 1

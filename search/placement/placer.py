@@ -59,7 +59,7 @@ class Placer:
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self._rules = placement_rules(workload)
-        self._known: dict[tuple[int, ...], _Pipeline] = {}
+        self._known: dict[tuple[int, ...], _Pipeline | None] = {}  # none where the target takes no placement
 
     def takes_as_placed(self, priced: PricedBatch) -> NDArray[np.bool_]:
         """Rows whose own placement the target takes."""
@@ -139,9 +139,9 @@ class Placer:
                     del self._known[next(iter(self._known))]
                 placements = self._of_pipeline(one, head_layers)
                 forms = tuple(self._shortest_form(one, placement) for placement in placements)
-                self._known[key] = _Pipeline(forms, Alternatives(alike.stages_under(placements)))
-            if self._known[key].forms:
-                yield rows, alike, self._known[key]
+                self._known[key] = _Pipeline(forms, Alternatives(alike.under(placements))) if forms else None
+            if (pipeline := self._known[key]) is not None:
+                yield rows, alike, pipeline
 
     def _of_pipeline(self, one: ParallelStrategy, head_layers: int) -> tuple[Placement, ...]:
         model = self._workload.model

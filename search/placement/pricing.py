@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, LayerLayout, StrategyBatch, concatenate
-from cost_models.step.composition import peak_memory_bytes
+from cost_models.step.composition import peaks
 from cost_models.step.placing import Least, ToBeat, least_step_times_s, work
 from cost_models.step.priced_groups import PricedBatch, priced_by
 from cost_models.step.priced_keys import LayerPrices
@@ -22,14 +23,20 @@ from search.ranking import STRUCTURE
 MOST_OVERFULL = 1.5  # times what fits, under the default: nothing of comparable pace frees the fullest rank of more
 
 
-Pricer = Callable[[PricedBatch], Estimate]
+class Pricer(Protocol):
+    """Prices a batch, as ``cost_models.step.composition.estimate_priced``."""
+
+    def __call__(self, priced: PricedBatch, *, memory: bool = True) -> Estimate:
+        """Step times with their bounds, and bytes unless they are known."""
+        ...
 
 
 @dataclass
 class PricedRows:
     """Legal strategies ``[n]`` with their placements, and what they cost under them.
 
-    ``origin`` is the row of the chunk that each is a form of.
+    ``origin`` is the row of the chunk that each is a form of. ``timed`` are those whose time is known; of the others, which do
+    not fit, ``step_time_s`` and ``bound_s`` are what they are at least. ``kept_bytes`` is what leaner forms hold at least.
     """
 
     batch: StrategyBatch
@@ -37,7 +44,9 @@ class PricedRows:
     step_time_s: Floats
     bound_s: Floats
     peak_memory_bytes: Floats
+    kept_bytes: Floats
     fits: NDArray[np.bool_]
+    timed: NDArray[np.bool_]
 
     def take(self, rows: IntColumn | NDArray[np.bool_]) -> PricedRows:
         """The chosen rows."""
@@ -54,9 +63,17 @@ class PricedRows:
         self.bound_s[rows] = priced.step_time_lower_bound_s
         self.peak_memory_bytes[rows] = priced.peak_memory_bytes
         self.fits[rows] = priced.fits
+        self.timed[rows] = True
+
+    def time(self, rows: IntColumn, prices: LayerPrices, price: Pricer) -> None:
+        """Find the step times of some rows."""
+        if len(rows):
+            priced = price(priced_by(prices, self.batch.take(rows)), memory=False)
+            self.step_time_s[rows], self.bound_s[rows] = priced.step_time_s, priced.step_time_lower_bound_s
+            self.timed[rows] = True
 
 
-_NUMBERS = ("origin", "step_time_s", "bound_s", "peak_memory_bytes", "fits")
+_NUMBERS = ("origin", "step_time_s", "bound_s", "peak_memory_bytes", "kept_bytes", "fits", "timed")
 
 
 def joined_rows(parts: Sequence[PricedRows]) -> PricedRows:
@@ -72,20 +89,27 @@ def placed_rows(
     origin: IntColumn,
     price: Pricer,
     to_beat: Callable[[PricedRows | None], ToBeat],
+    leanest_bytes: float = float("inf"),
 ) -> PricedRows:
     """Rows of the lattice, each under the placement of the best pace that has room.
 
-    All are priced as they are given first, but for structures of which nothing matters beside what was found before (``to_beat``
-    of nothing): these take for ever, and only their memory is counted. ``to_beat`` says, of what that gave, which rows need no
-    placement of their own; they stay.
+    All have their memory counted as they are given first. Those that fit then are timed, but for structures of which nothing
+    matters beside what was found before (``to_beat`` of nothing): these take for ever. ``to_beat`` says, of what that gave, which
+    rows need no placement of their own; they stay. A peak that is neither near what fits nor below ``leanest_bytes``, the least
+    so far, need not be exact.
     """
     usual = priced_by(prices, batch)
     least = least_step_times_s(usual, work(usual))
-    rows = _as_given(usual, origin, price, _of_structures(batch, least.matters(to_beat(None))))
+    fit_limit_bytes = fit_rule(prices.workload, prices.constants).fit_limit_bytes
+    near_bytes = MOST_OVERFULL * fit_limit_bytes
+    peak, kept = peaks(usual, max(near_bytes, leanest_bytes))
+    of_note = _of_structures(batch, least.matters(to_beat(None)))
+    step_s, bound_s = (np.where(of_note, seconds, np.inf) for seconds in (least.closed_form_s, least.step_s))
+    rows = PricedRows(batch, origin, step_s, bound_s, peak, kept, peak <= fit_limit_bytes, ~of_note)
     rows.fits &= placer.takes_as_placed(usual)
-    limits, fit_limit_bytes = to_beat(rows), fit_rule(prices.workload, prices.constants).fit_limit_bytes
-    near = rows.peak_memory_bytes <= MOST_OVERFULL * fit_limit_bytes
-    places = np.flatnonzero(near & (batch.pp > 1) & least.matters(limits))
+    rows.time(np.flatnonzero(rows.fits & ~rows.timed), prices, price)
+    limits = to_beat(rows)
+    places = np.flatnonzero((peak <= near_bytes) & (batch.pp > 1) & least.matters(limits))
     if not len(places):
         return rows
     placed = placer.fastest(usual.take(places), limits)
@@ -113,16 +137,3 @@ def _of_structures(batch: StrategyBatch, some: NDArray[np.bool_]) -> NDArray[np.
     _, structure = distinct_rows([getattr(batch, name) for name in STRUCTURE])
     chosen = np.unique(np.concatenate([structure[some], structure[[0, -1]]]))
     return np.isin(structure, chosen)
-
-
-def _as_given(usual: PricedBatch, origin: IntColumn, price: Pricer, chosen: NDArray[np.bool_]) -> PricedRows:
-    """What the ``chosen`` rows cost as they are placed; the others have their memory counted, and take for ever."""
-    n, rule = len(usual.batch), fit_rule(usual.workload, usual.constants)
-    step_s, bound_s, peak = np.full(n, np.inf), np.full(n, np.inf), np.empty(n)
-    if chosen.any():
-        priced = price(usual if chosen.all() else usual.take(chosen))
-        step_s[chosen], bound_s[chosen] = priced.step_time_s, priced.step_time_lower_bound_s
-        peak[chosen] = priced.peak_memory_bytes
-    if not chosen.all():
-        peak[~chosen] = peak_memory_bytes(usual.take(~chosen))
-    return PricedRows(usual.batch, origin, step_s, bound_s, peak, peak <= rule.fit_limit_bytes)

@@ -240,12 +240,12 @@ def test_progress_may_stop_the_search() -> None:
 def test_an_interrupt_keeps_what_was_found() -> None:
     calls = 0
 
-    def interrupted(priced: PricedBatch) -> Estimate:
+    def interrupted(priced: PricedBatch, *, memory: bool = True) -> Estimate:
         nonlocal calls
         calls += 1
         if calls == 4:
             raise KeyboardInterrupt
-        return estimate_priced(priced)
+        return estimate_priced(priced, memory=memory)
 
     result = run(workload(DENSE, num_devices=8), pricer=interrupted)
     assert result.proof.stopped_by == "interrupt"

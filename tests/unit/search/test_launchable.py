@@ -15,7 +15,6 @@ from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step.composition import estimate
 from frameworks.legality import legal_mask
 from search.answers import Answers
 from search.enumeration import Rejections, charge_illegal, chunks, option_rules
@@ -237,8 +236,8 @@ def test_a_baseline_that_only_the_framework_refuses_is_priced_with_its_violation
 
 def test_the_leanest_plans_decide_whether_a_target_takes_any() -> None:
     rejections = Rejections()
-    assert takes_a_lean_plan(JOB, SearchLimits(), CONSTANTS, estimate, rejections)
+    assert takes_a_lean_plan(JOB, SearchLimits(), CONSTANTS, rejections)
     none = SearchLimits(dispatcher=(Dispatcher.TWO_LEVEL,), ep=(16,))
-    assert not takes_a_lean_plan(JOB, none, CONSTANTS, estimate, rejections)
+    assert not takes_a_lean_plan(JOB, none, CONSTANTS, rejections)
     huge = replace(JOB, model=replace(MOE, num_layers=4000))
-    assert not takes_a_lean_plan(huge, SearchLimits(pp=(1,)), CONSTANTS, estimate, Rejections())
+    assert not takes_a_lean_plan(huge, SearchLimits(pp=(1,)), CONSTANTS, Rejections())

@@ -56,6 +56,12 @@ def test_every_hop_between_modules_and_head_carries_their_outputs_but_not_the_tu
     assert stages_of(PREDICTING, 4, 1).relays.sum() == 0
 
 
+def test_ranks_that_pass_outputs_of_modules_on_are_not_alike_with_ranks_that_do_not() -> None:
+    # Of eight ranks of a layer each, the modules run on the fifth: six and seven relay, two to four do not.
+    merged = stages_of(replace(PREDICTING, num_layers=8), 8, 1, ((1,) * 8,), mtp_before_head=3)
+    assert merged.ranks == ((0,), (1, 2, 3), (4,), (5, 6), (7,))
+
+
 def test_the_head_runs_for_the_modules_where_it_is_and_they_run_where_they_are() -> None:
     job = workload(PREDICTING)
     beside, before = (group_of(job, replace(ROW, mtp_before_head=k)) for k in (0, 1))

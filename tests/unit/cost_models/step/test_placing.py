@@ -74,6 +74,12 @@ def own_pace_s(priced: PricedBatch, stages: Stages) -> Floats:
     return stages.passes_fraction * slowest
 
 
+def stages_under(priced: PricedBatch, plans: list[ParallelStrategy], several: list[Placement]) -> list[Stages]:
+    """Ranks of the pipeline under each placement, one after the other."""
+    batches = [priced.placed(under(plans, each)).groups(merge=True, tables=False) for each in several]
+    return [next(groups)[1].stages for groups in batches]
+
+
 @given(pipelines())
 @settings(max_examples=60)
 def test_the_pace_of_many_placements_is_that_of_each_in_closed_form(
@@ -83,11 +89,10 @@ def test_the_pace_of_many_placements_is_that_of_each_in_closed_form(
     # What modules before the head send on is a send, too.
     several = [placement._replace(mtp_before_head=0) for placement in several]
     priced = priced_batch(made, StrategyBatch.of(plans), CONSTANTS)
-    stages = priced.stages_under(several)
-    found = paces(priced, Alternatives(stages))
+    found = paces(priced, Alternatives(priced.under(several)))
     assert found.steady_s.shape == found.busiest_s.shape
     assert (found.busiest_s <= found.steady_s * (1 + 1e-12)).all()
-    for number, each in enumerate(stages):
+    for number, each in enumerate(stages_under(priced, plans, several)):
         assert found.steady_s[number][found.of_row] == pytest.approx(own_pace_s(priced, each), rel=1e-9)
 
 
@@ -99,7 +104,7 @@ def test_strategies_share_a_pace_where_layers_cost_the_same(
     made, plans, several = case
     batch = StrategyBatch.of([*plans, *plans])
     priced = priced_batch(made, batch, CONSTANTS)
-    found = paces(priced, Alternatives(priced.stages_under(several)))
+    found = paces(priced, Alternatives(priced.under(several)))
     assert found.of_row.tolist()[: len(plans)] == found.of_row.tolist()[len(plans) :]
     assert found.steady_s.shape[1] <= len(plans)
 
@@ -110,11 +115,13 @@ def test_a_placement_fits_where_its_estimate_does(
     case: tuple[Workload, list[ParallelStrategy], list[Placement]], quantile: float
 ) -> None:
     made, plans, several = case
+    # Whether modules share the embedding of the first stage is looked up in the strategy.
+    several = [placement._replace(mtp_before_head=0) for placement in several]
     peaks = [estimate(made, under(plans, each), CONSTANTS).peak_memory_bytes for each in several]
     profile = replace(made.cluster.profile, usable_hbm_bytes=float(np.quantile(np.stack(peaks), quantile)))
     tight = replace(made, cluster=replace(made.cluster, profile=profile))
     priced = priced_batch(tight, StrategyBatch.of(plans), CONSTANTS)
-    found = fitting(priced, Alternatives(priced.stages_under(several)))
+    found = fitting(priced, Alternatives(priced.under(several)))
     assert found.shape == (len(several), len(plans))
     for fits, each in zip(found, several, strict=True):
         assert fits.tolist() == estimate(tight, under(plans, each), CONSTANTS).fits.tolist()
@@ -126,7 +133,7 @@ def test_no_placement_beats_the_least_step_time(case: tuple[Workload, list[Paral
     made, plans, several = case
     priced = priced_batch(made, StrategyBatch.of(plans), CONSTANTS)
     of_all = work(priced)
-    found = paces(priced, Alternatives(priced.stages_under(several)))
+    found = paces(priced, Alternatives(priced.under(several)))
     whatever = least_step_times_s(priced, of_all)
     placed = least_step_times_s(priced, of_all, found.steady_s[:, found.of_row], found.busiest_s[:, found.of_row])
     fewest = {Schedule.ZBV: 2, Schedule.DUALPIPE_V: 2, Schedule.DUALPIPE: 2}.get(plans[0].schedule, 1) * plans[0].pp + 1

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cost_models.constants import prior_constants
+from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.composition import estimate
@@ -90,18 +91,16 @@ def behind_fraction(made: Workload, plan: ParallelStrategy) -> float:
     priced = priced_batch(made, StrategyBatch.of([plan]), CONSTANTS)
     placer = Placer(made)
     chosen = placer.fastest_that_fit(placer.fastest(priced), np.ones(1, dtype=np.bool_)).priced.batch.row(0)
-    taken = priced.stages_under([Placement(chosen.layer_layout, chosen.mtp_before_head)]) if chosen.layer_layout else None
-    all_stages = priced.stages_under(every(made, plan))
-    fits = fitting(priced, Alternatives(all_stages))[:, 0]
-    if taken is None:
-        usual = StrategyBatch.of([chosen])
-        (taken,) = ([group.stages] for _, group in priced_batch(made, usual, CONSTANTS).groups(merge=True, tables=False))
-    own = paces(priced, Alternatives(taken)).steady_s[0, 0]
-    least = np.where(fits, paces(priced, Alternatives(all_stages)).steady_s[:, 0], np.inf).min()
+    layout = chosen.layer_layout or default_layout(made.model, chosen.pp, chosen.vpp, chosen.schedule)
+    taken = Alternatives(priced.under([Placement(layout, chosen.mtp_before_head)]))
+    others = Alternatives(priced.under(every(made, plan)))
+    fits = fitting(priced, others)[:, 0]
+    own = paces(priced, taken).steady_s[0, 0]
+    least = np.where(fits, paces(priced, others).steady_s[:, 0], np.inf).min()
     if not np.isfinite(least):
-        assert not fitting(priced, Alternatives(taken))[0, 0]
+        assert not fitting(priced, taken)[0, 0]
         return 0.0
-    return float(own / least - 1.0) if fitting(priced, Alternatives(taken))[0, 0] else float("inf")
+    return float(own / least - 1.0) if fitting(priced, taken)[0, 0] else float("inf")
 
 
 def with_memory_for(made: Workload, plan: ParallelStrategy, fraction: float) -> Workload:
