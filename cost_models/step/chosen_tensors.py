@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from cost_models.layer.compute import Device
 from cost_models.layer.tensors import TensorCosts, chosen_activations, chosen_costs, tensor_costs
 from cost_models.network.tiers import Network
@@ -11,7 +13,7 @@ from cost_models.pipeline.choices import ChosenKind
 from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.step.priced_keys import PricedKeys, taken
+from cost_models.step.priced_keys import GatheredKeys, PricedKeys, taken
 
 
 def tensors_by_kind(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[TensorCosts, ...]:
@@ -48,11 +50,11 @@ _OF_ALL = ("host_bytes_per_s", "stretch")  # of all strategies alike
 def under_choices(
     workload: Workload,
     batch: StrategyBatch,
-    priced: PricedKeys,
+    priced: GatheredKeys,
     kinds: tuple[ChosenKind, ...],
     device: Device,
     network: Network,
-) -> PricedKeys:
+) -> GatheredKeys:
     """The prices with a kind of layer for every choice of a tensor plan.
 
     What merged pairs save stays that of the layers without it: compute that a backward repeats hides nothing more.
@@ -63,7 +65,7 @@ def under_choices(
         Model, job, cluster and software: what all strategies share.
     batch : StrategyBatch, ``[n]``
         Strategies that share a tensor plan.
-    priced : PricedKeys, ``[n]``
+    priced : GatheredKeys, ``[n]``
         Of layers that keep everything.
     kinds : tuple of ChosenKind
         Kinds of layers under the plan.
@@ -74,11 +76,14 @@ def under_choices(
 
     Returns
     -------
-    PricedKeys, ``[n]``
+    GatheredKeys, ``[n]``
     """
     tensors = tensors_by_kind(workload, batch, device, network)
-    return replace(
-        priced,
+    keys = PricedKeys(
         layers=tuple(chosen_costs(priced.layers[kind], tensors[kind], choice) for kind, choice in kinds),
         activations=tuple(chosen_activations(priced.activations[kind], tensors[kind], choice) for kind, choice in kinds),
+        edges=priced.edges,
+        savings=priced.savings,
+        alike=priced.alike,
     )
+    return GatheredKeys(keys, np.arange(len(batch)), priced.tables)
