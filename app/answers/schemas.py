@@ -149,6 +149,9 @@ class EstimateRequest(JobDocument):
         default=None, description="in place of strategy; answered in the same order"
     )
     simulate: bool = Field(default=False, description="plays each step task by task in place of the closed form")
+    advise: bool = Field(
+        default=True, description="false: without `next_runs`, which take a fraction of a second where measured runs are far"
+    )
 
 
 class RefusedStrategy(Document):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from app.answers.batches import OF_ESTIMATE
 from app.answers.price import estimate_document, fill_intervals, priced
 from app.answers.provenance import about
 from app.answers.schemas import (
@@ -43,15 +44,16 @@ MAX_STAGES = MAX_STRATEGIES * VIRTUAL_STAGES
 def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocument | EstimatesDocument:
     """The answer to a request body; ``InputError`` where it cannot be priced."""
     check_keys(document, EstimateRequest.model_fields)
-    given, simulated = document.get("strategies"), document.get("simulate")
-    if not isinstance(simulated, bool | None):
-        raise InputError(f"simulate: {show(simulated)} is not allowed; give true or false.")
-    job = parse_request({key: value for key, value in document.items() if key not in ("strategies", "simulate")})
+    given, simulated, advise = (document.get(name) for name in OF_ESTIMATE)
+    for name, flag in (("simulate", simulated), ("advise", advise)):
+        if not isinstance(flag, bool | None):
+            raise InputError(f"{name}: {show(flag)} is not allowed; give true or false.")
+    job = parse_request({key: value for key, value in document.items() if key not in OF_ESTIMATE})
     own = stored_calibrations(database, job)
     if given is None:
         if job.strategy is None:
             raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
-        return estimate_document(job, job.strategy, own, simulated=bool(simulated), advised=True)
+        return estimate_document(job, job.strategy, own, simulated=bool(simulated), advised=advise is not False)
     if job.strategy is not None:
         raise InputError("strategies: given beside strategy; give one of the two.")
     entries, fastest = _entries(job, own, _sections(given), simulated=bool(simulated))
