@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
@@ -20,6 +20,7 @@ from app.jobs.strategy import strategy_from_section
 from app.text.quantities import GIB
 from calibration.files import Calibration
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.step.composition import estimate_priced
 from cost_models.step.priced_groups import priced_by
@@ -264,10 +265,18 @@ class Measured:
 
 
 def _other_switches(prefix: str, plan: ParallelStrategy, names: Collection[str]) -> Iterator[_Variant]:
+    for told, value, features in _turned(prefix, plan.features, frozenset(names)):
+        yield _Variant(told, value, ParallelStrategy(**{**vars(plan), "features": features}))
+
+
+@lru_cache(maxsize=1024)  # most plans that a server is asked for have the same switches
+def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[tuple[str, str, Feature], ...]:
+    """What is told of each switch, its other value in words, and all switches with it turned."""
+    found = []
     for name in filter(names.__contains__, SWITCHES):
-        is_on = bool(plan.features & SWITCHES[name])
-        other = ParallelStrategy(**{**vars(plan), "features": plan.features ^ SWITCHES[name]})
-        yield _Variant(f"{prefix}.{name} = {text_of(is_on)} {NOT_GIVEN}", text_of(not is_on), other)
+        is_on = bool(features & SWITCHES[name])
+        found.append((f"{prefix}.{name} = {text_of(is_on)} {NOT_GIVEN}", text_of(not is_on), features ^ SWITCHES[name]))
+    return tuple(found)
 
 
 def _priced(prices: LayerPrices, batch: StrategyBatch) -> list[_Price]:
