@@ -61,10 +61,12 @@ def large_strategies() -> Iterator[dict[str, Any]]:
         yield dict(zip(axes, row, strict=True))
 
 
-def bodies(model: str, kind: str) -> Iterator[dict[str, Any]]:
+def bodies(model: str, kind: str, *, advised: bool) -> Iterator[dict[str, Any]]:
+    """``advised``: with the runs to make, where measured ones are far; that takes a fraction of a second of each."""
     job, strategy, others = (
         (SMALL, {"tp": 8}, small_strategies()) if model == "small" else (LARGE, STRATEGY, large_strategies())
     )
+    job = job if advised else {**job, "advise": False}
     if kind == "same":
         yield from itertools.repeat({**job, "strategy": strategy})
     elif kind == "strategies":
@@ -142,12 +144,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--models", nargs="+", default=["small", "large"])
     parser.add_argument("--kinds", nargs="+", default=["strategies", "jobs", "same"])
+    parser.add_argument("--advised", action="store_true", help="with the runs to make, where measured ones are far")
     given = parser.parse_args()
     with server() as url:
         process = next(child for child in psutil.Process().children() if any("serve" in part for part in child.cmdline()))
         port = int(url.rpartition(":")[2])
         for model, kind in itertools.product(given.models, given.kinds):
-            questions = bodies(model, kind)
+            questions = bodies(model, kind, advised=given.advised)
             asyncio.run(drive(port, itertools.islice(questions, 200), 3.0, math.inf))  # what all have in common is known then
             rate = math.inf
             for name in ("full", "half"):

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from app.answers.price import JobPrices
+from app.answers.price import JobPrices, is_far
 from app.answers.schemas import MAX_STRATEGIES, EstimateRequest
 from app.calibrations.stored import stored_calibrations
 from app.jobs.job import Job, with_strategy
@@ -22,7 +22,7 @@ OF_ESTIMATE = ("strategies", "simulate", "advise")  # keys of a request that are
 
 
 class _Asked(NamedTuple):
-    index: int
+    place: int
     job: Job
     strategy: ParallelStrategy
 
@@ -34,9 +34,12 @@ class EstimateBatches:
         self._database = database
         self._jobs: OrderedDict[str, JobPrices] = OrderedDict()
 
-    def answers(self, requests: Sequence[Mapping[str, Any]]) -> list[bytes | InputError]:
-        """The answer to each request, the same whatever else was asked with it."""
-        found: dict[int, bytes | InputError] = {}
+    def answers(self, requests: Sequence[Mapping[str, Any]], *, advised: bool = True) -> list[bytes | InputError | None]:
+        """The answer to each request, the same whatever else was asked with it.
+
+        Unless they are ``advised``, None stands for an answer that is to say which runs to make, which takes far longer.
+        """
+        found: dict[int, bytes | InputError | None] = {}
         together: dict[tuple[str, bool], tuple[JobPrices, list[_Asked]]] = {}
         for index, request in enumerate(requests):
             try:
@@ -46,9 +49,13 @@ class EstimateBatches:
             except InputError as error:
                 found[index] = error
         for (_, is_advised), (prices, asked) in together.items():
-            documents = prices.documents([(one.job, one.strategy) for one in asked], advised=is_advised)
+            documents = prices.documents([(one.job, one.strategy) for one in asked], advised=is_advised and advised)
             for one, document in zip(asked, documents, strict=True):
-                found[one.index] = document if isinstance(document, InputError) else json_bytes(document)
+                if isinstance(document, InputError):
+                    found[one.place] = document
+                else:
+                    lacks_advice = is_advised and not advised and is_far(document, one.strategy)
+                    found[one.place] = None if lacks_advice else json_bytes(document)
         return [found[index] for index in range(len(requests))]
 
     def _read(self, request: Mapping[str, Any]) -> tuple[str, JobPrices, Job, bool]:

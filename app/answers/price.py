@@ -168,7 +168,7 @@ class JobPrices:
             "strategy": strategy_to_mapping(job.workload, strategy),
             "estimate": numbers,
         }
-        if advised and numbers["evidence"]["extrapolated"] and strategy.pp * strategy.vpp <= MAX_VIRTUAL_STAGES:
+        if advised and _is_far(numbers["evidence"]["extrapolated"], strategy):
             document["next_runs"] = next_runs(job, strategy, self._own)
         return document
 
@@ -187,6 +187,15 @@ class JobPrices:
             constants = constants_for(workload, self._own)
             document["simulation"] = simulation_document(workload, strategy, constants, numbers, closed_form_s)
         return EstimateDocument.model_validate(document)
+
+
+def is_far(document: EstimateDocument, strategy: ParallelStrategy) -> bool:
+    """Whether runs nearer to the strategy's are worth advising."""
+    return _is_far(document.estimate.evidence.extrapolated, strategy)
+
+
+def _is_far(extrapolated: Sequence[str], strategy: ParallelStrategy) -> bool:
+    return bool(extrapolated) and strategy.pp * strategy.vpp <= MAX_VIRTUAL_STAGES
 
 
 def _asked(job: Job, strategy: ParallelStrategy) -> Asked:

@@ -72,6 +72,11 @@ def sent(document: Document, status_code: int = 200, headers: Mapping[str, str] 
     return Response(json_bytes(document), status_code, headers, "application/json")
 
 
+def as_json(content: bytes) -> Response:
+    """A document that is written already."""
+    return Response(content, media_type="application/json")
+
+
 class StrictRoute(APIRoute):
     """A route whose body is one JSON object without duplicate keys, sent as JSON.
 
