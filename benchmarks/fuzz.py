@@ -25,7 +25,7 @@ JOB: dict[str, Any] = {
     "search": {"tp": 8, "pp": 1, "cp": 1, "recompute": "none"},
 }
 # What the schema allows may still be no job: 422 then, with a sentence on the job. One on the form contradicts the schema.
-HOOKS = '''
+HOOKS = """
 import re
 import schemathesis
 
@@ -38,7 +38,7 @@ def refused_for_its_form(ctx, response, case):
     if response.status_code == 422 and case.meta is not None and case.meta.generation.mode.is_positive:
         detail = response.json().get("detail", "")
         assert not FORM.search(detail), f"valid against the schema, refused: {detail}"
-'''
+"""
 
 
 def run(url: str, folder: Path, examples: int, seed: int, *options: str, parameters: str = "") -> tuple[int, bool]:

@@ -63,9 +63,7 @@ def large_strategies() -> Iterator[dict[str, Any]]:
 
 def bodies(model: str, kind: str, *, advised: bool) -> Iterator[dict[str, Any]]:
     """``advised``: with the runs to make, where measured ones are far; that takes a fraction of a second of each."""
-    job, strategy, others = (
-        (SMALL, {"tp": 8}, small_strategies()) if model == "small" else (LARGE, STRATEGY, large_strategies())
-    )
+    job, strategy, others = (SMALL, {"tp": 8}, small_strategies()) if model == "small" else (LARGE, STRATEGY, large_strategies())
     job = job if advised else {**job, "advise": False}
     if kind == "same":
         yield from itertools.repeat({**job, "strategy": strategy})
@@ -99,7 +97,9 @@ class Load:
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> int:
-    head = f"POST /v1/estimates HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST /v1/estimates HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     writer.write(head.encode() + body)
     answer = await reader.readuntil(b"\r\n\r\n")
     length = next(int(line.split(b":")[1]) for line in answer.split(b"\r\n") if line.lower().startswith(b"content-length:"))

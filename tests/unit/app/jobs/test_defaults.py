@@ -12,6 +12,7 @@ from app.jobs.defaults import (
     WITHOUT_OTHERS,
     fields_with_defaults,
     others,
+    others_of_plan,
     usual_others,
 )
 from app.jobs.job import parse_job
