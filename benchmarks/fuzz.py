@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI document, by the ten thousand: no fault, nothing undocumented, nothing wrongly refused or taken."""
+"""Requests made from the OpenAPI document, by the ten thousand: no fault, and nothing undocumented, wrongly refused or taken."""
 
 from __future__ import annotations
 

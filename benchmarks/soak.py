@@ -52,8 +52,13 @@ class Sqlite:
         self.url = f"sqlite:///{self._path}"
 
     def hang(self) -> None:
-        script = f"import sqlite3, time; c = sqlite3.connect({str(self._path)!r}, isolation_level=None); c.execute('pragma busy_timeout=5000'); c.execute('begin immediate'); time.sleep({HANG_S})"
-        self._locker = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+        script = (
+            "import sqlite3, sys, time\n"
+            "connection = sqlite3.connect(sys.argv[1], timeout=5, isolation_level=None)\n"
+            "connection.execute('begin immediate')\n"
+            "time.sleep(float(sys.argv[2]))"
+        )
+        self._locker = subprocess.Popen([sys.executable, "-c", script, str(self._path), str(HANG_S)], stderr=subprocess.DEVNULL)
 
     def go_on(self) -> None:
         self._locker.wait()
