@@ -11,7 +11,6 @@ import ctypes
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,13 @@ from tests.study_jobs import SMALL
 
 # https://www.sqlite.org/c3ref/vfs.html and .../c3ref/io_methods.html: places of pointers in the two structures
 _VFS_OPEN = 5
-_SYNC = 5
+_READ, _SYNC, _SIZE = 2, 5, 6
 _OPEN_TYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int)
 )
 _SYNC_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
+_READ_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64)
+_SIZE_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64))
 _METHODS = 19  # words of io_methods, its version first
 
 
@@ -74,20 +75,21 @@ class ForgetfulDisk:
         assert methods is not None
         copy = (ctypes.c_void_p * _METHODS)()
         ctypes.memmove(copy, methods, ctypes.sizeof(copy))
-        synchronise = _SYNC_TYPE(copy[_SYNC])
-        watched = _SYNC_TYPE(self._after(synchronise))
-        copy[_SYNC] = ctypes.cast(watched, ctypes.c_void_p).value
-        self._kept += [copy, synchronise, watched]
-        return ctypes.addressof(copy)
+        synchronise, read, size = _SYNC_TYPE(copy[_SYNC]), _READ_TYPE(copy[_READ]), _SIZE_TYPE(copy[_SIZE])
 
-    def _after(self, synchronise: Callable[[int, int], int]) -> Callable[[int, int], int]:
         def synchronised(file: int, flags: int) -> int:
-            code = synchronise(file, flags)
-            path = self._paths[file]
-            self.held[path] = Path(path).read_bytes()
-            return code
+            # Read with SQLite's own functions: to open and close the file here would give up its locks.
+            code, length = synchronise(file, flags), ctypes.c_int64()
+            size(file, length)
+            content = ctypes.create_string_buffer(length.value)
+            read(file, content, length.value, 0)
+            self.held[self._paths[file]] = content.raw
+            return int(code)
 
-        return synchronised
+        watched = _SYNC_TYPE(synchronised)
+        copy[_SYNC] = ctypes.cast(watched, ctypes.c_void_p).value
+        self._kept += [copy, synchronise, read, size, watched]
+        return ctypes.addressof(copy)
 
     def save(self, folder: Path) -> None:
         """The files as they would be after a power cut now."""
