@@ -54,7 +54,7 @@ def run(url: str, folder: Path, examples: int, seed: int, *options: str, paramet
     (folder / "hooks.py").write_text(HOOKS)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", "schemathesis.toml"]
     command += ["run", f"{url}/openapi.json", "--checks", CHECKS, "-n", str(examples), "--seed", str(seed)]
-    command += ["--generation-database", "none", "--continue-on-failure", "--no-color", *options]
+    command += ["--generation-database", "none", "--request-timeout", "120", "--continue-on-failure", "--no-color", *options]
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(folder)}
     report = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     found = re.search(r"([\d,]+) generated", report.stdout)

@@ -18,7 +18,7 @@ from app.workers.pool import Pool, PoolFullError, ProcessDiedError
 ESTIMATES_AT_ONCE = 32  # priced together: more would make the first of them wait for the last
 ESTIMATES_WAITING, ADVICE_WAITING, HEAVY_WAITING = 1024, 64, 32
 LIGHT_PROCESSES = HEAVY_PROCESSES = min(2, os.cpu_count() or 1)
-ADVICE_NICENESS, HEAVY_NICENESS = 5, 10  # the light ones get the cores first
+ADVICE_NICENESS, HEAVY_NICENESS = 2, 4  # light ones get the cores first; searches that run must not starve the others
 _RETRY_AFTER_S = 5
 
 
