@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from app.answers.assumptions import MAX_VIRTUAL_STAGES, Asked, Measured
+from app.answers.delivery import delivery_summary
 from app.answers.provenance import head, priced_with
 from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
@@ -168,6 +169,8 @@ class JobPrices:
             "strategy": strategy_to_mapping(job.workload, strategy),
             "estimate": numbers,
         }
+        if job.delivery is not None:
+            document["delivery"] = delivery_summary(job, strategy, numbers, self._own)
         if advised and _is_far(numbers["evidence"]["extrapolated"], strategy):
             document["next_runs"] = next_runs(job, strategy, self._own)
         return document

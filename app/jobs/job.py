@@ -13,6 +13,7 @@ from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.assumed import NOT_GIVEN, Assumption, assumed_in, assumed_to_mapping
 from app.jobs.defaults import fields_with_defaults, silent_fields
+from app.jobs.delivery import DeliverySection
 from app.jobs.expert_counts import counts_reference, counts_to_lists
 from app.jobs.expert_load import expert_load
 from app.jobs.fields import (
@@ -61,6 +62,7 @@ class Job:
     section: StrategySection | None
     limits: SearchLimits
     settings: SearchSettings
+    delivery: DeliverySection | None
     assumed: Mapping[str, Assumption]
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -125,6 +127,9 @@ def parse_job(
     training_section = check(TrainingSection, _as_mapping(document, "training"), "training", labels)
     software_section = check(SoftwareSection, _as_mapping(document, "software"), "software", labels)
     settings, limits = _search(_as_mapping(document, "search"), labels)
+    delivery = None
+    if document.get("delivery") is not None:
+        delivery = check(DeliverySection, document["delivery"], "delivery", labels)
     assumed: dict[str, str] = {}
     warnings: list[str] = []
     model, preset = resolve_model(document["model"], folder=folder, warnings=warnings)
@@ -152,6 +157,7 @@ def parse_job(
         _calibration_reference(software_section.calibration, folder),
         _as_mapping(document, "search"),
         settings,
+        delivery,
     )
     taken = _assumptions(assumed, document.get("assumed"), resolved)
     job = Job(
@@ -160,6 +166,7 @@ def parse_job(
         section=None,
         limits=limits,
         settings=settings,
+        delivery=delivery,
         assumed=taken,
         assumptions=(*(entry.sentence() for entry in taken.values() if not entry.is_silent), *_factors(workload)),
         warnings=tuple(warnings),
@@ -377,10 +384,11 @@ def _resolved(
     calibration: str | None,
     search: Mapping[str, Any],
     settings: SearchSettings,
+    delivery: DeliverySection | None,
 ) -> dict[str, Any]:
     training = workload.training
     is_one_factor = training.expert_counts is None and training.expert_spread is None
-    return {
+    document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "model": model_to_mapping(workload.model),
         "cluster": _section(ClusterSection, workload.cluster, hardware=hardware_name),
@@ -397,6 +405,9 @@ def _resolved(
             **{k: v for k, v in search.items() if k not in SETTINGS},
         },
     }
+    if delivery is not None:
+        document["delivery"] = delivery.model_dump(exclude_unset=True)
+    return document
 
 
 def _section(kind: type[Section], resolved: Cluster | TrainingJob | Software, **others: Any) -> dict[str, Any]:
