@@ -31,6 +31,7 @@ SERVER_SHARE = 0.15  # of the kills; the others hit workers and pricing processe
 KILLS_A_DISTURBANCE = 25  # of the database
 HANG_S, ANSWER_S = 3.0, 8.0  # an answer, if only 503, must come within the latter
 END_S = 1800.0
+PATIENCE_S = 20.0
 SMALL: dict[str, Any] = {
     "model": "llama-2-7b",
     "cluster": {"hardware": "atlas-800t-a2", "num_devices": 16},
@@ -178,12 +179,15 @@ class Soak:
         self.kills: Counter[str] = Counter()
         self.slowest_refusal_s = 0.0
         self.refusals = 0
+        self.hits = 0  # kills after a study had been taken
+        self._attempts: Counter[str] = Counter()  # that were seen, by study
 
     def run(self, num_kills: int) -> None:
         expected = [self._answer(self._submitted(job)) for job in range(len(JOBS))]
         began_s, shown = time.monotonic(), 0
         while self.kills.total() < num_kills:
             self._keep_open()
+            self._wait_for_an_attempt()
             time.sleep(self._random.uniform(0.0, 0.8))
             self._kill_one()
             if self.kills.total() // KILLS_A_DISTURBANCE > shown:
@@ -209,6 +213,19 @@ class Soak:
         for _ in range(NUM_OPEN - still_open):
             job = self._random.randrange(len(JOBS))
             self._studies.append((self._submitted(job), job))
+
+    def _wait_for_an_attempt(self) -> None:
+        """Until a study has been taken since the last kill: workers that only ever start would have nothing to lose."""
+        ends_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < ends_s:
+            for study, _ in self._studies[-2 * NUM_OPEN :]:
+                answer = self._service.ask("GET", f"/v1/studies/{study}")
+                attempts = answer.json()["attempts"] if answer is not None and answer.status_code == 200 else 0
+                if attempts > self._attempts[study]:
+                    self._attempts[study] = attempts
+                    self.hits += 1
+                    return
+            time.sleep(0.1)
 
     def _kill_one(self) -> None:
         if self._random.random() < SERVER_SHARE:
@@ -282,7 +299,7 @@ class Soak:
             attempts.append(self._service.insist("GET", f"/v1/studies/{study}").json()["attempts"])
         kills = ", ".join(f"{count} of {name}" for name, count in self.kills.items())
         print(
-            f"{type(self._database).__name__}: {kills}; {len(self._studies)} studies, all completed with the answer of an "
+            f"{type(self._database).__name__}: {kills}, {self.hits} while a study ran; {len(self._studies)} studies, all completed with the answer of an "
             f"undisturbed one, at {max(attempts)} attempts at most; {self.refusals} refusals while the database hung, the "
             f"slowest after {self.slowest_refusal_s:.1f} s"
         )
