@@ -299,9 +299,9 @@ class Soak:
             attempts.append(self._service.insist("GET", f"/v1/studies/{study}").json()["attempts"])
         kills = ", ".join(f"{count} of {name}" for name, count in self.kills.items())
         print(
-            f"{type(self._database).__name__}: {kills}, {self.hits} while a study ran; {len(self._studies)} studies, all completed "
-            f"with the answer of an undisturbed one, at {max(attempts)} attempts at most; {self.refusals} refusals while the "
-            f"database hung, the slowest after {self.slowest_refusal_s:.1f} s"
+            f"{type(self._database).__name__}: {kills}, {self.hits} while a study ran; {len(self._studies)} studies, "
+            f"all completed with the answer of an undisturbed one, at {max(attempts)} attempts at most; "
+            f"{self.refusals} refusals while the database hung, the slowest after {self.slowest_refusal_s:.1f} s"
         )
 
     def stop(self) -> None:
