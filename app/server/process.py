@@ -58,6 +58,8 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not walk through it for every ten thousand estimates
     with start_workers(settings.workers, settings.url, settings):
-        _Server(config, app.state.server).run(sockets=[listener])
-        pricing.stop()
+        try:
+            _Server(config, app.state.server).run(sockets=[listener])
+        finally:
+            pricing.stop()
     database.close()
