@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.workers.process import end_with
+from documents.errors import InputError
 
 if TYPE_CHECKING:
     from app.answers.batches import EstimateBatches
@@ -101,5 +102,5 @@ def _guarded(call: Callable[[], list[Answer]]) -> list[Answer]:
     except DATABASE_AWAY as error:
         return [Answer(away=told(error))]
     except Exception as error:  # it must come back to its caller, whatever it is
-        is_ours = type(error).__module__.startswith(("app.", "documents."))
+        is_ours = isinstance(error, InputError) or type(error).__module__.startswith("app.")  # what endpoints answer themselves
         return [Answer(error=error) if is_ours else Answer(fault=traceback.format_exc())]

@@ -19,6 +19,7 @@ from app.storage.session import Database
 from app.workers.calls import Answer, Call, CallOptions, EstimateCall
 from app.workers.pool import Pool, PoolFullError, ProcessDiedError
 from documents.errors import InputError
+from frameworks.target import TargetError
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "sqlite:///never-opened.db"
@@ -44,7 +45,7 @@ def die(database: Database) -> str:
 
 
 def refuse(database: Database) -> str:
-    raise InputError("field: no; give another.")
+    raise TargetError("field: no; give another.")  # of a package below: an InputError as any other
 
 
 def fail(database: Database) -> str:
