@@ -12,6 +12,7 @@ from app.answers.delivery import delivery_summary
 from app.answers.provenance import head, priced_with
 from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
+from app.answers.software import software_documents
 from app.calibrations.constants import constants_for
 from app.calibrations.next_runs import next_runs
 from app.jobs.job import Job
@@ -146,20 +147,50 @@ class JobPrices:
             rows = estimates_to_mappings(workload, numbers)
             told = [(legal[index], rows[index]) for index in finite]
             found |= {row: InputError(_NOT_FINITE) for row in legal}
-            found |= self._told([(*asked[row], numbers) for row, numbers in told], [row for row, _ in told], advised=advised)
+            found |= self._told(
+                [(*asked[row], of_row) for row, of_row in told],
+                [row for row, _ in told],
+                self._software([asked[legal[index]][1] for index in finite], numbers, finite),
+                advised=advised,
+            )
         return [found[row] for row in range(len(asked))]
 
     def _told(
-        self, priced: Sequence[tuple[Job, ParallelStrategy, dict[str, Any]]], rows: Sequence[int], *, advised: bool
+        self,
+        priced: Sequence[tuple[Job, ParallelStrategy, dict[str, Any]]],
+        rows: Sequence[int],
+        software: Sequence[dict[str, Any] | None],
+        *,
+        advised: bool,
     ) -> dict[int, EstimateDocument]:
         sentences = self._measured.sentences([_asked(job, strategy) for job, strategy, _ in priced])
         return {
-            row: EstimateDocument.model_validate(self.document(job, strategy, numbers, told, advised=advised))
-            for row, (job, strategy, numbers), told in zip(rows, priced, sentences, strict=True)
+            row: EstimateDocument.model_validate(self.document(job, strategy, numbers, told, moved, advised=advised))
+            for row, (job, strategy, numbers), told, moved in zip(rows, priced, sentences, software, strict=True)
         }
 
+    def _software(
+        self, strategies: Sequence[ParallelStrategy], numbers: Estimate, rows: Sequence[int]
+    ) -> list[dict[str, Any] | None]:
+        """What the options of the software move, of strategies that are not too long to price so often."""
+        short = [index for index, one in enumerate(strategies) if one.pp * one.vpp <= MAX_VIRTUAL_STAGES]
+        found: list[dict[str, Any] | None] = [None] * len(strategies)
+        if short:
+            chosen = [strategies[index] for index in short]
+            documents = software_documents(self.job.workload, chosen, numbers, [rows[index] for index in short], self._own)
+            for index, document in zip(short, documents, strict=True):
+                found[index] = document
+        return found
+
     def document(
-        self, job: Job, strategy: ParallelStrategy, numbers: dict[str, Any], told: Sequence[str], *, advised: bool
+        self,
+        job: Job,
+        strategy: ParallelStrategy,
+        numbers: dict[str, Any],
+        told: Sequence[str],
+        software: dict[str, Any] | None,
+        *,
+        advised: bool,
     ) -> dict[str, Any]:
         """The document around the numbers of one strategy."""
         _fill(numbers, self._shares, strategy_mechanisms(job.workload, strategy))
@@ -169,6 +200,8 @@ class JobPrices:
             "strategy": strategy_to_mapping(job.workload, strategy),
             "estimate": numbers,
         }
+        if software is not None:
+            document["software"] = software
         if job.delivery is not None:
             document["delivery"] = delivery_summary(job, strategy, numbers, self._own)
         if advised and _is_far(numbers["evidence"]["extrapolated"], strategy):
@@ -184,7 +217,8 @@ class JobPrices:
         numbers = priced(workload, batch, self._own, simulated=True)
         (told,) = self._measured.sentences([_asked(job, strategy)])
         (row,) = estimates_to_mappings(workload, numbers)
-        document = self.document(job, strategy, row, told, advised=advised)
+        (moved,) = self._software([strategy], numbers, [0])
+        document = self.document(job, strategy, row, told, moved, advised=advised)
         if replayed:
             closed_form_s = float(priced(workload, batch, self._own).step_time_s[0])
             constants = constants_for(workload, self._own)
