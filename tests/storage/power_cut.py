@@ -26,7 +26,7 @@ from tests.study_jobs import SMALL
 _VFS_OPEN = 5
 _READ, _SYNC, _SIZE = 2, 5, 6
 _OPEN_TYPE = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int)
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int)
 )
 _SYNC_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 _READ_TYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64)
@@ -57,10 +57,10 @@ class ForgetfulDisk:
         vfs = (ctypes.c_void_p * 8).from_address(sqlite.sqlite3_vfs_find(None))
         opened = _OPEN_TYPE(vfs[_VFS_OPEN])
 
-        def watched(vfs_: int, name: bytes | None, file: int, flags: int, out: Any) -> int:
+        def watched(vfs_: int, name: int | None, file: int, flags: int, out: Any) -> int:
             code = opened(vfs_, name, file, flags, out)
             if code == 0 and name is not None:
-                path = self._paths[file] = name.decode()
+                path = self._paths[file] = ctypes.string_at(name).decode()  # SQLite keeps the pointer
                 if Path(path).stat().st_size == 0:  # new, perhaps in place of one that was deleted
                     self.held[path] = b""
                 methods = ctypes.c_void_p.from_address(file)
