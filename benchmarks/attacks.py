@@ -14,11 +14,13 @@ from contextlib import ExitStack, contextmanager, suppress
 import httpx
 import psutil
 
-from benchmarks.rest import server
+from benchmarks.rest import JOB as MANY_JOB
+from benchmarks.rest import server, strategies
 
 MAX_RSS_MB = 300
 MAX_SLOWDOWN = 3
 NUM_HEADERS, NUM_HALF_OPEN, NUM_STREAMS, NUM_BODIES = 400, 1200, 1000, 6
+NUM_BATCH_CLIENTS, NUM_BATCHED = 4, 2000
 JOB = {"model": "llama-2-7b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8}}
 JSON = {"Content-Type": "application/json"}
 
@@ -102,6 +104,29 @@ def large_bodies(target: Target) -> list[int]:
     return answers
 
 
+@contextmanager
+def batch_clients(target: Target) -> Iterator[None]:
+    """Clients that send lists of strategies without a pause."""
+    body = {**MANY_JOB, "strategies": strategies(NUM_BATCHED)}
+    done = threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=target.url, timeout=600) as client:
+            while not done.is_set():
+                client.post("/v1/estimates", json=body).raise_for_status()
+
+    callers = [threading.Thread(target=ask) for _ in range(NUM_BATCH_CLIENTS)]
+    for caller in callers:
+        caller.start()
+    time.sleep(5)
+    try:
+        yield
+    finally:
+        done.set()
+        for caller in callers:
+            caller.join()
+
+
 def in_parallel(call: Callable[[int], None], count: int, at_once: int) -> None:
     turns = threading.Semaphore(at_once)
 
@@ -135,6 +160,15 @@ def main() -> int:
             )
             rows.append(("", f"/healthz {target.health_s() * 1e3:.0f} ms", True))
         time.sleep(5)  # its readers have left
+        with batch_clients(target):
+            slowed = target.estimate_s() / alone_s
+            rows.append(
+                (
+                    f"{NUM_BATCH_CLIENTS} clients of batches",
+                    f"an estimate takes {slowed:.1f} times as long",
+                    slowed < MAX_SLOWDOWN,
+                )
+            )
         with half_open(target):
             rows.append((f"{NUM_HALF_OPEN} half-open requests", f"/healthz {target.health_s() * 1e3:.0f} ms", True))
         longest_s = [0.0]

@@ -55,9 +55,9 @@ def strategies(count: int) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def server() -> Iterator[str]:
+def server(workers: int = 0) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "meshplan", "serve", "--port", "0", "--workers", "0"]
+        command = [sys.executable, "-m", "meshplan", "serve", "--port", "0", "--workers", str(workers)]
         environment = {**os.environ, "MESHPLAN_DATA_DIR": folder}
         environment.pop("MESHPLAN_DATABASE_URL", None)
         process = subprocess.Popen(

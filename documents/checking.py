@@ -179,4 +179,20 @@ def check(model: type[Checked], value: object, where: str = "", labels: Mapping[
     try:
         return model.model_validate(value)
     except ValidationError as error:
+        if any(_is_whole(detail["input"]) for detail in error.errors(include_url=False)):
+            with suppress(ValidationError):
+                return model.model_validate(_with_integers(value))
         raise InputError(_explain(error, model, value, where, labels or {})) from None
+
+
+def _is_whole(value: object) -> bool:
+    """Whether it is what JSON calls an integer, and Python a float: many languages write 8.0 where they mean 8."""
+    return isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53
+
+
+def _with_integers(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_integers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_integers(item) for item in value]
+    return int(value) if _is_whole(value) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -178,4 +179,9 @@ def rows_of(parts: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
 
 
 def _names(kind: type[Feature] | type[RecomputeModule], flags: Feature | RecomputeModule) -> list[str]:
-    return [flag.name.lower() for flag in kind if flag.name and flag & flags]
+    return list(_names_of(kind, flags))
+
+
+@lru_cache(maxsize=4096)  # plans of a job share most of theirs
+def _names_of(kind: type[Feature] | type[RecomputeModule], flags: Feature | RecomputeModule) -> tuple[str, ...]:
+    return tuple(flag.name.lower() for flag in kind if flag.name and flag & flags)

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from app.calibrations.constants import calibration_sentence, constants_for
-from app.jobs.assumed import NOT_GIVEN, joined, text_of
-from app.jobs.defaults import SHOWN, Other, others, priced_switches
+from app.jobs.assumed import NOT_GIVEN, Assumption, joined, text_of
+from app.jobs.defaults import SHOWN, Other, others, others_of_plan, priced_switches
 from app.jobs.fields import StrategySection
 from app.jobs.job import Job, parse_job
 from app.jobs.strategy import strategy_from_section
 from app.text.quantities import GIB
 from calibration.files import Calibration
-from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload, WorkloadError
-from cost_models.step.composition import estimate
+from cost_models.step.composition import estimate_priced
+from cost_models.step.priced_groups import priced_by
+from cost_models.step.priced_keys import LayerPrices
 from documents.checking import check
 from documents.errors import InputError
 from frameworks.legality import own_rules, rules_for
@@ -33,6 +37,7 @@ from search.space import search_space
 TOLD_STEP_FRACTION: Final = 0.02
 TOLD_PEAK_BYTES: Final = 1.0 * GIB
 MAX_VIRTUAL_STAGES: Final = 128  # a price grows with their square, and this takes dozens
+MOST_KEYS: Final = 1024  # of layers, under each other value of a job: a few hundred bytes each, kept as long as the job is
 _NO_OTHER = "not measured, as no other value runs with this strategy"
 _LIMIT_NAMES = {"moe_dispatcher": "dispatcher"}  # of the search's limits and space, where it is not the strategy's own
 _FOLLOWS = ("dp", "num_microbatches", "distributed_optimizer", "noop_layers")  # from the other fields of a resolved strategy
@@ -45,11 +50,11 @@ class _Price(NamedTuple):
 
 
 class _Variant(NamedTuple):
-    """The plan with another value of one field, which ``told`` is about."""
+    """A plan with another value of one field, which ``told`` is about."""
 
     told: str
     value: str
-    section: StrategySection
+    strategy: ParallelStrategy
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,14 @@ class _Line:
         return f"{self.told}: {_NO_OTHER if self.largest is None else self.largest.sentence()}"
 
 
+class Asked(NamedTuple):
+    """A plan of a job. Its options are defaults where the job's strategy (``section``) or its search left them out."""
+
+    plan: ParallelStrategy
+    section: StrategySection | None = None
+    left_out_of: Literal["strategy", "search"] | None = None
+
+
 def assumption_sentences(
     job: Job,
     own: Sequence[Calibration] = (),
@@ -108,116 +121,174 @@ def assumption_sentences(
     Without a ``plan`` there is nothing to try other values on. Its own options are defaults where the job's ``strategy`` left
     them out, or where its ``search`` tried one value of them unasked.
     """
-    whole = [*job.assumptions, *map(calibration_sentence, own)]
-    if plan is None or plan.pp * plan.vpp > MAX_VIRTUAL_STAGES:
-        return whole
-    with np.errstate(all="ignore"):  # another value of an extreme job may have no finite price
-        measured = _Measured(job, own, plan)
-        lines = list(measured.of_job())
-        if left_out_of is not None:
-            lines += measured.of_strategy() if left_out_of == "strategy" else measured.of_search()
-    lines = [line for line in lines if not line.is_silent or line.weight > 1.0]
-    return joined([line.sentence() for line in sorted(lines, key=lambda line: -line.weight)], whole)
+    if plan is None:
+        return _told_anyway(job, own)
+    (found,) = Measured(job, own).sentences([Asked(plan, job.section, left_out_of)])
+    return found
 
 
-class _Measured:
-    """One plan of a job, priced as it is and with other values."""
+def _told_anyway(job: Job, own: Sequence[Calibration]) -> list[str]:
+    return [*job.assumptions, *map(calibration_sentence, own)]
 
-    def __init__(self, job: Job, own: Sequence[Calibration], strategy: ParallelStrategy) -> None:
-        self._job, self._own, self._strategy, self._workload = job, own, strategy, job.workload
-        self._mapping = strategy_to_mapping(job.workload, strategy)
-        self._batch = StrategyBatch.of([strategy])
+
+class _Changed(NamedTuple):
+    """A field outside the strategy, with the prices of layers under each other value of it; ``None``: that is no job."""
+
+    entry: Assumption
+    shown: Any
+    values: Sequence[tuple[Any, LayerPrices | None]]
+
+
+class Measured:
+    """Plans of one job, priced as they are and with other values of what nobody gave: many of them as fast as one."""
+
+    def __init__(self, job: Job, own: Sequence[Calibration] = ()) -> None:
+        self._job, self._own, self._workload = job, own, job.workload
+        self._rules = _rules_of(job.workload)
+        self._as_it_is = self._prices_of(job.workload)
+
+    def sentences(self, asked: Sequence[Asked]) -> list[list[str]]:
+        """What an answer on each plan assumes, what moves it most first."""
+        whole = _told_anyway(self._job, self._own)
+        found = [whole] * len(asked)
+        short = [index for index, one in enumerate(asked) if one.plan.pp * one.plan.vpp <= MAX_VIRTUAL_STAGES]
+        if short:
+            with np.errstate(all="ignore"):  # another value of an extreme job may have no finite price
+                lines = self._lines([asked[index] for index in short])
+            for index, of_plan in zip(short, lines, strict=True):
+                told = [line for line in of_plan if not line.is_silent or line.weight > 1.0]
+                found[index] = joined([line.sentence() for line in sorted(told, key=lambda line: -line.weight)], whole)
+        return found
+
+    def _lines(self, asked: Sequence[Asked]) -> list[list[_Line]]:
+        batch = StrategyBatch.of([one.plan for one in asked])
         # What its user could run: under the target, else with the stack's framework, as far as the plan itself keeps its rules.
-        self._rules = [rule for rule in _rules_of(self._workload) if not rule.violates(self._workload, self._batch)[0]]
-        (self._as_it_is,) = self._prices(self._workload, self._batch)
+        kept = [~rule.violates(self._workload, batch) for rule in self._rules]
+        now = _priced(self._as_it_is, batch)
+        lines = self._of_job(batch, kept, now)
+        for of_plan, of_options in zip(lines, self._of_options(asked, kept, now), strict=True):
+            of_plan.extend(of_options)
+        return lines
 
-    def of_job(self) -> Iterator[_Line]:
-        """The fields outside the strategy."""
+    def _of_job(self, batch: StrategyBatch, kept: Sequence[Mask], now: Sequence[_Price]) -> list[list[_Line]]:
+        """The fields outside the strategy, of each plan."""
+        lines: list[list[_Line]] = [[] for _ in now]
+        everyone = np.arange(len(batch))
+        for entry, shown, values in self._changed:
+            effects: list[list[_Effect]] = [[] for _ in now]
+            for value, prices in values:
+                rows = [] if prices is None else np.flatnonzero(self._runs(prices.workload, batch, kept, everyone)).tolist()
+                found = [] if prices is None or not rows else _priced(prices, batch.take(np.array(rows)))
+                for row, price in zip(rows, found, strict=True):
+                    if isfinite(price.step_time_s):
+                        effects[row].append(_effect(value, price, now[row]))
+            for of_plan, own in zip(lines, effects, strict=True):
+                of_plan.append(_Line(entry.sentence(shown), entry.is_silent, tuple(own) if values else None))
+        return lines
+
+    @cached_property
+    def _changed(self) -> list[_Changed]:
+        found = []
         for entry in self._job.assumed.values():
             stands_for = SHOWN.get(entry.field)
             shown = stands_for(self._workload) if stands_for is not None and entry.value is None else entry.value
-            values = others(entry.field, self._workload, self._strategy, shown)
-            workloads = [(value, _with_value(self._job, entry.field, value)) for value in values]
-            effects = [
-                self._effect(value, price)
-                for value, workload in workloads
-                if workload is not None and self._runs(workload, self._batch).all()
-                for price in self._prices(workload, self._batch)
-                if isfinite(price.step_time_s)
-            ]
-            yield _Line(entry.sentence(shown), entry.is_silent, tuple(effects) if values else None)
-
-    def of_strategy(self) -> Iterator[_Line]:
-        """The fields that the job's own strategy leaves out."""
-        section = self._job.section
-        assert section is not None  # there is a strategy
-        names = [name for name in StrategySection.model_fields if name not in section.model_fields_set]
-        switches = () if section.features is not None else set(priced_switches()) - section.switches.model_fields_set
-        return self._lines(
-            [*self._other_values("strategy", section, names), *self._other_switches("strategy.switches", section, switches)]
-        )
-
-    def of_search(self) -> Iterator[_Line]:
-        """The options that the job's search tries one value of, which the job does not name."""
-        limits, space = self._job.limits, search_space(self._workload, self._job.limits)
-        fields = {name: _LIMIT_NAMES.get(name, name) for name in LimitFields.model_fields}
-        names = [name for name, own in fields.items() if getattr(limits, own) is None and len(getattr(space, own)) == 1]
-        combinations = space.features_with(self._strategy.schedule)
-        fixed = {name for name in priced_switches() if len({bool(SWITCHES[name] & one) for one in combinations}) == 1}
-        switches = {name for name in fixed if SWITCHES[name] not in limits.switches}
-        section = check(StrategySection, {name: value for name, value in self._mapping.items() if name not in _FOLLOWS})
-        return self._lines([*self._other_values("search", section, names), *self._other_switches("search", section, switches)])
-
-    def _other_values(self, prefix: str, section: StrategySection, names: Iterable[str]) -> Iterator[_Variant]:
-        for name in names:
-            value = self._mapping.get(name)
-            told = f"{prefix}.{name} = {_shown(name, value)} {NOT_GIVEN}"
-            for other in others(f"strategy.{name}", self._workload, self._strategy, value):
-                plain, text = (other.value, other.text) if isinstance(other, Other) else (other, text_of(other))
-                yield _Variant(told, text, section.model_copy(update={name: plain}))
-
-    def _other_switches(self, prefix: str, section: StrategySection, names: Collection[str]) -> Iterator[_Variant]:
-        for name in filter(names.__contains__, SWITCHES):
-            is_on = bool(self._strategy.features & SWITCHES[name])
-            switches = section.switches.model_copy(update={name: not is_on})
-            told = f"{prefix}.{name} = {text_of(is_on)} {NOT_GIVEN}"
-            yield _Variant(told, text_of(not is_on), section.model_copy(update={"switches": switches}))
-
-    def _lines(self, variants: Sequence[_Variant]) -> Iterator[_Line]:
-        """One line for each field, all priced in one batch."""
-        told, strategies = [], []
-        for variant in variants:
-            with suppress(InputError):
-                strategies.append(strategy_from_section(variant.section, self._workload))
-                told.append(variant)
-        if not strategies:
-            return
-        batch = StrategyBatch.of(strategies)
-        runs = np.flatnonzero(self._runs(self._workload, batch))
-        effects: dict[str, list[_Effect]] = {}
-        for row, price in zip(runs.tolist(), self._prices(self._workload, batch.take(runs)), strict=True):
-            if isfinite(price.step_time_s):
-                effects.setdefault(told[row].told, []).append(self._effect(told[row].value, price))
-        yield from (_Line(sentence, True, tuple(found)) for sentence, found in effects.items())
-
-    def _runs(self, workload: Workload, batch: StrategyBatch) -> Mask:
-        found = np.ones(len(batch), dtype=np.bool_)
-        for rule in self._rules:
-            found &= ~rule.violates(workload, batch)
+            workloads = (
+                (value, _with_value(self._job, entry.field, value)) for value in others(entry.field, self._workload, shown)
+            )
+            values = [(value, None if workload is None else self._prices_of(workload)) for value, workload in workloads]
+            found.append(_Changed(entry, shown, values))
         return found
 
-    def _prices(self, workload: Workload, batch: StrategyBatch) -> list[_Price]:
-        if not len(batch):
-            return []
-        found = estimate(workload, batch, constants_for(workload, self._own))
-        columns = (found.step_time_s, found.peak_memory_bytes, found.fits)
-        return [_Price(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    def _of_options(self, asked: Sequence[Asked], kept: Sequence[Mask], now: Sequence[_Price]) -> list[list[_Line]]:
+        """One line for each option of each plan, all of them priced in one batch."""
+        variants = [(owner, variant) for owner, one in enumerate(asked) for variant in self._variants(one)]
+        effects: list[dict[str, list[_Effect]]] = [{} for _ in asked]
+        if variants:
+            batch = StrategyBatch.of([variant.strategy for _, variant in variants])
+            owners = np.array([owner for owner, _ in variants])
+            rows = np.flatnonzero(self._runs(self._workload, batch, kept, owners))
+            found = _priced(self._as_it_is, batch.take(rows)) if len(rows) else []
+            for row, price in zip(rows.tolist(), found, strict=True):
+                owner, variant = variants[row]
+                if isfinite(price.step_time_s):
+                    effects[owner].setdefault(variant.told, []).append(_effect(variant.value, price, now[owner]))
+        return [[_Line(told, True, tuple(found)) for told, found in of_plan.items()] for of_plan in effects]
 
-    def _effect(self, value: Any, price: _Price) -> _Effect:
-        now = self._as_it_is
-        fraction = price.step_time_s / now.step_time_s - 1.0
-        change = None if price.fits == now.fits else price.fits
-        return _Effect(text_of(value), fraction, price.peak_bytes - now.peak_bytes, change)
+    def _variants(self, asked: Asked) -> Iterator[_Variant]:
+        if asked.left_out_of == "strategy":
+            return self._of_strategy(asked.plan, asked.section)
+        return self._of_search(asked.plan) if asked.left_out_of == "search" else iter(())
+
+    def _of_strategy(self, plan: ParallelStrategy, section: StrategySection | None) -> Iterator[_Variant]:
+        """The fields that the job's own strategy leaves out."""
+        assert section is not None  # there is a strategy
+        mapping = strategy_to_mapping(self._workload, plan)
+        names = [name for name in StrategySection.model_fields if name not in section.model_fields_set]
+        switches = () if section.features is not None else set(priced_switches()) - section.switches.model_fields_set
+        yield from self._other_values("strategy", plan, mapping, section, names)
+        yield from _other_switches("strategy.switches", plan, switches)
+
+    def _of_search(self, plan: ParallelStrategy) -> Iterator[_Variant]:
+        """The options that the job's search tries one value of, which the job does not name."""
+        limits, space = self._job.limits, search_space(self._workload, self._job.limits)
+        mapping = strategy_to_mapping(self._workload, plan)
+        fields = {name: _LIMIT_NAMES.get(name, name) for name in LimitFields.model_fields}
+        names = [name for name, own in fields.items() if getattr(limits, own) is None and len(getattr(space, own)) == 1]
+        combinations = space.features_with(plan.schedule)
+        fixed = {name for name in priced_switches() if len({bool(SWITCHES[name] & one) for one in combinations}) == 1}
+        switches = {name for name in fixed if SWITCHES[name] not in limits.switches}
+        section = check(StrategySection, {name: value for name, value in mapping.items() if name not in _FOLLOWS})
+        yield from self._other_values("search", plan, mapping, section, names)
+        yield from _other_switches("search", plan, switches)
+
+    def _other_values(
+        self, prefix: str, plan: ParallelStrategy, mapping: Mapping[str, Any], section: StrategySection, names: Iterable[str]
+    ) -> Iterator[_Variant]:
+        for name in names:
+            value = mapping.get(name)
+            told = f"{prefix}.{name} = {_shown(name, value)} {NOT_GIVEN}"
+            for other in others_of_plan(f"strategy.{name}", self._workload, plan, value):
+                given, text = (other.value, other.text) if isinstance(other, Other) else (other, text_of(other))
+                with suppress(InputError):
+                    strategy = strategy_from_section(section.model_copy(update={name: given}), self._workload)
+                    yield _Variant(told, text, strategy)
+
+    def _runs(self, workload: Workload, batch: StrategyBatch, kept: Sequence[Mask], owners: IntColumn) -> Mask:
+        """Which rows break no rule that the plan they are made of keeps."""
+        found = np.ones(len(batch), dtype=np.bool_)
+        for rule, by_plan in zip(self._rules, kept, strict=True):
+            found &= ~(rule.violates(workload, batch) & by_plan[owners])
+        return found
+
+    def _prices_of(self, workload: Workload) -> LayerPrices:
+        return LayerPrices(workload, constants_for(workload, self._own), most_keys=MOST_KEYS)
+
+
+def _other_switches(prefix: str, plan: ParallelStrategy, names: Collection[str]) -> Iterator[_Variant]:
+    for told, value, features in _turned(prefix, plan.features, frozenset(names)):
+        yield _Variant(told, value, ParallelStrategy(**{**vars(plan), "features": features}))
+
+
+@lru_cache(maxsize=1024)  # most plans that a server is asked for have the same switches
+def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[tuple[str, str, Feature], ...]:
+    """What is told of each switch, its other value in words, and all switches with it turned."""
+    found = []
+    for name in filter(names.__contains__, SWITCHES):
+        is_on = bool(features & SWITCHES[name])
+        found.append((f"{prefix}.{name} = {text_of(is_on)} {NOT_GIVEN}", text_of(not is_on), features ^ SWITCHES[name]))
+    return tuple(found)
+
+
+def _priced(prices: LayerPrices, batch: StrategyBatch) -> list[_Price]:
+    found = estimate_priced(priced_by(prices, batch))
+    columns = (found.step_time_s, found.peak_memory_bytes, found.fits)
+    return [_Price(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _effect(value: Any, price: _Price, now: _Price) -> _Effect:
+    fraction = price.step_time_s / now.step_time_s - 1.0
+    change = None if price.fits == now.fits else price.fits
+    return _Effect(text_of(value), fraction, price.peak_bytes - now.peak_bytes, change)
 
 
 def _rules_of(workload: Workload) -> tuple[Rule, ...]:

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Body, Request, Response
 
 from app.answers.schemas import EstimateDocument, EstimateRequest, EstimatesDocument
 from app.answers.service import estimates
-from app.http.bodies import StrictRoute, sent
+from app.http.bodies import StrictRoute, as_json
 from app.http.problems import described
 from app.http.state import state_of
-from app.text.documents import DescribedBy, json_bytes
+from app.text.documents import DescribedBy
 
 router = APIRouter(prefix="/estimates", tags=["estimates"], route_class=StrictRoute)
 
@@ -20,10 +20,15 @@ router = APIRouter(prefix="/estimates", tags=["estimates"], route_class=StrictRo
 @router.post(
     "", response_model=EstimateDocument | EstimatesDocument, responses=described("invalid-input", "not-json", "too-large")
 )
-def create_estimates(request: Request, body: Annotated[dict[str, Any], DescribedBy(EstimateRequest), Body()]) -> Response:
+async def create_estimates(request: Request, body: Annotated[dict[str, Any], DescribedBy(EstimateRequest), Body()]) -> Response:
     """Prices one strategy (`strategy`) or up to 10,000 (`strategies`) of a job; nothing is stored."""
     state = state_of(request)
-    if "strategies" in body:
-        return sent(estimates(body, state.database))  # a union would be written once for each of its members
-    content = state.kept_answers.get(json.dumps(body), lambda: json_bytes(estimates(body, state.database)))
-    return Response(content, media_type="application/json")
+    if body.get("strategies") is not None:
+        return as_json(await state.pricing.heavy(estimates, document=body))
+    question = json.dumps(body)
+    content = state.kept_answers.find(question)
+    if content is None:
+        is_light = all(body.get(name) in (None, False) for name in ("simulate", "memory_plan"))
+        content = await (state.pricing.estimate(body) if is_light else state.pricing.heavy(estimates, document=body))
+        state.kept_answers.keep(question, content)
+    return as_json(content)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from app.answers.assumptions import MAX_VIRTUAL_STAGES
+from app.answers.assumptions import MAX_VIRTUAL_STAGES, Asked, Measured
 from app.answers.delivery import delivery_summary
-from app.answers.provenance import about, priced_with
+from app.answers.provenance import head, priced_with
 from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
-from app.answers.software import software_document
+from app.answers.software import software_documents
 from app.calibrations.constants import constants_for
 from app.calibrations.next_runs import next_runs
 from app.jobs.job import Job
@@ -26,8 +26,11 @@ from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
-from frameworks.legality import violations
+from frameworks.legality import first_violation, violations
+from frameworks.rule import Mask
 from search.plan import estimates_to_mappings, strategy_to_mapping
+
+_NOT_FINITE = "job: its numbers lead to times or sizes beyond 1e308; check cluster.inter_node_bytes_per_s first."
 
 
 def fill_intervals(
@@ -99,13 +102,146 @@ def _exercised(workload: Workload, plan: dict[str, Any]) -> frozenset[str]:
 
 def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] = (), *, simulated: bool = False) -> Estimate:
     """Legal strategies with their breakdown; ``InputError`` where a job is so extreme that a price is no finite number."""
-    with np.errstate(all="ignore"):
-        found = (simulate if simulated else estimate)(workload, batch, constants_for(workload, own), breakdown=True)
-        assert found.breakdown is not None
-        totals = found.step_time_s + found.peak_memory_bytes + sum(found.breakdown.masked_s.values())
-    if not np.isfinite(totals).all():
-        raise InputError("job: its numbers lead to times or sizes beyond 1e308; check cluster.inter_node_bytes_per_s first.")
+    found = _numbers(workload, batch, own, simulated=simulated)
+    if not _is_finite(found).all():
+        raise InputError(_NOT_FINITE)
     return found
+
+
+def _numbers(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration], *, simulated: bool) -> Estimate:
+    with np.errstate(all="ignore"):
+        return (simulate if simulated else estimate)(workload, batch, constants_for(workload, own), breakdown=True)
+
+
+def _is_finite(found: Estimate) -> Mask:
+    assert found.breakdown is not None
+    with np.errstate(all="ignore"):
+        finite: Mask = np.isfinite(found.step_time_s + found.peak_memory_bytes + sum(found.breakdown.masked_s.values()))
+    return finite
+
+
+class JobPrices:
+    """The prices of one job's strategies: what they share is worked out once, and those that come together are priced together.
+
+    ``job``: a strategy that it has does not count.
+    """
+
+    def __init__(self, job: Job, own: Sequence[Calibration] = ()) -> None:
+        self.job, self._own = job, own
+        self._measured = Measured(job, own)
+        self._shares = _Shares(job.workload, calibration_for(job.workload, own))
+        self._priced_with = priced_with(job.workload, own)
+
+    def documents(self, asked: Sequence[tuple[Job, ParallelStrategy]], *, advised: bool) -> list[EstimateDocument | InputError]:
+        """The document of each strategy, of the job with that strategy or with one of a search, or why there is none."""
+        workload = self.job.workload
+        whole = StrategyBatch.of([strategy for _, strategy in asked])
+        refused: dict[int, InputError] = {}
+        for row in np.flatnonzero(first_violation(workload, whole) >= 0).tolist():
+            refused[row] = _refusal(workload, asked[row][1])
+        legal = [row for row in range(len(asked)) if row not in refused]
+        found: dict[int, EstimateDocument | InputError] = {**refused}
+        if legal:
+            numbers = _numbers(workload, whole.take(np.array(legal)), self._own, simulated=False)
+            finite = np.flatnonzero(_is_finite(numbers)).tolist()
+            rows = estimates_to_mappings(workload, numbers)
+            told = [(legal[index], rows[index]) for index in finite]
+            found |= {row: InputError(_NOT_FINITE) for row in legal}
+            found |= self._told(
+                [(*asked[row], of_row) for row, of_row in told],
+                [row for row, _ in told],
+                self._software([asked[legal[index]][1] for index in finite], numbers, finite),
+                advised=advised,
+            )
+        return [found[row] for row in range(len(asked))]
+
+    def _told(
+        self,
+        priced: Sequence[tuple[Job, ParallelStrategy, dict[str, Any]]],
+        rows: Sequence[int],
+        software: Sequence[dict[str, Any] | None],
+        *,
+        advised: bool,
+    ) -> dict[int, EstimateDocument]:
+        sentences = self._measured.sentences([_asked(job, strategy) for job, strategy, _ in priced])
+        return {
+            row: EstimateDocument.model_validate(self.document(job, strategy, numbers, told, moved, advised=advised))
+            for row, (job, strategy, numbers), told, moved in zip(rows, priced, sentences, software, strict=True)
+        }
+
+    def _software(
+        self, strategies: Sequence[ParallelStrategy], numbers: Estimate, rows: Sequence[int]
+    ) -> list[dict[str, Any] | None]:
+        """What the options of the software move, of strategies that are not too long to price so often."""
+        short = [index for index, one in enumerate(strategies) if one.pp * one.vpp <= MAX_VIRTUAL_STAGES]
+        found: list[dict[str, Any] | None] = [None] * len(strategies)
+        if short:
+            chosen = [strategies[index] for index in short]
+            documents = software_documents(self.job.workload, chosen, numbers, [rows[index] for index in short], self._own)
+            for index, document in zip(short, documents, strict=True):
+                found[index] = document
+        return found
+
+    def document(
+        self,
+        job: Job,
+        strategy: ParallelStrategy,
+        numbers: dict[str, Any],
+        told: Sequence[str],
+        software: dict[str, Any] | None,
+        *,
+        advised: bool,
+    ) -> dict[str, Any]:
+        """The document around the numbers of one strategy."""
+        _fill(numbers, self._shares, strategy_mechanisms(job.workload, strategy))
+        document: dict[str, Any] = {
+            **head(job, told),
+            "priced_with": self._priced_with,
+            "strategy": strategy_to_mapping(job.workload, strategy),
+            "estimate": numbers,
+        }
+        if software is not None:
+            document["software"] = software
+        if job.delivery is not None:
+            document["delivery"] = delivery_summary(job, strategy, numbers, self._own)
+        if advised and _is_far(numbers["evidence"]["extrapolated"], strategy):
+            document["next_runs"] = next_runs(job, strategy, self._own)
+        return document
+
+    def simulated(self, job: Job, strategy: ParallelStrategy, *, replayed: bool, advised: bool) -> EstimateDocument:
+        """The document of one strategy whose step is played task by task; ``InputError`` where it cannot be."""
+        workload, batch = job.workload, StrategyBatch.of([strategy])
+        if first_violation(workload, batch)[0] >= 0:
+            raise _refusal(workload, strategy)
+        check_cost(workload, [strategy], "strategy")
+        numbers = priced(workload, batch, self._own, simulated=True)
+        (told,) = self._measured.sentences([_asked(job, strategy)])
+        (row,) = estimates_to_mappings(workload, numbers)
+        (moved,) = self._software([strategy], numbers, [0])
+        document = self.document(job, strategy, row, told, moved, advised=advised)
+        if replayed:
+            closed_form_s = float(priced(workload, batch, self._own).step_time_s[0])
+            constants = constants_for(workload, self._own)
+            document["simulation"] = simulation_document(workload, strategy, constants, numbers, closed_form_s)
+        return EstimateDocument.model_validate(document)
+
+
+def is_far(document: EstimateDocument, strategy: ParallelStrategy) -> bool:
+    """Whether runs nearer to the strategy's are worth advising."""
+    return _is_far(document.estimate.evidence.extrapolated, strategy)
+
+
+def _is_far(extrapolated: Sequence[str], strategy: ParallelStrategy) -> bool:
+    return bool(extrapolated) and strategy.pp * strategy.vpp <= MAX_VIRTUAL_STAGES
+
+
+def _asked(job: Job, strategy: ParallelStrategy) -> Asked:
+    return Asked(strategy, job.section, "strategy" if strategy is job.strategy else "search")
+
+
+def _refusal(workload: Workload, strategy: ParallelStrategy) -> InputError:
+    broken = violations(workload, strategy)[0]
+    return InfeasibleStrategyError(f"strategy: {broken.sentence.rstrip('.')} ({broken.rule}).")
 
 
 def estimate_document(
@@ -122,28 +258,10 @@ def estimate_document(
     A simulated one also says what the replay of its tasks shows, unless ``replayed`` is false; one that is ``advised`` says which
     runs would bring measured ones nearer, where these are far.
     """
-    broken = violations(job.workload, strategy)
-    if broken:
-        raise InfeasibleStrategyError(f"strategy: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
-    workload, batch = job.workload, StrategyBatch.of([strategy])
+    prices = JobPrices(job, own)
     if simulated:
-        check_cost(workload, [strategy], "strategy")
-    numbers = priced(workload, batch, own, simulated=simulated)
-    found = fill_intervals(workload, estimates_to_mappings(workload, numbers)[0], own, [strategy])
-    document: dict[str, Any] = {
-        **about(job, own, strategy, "strategy" if strategy is job.strategy else "search"),
-        "priced_with": priced_with(workload, own),
-        "strategy": strategy_to_mapping(workload, strategy),
-        "estimate": found,
-    }
-    if strategy.pp * strategy.vpp <= MAX_VIRTUAL_STAGES:
-        document["software"] = software_document(workload, strategy, numbers, own)
-    if job.delivery is not None:
-        document["delivery"] = delivery_summary(job, strategy, found, own)
-    if advised and found["evidence"]["extrapolated"] and strategy.pp * strategy.vpp <= MAX_VIRTUAL_STAGES:
-        document["next_runs"] = next_runs(job, strategy, own)
-    if simulated and replayed:
-        closed_form_s = float(priced(workload, batch, own).step_time_s[0])
-        constants = constants_for(workload, own)
-        document["simulation"] = simulation_document(workload, strategy, constants, numbers, closed_form_s)
-    return EstimateDocument.model_validate(document)
+        return prices.simulated(job, strategy, replayed=replayed, advised=advised)
+    (found,) = prices.documents([(job, strategy)], advised=advised)
+    if isinstance(found, InputError):
+        raise found
+    return found

@@ -21,8 +21,17 @@ def about(
     left_out_of: Literal["strategy", "search"] | None = None,
 ) -> dict[str, Any]:
     """What every answer says of its job; on the ``plan`` it says what the defaults of the job move."""
-    assumptions = assumption_sentences(job, own, plan, left_out_of)
-    return {"schema_version": SCHEMA_VERSION, "job": job.document, "assumptions": assumptions, "warnings": list(job.warnings)}
+    return head(job, assumption_sentences(job, own, plan, left_out_of))
+
+
+def head(job: Job, assumptions: Sequence[str]) -> dict[str, Any]:
+    """What an answer begins with."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "job": job.document,
+        "assumptions": list(assumptions),
+        "warnings": list(job.warnings),
+    }
 
 
 def priced_with(workload: Workload, own: Sequence[Calibration] = ()) -> dict[str, Any]:

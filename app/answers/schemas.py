@@ -251,6 +251,9 @@ class EstimateRequest(JobDocument):
     )
     simulate: bool = Field(default=False, description="plays each step task by task in place of the closed form")
     memory_plan: bool = Field(default=False, description="of one strategy: recompute and swap chosen tensor by tensor as well")
+    advise: bool = Field(
+        default=True, description="false: without `next_runs`, which take a fraction of a second where measured runs are far"
+    )
 
 
 class RefusedStrategy(Document):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from app.answers.batches import OF_ESTIMATE
 from app.answers.memory_plan import memory_plan_document
 from app.answers.price import estimate_document, fill_intervals, priced
 from app.answers.provenance import about
@@ -44,20 +45,19 @@ MAX_STAGES = MAX_STRATEGIES * VIRTUAL_STAGES
 def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocument | EstimatesDocument:
     """The answer to a request body; ``InputError`` where it cannot be priced."""
     check_keys(document, EstimateRequest.model_fields)
-    given, switches = document.get("strategies"), {name: document.get(name) for name in ("simulate", "memory_plan")}
-    for name, switch in switches.items():
+    given, *switches = (document.get(name) for name in OF_ESTIMATE)
+    for name, switch in zip(OF_ESTIMATE[1:], switches, strict=True):
         if not isinstance(switch, bool | None):
             raise InputError(f"{name}: {show(switch)} is not allowed; give true or false.")
-    simulated = switches["simulate"]
-    job = parse_request({key: value for key, value in document.items() if key not in ("strategies", *switches)})
+    simulated, advise, planned = switches
+    job = parse_request({key: value for key, value in document.items() if key not in OF_ESTIMATE})
     own = stored_calibrations(database, job)
     if given is None:
         if job.strategy is None:
             raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
-        answer = estimate_document(job, job.strategy, own, simulated=bool(simulated), advised=True)
-        plan = memory_plan_document(job, job.strategy, own) if switches["memory_plan"] else None
-        return answer if plan is None else answer.model_copy(update={"memory_plan": plan})
-    if switches["memory_plan"]:
+        answer = estimate_document(job, job.strategy, own, simulated=bool(simulated), advised=advise is not False)
+        return answer.model_copy(update={"memory_plan": memory_plan_document(job, job.strategy, own)}) if planned else answer
+    if planned:
         raise InputError("memory_plan: belongs to one strategy; ask for it beside strategy.")
     if job.strategy is not None:
         raise InputError("strategies: given beside strategy; give one of the two.")

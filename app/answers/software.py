@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from app.calibrations.constants import constants_for
 from calibration.files import Calibration
+from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.software_options import HOST, OPTION_NAMES, SOFTWARE_OPTIONS, SoftwareOption, has_option, options_for
-from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Software, Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
-from frameworks.legality import violations
+from frameworks.legality import first_violation
 
 
-def software_document(
-    workload: Workload, strategy: ParallelStrategy, numbers: Estimate, own: Sequence[Calibration] = ()
-) -> dict[str, Any]:
-    """The ``software`` of an estimate's document; ``numbers`` are the strategy's own, with their breakdown."""
-    return {
-        "host_s": _host_s(numbers),
-        "host_fraction": _host_s(numbers) / float(numbers.step_time_s[0]),
-        "options": [*_options(workload, strategy, numbers, own), *_larger_micro_batch(workload, strategy, numbers, own)],
-    }
+def software_documents(
+    workload: Workload,
+    strategies: Sequence[ParallelStrategy],
+    numbers: Estimate,
+    rows: Sequence[int],
+    own: Sequence[Calibration] = (),
+) -> list[dict[str, Any]]:
+    """The ``software`` of the documents of some strategies; ``rows`` of ``numbers`` are theirs, with their breakdown."""
+    options: list[list[dict[str, Any]]] = [[] for _ in rows]
+    places = np.array(rows)
+    _options(workload, StrategyBatch.of(list(strategies)), numbers, places, own, options)
+    _larger_micro_batches(workload, strategies, numbers, places, own, options)
+    host_s, step_s = _host_s(numbers)[places].tolist(), numbers.step_time_s[places].tolist()
+    return [
+        {"host_s": host, "host_fraction": host / step, "options": of_one}
+        for host, step, of_one in zip(host_s, step_s, options, strict=True)
+    ]
 
 
 def other_way(software: Software, option: SoftwareOption) -> Software:
@@ -36,14 +47,19 @@ def other_way(software: Software, option: SoftwareOption) -> Software:
     return replace(software, operators=tuple(sorted({*software.operators} ^ {option.name})))
 
 
-def _host_s(numbers: Estimate) -> float:
+def _host_s(numbers: Estimate) -> Floats:
     assert numbers.breakdown is not None
-    return float(numbers.breakdown.time_s["host"][0])
+    return numbers.breakdown.time_s["host"]
 
 
 def _options(
-    workload: Workload, strategy: ParallelStrategy, numbers: Estimate, own: Sequence[Calibration]
-) -> Iterator[dict[str, Any]]:
+    workload: Workload,
+    batch: StrategyBatch,
+    numbers: Estimate,
+    places: IntColumn,
+    own: Sequence[Calibration],
+    found: list[list[dict[str, Any]]],
+) -> None:
     software, library = workload.software, workload.device_traits.library
     here = constants_for(workload, own)
     for option in options_for(library, eager=workload.software_traits.eager):
@@ -54,7 +70,7 @@ def _options(
             on: {change.constant: getattr(c, change.constant) for change in option.changes}
             for on, c in ((is_on, here), (not is_on, there))
         }
-        yield {
+        told = {
             "name": option.name,
             "kind": option.kind,
             "is_on": is_on,
@@ -63,18 +79,29 @@ def _options(
             "constants_without": values[False],
             "source": option.source.strip("[]"),
             "basis": option.basis,
-            **_moved(other, strategy, numbers, own, is_on=is_on),
         }
+        for of_one, moved in zip(found, _moved(other, batch, numbers, places, own, is_on=is_on), strict=True):
+            of_one.append({**told, **moved})
 
 
-def _larger_micro_batch(
-    workload: Workload, strategy: ParallelStrategy, numbers: Estimate, own: Sequence[Calibration]
-) -> Iterator[dict[str, Any]]:
+def _larger_micro_batches(
+    workload: Workload,
+    strategies: Sequence[ParallelStrategy],
+    numbers: Estimate,
+    places: IntColumn,
+    own: Sequence[Calibration],
+    found: list[list[dict[str, Any]]],
+) -> None:
     """Twice the micro batch, which the host dispatches in as many kernels, where it is legal."""
-    larger = replace(strategy, micro_batch_size=2 * strategy.micro_batch_size)
-    if not violations(workload, larger):
-        yield {
-            "name": f"micro_batch_size = {larger.micro_batch_size}",
+    larger = [replace(strategy, micro_batch_size=2 * strategy.micro_batch_size) for strategy in strategies]
+    batch = StrategyBatch.of(larger)
+    legal = np.flatnonzero(first_violation(workload, batch) < 0)
+    if not len(legal):
+        return
+    moved = _moved(workload, batch.take(legal), numbers, places[legal], own, is_on=False)
+    for row, one in zip(legal.tolist(), moved, strict=True):
+        told = {
+            "name": f"micro_batch_size = {larger[row].micro_batch_size}",
             "kind": "strategy",
             "is_on": False,
             "meaning": "As many kernels for twice the tokens.",
@@ -82,20 +109,25 @@ def _larger_micro_batch(
             "constants_without": {},
             "source": "",
             "basis": "",
-            **_moved(workload, larger, numbers, own, is_on=False),
         }
+        found[row].append({**told, **one})
 
 
 def _moved(
-    workload: Workload, strategy: ParallelStrategy, numbers: Estimate, own: Sequence[Calibration], *, is_on: bool
-) -> dict[str, Any]:
+    workload: Workload, batch: StrategyBatch, numbers: Estimate, places: IntColumn, own: Sequence[Calibration], *, is_on: bool
+) -> list[dict[str, Any]]:
     price = simulate if numbers.fidelity == "simulated" else estimate
-    found = price(workload, StrategyBatch.of([strategy]), constants_for(workload, own), breakdown=True)
-    here_s, there_s = float(numbers.step_time_s[0]), float(found.step_time_s[0])
-    with_s, without_s = (here_s, there_s) if is_on else (there_s, here_s)
-    return {
-        "other_step_time_s": there_s,
-        "other_host_fraction": _host_s(found) / there_s,
-        "other_fits": bool(found.fits[0]),
-        "gain_fraction": without_s / with_s - 1.0,
-    }
+    found = price(workload, batch, constants_for(workload, own), breakdown=True)
+    columns = (numbers.step_time_s[places], found.step_time_s, _host_s(found), found.fits)
+    moved = []
+    for here_s, there_s, host_s, fits in zip(*(column.tolist() for column in columns), strict=True):
+        with_s, without_s = (here_s, there_s) if is_on else (there_s, here_s)
+        moved.append(
+            {
+                "other_step_time_s": there_s,
+                "other_host_fraction": host_s / there_s,
+                "other_fits": bool(fits),
+                "gain_fraction": without_s / with_s - 1.0,
+            }
+        )
+    return moved

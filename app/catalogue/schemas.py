@@ -86,7 +86,7 @@ class HuggingFaceConfig(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    model_type: str = Field(max_length=200, description="architecture: llama, qwen2, deepseek_v3, ...")
+    model_type: str = Field(min_length=1, max_length=200, description="architecture: llama, qwen2, deepseek_v3, ...")
 
 
 class Tier(Document):

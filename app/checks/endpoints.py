@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Request, Response
 
 from app.checks.schemas import CheckDocument, CheckRequest
 from app.checks.service import check_request
-from app.http.bodies import StrictRoute
+from app.http.bodies import StrictRoute, as_json
 from app.http.problems import described
 from app.http.state import state_of
 from app.text.documents import DescribedBy
@@ -16,7 +16,7 @@ from app.text.documents import DescribedBy
 router = APIRouter(prefix="/checks", tags=["checks"], route_class=StrictRoute)
 
 
-@router.post("", responses=described("invalid-input", "not-json", "too-large"))
-def create_check(request: Request, body: Annotated[dict[str, Any], DescribedBy(CheckRequest), Body()]) -> CheckDocument:
+@router.post("", response_model=CheckDocument, responses=described("invalid-input", "not-json", "too-large"))
+async def create_check(request: Request, body: Annotated[dict[str, Any], DescribedBy(CheckRequest), Body()]) -> Response:
     """Holds a job against a budget and a baseline, as `meshplan check` does; a broken budget is an answer. Nothing is stored."""
-    return check_request(body, state_of(request).database)
+    return as_json(await state_of(request).pricing.heavy(check_request, document=body))

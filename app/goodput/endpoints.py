@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Request, Response
 
 from app.goodput.schemas import GoodputDocument
 from app.goodput.service import goodput_request
-from app.http.bodies import StrictRoute
+from app.http.bodies import StrictRoute, as_json
 from app.http.problems import described
 from app.http.state import state_of
 from app.jobs.fields import JobDocument
@@ -17,7 +17,7 @@ from app.text.documents import DescribedBy
 router = APIRouter(prefix="/goodput", tags=["goodput"], route_class=StrictRoute)
 
 
-@router.post("", responses=described("invalid-input", "not-json", "too-large"))
-def create_goodput(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> GoodputDocument:
+@router.post("", response_model=GoodputDocument, responses=described("invalid-input", "not-json", "too-large"))
+async def create_goodput(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> Response:
     """What a plan delivers on a site whose nodes fail, as `meshplan goodput` says; nothing is stored."""
-    return goodput_request(body, state_of(request).database)
+    return as_json(await state_of(request).pricing.heavy(goodput_request, document=body))

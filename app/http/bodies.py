@@ -9,12 +9,11 @@ from typing import Any, get_type_hints
 from unicodedata import category
 
 from fastapi import Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 
 from app.http.large_bodies import LARGE_BYTES, may_be_large
 from app.http.problems import ServiceError, from_input_error
-from app.http.security import authorize
+from app.http.security import authorized
 from app.http.state import state_of
 from app.text.documents import DescribedBy, Document, json_bytes
 from documents.errors import InputError, show
@@ -72,6 +71,11 @@ def sent(document: Document, status_code: int = 200, headers: Mapping[str, str] 
     return Response(json_bytes(document), status_code, headers, "application/json")
 
 
+def as_json(content: bytes) -> Response:
+    """A document that is written already."""
+    return Response(content, media_type="application/json")
+
+
 class StrictRoute(APIRoute):
     """A route whose body is one JSON object without duplicate keys, sent as JSON.
 
@@ -89,7 +93,7 @@ class StrictRoute(APIRoute):
             return handler
 
         async def strict(request: Request) -> Response:
-            await run_in_threadpool(authorize, request)  # before a stranger's body is read
+            await authorized(request)  # before a stranger's body is read
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json" and not kind.endswith("+json"):
                 raise ServiceError("not-json", f"The body's Content-Type is {show(kind)}.")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
-from collections.abc import Callable
 
 from documents.hashing import sha256_of
 
@@ -12,25 +10,24 @@ MAX_BYTES = 16 * 2**20
 
 
 class KeptAnswers:
-    """Answers by question, those that were asked longest ago dropped first."""
+    """Answers by question, those that were asked longest ago dropped first. Used in the event loop alone."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._num_bytes = 0
         self._answers: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = threading.Lock()
 
-    def get(self, question: str, answer: Callable[[], bytes]) -> bytes:
-        """The answer that was given before, or ``answer``'s, which is kept unless it raises."""
+    def find(self, question: str) -> bytes | None:
+        """The answer that was given before."""
         key = sha256_of(question)
-        with self._lock:
-            if key in self._answers:
-                self._answers.move_to_end(key)
-                return self._answers[key]
-        found = answer()
-        with self._lock:
-            self._num_bytes += len(found) - len(self._answers.get(key, b""))
-            self._answers[key] = found
-            while self._num_bytes > self._max_bytes:
-                self._num_bytes -= len(self._answers.popitem(last=False)[1])
-        return found
+        if key in self._answers:
+            self._answers.move_to_end(key)
+        return self._answers.get(key)
+
+    def keep(self, question: str, answer: bytes) -> None:
+        """Remembers the answer for the next who ask."""
+        key = sha256_of(question)
+        self._num_bytes += len(answer) - len(self._answers.get(key, b""))
+        self._answers[key] = answer
+        while self._num_bytes > self._max_bytes:
+            self._num_bytes -= len(self._answers.popitem(last=False)[1])

@@ -7,6 +7,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Security
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from app.http import keys
@@ -64,6 +65,13 @@ def authorize(request: Request) -> str:
     return str(request.scope["caller"])
 
 
+async def authorized(request: Request) -> str:
+    """As ``authorize``; outside the event loop where a key is to be looked up."""
+    if "caller" in request.scope or not state_of(request).keys_required:
+        return authorize(request)
+    return await run_in_threadpool(authorize, request)
+
+
 def _key_id(request: Request, database: Database) -> str:
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret:
@@ -87,10 +95,10 @@ def _unauthorized(detail: str) -> ServiceError:
     return ServiceError("unauthorized", detail, parameter="Authorization", headers={"WWW-Authenticate": "Bearer"})
 
 
-def require_caller(
+async def require_caller(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 ) -> str:  # the second argument puts the key into the OpenAPI document
-    return authorize(request)
+    return await authorized(request)
 
 
 Caller = Annotated[str, Depends(require_caller)]

@@ -10,6 +10,7 @@ from fastapi import Request
 from app.http.kept import KeptAnswers
 from app.http.large_bodies import LargeBodies
 from app.http.metrics import Metrics
+from app.http.pricing import Pricing
 from app.storage.session import Database
 
 
@@ -19,6 +20,7 @@ class ServerState:
 
     database: Database
     keys_required: bool
+    pricing: Pricing
     metrics: Metrics = field(default_factory=Metrics)
     large_bodies: LargeBodies = field(default_factory=LargeBodies)
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)

@@ -172,16 +172,19 @@ def usual_others(field: str) -> tuple[Any, ...] | None:
     return None
 
 
-def others(field: str, workload: Workload, strategy: ParallelStrategy, value: Any) -> Sequence[Any]:
-    """What a field could be beside ``value``, which it has."""
+def others(field: str, workload: Workload, value: Any) -> Sequence[Any]:
+    """What a field outside the strategy could be beside ``value``, which it has."""
     if field in WITHOUT_OTHERS:
         return ()
-    if field in OF_WORKLOAD:
-        found = OF_WORKLOAD[field](workload)
-    elif field in OF_STRATEGY:
-        found = OF_STRATEGY[field](workload, strategy)
-    else:
-        found = usual_others(field) or ()
+    found = OF_WORKLOAD[field](workload) if field in OF_WORKLOAD else usual_others(field) or ()
+    return [other for other in found if other != value]
+
+
+def others_of_plan(field: str, workload: Workload, strategy: ParallelStrategy, value: Any) -> Sequence[Any]:
+    """What a field of the strategy could be beside ``value``, which it has."""
+    if field in WITHOUT_OTHERS:
+        return ()
+    found = OF_STRATEGY[field](workload, strategy) if field in OF_STRATEGY else usual_others(field) or ()
     return [other for other in found if other != value]
 
 

@@ -152,25 +152,19 @@ def parse_job(
     assumed |= {name: NOT_GIVEN for name in silent_fields() if name not in assumed and not _is_given(sections, name)}
     _warn(cluster_section, settings, profile, warnings)
     _warn_of_two_frameworks(workload.software, warnings)
-    strategy = section = None
-    if document.get("strategy") is not None:
-        section = check(StrategySection, document["strategy"], "strategy", labels)
-        strategy = strategy_from_section(section, workload)
-        warnings += feature_warnings(workload, strategy)
     resolved = _resolved(
         workload,
         hardware_reference,
         _calibration_reference(software_section.calibration, folder),
         _as_mapping(document, "search"),
         settings,
-        strategy,
         delivery,
     )
     taken = _assumptions(assumed, document.get("assumed"), resolved)
-    return Job(
+    job = Job(
         workload=workload,
-        strategy=strategy,
-        section=section,
+        strategy=None,
+        section=None,
         limits=limits,
         settings=settings,
         delivery=delivery,
@@ -183,6 +177,21 @@ def parse_job(
         warnings=tuple(warnings),
         document={**resolved, "assumed": assumed_to_mapping(taken)},
         is_target_given=software_section.target is not None,
+    )
+    return job if document.get("strategy") is None else with_strategy(job, document["strategy"], labels)
+
+
+def with_strategy(job: Job, given: Any, labels: Mapping[str, str] | None = None) -> Job:
+    """The job, which has no strategy, with one; ``InputError`` where that cannot be one of the job."""
+    section = check(StrategySection, given, "strategy", labels)
+    strategy = strategy_from_section(section, job.workload)
+    document = {name: part for name, part in job.document.items() if name != "assumed"}
+    return replace(
+        job,
+        strategy=strategy,
+        section=section,
+        warnings=(*job.warnings, *feature_warnings(job.workload, strategy)),
+        document={**document, "strategy": strategy_to_mapping(job.workload, strategy), "assumed": job.document["assumed"]},
     )
 
 
@@ -411,7 +420,6 @@ def _resolved(
     calibration: str | None,
     search: Mapping[str, Any],
     settings: SearchSettings,
-    strategy: ParallelStrategy | None,
     delivery: DeliverySection | None,
 ) -> dict[str, Any]:
     training = workload.training
@@ -435,8 +443,6 @@ def _resolved(
     }
     if delivery is not None:
         document["delivery"] = delivery.model_dump(exclude_unset=True)
-    if strategy is not None:
-        document["strategy"] = strategy_to_mapping(workload, strategy)
     return document
 
 

@@ -8,14 +8,13 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.answers.schemas import PlanAsStored
 from app.http import etag
-from app.http.bodies import StrictRoute
+from app.http.bodies import StrictRoute, as_json
 from app.http.problems import described
 from app.http.state import state_of
 from app.plans import service
 from app.plans.schemas import PlanAnalysis, PlanLaunch, PlanTimeline, TraceEvents
 from app.studies import service as studies
 from app.studies.endpoints import IDENTIFIER, StudyId, not_found
-from app.text.documents import json_bytes
 
 router = APIRouter(prefix="/studies/{study_id}/plans/{plan_id}", tags=["studies"], route_class=StrictRoute)
 
@@ -42,10 +41,10 @@ def get_plan_launch(request: Request, study_id: StudyId, plan_id: PlanId) -> Pla
     return service.launch(state_of(request).database, study_id, plan_id)
 
 
-@router.get("/analysis", responses=described("not-found", "conflict"))
-def get_plan_analysis(request: Request, study_id: StudyId, plan_id: PlanId) -> PlanAnalysis:
+@router.get("/analysis", response_model=PlanAnalysis, responses=described("not-found", "conflict"))
+async def get_plan_analysis(request: Request, study_id: StudyId, plan_id: PlanId) -> Response:
     """What stands behind a plan: pipeline ranks, traffic by network tier, what one change would do, sensitivity."""
-    return service.analysis(state_of(request).database, study_id, plan_id)
+    return as_json(await state_of(request).pricing.heavy(service.analysis, study_id=study_id, plan_id=plan_id))
 
 
 @router.get(
@@ -53,7 +52,7 @@ def get_plan_analysis(request: Request, study_id: StudyId, plan_id: PlanId) -> P
     response_model=PlanTimeline | TraceEvents,
     responses={**etag.NOT_MODIFIED, **described("not-found", "conflict", "invalid-input")},
 )
-def get_plan_timeline(
+async def get_plan_timeline(
     request: Request,
     study_id: StudyId,
     plan_id: PlanId,
@@ -64,9 +63,6 @@ def get_plan_timeline(
     if_none_match: etag.IfNoneMatch = None,
 ) -> Response:
     """What every pipeline rank does in a step of the plan, on every stream, and the memory that it takes."""
-    database = state_of(request).database
-    if form == "chrome":
-        content = service.plan_trace(database, study_id, plan_id).encode()
-    else:
-        content = json_bytes(service.columns(service.plan_step(database, study_id, plan_id)))
+    played = service.plan_trace if form == "chrome" else service.plan_timeline
+    content = await state_of(request).pricing.heavy(played, study_id=study_id, plan_id=plan_id)
     return etag.answer(content, if_none_match)

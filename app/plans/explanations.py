@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Request, Response
 
-from app.http.bodies import StrictRoute
+from app.http.bodies import StrictRoute, as_json
 from app.http.problems import described
 from app.http.state import state_of
 from app.jobs.fields import JobDocument
@@ -17,10 +17,10 @@ from app.text.documents import DescribedBy
 router = APIRouter(prefix="/explanations", tags=["explanations"], route_class=StrictRoute)
 
 
-@router.post("", responses=described("invalid-input", "not-json", "too-large"))
-def create_explanation(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> ExplainDocument:
+@router.post("", response_model=ExplainDocument, responses=described("invalid-input", "not-json", "too-large"))
+async def create_explanation(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> Response:
     """Explains the job's strategy beside the best of a search, as `meshplan explain` does; nothing is stored.
 
     The search is cut after 10 s. Without a strategy its best plan is explained beside the next structure.
     """
-    return explain_request(body, state_of(request).database)
+    return as_json(await state_of(request).pricing.heavy(explain_request, document=body))

@@ -89,8 +89,9 @@ def analysis(database: Database, study_id: str, plan_id: str) -> PlanAnalysis:
     return PlanAnalysis.model_validate(told)
 
 
-def columns(played: PlayedStep) -> PlanTimeline:
-    """The step as the dashboard reads it."""
+def plan_timeline(database: Database, study_id: str, plan_id: str) -> PlanTimeline:
+    """A stored plan's step as the dashboard reads it."""
+    played = plan_step(database, study_id, plan_id)
     shown, bars = played.timeline, played.timeline.bars
     return PlanTimeline(
         schema_version=SCHEMA_VERSION,

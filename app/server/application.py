@@ -20,6 +20,7 @@ from app.http.compression import Compression
 from app.http.envelope import API, Envelope
 from app.http.head import HeadAsGet
 from app.http.openapi import add_openapi, allowed_methods, openapi_document
+from app.http.pricing import Pricing, PricingInThreads
 from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
 from app.http.state import ServerState
@@ -41,10 +42,10 @@ DESCRIPTION = (
 )
 
 
-def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
-    """The application over a database whose schema is current."""
+def create_app(database: Database, *, keys_required: bool = False, pricing: Pricing | None = None) -> FastAPI:
+    """The application over a database whose schema is current; ``pricing`` is done in threads unless given."""
     app = FastAPIOffline(title="meshplan", version=__version__, description=DESCRIPTION, redirect_slashes=False)
-    app.state.server = ServerState(database, keys_required)
+    app.state.server = ServerState(database, keys_required, pricing or PricingInThreads(database))
     app.state.following = Following(database, app.state.server.stopping)
     app.add_middleware(Compression)
     app.add_middleware(HeadAsGet)

@@ -20,7 +20,7 @@ def main(options: WorkerOptions, parent_pid: int) -> None:
     """The whole life of a worker process."""
     os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy is imported: workers share the cores by being several
     stop = threading.Event()
-    _end_with(parent_pid, stop)
+    end_with(parent_pid, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches all; the parent ends its workers
 
     def on_terminate(number: int, frame: FrameType | None) -> None:
@@ -35,7 +35,7 @@ def main(options: WorkerOptions, parent_pid: int) -> None:
     work(options, stop)
 
 
-def _end_with(parent_pid: int, stop: threading.Event) -> None:
+def end_with(parent_pid: int, stop: threading.Event) -> None:
     """End when the parent does, however it ends: by the kernel's signal on Linux, by asking who the parent is elsewhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cost_models.pipeline.stage_times import PassTimes
 from cost_models.pipeline.stages import Stages
+from cost_models.pipeline.sums import over_kinds, weighted
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import Schedule
 
@@ -71,7 +72,7 @@ def pipeline_time(
         return chosen
 
     share = bubble_share_s(stages, times) * stages.passes_fraction
-    bubble = np.maximum((stages.num_ranks * share).sum(axis=0) - slowest(share), 0.0)
+    bubble = np.maximum(over_kinds(stages.num_ranks * share) - slowest(share), 0.0)
     if stages.schedule is Schedule.DUALPIPE:
         bubble = bubble * (stages.pp / 2 - 1) / (stages.pp - 1)  # each stream turns round half way
     merged = np.zeros_like(num_microbatches)
@@ -223,9 +224,9 @@ def pipeline_lower_bound_s(
     forward = first_chunk.forward + (around.host_s / stages.vpp + around.send_s + around.hop_s)
     backward = first_chunk.backward + (around.hop_s + (1 - stages.has_embedding[:, :1]) * around.send_s)
     before = stages.before_last
-    start = np.maximum(around.gather_s, around.gather_s[:1] + before @ forward)
+    start = np.maximum(around.gather_s, around.gather_s[:1] + weighted(before, forward))
     tail = around.reduce_s
     if not stages.schedule.splits_backward:
-        tail = np.maximum(tail, around.reduce_s[:1] + before @ backward)
+        tail = np.maximum(tail, around.reduce_s[:1] + weighted(before, backward))
     result = (start + busy + tail).max(axis=0)
     return result

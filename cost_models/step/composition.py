@@ -13,6 +13,7 @@ from cost_models.constants import Constants
 from cost_models.layer.costs import LayerCosts
 from cost_models.memory.fit import fit_rule
 from cost_models.pipeline.closed_form import Surroundings, pipeline_lower_bound_s, pipeline_time
+from cost_models.pipeline.sums import weighted
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
@@ -71,7 +72,7 @@ def closed_form(group: PricedGroup, constants: Constants) -> StepTime:
     )
     before = stages.before_first
     exposed, masked = exposed_exchange_s(
-        group.sharded.exchange, *beyond, slack * (before @ times.forward), slack * (before @ times.backward)
+        group.sharded.exchange, *beyond, slack * weighted(before, times.forward), slack * weighted(before, times.backward)
     )
     host = group.host_micro_batch_s * (m + stages.pp - 1)
     saving = 0.0 * m if group.merged is None else pipeline.merged_passes * at_kind(times.whole - times.pair, pipeline.critical)

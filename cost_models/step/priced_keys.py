@@ -142,11 +142,11 @@ def _priced(workload: Workload, keys: LayerKeys, device: Device, network: Networ
 class LayerPrices:
     """Layer costs under one workload, each distinct key priced once, however many batches have it.
 
-    Parts of costs, which a breakdown wants, are not kept.
+    Parts of costs, which a breakdown wants, are not kept. Beyond ``most_keys`` it begins anew.
     """
 
-    def __init__(self, workload: Workload, constants: Constants) -> None:
-        self.workload, self.constants = workload, constants
+    def __init__(self, workload: Workload, constants: Constants, most_keys: int = MOST_KEYS) -> None:
+        self.workload, self.constants, self._most_keys = workload, constants, most_keys
         self.device, self.network = Device.of(workload, constants), network_of(workload, constants)
         self._number: Rows = {}
         self._alike: Rows = {}
@@ -166,7 +166,7 @@ class LayerPrices:
         """
         keys, index = layer_keys(batch)
         columns = {f.name: getattr(keys, f.name) for f in fields(keys)}
-        if len(self._number) > MOST_KEYS:
+        if len(self._number) > self._most_keys:
             self._number, self._alike, self._keys = {}, {}, None
         known = len(self._number)
         numbers = _numbered(list(columns.values()), self._number)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,10 +146,12 @@ def with_links(job: Workload, factor: float, tier: int) -> Workload:
 @given(workloads(), crowded_batches())
 @settings(max_examples=60)
 def test_a_batch_is_its_rows(job: Workload, rows: list[ParallelStrategy]) -> None:
-    whole = columns(price(job, *rows))
-    for index, row in enumerate(rows):
-        for name, value in columns(price(job, row)).items():
-            assert value[0] == pytest.approx(whole[name][index], rel=1e-12), name
+    """To the last bit: a server prices requests together that came together, and its answers must not depend on it."""
+    for breakdown in (False, True):
+        whole = columns(price(job, *rows, breakdown=breakdown))
+        for index, row in enumerate(rows):
+            for name, value in columns(price(job, row, breakdown=breakdown)).items():
+                assert value[0] == whole[name][index], name
 
 
 @given(workloads(), crowded_batches(), st.integers(1, 11))

@@ -85,6 +85,14 @@ def test_a_label_stands_for_its_path() -> None:
         check(StrategySection, {"tp": 0}, "strategy", {"strategy.tp": "--tp"})
 
 
+def test_a_whole_number_is_an_integer_however_it_is_written() -> None:
+    """JSON Schema, of which our documents have one, knows no difference between 8 and 8.0."""
+    found = check(StrategySection, {"tp": 8.0, "recompute": {"granularity": "full", "num_layers": 2.0}})
+    assert (found.tp, type(found.tp)) == (8, int)
+    assert found.model_dump(exclude_unset=True)["recompute"]["num_layers"] == 2
+    assert check(TrainingSection, {"mean_squared_length_fraction": 1}).mean_squared_length_fraction == 1.0
+
+
 def test_null_counts_as_left_out() -> None:
     section = check(StrategySection, {"vpp": None, "cp_algo": None, "tp": 2})
     assert (section.vpp, section.cp_algo, section.tp) == (1, None, 2)

@@ -15,7 +15,7 @@ from app.answers.price import estimate_document, priced
 from app.answers.search import search_document
 from app.catalogue.models.presets import names
 from app.jobs.assumed import field_of
-from app.jobs.defaults import SHOWN, Other, fields_with_defaults, others, priced_switches
+from app.jobs.defaults import SHOWN, Other, fields_with_defaults, others, others_of_plan, priced_switches
 from app.jobs.job import Job, parse_job
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import WorkloadError
@@ -104,7 +104,8 @@ def other_values(job: Job, field: str) -> list[tuple[Any, str]]:
     now = job.document[section].get(name)
     if now is None and field in SHOWN:
         now = SHOWN[field](job.workload)
-    found = others(field, job.workload, job.strategy, now)
+    of_plan = section == "strategy"
+    found = others_of_plan(field, job.workload, job.strategy, now) if of_plan else others(field, job.workload, now)
     told = [(other.value, other.text) if isinstance(other, Other) else (other, other) for other in found]
     return [(v, t if isinstance(t, str) else str(t).lower() if isinstance(t, bool) else f"{t:g}") for v, t in told]
 

@@ -12,6 +12,7 @@ from app.jobs.defaults import (
     WITHOUT_OTHERS,
     fields_with_defaults,
     others,
+    others_of_plan,
     usual_others,
 )
 from app.jobs.job import parse_job
@@ -71,6 +72,6 @@ def test_a_year_is_tried_for_each_price_that_a_release_of_unknown_date_could_hav
 
 def test_a_value_is_not_its_own_other() -> None:
     job = parse_job({"model": "mixtral-8x7b", "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 8}})
-    assert list(others("strategy.zero_stage", job.workload, ParallelStrategy(), 1)) == [0, 2, 3]
-    assert "loss-free" not in others("training.router_balance", job.workload, ParallelStrategy(), "loss-free")
-    assert "megatron-lm" not in others("software.stack", job.workload, ParallelStrategy(), "megatron-lm")
+    assert list(others_of_plan("strategy.zero_stage", job.workload, ParallelStrategy(), 1)) == [0, 2, 3]
+    assert "loss-free" not in others("training.router_balance", job.workload, "loss-free")
+    assert "megatron-lm" not in others("software.stack", job.workload, "megatron-lm")

@@ -1,0 +1,84 @@
+"""Requests for the price of one strategy each: those that come together, and are of one job, are priced together."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from app.answers.price import JobPrices, is_far
+from app.answers.schemas import MAX_STRATEGIES, EstimateRequest
+from app.calibrations.stored import stored_calibrations
+from app.jobs.job import Job, with_strategy
+from app.jobs.requests import check_keys, parse_request
+from app.storage.session import Database
+from app.text.documents import json_bytes
+from cost_models.shapes.strategy import ParallelStrategy
+from documents.errors import InputError, show
+
+MAX_JOBS = 16  # that are kept, a few megabytes each once many strategies of one have been asked for
+OF_ESTIMATE = ("strategies", "simulate", "advise", "memory_plan")  # keys of a request that are none of the job's
+
+
+class _Asked(NamedTuple):
+    place: int
+    job: Job
+    strategy: ParallelStrategy
+
+
+class EstimateBatches:
+    """Answers in batches; the jobs that were asked for last are kept, parsed, with the prices of their layers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._jobs: OrderedDict[str, JobPrices] = OrderedDict()
+
+    def answers(self, requests: Sequence[Mapping[str, Any]], *, advised: bool = True) -> list[bytes | InputError | None]:
+        """The answer to each request, the same whatever else was asked with it.
+
+        Unless they are ``advised``, None stands for an answer that is to say which runs to make, which takes far longer.
+        """
+        found: dict[int, bytes | InputError | None] = {}
+        together: dict[tuple[str, bool], tuple[JobPrices, list[_Asked]]] = {}
+        for index, request in enumerate(requests):
+            try:
+                name, prices, job, is_advised = self._read(request)
+                assert job.strategy is not None  # else it is refused
+                together.setdefault((name, is_advised), (prices, []))[1].append(_Asked(index, job, job.strategy))
+            except InputError as error:
+                found[index] = error
+        for (_, is_advised), (prices, asked) in together.items():
+            documents = prices.documents([(one.job, one.strategy) for one in asked], advised=is_advised and advised)
+            for one, document in zip(asked, documents, strict=True):
+                if isinstance(document, InputError):
+                    found[one.place] = document
+                else:
+                    lacks_advice = is_advised and not advised and is_far(document, one.strategy)
+                    found[one.place] = None if lacks_advice else json_bytes(document)
+        return [found[index] for index in range(len(requests))]
+
+    def _read(self, request: Mapping[str, Any]) -> tuple[str, JobPrices, Job, bool]:
+        """The job's name among those that are kept, its prices, the job with the strategy, and whether runs are advised."""
+        check_keys(request, EstimateRequest.model_fields)
+        is_advised = request.get("advise")
+        if not isinstance(is_advised, bool | None):
+            raise InputError(f"advise: {show(is_advised)} is not allowed; give true or false.")
+        document = {key: value for key, value in request.items() if key not in ("strategy", *OF_ESTIMATE)}
+        name, prices = self._prices(document)
+        if request.get("strategy") is None:
+            raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
+        return name, prices, with_strategy(prices.job, request["strategy"]), is_advised is not False
+
+    def _prices(self, document: Mapping[str, Any]) -> tuple[str, JobPrices]:
+        name = json.dumps(document)
+        if name in self._jobs:
+            self._jobs.move_to_end(name)
+            return name, self._jobs[name]
+        job = parse_request(document)
+        prices = JobPrices(job, stored_calibrations(self._database, job))
+        if job.calibration is None:  # one that is stored may be gone the next time
+            self._jobs[name] = prices
+            if len(self._jobs) > MAX_JOBS:
+                self._jobs.popitem(last=False)
+        return name, prices

@@ -1,0 +1,106 @@
+"""A process that answers calls of its parent, one after the other, until the parent closes the connection or is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from app.workers.process import end_with
+from documents.errors import InputError
+
+if TYPE_CHECKING:
+    from app.answers.batches import EstimateBatches
+    from app.storage.session import Database
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """``niceness``: how far the process stands back where others want the cores."""
+
+    url: str
+    niceness: int = 0
+
+
+class Call(NamedTuple):
+    """A function that is called with these arguments and the ``database``. It returns a document, text or bytes."""
+
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+
+
+class EstimateCall(NamedTuple):
+    """A request for one estimate. Those that come together are priced together; ``advised``: as ``EstimateBatches`` has it."""
+
+    request: dict[str, Any]
+    advised: bool
+
+
+class Answer(NamedTuple):
+    """What a call returned or raised. ``away``: what is wrong with the database; ``fault``: what nobody expected."""
+
+    value: bytes | None = None
+    error: Exception | None = None
+    away: tuple[str, str] | None = None
+    fault: str | None = None
+
+
+def main(options: CallOptions, connection: Connection, parent_pid: int) -> None:
+    """The whole life of the process."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy is imported: processes share the cores by being several
+    end_with(parent_pid, threading.Event())
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal's Ctrl-C reaches all; the parent finishes what runs first
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(options.niceness)
+
+    from app.answers.batches import EstimateBatches
+    from app.storage.session import Database
+
+    with Database(options.url) as database:
+        batches = EstimateBatches(database)
+        while True:
+            try:
+                calls = connection.recv()
+            except (EOFError, OSError):
+                return
+            connection.send(answers(calls, batches, database))
+
+
+def answers(calls: Sequence[Call | EstimateCall], batches: EstimateBatches, database: Database) -> list[Answer]:
+    """The answer to each call; they are all of one kind."""
+    requests = [call.request for call in calls if isinstance(call, EstimateCall)]
+    if not requests:
+        return [_guarded(lambda call=call: [_called(call, database)])[0] for call in calls]  # type: ignore[misc]
+    advised = any(call.advised for call in calls if isinstance(call, EstimateCall))
+    found = _guarded(lambda: [_answer(one) for one in batches.answers(requests, advised=advised)])
+    return found if len(found) == len(calls) else [found[0]] * len(calls)
+
+
+def _called(call: Call, database: Database) -> Answer:
+    from app.text.documents import Document, json_bytes
+
+    found = call.function(**call.arguments, database=database)
+    if isinstance(found, Document):
+        return Answer(json_bytes(found))
+    return Answer(found.encode() if isinstance(found, str) else found)
+
+
+def _answer(found: bytes | Exception | None) -> Answer:
+    return Answer(error=found) if isinstance(found, Exception) else Answer(found)
+
+
+def _guarded(call: Callable[[], list[Answer]]) -> list[Answer]:
+    from app.storage.away import DATABASE_AWAY, told
+
+    try:
+        return call()
+    except DATABASE_AWAY as error:
+        return [Answer(away=told(error))]
+    except Exception as error:  # it must come back to its caller, whatever it is
+        is_ours = isinstance(error, InputError) or type(error).__module__.startswith("app.")  # what endpoints answer themselves
+        return [Answer(error=error) if is_ours else Answer(fault=traceback.format_exc())]

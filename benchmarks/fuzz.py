@@ -1,0 +1,90 @@
+"""Requests made from the OpenAPI document, by the ten thousand: no fault, and nothing undocumented, wrongly refused or taken."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rest import server
+from meshplan import Client
+
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
+    "response_schema_conformance,unsupported_method,allow_header_conformance,missing_required_header,ignored_auth,"
+    "negative_data_rejection,refused_for_its_form"
+)
+JOB: dict[str, Any] = {
+    "model": "llama-2-7b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+    "search": {"tp": 8, "pp": 1, "cp": 1, "recompute": "none"},
+}
+# A body that breaks its schema by being too long is refused for its length, before it is read.
+SETTINGS = """
+[checks.negative_data_rejection]
+expected-statuses = [400, 401, 403, 404, 405, 406, 408, 409, 413, 415, 422, 428, 429, 431, 503]
+
+"""
+# What the schema allows may still be no job: 422 then, with a sentence on the job. One on the form contradicts the schema.
+HOOKS = """
+import re
+import schemathesis
+
+FORM = re.compile(
+    r"unknown key|: missing; give (an integer|a number|text|one of|true or false|a list|a mapping)"
+    r"|is not allowed; give (an integer|a number|text|one of|true or false|a list|a mapping)"
+)
+
+@schemathesis.check
+def refused_for_its_form(ctx, response, case):
+    if response.status_code == 422 and case.meta is not None and case.meta.generation.mode.is_positive:
+        detail = response.json().get("detail", "")
+        assert not FORM.search(detail), f"valid against the schema, refused: {detail}"
+"""
+
+
+def run(url: str, folder: Path, examples: int, seed: int, *options: str, parameters: str = "") -> tuple[int, bool]:
+    """Cases that were sent, and whether all were answered well; the report is printed where not."""
+    (folder / "schemathesis.toml").write_text(SETTINGS + parameters)
+    (folder / "hooks.py").write_text(HOOKS)
+    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", "schemathesis.toml"]
+    command += ["run", f"{url}/openapi.json", "--checks", CHECKS, "-n", str(examples), "--seed", str(seed)]
+    command += ["--generation-database", "none", "--request-timeout", "120", "--continue-on-failure", "--no-color", *options]
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(folder)}
+    report = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    found = re.search(r"([\d,]+) generated", report.stdout)
+    if report.returncode != 0 or found is None:
+        print(report.stdout, report.stderr[-4000:], sep="\n")
+    return int(found[1].replace(",", "")) if found else 0, report.returncode == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=20_000)
+    parser.add_argument("--examples", type=int, default=100, help="of each operation and phase, in one round")
+    parser.add_argument("--seed", type=int, default=20261121)
+    given = parser.parse_args()
+    cases, seed, is_fine = 0, given.seed, True
+    with tempfile.TemporaryDirectory() as folder, server(workers=1) as url, Client(url) as client:
+        study = client.wait(client.submit(JOB).id, timeout_s=300)
+        known = f'[parameters]\nstudy_id = "{study.id}"\nplan_id = "{client.plans(study.id)[0].plan_id}"\n'
+        while cases < given.cases:
+            # With a study that exists, so that more than "no such study" is answered; then with any name at all.
+            of_study = ("--include-path-regex", "/studies/", "--exclude-method", "DELETE")
+            for options, parameters in ((of_study, known), ((), "")):
+                more, went_well = run(url, Path(folder), given.examples, seed, *options, parameters=parameters)
+                cases, is_fine, seed = cases + more, is_fine and went_well, seed + 1
+                print(f"{cases:,} cases, {'all' if is_fine else 'NOT all'} answered well", flush=True)
+                if more == 0:
+                    return 2
+        client.models()  # it still lives
+    return 0 if is_fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Estimates a second over REST: 64 clients that ask without a pause, then half as often, for a small model and one of 718B.
+
+Every question is new unless said: other strategies of one job, as a planning tool asks, other jobs, or the same body again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from benchmarks.rest import JOB as LARGE
+from benchmarks.rest import STRATEGY, server
+
+NUM_CLIENTS = 64
+SMALL: dict[str, Any] = {
+    "model": "llama-2-7b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 64},
+    "training": {"seq_length": 4096, "global_batch_size": 512, "precision": "bf16"},
+}
+
+
+def small_strategies() -> Iterator[dict[str, Any]]:
+    layers = [f"block:{count}" for count in range(1, 9)]
+    axes: dict[str, list[Any]] = {
+        "zero_stage": [0, 1],
+        "recompute": ["none", "full", "core_attn", *layers],
+        "micro_batch_size": [1, 2, 4, 8],
+        "tp": [1, 2, 4, 8],
+        "pp": [2, 4, 1],
+        "optimizer_shard_size": [None, 2, 4],
+        "sequence_parallel": [True, False],
+    }
+    for row in itertools.product(*axes.values()):
+        found = dict(zip(axes, row, strict=True))
+        if found["tp"] > 1 or not found["sequence_parallel"]:
+            yield found
+
+
+def large_strategies() -> Iterator[dict[str, Any]]:
+    layers = ["layernorm", "mlp_act", "layernorm+mlp_act", "moe", "mlp", "core_attn", "block:1", "block:2"]
+    axes: dict[str, list[Any]] = {
+        "zero_stage": [1, 0],
+        "recompute": ["none", "full", *layers],
+        "micro_batch_size": [1, 2, 4, 8],
+        "tp": [8, 4, 2],
+        "vpp": [1, 2],
+        "pp": [16, 8],
+        "ep": [8, 16, 32, 64],
+        "moe_dispatcher": ["allgather", "alltoall"],
+    }
+    for row in itertools.product(*axes.values()):
+        yield dict(zip(axes, row, strict=True))
+
+
+def bodies(model: str, kind: str, *, advised: bool) -> Iterator[dict[str, Any]]:
+    """``advised``: with the runs to make, where measured ones are far; that takes a fraction of a second of each."""
+    job, strategy, others = (SMALL, {"tp": 8}, small_strategies()) if model == "small" else (LARGE, STRATEGY, large_strategies())
+    job = job if advised else {**job, "advise": False}
+    if kind == "same":
+        yield from itertools.repeat({**job, "strategy": strategy})
+    elif kind == "strategies":
+        yield from ({**job, "strategy": other} for other in others)
+    else:
+        size = job["training"]["global_batch_size"]
+        per_step = 1536 if model == "large" else 64
+        for number in itertools.count():
+            training = {**job["training"], "global_batch_size": size + per_step * number}
+            yield {**job, "training": training, "strategy": strategy}
+
+
+@dataclass
+class Load:
+    """What clients saw."""
+
+    times_s: list[float] = field(default_factory=list)
+    statuses: dict[int, int] = field(default_factory=dict)
+    wall_s: float = 0.0
+    server_cpu_s: float = 0.0
+
+    def report(self) -> str:
+        ordered = sorted(self.times_s)
+        count = len(ordered)
+        p50, p99 = (ordered[min(count - 1, int(part * count))] * 1e3 for part in (0.5, 0.99))
+        return (
+            f"{count / self.wall_s:7.0f} a second, p50 {p50:6.1f} ms, p99 {p99:6.1f} ms, "
+            f"server {self.server_cpu_s / count * 1e3:5.2f} ms CPU each, answers {self.statuses}"
+        )
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> int:
+    head = (
+        f"POST /v1/estimates HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    writer.write(head.encode() + body)
+    answer = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(line.split(b":")[1]) for line in answer.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+    await reader.readexactly(length)
+    return int(answer[9:12])
+
+
+async def drive(port: int, questions: Iterator[dict[str, Any]], duration_s: float, rate: float) -> Load:
+    """``rate``: questions a second of all clients together; infinite where each asks again at once."""
+    load, began_s = Load(), time.perf_counter()
+    count = itertools.count()
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while True:
+            due_s = began_s + next(count) / rate
+            if due_s - began_s > duration_s or time.perf_counter() - began_s > duration_s:
+                break
+            await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
+            question = next(questions, None)
+            if question is None:
+                break
+            body = json.dumps(question).encode()
+            sent_s = time.perf_counter() if rate == math.inf else max(due_s, began_s)
+            status = await ask(reader, writer, body)
+            load.times_s.append(time.perf_counter() - sent_s)
+            load.statuses[status] = load.statuses.get(status, 0) + 1
+        writer.close()
+
+    await asyncio.gather(*(client() for _ in range(NUM_CLIENTS)))
+    load.wall_s = time.perf_counter() - began_s
+    return load
+
+
+def cpu_s(process: psutil.Process) -> float:
+    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    return sum(time.user + time.system for time in times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--models", nargs="+", default=["small", "large"])
+    parser.add_argument("--kinds", nargs="+", default=["strategies", "jobs", "same"])
+    parser.add_argument("--advised", action="store_true", help="with the runs to make, where measured ones are far")
+    given = parser.parse_args()
+    with server() as url:
+        process = next(child for child in psutil.Process().children() if any("serve" in part for part in child.cmdline()))
+        port = int(url.rpartition(":")[2])
+        for model, kind in itertools.product(given.models, given.kinds):
+            questions = bodies(model, kind, advised=given.advised)
+            asyncio.run(drive(port, itertools.islice(questions, 200), 3.0, math.inf))  # what all have in common is known then
+            rate = math.inf
+            for name in ("full", "half"):
+                before_s = cpu_s(process)
+                load = asyncio.run(drive(port, questions, given.seconds, rate))
+                load.server_cpu_s = cpu_s(process) - before_s
+                print(f"{model:<6}{kind:<11}{name:<5}{load.report()}", flush=True)
+                rate = len(load.times_s) / load.wall_s / 2.0
+
+
+if __name__ == "__main__":
+    main()
