@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from app.cli.commands import (
+    audit,
     calibrate,
     check,
     db,
@@ -46,6 +47,7 @@ application.command()(serve.serve)
 application.command()(worker.worker)
 application.add_typer(db.commands, name="db")
 application.add_typer(keys.commands, name="keys")
+application.command()(audit.audit)
 application.add_typer(hardware.commands, name="hardware")
 application.add_typer(models.commands, name="models")
 application.command()(schema.schema)

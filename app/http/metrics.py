@@ -27,11 +27,20 @@ class Metrics:
             buckets=_BUCKETS_S,
             registry=self._registry,
         )
+        self._limited = Counter(
+            "meshplan_limited_requests",
+            "Requests refused with 429, by what there was too much of.",
+            ("reason",),
+            registry=self._registry,
+        )
 
     def request(self, method: str, route: str, status: int, duration_s: float) -> None:
         method = method if method in _METHODS else "other"  # a stranger's words must not become labels
         self._requests.labels(method, route, status).inc()
         self._durations.labels(method, route).observe(duration_s)
+
+    def limited(self, reason: str) -> None:
+        self._limited.labels(reason).inc()
 
     def text(self, studies_by_state: Mapping[str, int]) -> bytes:
         gauge = GaugeMetricFamily("meshplan_studies", "Studies in the database.", labels=("state",))

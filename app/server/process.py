@@ -10,6 +10,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from app.http.keys import KeyLimits
 from app.http.state import ServerState
 from app.logs import configure_logs
 from app.server.application import create_app
@@ -48,7 +49,8 @@ def server_config(app: FastAPI, limits: ConnectionLimits, grace_s: int) -> uvico
 def run(database: Database, listener: socket.socket, settings: Settings, *, keys_required: bool, grace_s: int) -> None:
     """Serves, with workers, until SIGINT or SIGTERM; running studies go on from their checkpoint at the next start."""
     configure_logs(settings.log_format)
-    app = create_app(database, keys_required=keys_required)
+    limits = KeyLimits(settings.key_requests_a_minute, settings.key_max_unfinished, settings.key_max_stored)
+    app = create_app(database, keys_required=keys_required, limits=limits, wrong_keys_a_minute=settings.wrong_keys_a_minute)
     config = server_config(app, limits_of_this_process(), grace_s)
     # uvicorn ends with the signal that stopped it; with these handlers that is no second death, and workers are stopped.
     for number in (signal.SIGINT, signal.SIGTERM):

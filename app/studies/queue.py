@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.storage.clock import now_s
 from app.storage.tables import Study
-from app.studies import repository
+from app.studies import repository, turns
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not keep them from the others
 BACK_OFF_S = 0.5  # grows with the square of the deaths in a row: ten take two minutes and a half, however quick each is
@@ -47,13 +47,13 @@ class Outcome:
 
 
 def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
-    """The oldest study that waits, or whose worker has given no sign of life for the length of its lease."""
+    """A study whose worker has given no sign of life for the length of its lease, or the one whose turn it is."""
     while True:
         now = now_s(session)
         study = session.scalars(
             select(Study)
             .where(or_(Study.state == "queued", and_(Study.state == "running", _is_left(now))))
-            .order_by(Study.number)
+            .order_by(Study.turn, Study.number)
             .limit(1)
             .with_for_update(skip_locked=True)
         ).first()
@@ -62,6 +62,7 @@ def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
         if study.attempts_without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS:
             break
         _end(session, study, "failed", f"{study.attempts_without_progress} workers in a row died on it without getting further.")
+    study = turns.taken(session, study)
     study.state = "running"
     study.attempts += 1
     study.attempts_without_progress += 1
