@@ -224,7 +224,7 @@ def change_study(
     if_match: etag.IfMatch = None,
 ) -> Response:
     """Shares a study with other keys, or moves it among its owner's that wait."""
-    changes = check(StudyChanges, body, "body")
+    changes = check(StudyChanges, body)
     with state_of(request).database.write() as session:
         version = etag.required_version(if_match)
         return _answer(service.change_study(session, study_id, **changes.model_dump(), etag_version=version))
