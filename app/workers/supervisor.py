@@ -85,4 +85,5 @@ class Workers:
 def start_workers(count: int, url: str, settings: Settings | None = None) -> Workers:
     """``count`` workers on the database at ``url``, which must be upgraded."""
     settings = settings or load_settings()
-    return Workers(count, WorkerOptions(url, settings.lease_s, settings.checkpoint_s, settings.log_format))
+    kept = {"keep_studies_days": settings.keep_studies_days, "keep_audit_days": settings.keep_audit_days}
+    return Workers(count, WorkerOptions(url, settings.lease_s, settings.checkpoint_s, settings.log_format, **kept))
