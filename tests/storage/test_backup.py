@@ -251,6 +251,8 @@ def test_a_database_of_version_0_1_is_upgraded_with_all_that_it_holds(old_url: s
                 assert client.get(f"/v1/studies/{item['id']}").json()["job"]["model"]
             best = client.get(f"/v1/studies/{items[-1]['id']}/plans").json()["items"]
             assert [plan["rank"] for plan in best] == [1, 2]
+            for part in ("", "/launch", "/analysis", "/timeline"):
+                assert client.get(f"/v1/studies/{items[-1]['id']}/plans/{best[0]['plan_id']}{part}").status_code == 200, part
             failed = next(item["id"] for item in items if item["state"] == "failed")
             assert client.post(f"/v1/studies/{failed}:resume").json()["state"] == "queued"
             waiting = [item["id"] for item in reversed(items) if item["state"] in ("running", "queued")]
