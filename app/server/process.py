@@ -57,6 +57,7 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
         signal.signal(number, lambda number, frame: None)
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not walk through it for every ten thousand estimates
-    with start_workers(settings.workers, settings.url, settings):
+    with start_workers(settings.workers, settings.url, settings) as workers:
+        app.state.server.metrics.watch_workers(lambda: len(workers.pids), lambda: workers.num_restarts)
         _Server(config, app.state.server).run(sockets=[listener])
     database.close()

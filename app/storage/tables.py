@@ -70,6 +70,7 @@ class Study(Table):
     visibility: Mapped[str] = mapped_column(String(16), default="public", server_default="public")
     priority: Mapped[int] = mapped_column(Integer, default=0, server_default="0")  # among its owner's
     turn: Mapped[int] = mapped_column(default=0, server_default="0")  # app.studies.turns; 0: it has had it
+    queued_at_s: Mapped[float | None]
 
     # What is searched; the first columns repeat the job for lists and filters.
     model_name: Mapped[str]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from app.storage.clock import now_s
@@ -50,13 +50,10 @@ def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
     """A study whose worker has given no sign of life for the length of its lease, or the one whose turn it is."""
     while True:
         now = now_s(session)
-        study = session.scalars(
-            select(Study)
-            .where(or_(Study.state == "queued", and_(Study.state == "running", _is_left(now))))
-            .order_by(Study.turn, Study.number)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-        ).first()
+        left = select(Study).where(Study.state == "running", _is_left(now)).order_by(Study.number)
+        waiting = select(Study).where(Study.state == "queued").order_by(Study.turn, Study.number)
+        first = (session.scalars(query.limit(1).with_for_update(skip_locked=True)).first() for query in (left, waiting))
+        study = next((found for found in first if found is not None), None)
         if study is None:
             return None
         if study.attempts_without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS:

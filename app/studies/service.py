@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from app.calibrations.constants import calibration_sentence
@@ -62,7 +62,6 @@ def create_study(
         owner=owner,
         visibility="public" if owner is None else visibility,
         priority=priority,
-        turn=turns.next_turn(session, owner),
         model_name=workload.model.name,
         hardware=workload.cluster.profile.name,
         num_devices=workload.cluster.num_devices,
@@ -79,6 +78,7 @@ def create_study(
         state="queued",
         created_at_s=now_s(session),
     )
+    turns.queue_up(session, study)
     repository.add_study(session, study)
     return _view(study, StudyDocument)
 
@@ -102,7 +102,7 @@ def repeat_study(session: Session, study_id: str) -> StudyDocument:
     )
     inputs = {name: getattr(study, name) for name in (*copied, "hardware_profile", "space", "calibration")}
     copy = Study(id=secrets.token_hex(8), version=__version__, state="queued", created_at_s=now_s(session), **inputs)
-    copy.turn = turns.next_turn(session, copy.owner)
+    turns.queue_up(session, copy)
     repository.add_study(session, copy)
     return _view(copy, StudyDocument)
 
@@ -140,6 +140,25 @@ def list_studies(
     return Page(tuple(listed), next_after)
 
 
+def figures(session: Session) -> dict[str, int | float]:
+    """What there is to say of the queue at this moment: how long its oldest waits, who holds what, how often workers died."""
+    now = now_s(session)
+    waiting, running = Study.state == "queued", Study.state == "running"
+    oldest_s = session.scalar(select(func.min(Study.queued_at_s)).where(waiting))
+    owners = session.scalar(select(func.count(func.distinct(func.coalesce(Study.owner, "")))).where(waiting))
+    held = session.scalar(select(func.count()).where(running, Study.lease_expires_at_s >= now))
+    left = session.scalar(select(func.count()).where(running, Study.lease_expires_at_s < now))
+    deaths = session.scalar(select(func.max(Study.attempts_without_progress)).where(running))
+    return {
+        "queue_age_seconds": 0.0 if oldest_s is None else max(0.0, now - oldest_s),
+        "queue_owners": owners or 0,
+        "leases": held or 0,
+        "overdue_leases": left or 0,
+        "attempts_without_progress": deaths or 0,
+        "running_attempts": int(session.scalar(select(func.sum(Study.attempts)).where(running)) or 0),
+    }
+
+
 def count_by_state(session: Session) -> dict[str, int]:
     return repository.count_by_state(session)
 
@@ -165,7 +184,7 @@ def resume_study(session: Session, study_id: str) -> StudyDocument:
         raise StudyConflict(f"The study is {study.state}; only a cancelled or failed one can be resumed.")
     study.state, study.cancel_requested, study.error, study.finished_at_s = "queued", False, None, None
     study.attempts_without_progress = 0
-    study.turn = turns.next_turn(session, study.owner)
+    turns.queue_up(session, study)
     repository.touch(session, study)
     return _view(study, StudyDocument)
 

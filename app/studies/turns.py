@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
+from app.storage.clock import now_s
 from app.storage.tables import Study
 
 MAX_PRIORITY = 10  # and as far below 0: they order an owner's own studies, and nobody else's
@@ -26,12 +27,20 @@ def next_turn(session: Session, owner: str | None) -> int:
     return max(present, last + 1)
 
 
+def queue_up(session: Session, study: Study) -> None:
+    """The study waits from now on."""
+    study.turn, study.queued_at_s = next_turn(session, study.owner), now_s(session)
+
+
 def taken(session: Session, study: Study) -> Study:
     """The study that gets the turn of the given one: its owner's first, which leaves its own turn to the given one."""
     chosen = study
     if study.state == "queued" and study.turn > 0:
-        query = select(Study).where(*_WAITING, is_owned_by(study.owner)).order_by(Study.priority.desc(), Study.number)
-        chosen = session.scalars(query.limit(1).with_for_update(skip_locked=True)).first() or study
+        query = select(Study.number).where(*_WAITING, is_owned_by(study.owner)).order_by(Study.priority.desc(), Study.number)
+        number = session.scalar(
+            query.limit(1).with_for_update(skip_locked=True)
+        )  # of rows by the thousand, no more than it takes
+        chosen = session.get(Study, number) or study
         study.turn = chosen.turn
     chosen.turn = 0
     return chosen

@@ -29,6 +29,7 @@ class Workers:
         self._options = options
         self._stop = threading.Event()
         self._processes: list[SpawnProcess] = []
+        self.num_restarts = 0
         self._started = threading.Event()
         # One thread starts all workers and outlives them: Linux ends a child with the thread that started it.
         self._thread = threading.Thread(target=self._supervise, args=(count,), daemon=True, name="workers")
@@ -61,6 +62,7 @@ class Workers:
                 if not process.is_alive() and time.monotonic() - started_s[index] >= RESTART_S:
                     log.warning("worker died and is started again", pid=process.pid, exit_code=process.exitcode)
                     self._processes[index], started_s[index] = self._start(), time.monotonic()
+                    self.num_restarts += 1
                     process.close()
         self._end_all()
 

@@ -33,7 +33,8 @@ def upgrade() -> None:
     op.add_column("meshplan_studies", sa.Column("visibility", sa.String(length=16), nullable=False, server_default="public"))
     op.add_column("meshplan_studies", sa.Column("priority", sa.Integer(), nullable=False, server_default="0"))
     op.add_column("meshplan_studies", sa.Column("turn", sa.BigInteger(), nullable=False, server_default="0"))
-    op.execute("update meshplan_studies set turn = number where state = 'queued'")
+    op.add_column("meshplan_studies", sa.Column("queued_at_s", sa.Float(), nullable=True))
+    op.execute("update meshplan_studies set turn = number, queued_at_s = created_at_s where state = 'queued'")
     op.create_index("ix_meshplan_studies_state_turn_number", "meshplan_studies", ["state", "turn", "number"])
     op.create_index("ix_meshplan_studies_owner_state_turn", "meshplan_studies", ["owner", "state", "turn"])
 
@@ -59,7 +60,7 @@ def downgrade() -> None:
     op.drop_table("meshplan_audit")
     op.drop_index("ix_meshplan_studies_owner_state_turn", "meshplan_studies")
     op.drop_index("ix_meshplan_studies_state_turn_number", "meshplan_studies")
-    for name in ("turn", "priority", "visibility", "owner"):
+    for name in ("queued_at_s", "turn", "priority", "visibility", "owner"):
         op.drop_column("meshplan_studies", name)
     op.drop_index("ix_meshplan_api_keys_previous_sha256", "meshplan_api_keys")
     for name in (
