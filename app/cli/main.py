@@ -13,6 +13,7 @@ from app.cli.commands import (
     calibrate,
     check,
     db,
+    doctor,
     estimate,
     hardware,
     keys,
@@ -48,6 +49,7 @@ application.command()(worker.worker)
 application.add_typer(db.commands, name="db")
 application.add_typer(keys.commands, name="keys")
 application.command()(audit.audit)
+application.command()(doctor.doctor)
 application.add_typer(hardware.commands, name="hardware")
 application.add_typer(models.commands, name="models")
 application.command()(schema.schema)

@@ -89,6 +89,6 @@ def make_folder(url: str) -> None:
         return
     folder = Path(parsed.database).parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # jobs, and digests of keys
     except OSError as error:
         raise StorageError(f"{folder}: the database's folder cannot be made ({error.strerror}).") from None
