@@ -2,7 +2,7 @@
 FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels '.[postgres]'
+RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels '.[postgres,telemetry]'
 
 FROM python:3.11.14-slim-bookworm
 COPY --from=build /wheels /wheels

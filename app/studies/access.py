@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.http import keys
 from app.http.problems import ServiceError
 from app.http.security import Principal
+from app.http.state import ServerState
 from app.storage.tables import Study
 from app.studies.errors import StudyNotFound
 from documents.errors import show
@@ -40,21 +41,22 @@ def listed(caller: Principal) -> list[ColumnElement[bool]]:
     return [or_(Study.owner == caller.owner, Study.owner.is_(None), Study.visibility == "public")]
 
 
-def check_quota(session: Session, caller: Principal, *, is_new: bool = True) -> None:
+def check_quota(session: Session, state: ServerState, caller: Principal, *, is_new: bool = True) -> None:
     """``ServiceError`` where the caller's owner has as many studies as the key allows; what is counted holds until the commit."""
     if caller.owner is None:
         return
     keys.lock_owner(session, caller.owner)
     own, limits = Study.owner == caller.owner, caller.limits
     if _count(session, own, Study.state.in_(UNFINISHED)) >= limits.max_unfinished:
-        raise _exceeded("unfinished", f"{limits.max_unfinished:,} studies of {show(caller.owner)} wait or run already.")
+        raise _exceeded(state, "unfinished", f"{limits.max_unfinished:,} studies of {show(caller.owner)} wait or run already.")
     if is_new and _count(session, own) >= limits.max_stored:
-        raise _exceeded("stored", f"{limits.max_stored:,} studies of {show(caller.owner)} are stored already.")
+        raise _exceeded(state, "stored", f"{limits.max_stored:,} studies of {show(caller.owner)} are stored already.")
 
 
 def _count(session: Session, *filters: ColumnElement[bool]) -> int:
     return session.scalar(select(func.count()).select_from(Study).where(*filters)) or 0
 
 
-def _exceeded(quota: str, detail: str) -> ServiceError:
+def _exceeded(state: ServerState, quota: str, detail: str) -> ServiceError:
+    state.metrics.limited("quota")
     return ServiceError("quota-exceeded", detail, headers={"Retry-After": str(_RETRY_AFTER_S[quota])})

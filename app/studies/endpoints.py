@@ -134,7 +134,7 @@ def _created(state: ServerState, caller: Principal, body: dict[str, Any], shared
     job = with_usual_target(job, own)
     try:
         with state.database.write() as session:
-            access.check_quota(session, caller)
+            access.check_quota(session, state, caller)
             study = service.create_study(session, job, own, owner=caller.owner, **shared)
             location = f"/v1/studies/{study.id}"
             if key:
@@ -246,7 +246,7 @@ def cancel_study(request: Request, study_id: StudyId) -> Response:
 def resume_study(request: Request, caller: Caller, study_id: StudyId) -> Response:
     """Queues a cancelled or failed study again, from its last checkpoint."""
     with state_of(request).database.write() as session:
-        access.check_quota(session, caller, is_new=False)
+        access.check_quota(session, state_of(request), caller, is_new=False)
         study = service.resume_study(session, study_id)
     return _answer(study)
 

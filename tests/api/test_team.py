@@ -211,6 +211,7 @@ def test_an_owner_has_so_many_studies_and_no_more(person: Callable[..., Person],
     ada("POST", f"/v1/studies/{ids[-1]}:cancel")
     assert ada("DELETE", f"/v1/studies/{ids[0]}").status_code == 204
     assert ada("POST", f"/v1/studies/{ids[1]}:resume").json()["state"] == "queued"  # no new one
+    assert 'meshplan_limited_requests_total{reason="quota"} 3.0' in ada("GET", "/metrics").text
 
 
 def test_owners_take_turns(person: Callable[..., Person], database: Database, job: dict[str, Any]) -> None:
