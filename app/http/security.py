@@ -20,7 +20,13 @@ from documents.errors import show
 LOCAL_CALLER = "local"
 _bearer = HTTPBearer(auto_error=False, description="An API key; not needed where the server listens on loopback only.")
 _READING = ("GET", "HEAD")
-_READING_PATHS = ("/v1/estimates", "/v1/checks", "/v1/models:import")  # POST for the size of the question; it stores nothing
+_READING_PATHS = (
+    "/v1/estimates",
+    "/v1/explanations",
+    "/v1/checks",
+    "/v1/goodput",
+    "/v1/models:import",
+)  # POST for the size of the question; it stores nothing
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,21 @@ import typer
 
 from app.exit_codes import DONE
 
-NAMES = ("job", "search", "estimate", "tune", "validate", "budget", "check", "calibrate", "suggest", "measure", "measurements")
+NAMES = (
+    "job",
+    "search",
+    "estimate",
+    "explain",
+    "tune",
+    "validate",
+    "budget",
+    "check",
+    "goodput",
+    "calibrate",
+    "suggest",
+    "measure",
+    "measurements",
+)
 
 
 def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]) -> int:
@@ -19,8 +33,10 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.calibrations.schemas import CalibrateDocument, SuggestDocument, ValidationDocument
     from app.checks.budget import BudgetDocument
     from app.checks.schemas import CheckDocument
+    from app.goodput.schemas import GoodputDocument
     from app.jobs.fields import JobDocument
     from app.measuring.schemas import MeasureDocument
+    from app.plans.schemas import ExplainDocument
     from app.scripts.schemas import TuneDocument
     from app.text import terminal
     from calibration.measurements.files import MeasurementsDocument
@@ -30,10 +46,12 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "job": JobDocument,
         "search": schemas.SearchDocument,
         "estimate": schemas.EstimateDocument,
+        "explain": ExplainDocument,
         "tune": TuneDocument,
         "validate": ValidationDocument,
         "budget": BudgetDocument,
         "check": CheckDocument,
+        "goodput": GoodputDocument,
         "calibrate": CalibrateDocument,
         "suggest": SuggestDocument,
         "measure": MeasureDocument,
