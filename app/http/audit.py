@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import delete, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.http.security import LOCAL, Principal, address_of, is_reading
@@ -83,14 +84,15 @@ class Audit:
                 holder = scope.get("holder")
                 is_change = not is_reading(scope["method"], scope["path"])
                 if holder not in (None, LOCAL) and (is_change or message["status"] in _REFUSED):
-                    await run_in_threadpool(_note, Request(scope), holder, message["status"])
+                    made = Headers(raw=message["headers"]).get("location")
+                    await run_in_threadpool(_note, Request(scope), holder, message["status"], made)
             await send(message)
 
         await self.app(scope, receive, send if scope["type"] != "http" else send_noted)
 
 
-def _note(request: Request, holder: Principal, status: int) -> None:
-    action = f"{request.method} {request.url.path}"
+def _note(request: Request, holder: Principal, status: int, made: str | None) -> None:
+    action = f"{request.method} {request.url.path}{f': {made}' if made else ''}"
     act = Act(action, holder.owner, holder.id, holder.name, status, address_of(request), request.scope.get("request_id"))
     if status == 429 and state_of(request).rates.take(("noted", holder.id), 1) > 0:
         return  # one a minute says it: who is refused for asking too often must not fill the log
