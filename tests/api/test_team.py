@@ -275,13 +275,13 @@ def test_what_keys_change_and_are_refused_is_read_by_admins(
         ("root", f"DELETE /v1/studies/{study}", 204),
         ("ada", "GET /v1/audit", 403),
         ("bob", "POST /v1/studies", 403),
-        ("ada", "POST /v1/studies", 202),
+        ("ada", f"POST /v1/studies: /v1/studies/{study}", 202),
     ]
     assert items[-1]["request_id"] == "req-1"
     assert [item["owner"] for item in root("GET", "/v1/audit?owner=bob").json()["items"]] == ["bob"]
     page = root("GET", "/v1/audit?limit=3").json()
     assert [item["action"] for item in root("GET", f"/v1/audit?cursor={page['next_cursor']}").json()["items"]] == [
-        "POST /v1/studies"
+        items[-1]["action"]
     ]
     with database.write() as session:
         assert audit.forget(session, items[0]["at_s"]) == 3
