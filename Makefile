@@ -18,7 +18,7 @@ $(BIN)/.complete: pyproject.toml constraints.txt
 
 constraints: ## resolve the newest dependencies and pin them in constraints.txt
 	rm -rf build/resolve && $(PYTHON) -m venv build/resolve
-	build/resolve/bin/python $(PIP) '.[dev,mutants]'
+	build/resolve/bin/python $(PIP) '.[dev,mutants,telemetry]'
 	build/resolve/bin/python -m pip freeze --exclude meshplan > constraints.txt
 
 format: setup ## rewrite the sources in the house style

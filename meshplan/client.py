@@ -19,11 +19,13 @@ PAGE = 200
 WHOLE_LISTS = ("/v1/models", "/v1/hardware")  # in one page
 ATTEMPTS = 4
 FIRST_PAUSE_S = 0.25
+MAX_PAUSE_S = 5.0  # that a server may ask for; a quota's is longer, and told
 SILENCE_S = 60.0  # a stream that says nothing for this long is lost: the server sends something every 15 s
 MAX_LOST_STREAMS = 20  # in a row, about half a minute
 RUNS_A_REQUEST = 50  # of at most 64 KiB each, in a body of at most 4 MiB
 FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 
+Visibility = Literal["private", "link", "public"]
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 JsonObject = dict[str, Any]
 
@@ -133,9 +135,27 @@ class Client:
         """Ends the connection."""
         self._http.close()
 
-    def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Study:
-        """Queues the search that ``job`` describes: the mapping that a job file holds, with files of this machine inlined."""
-        return _study(self._json("POST", "/v1/studies", job, {"Idempotency-Key": idempotency_key or uuid4().hex}))
+    def submit(
+        self,
+        job: Mapping[str, Any],
+        *,
+        idempotency_key: str | None = None,
+        visibility: Visibility = "private",
+        priority: int = 0,
+    ) -> Study:
+        """Queues the search that ``job`` describes: the mapping that a job file holds, with files of this machine inlined.
+
+        ``visibility`` is to other owners' keys; ``priority``, -10 to 10, is among the studies of the same owner.
+        """
+        headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
+        shared: dict[str, str | int] = {"visibility": visibility, "priority": priority}
+        return _study(self._request("POST", "/v1/studies", job, headers, shared).json())
+
+    def change(self, study_id: str, *, visibility: Visibility | None = None, priority: int | None = None) -> Study:
+        """Shares a study with other owners' keys, or moves it among its owner's that wait."""
+        changes = {"visibility": visibility, "priority": priority}
+        given = {name: value for name, value in changes.items() if value is not None}
+        return _study(self._json("PATCH", f"/v1/studies/{study_id}", given))
 
     def study(self, study_id: str) -> Study:
         """The study as it is now."""
@@ -333,14 +353,16 @@ class Client:
         for attempt in range(ATTEMPTS):
             try:
                 response = self._http.request(method, path, json=body, headers=headers, params=parameters, timeout=timeout)
-                if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or attempt == ATTEMPTS - 1:
+                pause_s = _pause_s(response)
+                if pause_s is None or attempt == ATTEMPTS - 1:
                     return _checked(response)
             except httpx.TimeoutException as error:
                 raise MeshplanError(0, f"{self._http.base_url} did not answer in time.") from error
             except httpx.TransportError as error:
                 if attempt == ATTEMPTS - 1:
                     raise _unreachable(self._http, error) from error
-            time.sleep(FIRST_PAUSE_S * 2**attempt)
+                pause_s = 0.0
+            time.sleep(max(pause_s, FIRST_PAUSE_S * 2**attempt))
         raise AssertionError("the last attempt returns or raises")
 
     def _stream(self, path: str, after: int) -> Iterator[Event]:
@@ -358,6 +380,16 @@ class Client:
                 if "data" in fields and "id" in fields:
                     yield Event(int(fields["id"]), fields.get("event", "message"), json.loads(fields["data"]))
                 fields = {}
+
+
+def _pause_s(response: httpx.Response) -> float | None:
+    """Until the request is worth repeating; None where it is not."""
+    if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        return 0.0
+    if response.status_code != httpx.codes.TOO_MANY_REQUESTS:
+        return None
+    asked = response.headers.get("retry-after", "")
+    return float(asked) if asked.isdigit() and float(asked) <= MAX_PAUSE_S else None
 
 
 def _checked(response: httpx.Response) -> httpx.Response:

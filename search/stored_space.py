@@ -37,7 +37,7 @@ def space_from_mapping(mapping: Mapping[str, Any]) -> SearchSpace:
         values: dict[str, Any] = {name: tuple(mapping[name]) for name in _PLAIN}
         for name in _COMBINATIONS:
             values[name] = tuple(_combination(names) for names in mapping[name])
-        values |= {name: _combination(mapping[name]) for name in _SETS}
+        values |= {name: _combination(mapping.get(name, "")) for name in _SETS}  # spaces of before these sets want none
         for name, enumeration in _LABELLED.items():
             by_label = {kind.label: kind for kind in enumeration}
             values[name] = tuple(by_label[label] for label in mapping[name])

@@ -7,7 +7,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,8 +20,10 @@ START_TIMEOUT_S = 60.0
 class Server:
     """One ``meshplan serve``. It can be killed and started again over the same database, on the same port."""
 
-    def __init__(self, folder: Path, *options: str, max_memory_bytes: int | None = None) -> None:
-        self.folder, self.options, self.max_memory_bytes = folder, options, max_memory_bytes
+    def __init__(
+        self, folder: Path, *options: str, max_memory_bytes: int | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder, self.options, self.max_memory_bytes, self.settings = folder, options, max_memory_bytes, settings or {}
         self.port, self.url = 0, ""
         self.greeting = ""
         self._process: subprocess.Popen[str] | None = None
@@ -30,7 +32,7 @@ class Server:
     @property
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MESHPLAN_")}
-        return {**kept, "MESHPLAN_DATA_DIR": str(self.folder), "OMP_NUM_THREADS": "1"}
+        return {**kept, "MESHPLAN_DATA_DIR": str(self.folder), "OMP_NUM_THREADS": "1", **self.settings}
 
     def start(self) -> None:
         command = [sys.executable, "-m", "meshplan", "serve", "--port", str(self.port), *self.options]
@@ -94,8 +96,10 @@ class Server:
 
 
 @contextmanager
-def running_server(folder: Path, *options: str, max_memory_bytes: int | None = None) -> Iterator[Server]:
-    server = Server(folder, *options, max_memory_bytes=max_memory_bytes)
+def running_server(
+    folder: Path, *options: str, max_memory_bytes: int | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    server = Server(folder, *options, max_memory_bytes=max_memory_bytes, settings=settings)
     try:
         yield server
     finally:

@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from app.cli.commands import (
+    audit,
     calibrate,
     check,
     db,
+    doctor,
     estimate,
     explain,
     goodput,
@@ -51,6 +53,8 @@ application.command()(serve.serve)
 application.command()(worker.worker)
 application.add_typer(db.commands, name="db")
 application.add_typer(keys.commands, name="keys")
+application.command()(audit.audit)
+application.command()(doctor.doctor)
 application.add_typer(hardware.commands, name="hardware")
 application.add_typer(models.commands, name="models")
 application.command()(schema.schema)

@@ -5,38 +5,66 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Literal, get_args
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from app.storage.tables import ApiKey
 from documents.errors import InputError, show
 
-Scope = Literal["read", "write"]
+Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+USUAL_SCOPES: tuple[Scope, ...] = ("read", "write")
 SECONDS_PER_DAY = 86_400
+SECONDS_PER_HOUR = 3600
 MAX_DAYS = 3650
+MAX_OVERLAP_HOURS = 30 * 24
+MAX_REQUESTS_A_MINUTE = 1_000_000
+MAX_STUDIES = 1_000_000
 _SHOWN = 8  # characters of a key by which its owner knows it again
 _USE_NOTED_EVERY_S = 60.0
 
 
-def create_key(session: Session, name: str, scopes: tuple[Scope, ...], days: int | None) -> tuple[ApiKey, str]:
-    """The stored key and its secret, which nobody can ask for again."""
+@dataclass(frozen=True)
+class KeyLimits:
+    """What a key may ask for. ``max_unfinished``: studies of its owner's that wait or run; ``max_stored``: all of them."""
+
+    requests_a_minute: int = 30_000
+    max_unfinished: int = 1000
+    max_stored: int = 10_000
+
+
+OwnLimits = dict[str, int | None]  # by the fields above; what is None or absent is as the server says
+
+
+def create_key(
+    session: Session,
+    name: str,
+    scopes: tuple[Scope, ...],
+    days: int | None,
+    *,
+    owner: str | None = None,
+    limits: OwnLimits | None = None,
+) -> tuple[ApiKey, str]:
+    """The stored key and its secret, which nobody can ask for again; without ``owner`` its name is its owner's, too."""
     if session.scalar(select(ApiKey).where(ApiKey.name == name, ApiKey.revoked_at_s.is_(None))):
-        raise InputError(f"NAME: {show(name)} has a key already; revoke it first, or take another name.")
-    secret = f"mp_{token_urlsafe(32)}"
-    now_s = time.time()
+        raise InputError(f"NAME: {show(name)} has a key already; revoke or rotate it, or take another name.")
+    secret, now_s = _new_secret(), time.time()
     key = ApiKey(
         id=uuid4().hex,
         name=name,
+        owner=owner or name,
         prefix=secret[:_SHOWN],
-        secret_sha256=_digest(secret),
+        secret_sha256=digest_of(secret),
         scopes=list(scopes),
         created_at_s=now_s,
         expires_at_s=None if days is None else now_s + days * SECONDS_PER_DAY,
+        **(limits or {}),
     )
     session.add(key)
     session.flush()
@@ -49,24 +77,47 @@ def list_keys(session: Session) -> list[ApiKey]:
 
 def revoke_key(session: Session, name: str) -> ApiKey:
     """The key of that name, or whose prefix it is, from now on refused."""
-    found = list(session.scalars(select(ApiKey).where(ApiKey.revoked_at_s.is_(None))))
-    chosen = [key for key in found if name in (key.name, key.prefix)]
-    if len(chosen) != 1:
-        known = ", ".join(key.name for key in found) or "none"
-        raise InputError(f"NAME: {show(name)} names {len(chosen)} keys that are in force; those in force: {known}.")
-    chosen[0].revoked_at_s = time.time()
-    return chosen[0]
+    key = _in_force(session, name)
+    key.revoked_at_s = time.time()
+    key.previous_sha256 = key.previous_until_s = None
+    return key
+
+
+def rotate_key(session: Session, name: str, overlap_hours: float, days: int | None) -> tuple[ApiKey, str]:
+    """The key with a new secret, which lasts as long as the one before did, or ``days``.
+
+    The one before is taken for ``overlap_hours`` more, so that callers can change over; one of an earlier rotation no longer.
+    """
+    key, now_s = _in_force(session, name), time.time()
+    lifetime_s = None if days is None else float(days * SECONDS_PER_DAY)
+    if days is None and key.expires_at_s is not None:
+        lifetime_s = key.expires_at_s - (key.rotated_at_s or key.created_at_s)
+    until_s = now_s + overlap_hours * SECONDS_PER_HOUR
+    key.previous_sha256 = key.secret_sha256
+    key.previous_until_s = until_s if key.expires_at_s is None else min(until_s, key.expires_at_s)
+    secret = _new_secret()
+    key.secret_sha256, key.prefix, key.rotated_at_s = digest_of(secret), secret[:_SHOWN], now_s
+    key.expires_at_s = None if lifetime_s is None else now_s + lifetime_s
+    session.flush()
+    return key, secret
 
 
 def authenticated(session: Session, secret: str) -> ApiKey | None:
-    """The key in force whose secret this is."""
-    digest = _digest(secret)
-    key = session.scalar(select(ApiKey).where(ApiKey.secret_sha256 == digest))
-    if key is None or not hmac.compare_digest(key.secret_sha256, digest):
+    """The key in force whose secret this is, or was before a rotation whose time of change is not over."""
+    digest, now_s = digest_of(secret), time.time()
+    key = session.scalar(select(ApiKey).where(or_(ApiKey.secret_sha256 == digest, ApiKey.previous_sha256 == digest)))
+    if key is None or key.revoked_at_s is not None:
         return None
-    now_s = time.time()
-    expired = key.expires_at_s is not None and key.expires_at_s <= now_s
-    return None if expired or key.revoked_at_s is not None else key
+    if hmac.compare_digest(key.secret_sha256, digest):
+        ends_s = key.expires_at_s
+    else:
+        ends_s = key.previous_until_s or 0.0
+    return key if ends_s is None or now_s < ends_s else None
+
+
+def lock_owner(session: Session, owner: str) -> None:
+    """Holds the owner's keys until the transaction ends, so that what is counted stays true; SQLite has one writer anyway."""
+    session.execute(select(ApiKey.id).where(ApiKey.owner == owner).order_by(ApiKey.id).with_for_update())
 
 
 def needs_note(key: ApiKey) -> bool:
@@ -80,5 +131,23 @@ def note_use(session: Session, key_id: str) -> None:
         key.last_used_at_s = time.time()
 
 
-def _digest(secret: str) -> str:
+def granted(scopes: Sequence[str]) -> frozenset[str]:
+    """What they allow: an admin may read and write, too."""
+    return frozenset(SCOPES if "admin" in scopes else scopes)
+
+
+def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _new_secret() -> str:
+    return f"mp_{token_urlsafe(32)}"
+
+
+def _in_force(session: Session, name: str) -> ApiKey:
+    found = list(session.scalars(select(ApiKey).where(ApiKey.revoked_at_s.is_(None))))
+    chosen = [key for key in found if name in (key.name, key.prefix)]
+    if len(chosen) != 1:
+        known = ", ".join(key.name for key in found) or "none"
+        raise InputError(f"NAME: {show(name)} names {len(chosen)} keys that are in force; those in force: {known}.")
+    return chosen[0]

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 __all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
 
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+# What `app.studies.service.figures` counts in the database, so that every server says the same.
+_HELP = {
+    "queue_age_seconds": "How long the study that has waited longest waits.",
+    "queue_owners": "Owners whose studies wait.",
+    "leases": "Studies whose worker gives signs of life.",
+    "overdue_leases": "Running studies whose worker is silent.",
+    "attempts_without_progress": "Most deaths in a row of the workers of one running study.",
+    "running_attempts": "How often workers took up the studies that run.",
+}
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -18,6 +27,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._workers: tuple[Callable[[], int], Callable[[], int]] = (lambda: 0, lambda: 0)
+        ProcessCollector(registry=self._registry)  # memory, files and processor time of the server's own process
         labels = ("method", "route", "status")
         self._requests = Counter("meshplan_http_requests", "Requests answered.", labels, registry=self._registry)
         self._durations = Histogram(
@@ -27,24 +38,43 @@ class Metrics:
             buckets=_BUCKETS_S,
             registry=self._registry,
         )
+        self._limited = Counter(
+            "meshplan_limited_requests",
+            "Requests refused with 429, by what there was too much of.",
+            ("reason",),
+            registry=self._registry,
+        )
 
     def request(self, method: str, route: str, status: int, duration_s: float) -> None:
         method = method if method in _METHODS else "other"  # a stranger's words must not become labels
         self._requests.labels(method, route, status).inc()
         self._durations.labels(method, route).observe(duration_s)
 
-    def text(self, studies_by_state: Mapping[str, int]) -> bytes:
+    def limited(self, reason: str) -> None:
+        self._limited.labels(reason).inc()
+
+    def watch_workers(self, count: Callable[[], int], restarts: Callable[[], int]) -> None:
+        """The worker processes that this server looks after."""
+        self._workers = (count, restarts)
+
+    def text(self, studies_by_state: Mapping[str, int], figures: Mapping[str, float]) -> bytes:
         gauge = GaugeMetricFamily("meshplan_studies", "Studies in the database.", labels=("state",))
         for state, number in studies_by_state.items():
             gauge.add_metric([state], number)
+        gauges = [GaugeMetricFamily(f"meshplan_{name}", _HELP[name], value) for name, value in figures.items()]
+        count, restarts = self._workers
+        gauges.append(GaugeMetricFamily("meshplan_workers", "Worker processes of this server.", count()))
+        died = CounterMetricFamily(
+            "meshplan_worker_restarts", "Workers of this server that died and were started again.", restarts()
+        )
         registry = CollectorRegistry()
-        registry.register(_Collected([gauge]))
+        registry.register(_Collected([gauge, *gauges, died]))
         return generate_latest(self._registry) + generate_latest(registry)
 
 
 class _Collected:
-    def __init__(self, families: Iterable[GaugeMetricFamily]) -> None:
+    def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[Metric]:
         return self._families

@@ -34,6 +34,8 @@ KINDS: Mapping[str, tuple[int, str, str]] = {
     "timeout": (408, "The request did not come in time", "Send the whole request at once."),
     "headers-too-large": (431, "The headers are too large", "Send fewer and shorter headers."),
     "not-http": (400, "The request is not HTTP", "Send one request as RFC 9112 says, with one Host header."),
+    "rate-limited": (429, "Too many requests", "Repeat the request after the seconds that Retry-After says."),
+    "quota-exceeded": (429, "Too many studies", "Wait until some have finished, or delete those that nobody needs."),
     "stale": (412, "The resource has changed", "GET it again and send its new ETag."),
     "internal": (500, "The server failed", "Please report it with the instance; the server's log holds the cause."),
     "unavailable": (503, "The server cannot serve yet", "Repeat the request in a few seconds."),
@@ -74,7 +76,7 @@ class ServiceError(HTTPException):
 def described(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """The ``responses`` of an endpoint that can answer with these problems, beside those that every endpoint has."""
     titles: dict[int, list[str]] = {}
-    for kind in dict.fromkeys(("unauthorized", "forbidden", "internal", "unavailable", *kinds)):
+    for kind in dict.fromkeys(("unauthorized", "forbidden", "rate-limited", "internal", "unavailable", *kinds)):
         titles.setdefault(KINDS[kind][0], []).append(KINDS[kind][1])
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {status: {"description": "; ".join(of), "content": {MEDIA_TYPE: schema}} for status, of in sorted(titles.items())}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import math
+from dataclasses import dataclass, replace
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -11,9 +13,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from app.http import keys
+from app.http.keys import KeyLimits
 from app.http.problems import ServiceError
-from app.http.state import state_of
-from app.storage.session import Database
+from app.http.state import ServerState, state_of
 from documents.errors import show
 
 LOCAL_CALLER = "local"
@@ -26,6 +28,24 @@ _READING_PATHS = (
     "/v1/goodput",
     "/v1/models:import",
 )  # POST for the size of the question; it stores nothing
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who asks: an API key, or, where none is needed, anybody on this machine, who may do all and owns nothing alone."""
+
+    id: str
+    name: str
+    owner: str | None
+    scopes: frozenset[str]
+    limits: KeyLimits
+
+    @property
+    def is_admin(self) -> bool:
+        return "admin" in self.scopes
+
+
+LOCAL = Principal(LOCAL_CALLER, LOCAL_CALLER, None, frozenset(keys.SCOPES), KeyLimits())
 
 
 def is_loopback(host: str) -> bool:
@@ -53,42 +73,97 @@ def _check_local(request: Request) -> None:
         raise ServiceError("forbidden", f"A page of {show(origin)} may not call this server.")
 
 
-def authorize(request: Request) -> str:
-    """Whose request this is: ``local``, or an API key's id. Looked up once a request."""
-    if "caller" not in request.scope:
+def authorize(request: Request) -> Principal:
+    """Whose request this is. Looked up, and counted, once a request."""
+    if "principal" not in request.scope:
         state = state_of(request)
         if state.keys_required:
-            request.scope["caller"] = _key_id(request, state.database)
+            principal = _holder(request, state)
         else:
             _check_local(request)
-            request.scope["caller"] = LOCAL_CALLER
-    return str(request.scope["caller"])
+            principal = LOCAL
+        request.scope["holder"], request.scope["caller"] = principal, principal.id  # for the logs, also of what is refused
+        if state.keys_required:
+            _count(state, principal)
+            _check_scope(request, principal)
+        request.scope["principal"] = principal
+    principal = request.scope["principal"]
+    assert isinstance(principal, Principal)
+    return principal
 
 
-async def authorized(request: Request) -> str:
+async def authorized(request: Request) -> Principal:
     """As ``authorize``; outside the event loop where a key is to be looked up."""
-    if "caller" in request.scope or not state_of(request).keys_required:
+    if "principal" in request.scope or not state_of(request).keys_required:
         return authorize(request)
     return await run_in_threadpool(authorize, request)
 
 
-def _key_id(request: Request, database: Database) -> str:
+def is_reading(method: str, path: str) -> bool:
+    """Whether a request changes nothing."""
+    return method in _READING or path in _READING_PATHS
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from, in the lump that one caller has: of IPv6 the first 64 bits."""
+    host = request.client.host if request.client else "unknown"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host
+
+
+def _holder(request: Request, state: ServerState) -> Principal:
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret:
         raise _unauthorized("The request has no API key.")
-    with database.read() as session:
-        key = keys.authenticated(session, secret.strip())
+    secret = secret.strip()
+    digest, name = keys.digest_of(secret), ("wrong", address_of(request))
+    allowed = state.wrong_keys_a_minute
+    # Who guesses asks the database nothing more; keys that were right before are not in the way of a neighbour's guesses.
+    wait_s = 0.0 if digest in state.known_keys else state.rates.wait_s(name, allowed, at_once=allowed)
+    if wait_s > 0.0:
+        raise _limited("wrong-keys", state, f"More than {allowed} wrong API keys a minute came from this address.", wait_s)
+    with state.database.read() as session:
+        key = keys.authenticated(session, secret)
         if key is None:
+            state.known_keys.discard(digest)
+            state.rates.take(name, allowed, at_once=allowed)
             raise _unauthorized("The API key is unknown, expired or revoked.")
-        key_id, scopes, is_noteworthy = key.id, tuple(key.scopes), keys.needs_note(key)
-    is_reading = request.method in _READING or request.url.path in _READING_PATHS
-    needed: keys.Scope = "read" if is_reading else "write"
-    if needed not in scopes:
-        raise ServiceError("forbidden", f"The API key may not {needed}; it may {' and '.join(scopes)}.")
+        own = {field: getattr(key, field) for field in vars(state.limits)}
+        limits = replace(state.limits, **{field: value for field, value in own.items() if value is not None})
+        holder = Principal(key.id, key.name, key.owner or key.name, keys.granted(key.scopes), limits)
+        is_noteworthy = keys.needs_note(key)
+    state.known_keys.add(digest)
     if is_noteworthy:
-        with database.write() as session:
-            keys.note_use(session, key_id)
-    return key_id
+        with state.database.write() as session:
+            keys.note_use(session, holder.id)
+    return holder
+
+
+def _check_scope(request: Request, principal: Principal) -> None:
+    needed: keys.Scope = "read" if is_reading(request.method, request.url.path) else "write"
+    require_scope(principal, needed)
+
+
+def require_scope(principal: Principal, needed: keys.Scope) -> None:
+    """``ServiceError`` unless the key may."""
+    if needed not in principal.scopes:
+        may = " and ".join(scope for scope in keys.SCOPES if scope in principal.scopes) or "nothing"
+        raise ServiceError("forbidden", f"The API key may not {needed}; it may {may}.")
+
+
+def _count(state: ServerState, principal: Principal) -> None:
+    allowed = principal.limits.requests_a_minute
+    wait_s = state.rates.take(("key", principal.id), allowed)
+    if wait_s > 0.0:
+        raise _limited("requests", state, f"The API key may ask {allowed:,} times a minute and has asked more often.", wait_s)
+
+
+def _limited(reason: str, state: ServerState, detail: str, wait_s: float) -> ServiceError:
+    state.metrics.limited(reason)
+    return ServiceError("rate-limited", detail, parameter="Authorization", headers={"Retry-After": str(math.ceil(wait_s))})
 
 
 def _unauthorized(detail: str) -> ServiceError:
@@ -97,8 +172,16 @@ def _unauthorized(detail: str) -> ServiceError:
 
 async def require_caller(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
-) -> str:  # the second argument puts the key into the OpenAPI document
+) -> Principal:  # the second argument puts the key into the OpenAPI document
     return await authorized(request)
 
 
-Caller = Annotated[str, Depends(require_caller)]
+Caller = Annotated[Principal, Depends(require_caller)]
+
+
+def require_admin(caller: Caller) -> Principal:
+    require_scope(caller, "admin")
+    return caller
+
+
+Admin = Annotated[Principal, Depends(require_admin)]

@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from fastapi import Request
 
 from app.http.kept import KeptAnswers
+from app.http.keys import KeyLimits
 from app.http.large_bodies import LargeBodies
 from app.http.metrics import Metrics
 from app.http.pricing import Pricing
+from app.http.rates import Known, Rates
 from app.storage.session import Database
+
+WRONG_KEYS_A_MINUTE = 30  # from one address
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,10 @@ class ServerState:
     database: Database
     keys_required: bool
     pricing: Pricing
+    limits: KeyLimits = field(default_factory=KeyLimits)  # of a key that has none of its own
+    wrong_keys_a_minute: int = WRONG_KEYS_A_MINUTE
+    rates: Rates = field(default_factory=Rates)
+    known_keys: Known = field(default_factory=Known)  # digests of keys that were in force when they came
     metrics: Metrics = field(default_factory=Metrics)
     large_bodies: LargeBodies = field(default_factory=LargeBodies)
     kept_answers: KeptAnswers = field(default_factory=KeptAnswers)

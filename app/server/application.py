@@ -10,20 +10,23 @@ from fastapi_offline import FastAPIOffline
 from starlette.responses import Response
 
 from app.answers import endpoints as estimates
+from app.audit import endpoints as audit
 from app.calibrations import endpoints as calibrations
 from app.calibrations.accuracy import endpoints as accuracy
 from app.calibrations.runs import endpoints as runs
 from app.catalogue import endpoints as catalogue
 from app.checks import endpoints as checks
 from app.goodput import endpoints as goodput
+from app.http.audit import Audit
 from app.http.compression import Compression
 from app.http.envelope import API, Envelope
 from app.http.head import HeadAsGet
+from app.http.keys import KeyLimits
 from app.http.openapi import add_openapi, allowed_methods, openapi_document
 from app.http.pricing import Pricing, PricingInThreads
 from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
-from app.http.state import ServerState
+from app.http.state import WRONG_KEYS_A_MINUTE, ServerState
 from app.plans import endpoints as plans
 from app.plans import explanations
 from app.scripts import endpoints as scripts
@@ -42,17 +45,28 @@ DESCRIPTION = (
 )
 
 
-def create_app(database: Database, *, keys_required: bool = False, pricing: Pricing | None = None) -> FastAPI:
+def create_app(
+    database: Database,
+    *,
+    keys_required: bool = False,
+    pricing: Pricing | None = None,
+    limits: KeyLimits | None = None,
+    wrong_keys_a_minute: int = WRONG_KEYS_A_MINUTE,
+) -> FastAPI:
     """The application over a database whose schema is current; ``pricing`` is done in threads unless given."""
     app = FastAPIOffline(title="meshplan", version=__version__, description=DESCRIPTION, redirect_slashes=False)
-    app.state.server = ServerState(database, keys_required, pricing or PricingInThreads(database))
+    pricing = pricing or PricingInThreads(database)
+    app.state.server = ServerState(database, keys_required, pricing, limits or KeyLimits(), wrong_keys_a_minute)
     app.state.following = Following(database, app.state.server.stopping)
     app.add_middleware(Compression)
+    app.add_middleware(Audit)
     app.add_middleware(HeadAsGet)
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    for part in (studies, plans, explanations, estimates, scripts, checks, goodput, runs, calibrations, accuracy, catalogue):
+    for part in (
+        studies, plans, explanations, estimates, scripts, checks, goodput, runs, calibrations, accuracy, catalogue, audit,
+    ):  # fmt: skip
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)

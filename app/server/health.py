@@ -87,5 +87,5 @@ def metrics(request: Request, caller: Caller) -> Response:
     """Counters in Prometheus' text format."""
     state = state_of(request)
     with state.database.read() as session:
-        studies = service.count_by_state(session)
-    return Response(state.metrics.text({**dict.fromkeys(STATES, 0), **studies}), media_type=CONTENT_TYPE_LATEST)
+        studies, figures = service.count_by_state(session), service.figures(session)
+    return Response(state.metrics.text({**dict.fromkeys(STATES, 0), **studies}, figures), media_type=CONTENT_TYPE_LATEST)

@@ -10,6 +10,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from app.http.keys import KeyLimits
 from app.http.pricing import PricingInProcesses
 from app.http.state import ServerState
 from app.logs import configure_logs
@@ -50,14 +51,21 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
     """Serves, with workers, until SIGINT or SIGTERM; running studies go on from their checkpoint at the next start."""
     configure_logs(settings.log_format)
     pricing = PricingInProcesses(settings.url)
-    app = create_app(database, keys_required=keys_required, pricing=pricing)
+    app = create_app(
+        database,
+        keys_required=keys_required,
+        pricing=pricing,
+        limits=KeyLimits(settings.key_requests_a_minute, settings.key_max_unfinished, settings.key_max_stored),
+        wrong_keys_a_minute=settings.wrong_keys_a_minute,
+    )
     config = server_config(app, limits_of_this_process(), grace_s)
     # uvicorn ends with the signal that stopped it; with these handlers that is no second death, and workers are stopped.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not walk through it for every ten thousand estimates
-    with start_workers(settings.workers, settings.url, settings):
+    with start_workers(settings.workers, settings.url, settings) as workers:
+        app.state.server.metrics.watch_workers(lambda: len(workers.pids), lambda: workers.num_restarts)
         try:
             _Server(config, app.state.server).run(sockets=[listener])
         finally:

@@ -22,6 +22,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 PREFIX = "meshplan_"  # Optuna's own storage calls its tables studies and trials, and may share the database
 VERSION_TABLE = f"{PREFIX}schema_version"
 STATES = ("queued", "running", "completed", "failed", "cancelled")
+VISIBILITIES = ("private", "link", "public")
 OUTCOMES = ("fits", "too_large", "illegal")
 
 # A growing key: SQLite numbers rows by themselves only where the type is INTEGER.
@@ -52,6 +53,8 @@ class Study(Table):
     __table_args__ = (
         CheckConstraint(_is_one_of("state", STATES), name="state"),
         Index(None, "state", "number"),
+        Index("ix_meshplan_studies_state_turn_number", "state", "turn", "number"),
+        Index("ix_meshplan_studies_owner_state_turn", "owner", "state", "turn"),
         {"sqlite_autoincrement": True},  # a cursor must never meet a number again
     )
 
@@ -61,6 +64,13 @@ class Study(Table):
     created_at_s: Mapped[float]
     started_at_s: Mapped[float | None]
     finished_at_s: Mapped[float | None]
+
+    # Whose it is: nobody's, and so everybody's, where it came without a key.
+    owner: Mapped[str | None]
+    visibility: Mapped[str] = mapped_column(String(16), default="public", server_default="public")
+    priority: Mapped[int] = mapped_column(Integer, default=0, server_default="0")  # among its owner's
+    turn: Mapped[int] = mapped_column(default=0, server_default="0")  # app.studies.turns; 0: it has had it
+    queued_at_s: Mapped[float | None]
 
     # What is searched; the first columns repeat the job for lists and filters.
     model_name: Mapped[str]
@@ -186,16 +196,46 @@ class ApiKey(Table):
     """Who may call the server. Only the hash of the secret is kept; ``prefix`` tells keys apart in a list."""
 
     __tablename__ = f"{PREFIX}api_keys"
+    __table_args__ = (Index("ix_meshplan_api_keys_previous_sha256", "previous_sha256"),)
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     name: Mapped[str]
+    owner: Mapped[str | None]
     prefix: Mapped[str] = mapped_column(String(16))
     secret_sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    previous_sha256: Mapped[str | None] = mapped_column(String(64))  # the secret before a rotation, in force for a while
+    previous_until_s: Mapped[float | None]
     scopes: Mapped[list[Any]]
     created_at_s: Mapped[float]
     expires_at_s: Mapped[float | None]
     revoked_at_s: Mapped[float | None]
     last_used_at_s: Mapped[float | None]
+    rotated_at_s: Mapped[float | None]
+    # None: as the server's settings say.
+    requests_a_minute: Mapped[int | None]
+    max_unfinished: Mapped[int | None]
+    max_stored: Mapped[int | None]
+
+
+class AuditRecord(Table):
+    """What a key did, or what was done to a key on the command line; reading is not written down."""
+
+    __tablename__ = f"{PREFIX}audit"
+    __table_args__ = (
+        Index("ix_meshplan_audit_at_s", "at_s"),
+        Index("ix_meshplan_audit_owner_number", "owner", "number"),
+        {"sqlite_autoincrement": True},
+    )
+
+    number: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=True)
+    at_s: Mapped[float]
+    owner: Mapped[str | None]
+    key_id: Mapped[str | None] = mapped_column(String(32))
+    key_name: Mapped[str | None]
+    action: Mapped[str]
+    status: Mapped[int | None] = mapped_column(Integer)
+    address: Mapped[str | None]
+    request_id: Mapped[str | None] = mapped_column(String(64))
 
 
 class IdempotencyRecord(Table):

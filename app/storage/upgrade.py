@@ -19,17 +19,32 @@ _UPGRADE_LOCK = 0x6D657368  # any number, the same for everyone who upgrades
 
 def upgrade(url: str) -> str:
     """The revision that the database has now. A database of a newer version is refused and left as it is."""
-    parsed = parsed_url(url)
-    if parsed.drivername == "sqlite" and parsed.database:
-        _make_folder(Path(parsed.database).parent)
+    make_folder(url)
     with Database(url) as database, database.connect() as connection:
-        if connection.dialect.name == "postgresql":  # SQLite's write transaction is a lock already
-            connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
-        config = _config()
-        config.attributes["connection"] = connection
-        _check_known(_revision(connection), config)
-        command.upgrade(config, "head")
-        return str(_revision(connection))
+        lock_upgrades(connection)
+        return upgrade_on(connection)
+
+
+def lock_upgrades(connection: Connection) -> None:
+    """Others that upgrade wait until the transaction ends."""
+    if connection.dialect.name == "postgresql":  # SQLite's write transaction is a lock already
+        connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+
+
+def upgrade_on(connection: Connection, revision: str = "head") -> str:
+    """The revision that the database has now: the given one, or this version's."""
+    config = _config()
+    config.attributes["connection"] = connection
+    _check_known(_revision(connection), config)
+    command.upgrade(config, revision)
+    return str(_revision(connection))
+
+
+def known_revision(connection: Connection) -> str | None:
+    """The revision that the database has, None without our tables; ``StorageError`` where a newer version wrote it."""
+    revision = _revision(connection)
+    _check_known(revision, _config())
+    return revision
 
 
 def check_current(database: Database) -> None:
@@ -67,8 +82,13 @@ def _check_known(revision: str | None, config: Config) -> None:
         )
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(url: str) -> None:
+    """The folder of a SQLite file; ``StorageError`` where it cannot be made."""
+    parsed = parsed_url(url)
+    if parsed.drivername != "sqlite" or not parsed.database:
+        return
+    folder = Path(parsed.database).parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # jobs, and digests of keys
     except OSError as error:
         raise StorageError(f"{folder}: the database's folder cannot be made ({error.strerror}).") from None

@@ -19,12 +19,12 @@ from app.http import etag
 from app.http.bodies import StrictRoute, sent
 from app.http.paging import MAX_POSITION, Limit, Listing, Position, encoded
 from app.http.problems import ServiceError, described
-from app.http.security import Caller
+from app.http.security import Caller, Principal, is_reading
 from app.http.state import ServerState, state_of
 from app.jobs.fields import MAX_RANKED, JobDocument
 from app.jobs.requests import parse_request
 from app.storage.away import DATABASE_AWAY
-from app.studies import idempotency, service
+from app.studies import access, idempotency, service
 from app.studies.errors import StudyNotFound
 from app.studies.following import Feed, Following, News
 from app.studies.schemas import (
@@ -35,10 +35,13 @@ from app.studies.schemas import (
     PlanListing,
     RankedPlan,
     State,
+    StudyChanges,
     StudyDocument,
     Trial,
 )
+from app.studies.turns import MAX_PRIORITY
 from app.text.documents import DescribedBy, json_bytes, plain
+from documents.checking import check
 from documents.errors import show
 from search.result import Rejection
 
@@ -55,9 +58,13 @@ Changed = described("not-found", "conflict")
 router = APIRouter(prefix="/studies", tags=["studies"], route_class=StrictRoute)
 
 
-def _study_id(request: Request, study_id: Annotated[str, Path(description="a study's id")]) -> str:
+def _study_id(request: Request, caller: Caller, study_id: Annotated[str, Path(description="a study's id")]) -> str:
+    """The id of a study that the caller may read or, where the request changes it, change."""
     if not IDENTIFIER.fullmatch(study_id):
         raise not_found("study", study_id)
+    if not caller.is_admin:
+        with state_of(request).database.read() as session:
+            access.check(session, caller, study_id, is_reading=is_reading(request.method, request.url.path))
     return study_id
 
 
@@ -82,7 +89,7 @@ def _listing(page: Page[Item]) -> Listing[Item]:
     response_model=StudyDocument,
     responses={
         200: {"description": "It finished within the time of `Prefer: wait`", "model": FinishedStudyDocument},
-        **described("invalid-input", "key-reused", "request-in-progress", "not-json", "too-large"),
+        **described("invalid-input", "key-reused", "request-in-progress", "not-json", "too-large", "quota-exceeded"),
     },
 )
 async def create_study(
@@ -93,11 +100,16 @@ async def create_study(
     prefer: Annotated[
         str | None, Header(max_length=200, description=f"`wait=10` waits up to that many seconds, at most {MAX_WAIT_S}")
     ] = None,
+    visibility: Annotated[access.Visibility, Query(description="to other keys; without keys, everything is public")] = "private",
+    priority: Annotated[
+        int, Query(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="among the studies of the same owner that wait")
+    ] = 0,
 ) -> Response:
     """Queues the search that the job describes. `Location` is where to follow it."""
     state = state_of(request)
-    with idempotency.alone(state, caller, idempotency_key):
-        created = await run_in_threadpool(_created, state, caller, body, idempotency_key)
+    shared = {"visibility": visibility, "priority": priority}
+    with idempotency.alone(state, caller.id, idempotency_key):
+        created = await run_in_threadpool(_created, state, caller, body, shared, idempotency_key)
     wait = _WAIT.search(prefer.lower()) if prefer else None
     if wait is None:
         return created
@@ -110,11 +122,11 @@ async def create_study(
     return answer
 
 
-def _created(state: ServerState, caller: str, body: dict[str, Any], key: str | None) -> Response:
+def _created(state: ServerState, caller: Principal, body: dict[str, Any], shared: dict[str, Any], key: str | None) -> Response:
     digest = idempotency.body_digest(body) if key else ""
     if key:
         with state.database.read() as session:
-            replay = idempotency.replayed(session, caller, key, digest)
+            replay = idempotency.replayed(session, caller.id, key, digest)
         if replay is not None:
             return replay
     job = parse_request(body)
@@ -122,15 +134,16 @@ def _created(state: ServerState, caller: str, body: dict[str, Any], key: str | N
     job = with_usual_target(job, own)
     try:
         with state.database.write() as session:
-            study = service.create_study(session, job, own)
+            access.check_quota(session, state, caller)
+            study = service.create_study(session, job, own, owner=caller.owner, **shared)
             location = f"/v1/studies/{study.id}"
             if key:
-                idempotency.remember(session, caller, key, digest, study.id, location, plain(study))
+                idempotency.remember(session, caller.id, key, digest, study.id, location, plain(study))
     except IntegrityError:
         if not key:
             raise
         with state.database.read() as session:  # another process was first with this key; its study stands, ours is undone
-            replay = idempotency.replayed(session, caller, key, digest)
+            replay = idempotency.replayed(session, caller.id, key, digest)
         if replay is None:
             raise idempotency.in_progress() from None
         return replay
@@ -171,15 +184,18 @@ def _finished_now(state: ServerState, study_id: str) -> FinishedStudyDocument | 
 @router.get("", responses=described("invalid-input"))
 def list_studies(
     request: Request,
+    caller: Caller,
     after: Position,
     limit: Limit = 50,
     state: State | None = None,
     model: Name = None,
     hardware: Name = None,
+    owner: Name = None,
 ) -> Listing[ListedStudy]:
-    """Studies, newest first."""
+    """Studies that the caller may know of, newest first."""
+    filters = {"state": state, "model": model, "hardware": hardware, "owner": owner}
     with state_of(request).database.read() as session:
-        return _listing(service.list_studies(session, after=after, limit=limit, state=state, model=model, hardware=hardware))
+        return _listing(service.list_studies(session, after=after, limit=limit, seen=access.listed(caller), **filters))
 
 
 @router.get("/{study_id}", response_model=StudyDocument, responses={**Found, **etag.NOT_MODIFIED})
@@ -196,6 +212,24 @@ def delete_study(request: Request, study_id: StudyId, if_match: etag.IfMatch = N
         service.delete_study(session, study_id, etag_version=etag.required_version(if_match))
 
 
+@router.patch(
+    "/{study_id}",
+    response_model=StudyDocument,
+    responses={**described("not-found", "conflict", "stale", "invalid-input", "not-json", "too-large")},
+)
+def change_study(
+    request: Request,
+    study_id: StudyId,
+    body: Annotated[dict[str, Any], DescribedBy(StudyChanges), Body()],
+    if_match: etag.IfMatch = None,
+) -> Response:
+    """Shares a study with other keys, or moves it among its owner's that wait."""
+    changes = check(StudyChanges, body)
+    with state_of(request).database.write() as session:
+        version = etag.required_version(if_match)
+        return _answer(service.change_study(session, study_id, **changes.model_dump(), etag_version=version))
+
+
 @router.post("/{study_id}:cancel", response_model=StudyDocument, responses=Changed)
 def cancel_study(request: Request, study_id: StudyId) -> Response:
     """Stops a study; what it found so far is kept."""
@@ -204,10 +238,15 @@ def cancel_study(request: Request, study_id: StudyId) -> Response:
     return _answer(study)
 
 
-@router.post("/{study_id}:resume", response_model=StudyDocument, responses=Changed)
-def resume_study(request: Request, study_id: StudyId) -> Response:
+@router.post(
+    "/{study_id}:resume",
+    response_model=StudyDocument,
+    responses={**Changed, **described("not-found", "conflict", "quota-exceeded")},
+)
+def resume_study(request: Request, caller: Caller, study_id: StudyId) -> Response:
     """Queues a cancelled or failed study again, from its last checkpoint."""
     with state_of(request).database.write() as session:
+        access.check_quota(session, state_of(request), caller, is_new=False)
         study = service.resume_study(session, study_id)
     return _answer(study)
 

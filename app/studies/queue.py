@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from app.storage.clock import now_s
 from app.storage.tables import Study
-from app.studies import repository
+from app.studies import repository, turns
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not keep them from the others
 BACK_OFF_S = 0.5  # grows with the square of the deaths in a row: ten take two minutes and a half, however quick each is
@@ -47,21 +47,19 @@ class Outcome:
 
 
 def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
-    """The oldest study that waits, or whose worker has given no sign of life for the length of its lease."""
+    """A study whose worker has given no sign of life for the length of its lease, or the one whose turn it is."""
     while True:
         now = now_s(session)
-        study = session.scalars(
-            select(Study)
-            .where(or_(Study.state == "queued", and_(Study.state == "running", _is_left(now))))
-            .order_by(Study.number)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-        ).first()
+        left = select(Study).where(Study.state == "running", _is_left(now)).order_by(Study.number)
+        waiting = select(Study).where(Study.state == "queued").order_by(Study.turn, Study.number)
+        first = (session.scalars(query.limit(1).with_for_update(skip_locked=True)).first() for query in (left, waiting))
+        study = next((found for found in first if found is not None), None)
         if study is None:
             return None
         if study.attempts_without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS:
             break
         _end(session, study, "failed", f"{study.attempts_without_progress} workers in a row died on it without getting further.")
+    study = turns.taken(session, study)
     study.state = "running"
     study.attempts += 1
     study.attempts_without_progress += 1

@@ -162,8 +162,10 @@ def add_idempotent(session: Session, record: IdempotencyRecord) -> None:
     session.flush()
 
 
-def forget_idempotent(session: Session, older_than_s: float) -> None:
-    session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.created_at_s < now_s(session) - older_than_s))
+def forget_idempotent(session: Session, older_than_s: float) -> int:
+    """How many there were."""
+    found: Any = session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.created_at_s < now_s(session) - older_than_s))
+    return int(found.rowcount)
 
 
 def _page(

@@ -73,7 +73,7 @@ def continued(study: StoredStudy) -> StudySearch:
     profile = parse_profile(study.hardware_profile, f"study {study.id}")
     job = parse_job(study.job, profile=profile)
     physics = study.space.get(PHYSICS)
-    calibration = parse_calibration(json.dumps(study.calibration), f"calibration of study {study.id}")
+    calibration = parse_calibration(json.dumps(_of_this_version(study.calibration)), f"calibration of study {study.id}")
     search = search_of(
         job,
         space_from_mapping(study.space),
@@ -84,6 +84,13 @@ def continued(study: StoredStudy) -> StudySearch:
         trials=study.trials,
     )
     return StudySearch(job, search, calibration)
+
+
+def _of_this_version(calibration: dict[str, Any]) -> dict[str, Any]:
+    """Without constants that are gone since the study was stored; those that are left then count as independent."""
+    known = {constant.name for constant in CONSTANTS}
+    fitted = [row for row in calibration["fitted"] if row["name"] in known]
+    return calibration if len(fitted) == len(calibration["fitted"]) else {**calibration, "fitted": fitted, "correlations": []}
 
 
 def calibration_to_mapping(calibration: Calibration) -> dict[str, Any]:

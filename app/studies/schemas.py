@@ -20,7 +20,10 @@ from app.answers.schemas import (
     Timing,
 )
 from app.http.paging import Listing
+from app.studies.access import Visibility
+from app.studies.turns import MAX_PRIORITY
 from app.text.documents import DescribedBy, Document
+from documents.checking import Section
 from search.result import Proof
 from search.ties import PairedError
 
@@ -33,6 +36,9 @@ class StudySummary(Document):
 
     id: str
     state: State
+    owner: str | None = Field(description="whose key submitted it; null: everybody's")
+    visibility: Visibility = Field(description="to other keys: `link` is read by whoever knows its id, `public` is listed too")
+    priority: int = Field(description="among its owner's that wait: the highest first")
     model: str
     hardware: str
     num_devices: int
@@ -46,6 +52,13 @@ class StudySummary(Document):
     error: str | None = Field(description="why it failed")
     progress: dict[str, Any] | None
     etag_version: int = Field(default=0, exclude=True)  # of its ETag; no part of the answer
+
+
+class StudyChanges(Section):
+    """What may be changed of a study; what is left out stays."""
+
+    visibility: Visibility | None = None
+    priority: int | None = Field(default=None, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
 
 
 class BestPlan(Document):

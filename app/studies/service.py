@@ -6,13 +6,15 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from app.calibrations.constants import calibration_sentence
 from app.jobs.job import Job
 from app.storage.clock import now_s
 from app.storage.tables import Event, Study
-from app.studies import queue, repository
+from app.studies import queue, repository, turns
+from app.studies.access import Visibility
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.resume import calibration_to_mapping, spaces_to_mapping
 from app.studies.schemas import (
@@ -41,11 +43,25 @@ Item = TypeVar("Item")
 View = TypeVar("View", bound=StudySummary)
 
 
-def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) -> StudyDocument:
-    """Queues the search of a job, with a copy of all that decides its answer; ``InputError`` where nothing is to be searched."""
+def create_study(
+    session: Session,
+    job: Job,
+    own: Sequence[Calibration] = (),
+    *,
+    owner: str | None = None,
+    visibility: Visibility = "private",
+    priority: int = 0,
+) -> StudyDocument:
+    """Queues the search of a job, with a copy of all that decides its answer; ``InputError`` where nothing is to be searched.
+
+    Without an owner it is everybody's.
+    """
     workload, settings = job.workload, job.settings
     study = Study(
         id=secrets.token_hex(8),
+        owner=owner,
+        visibility="public" if owner is None else visibility,
+        priority=priority,
         model_name=workload.model.name,
         hardware=workload.cluster.profile.name,
         num_devices=workload.cluster.num_devices,
@@ -62,6 +78,7 @@ def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) ->
         state="queued",
         created_at_s=now_s(session),
     )
+    turns.queue_up(session, study)
     repository.add_study(session, study)
     return _view(study, StudyDocument)
 
@@ -69,9 +86,23 @@ def create_study(session: Session, job: Job, own: Sequence[Calibration] = ()) ->
 def repeat_study(session: Session, study_id: str) -> StudyDocument:
     """Queues a finished or running study once more, on the very inputs that it holds."""
     study = _study(session, study_id)
-    copied = ("model_name", "hardware", "num_devices", "objective", "sampler", "seed", "job", "assumptions", "warnings")
+    copied = (
+        "owner",
+        "visibility",
+        "priority",
+        "model_name",
+        "hardware",
+        "num_devices",
+        "objective",
+        "sampler",
+        "seed",
+        "job",
+        "assumptions",
+        "warnings",
+    )
     inputs = {name: getattr(study, name) for name in (*copied, "hardware_profile", "space", "calibration")}
     copy = Study(id=secrets.token_hex(8), version=__version__, state="queued", created_at_s=now_s(session), **inputs)
+    turns.queue_up(session, copy)
     repository.add_study(session, copy)
     return _view(copy, StudyDocument)
 
@@ -95,16 +126,37 @@ def list_studies(
     state: str | None = None,
     model: str | None = None,
     hardware: str | None = None,
+    owner: str | None = None,
+    seen: Sequence[ColumnElement[bool]] = (),
 ) -> Page[ListedStudy]:
-    """Newest first, each with its first plan on one line."""
-    wanted = ((Study.state, state), (Study.model_name, model), (Study.hardware, hardware))
-    filters = [column == value for column, value in wanted if value is not None]
+    """Newest first, each with its first plan on one line; of those that ``seen`` lets through."""
+    wanted = ((Study.state, state), (Study.model_name, model), (Study.hardware, hardware), (Study.owner, owner))
+    filters = [*seen, *(column == value for column, value in wanted if value is not None)]
     studies = repository.list_studies(session, after, limit + 1, filters)
     next_after = studies[limit - 1].number if len(studies) > limit else None
     ids = [study.id for study in studies[:limit]]
     best, proofs = repository.best_plans(session, ids, _BEST_FIELDS), repository.proofs(session, ids)
     listed = (_view(study, ListedStudy, best=best.get(study.id), proved_best=proofs.get(study.id)) for study in studies[:limit])
     return Page(tuple(listed), next_after)
+
+
+def figures(session: Session) -> dict[str, int | float]:
+    """What there is to say of the queue at this moment: how long its oldest waits, who holds what, how often workers died."""
+    now = now_s(session)
+    waiting, running = Study.state == "queued", Study.state == "running"
+    oldest_s = session.scalar(select(func.min(Study.queued_at_s)).where(waiting))
+    owners = session.scalar(select(func.count(func.distinct(func.coalesce(Study.owner, "")))).where(waiting))
+    held = session.scalar(select(func.count()).where(running, Study.lease_expires_at_s >= now))
+    left = session.scalar(select(func.count()).where(running, Study.lease_expires_at_s < now))
+    deaths = session.scalar(select(func.max(Study.attempts_without_progress)).where(running))
+    return {
+        "queue_age_seconds": 0.0 if oldest_s is None else max(0.0, now - oldest_s),
+        "queue_owners": owners or 0,
+        "leases": held or 0,
+        "overdue_leases": left or 0,
+        "attempts_without_progress": deaths or 0,
+        "running_attempts": int(session.scalar(select(func.sum(Study.attempts)).where(running)) or 0),
+    }
 
 
 def count_by_state(session: Session) -> dict[str, int]:
@@ -132,15 +184,37 @@ def resume_study(session: Session, study_id: str) -> StudyDocument:
         raise StudyConflict(f"The study is {study.state}; only a cancelled or failed one can be resumed.")
     study.state, study.cancel_requested, study.error, study.finished_at_s = "queued", False, None, None
     study.attempts_without_progress = 0
+    turns.queue_up(session, study)
     repository.touch(session, study)
+    return _view(study, StudyDocument)
+
+
+def change_study(
+    session: Session,
+    study_id: str,
+    *,
+    visibility: Visibility | None = None,
+    priority: int | None = None,
+    etag_version: int | None = None,
+) -> StudyDocument:
+    """Shares the study, or moves it among its owner's; with ``etag_version`` only if the caller has seen its latest version."""
+    study = _study(session, study_id, for_update=True)
+    _check_seen(study, etag_version)
+    if visibility not in (None, "public") and study.owner is None:
+        raise StudyConflict("The study belongs to nobody, so that everybody sees it.")
+    changes = {"visibility": visibility, "priority": priority}
+    changed = {name: value for name, value in changes.items() if value is not None and value != getattr(study, name)}
+    for name, value in changed.items():
+        setattr(study, name, value)
+    if changed:
+        repository.touch(session, study)
     return _view(study, StudyDocument)
 
 
 def delete_study(session: Session, study_id: str, *, etag_version: int | None = None) -> None:
     """Removes the study and everything it found; with ``etag_version`` only if the caller has seen its latest version."""
     study = _study(session, study_id, for_update=True)
-    if etag_version is not None and study.row_version != etag_version:
-        raise StudyChanged("The study has changed since it was read.")
+    _check_seen(study, etag_version)
     if queue.is_held(study, now_s(session)):
         raise StudyConflict("The study is running; cancel it first.")
     repository.delete_study(session, study)
@@ -218,6 +292,11 @@ def _study(session: Session, study_id: str, *, for_update: bool = False) -> Stud
     if study is None:
         raise StudyNotFound(f"There is no study {study_id}.")
     return study
+
+
+def _check_seen(study: Study, etag_version: int | None) -> None:
+    if etag_version is not None and study.row_version != etag_version:
+        raise StudyChanged("The study has changed since it was read.")
 
 
 def _check_exists(session: Session, study_id: str) -> None:

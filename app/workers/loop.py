@@ -14,7 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.storage.away import DATABASE_AWAY, cause
 from app.storage.session import Database
-from app.studies import queue, repository
+from app.studies import queue
+from app.studies.pruning import Retention, prune
 from app.studies.queue import Lease, LeaseLostError
 from app.studies.runner import StudyRun
 from app.workers.options import WorkerOptions
@@ -24,7 +25,6 @@ RETRY_S = 2.0  # before the database is asked again
 HEARTBEATS_A_LEASE = 4
 STATEMENT_S = 30.0  # a study's end is many rows, and nobody waits for the answer
 PURGE_S = 3600.0
-KEEP_ANSWERS_S = 24 * 3600.0  # how long a repeated Idempotency-Key gets the first answer
 
 log = structlog.get_logger()
 
@@ -40,8 +40,7 @@ def work(options: WorkerOptions, stop: threading.Event) -> None:
                     stop.wait(POLL_S)
                 if time.monotonic() >= purge_due_s:
                     purge_due_s = time.monotonic() + PURGE_S
-                    with database.write() as session:
-                        repository.forget_idempotent(session, KEEP_ANSWERS_S)
+                    prune(database, Retention(options.keep_studies_days, options.keep_audit_days))
             except DATABASE_AWAY as error:
                 log.warning("database is away", reason=cause(error))
                 stop.wait(RETRY_S)

@@ -11,3 +11,5 @@ class WorkerOptions:
     lease_s: float
     checkpoint_s: float
     log_format: str
+    keep_studies_days: int = 0  # for ever
+    keep_audit_days: int = 365

@@ -29,6 +29,7 @@ class Workers:
         self._options = options
         self._stop = threading.Event()
         self._processes: list[SpawnProcess] = []
+        self.num_restarts = 0
         self._started = threading.Event()
         # One thread starts all workers and outlives them: Linux ends a child with the thread that started it.
         self._thread = threading.Thread(target=self._supervise, args=(count,), daemon=True, name="workers")
@@ -61,6 +62,7 @@ class Workers:
                 if not process.is_alive() and time.monotonic() - started_s[index] >= RESTART_S:
                     log.warning("worker died and is started again", pid=process.pid, exit_code=process.exitcode)
                     self._processes[index], started_s[index] = self._start(), time.monotonic()
+                    self.num_restarts += 1
                     process.close()
         self._end_all()
 
@@ -85,4 +87,5 @@ class Workers:
 def start_workers(count: int, url: str, settings: Settings | None = None) -> Workers:
     """``count`` workers on the database at ``url``, which must be upgraded."""
     settings = settings or load_settings()
-    return Workers(count, WorkerOptions(url, settings.lease_s, settings.checkpoint_s, settings.log_format))
+    kept = {"keep_studies_days": settings.keep_studies_days, "keep_audit_days": settings.keep_audit_days}
+    return Workers(count, WorkerOptions(url, settings.lease_s, settings.checkpoint_s, settings.log_format, **kept))

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
 from app.server.application import create_app
+from app.storage.clock import now_s
 from app.storage.session import Database
+from app.storage.tables import Study
+from app.studies import queue
 from meshplan import __version__
 from tests.api.conftest import LOCAL
 
@@ -44,6 +48,20 @@ def test_a_stopping_server_is_not_ready(api: TestClient, refused: Refused) -> No
     refused(api.get("/readyz"), 503, "unavailable")
 
 
+def test_metrics_tell_a_queue_that_stands_still(api: TestClient, database: Database, job: dict[str, Any]) -> None:
+    ids = [api.post("/v1/studies", json=job).json()["id"] for _ in range(3)]
+    with database.write() as session:
+        for _ in range(2):
+            queue.claim(session, "test", 10.0)
+        now = now_s(session)
+        session.execute(update(Study).where(Study.id == ids[0]).values(lease_expires_at_s=now - 5, attempts_without_progress=4))
+        session.execute(update(Study).where(Study.id == ids[2]).values(queued_at_s=now - 700))
+    found = dict(re.findall(r"^meshplan_(\w+) (\S+)$", api.get("/metrics").text, re.MULTILINE))
+    names = ("leases", "overdue_leases", "attempts_without_progress", "running_attempts")
+    assert [float(found[name]) for name in names] == [1.0, 1.0, 4.0, 2.0]
+    assert 700.0 <= float(found["queue_age_seconds"]) < 900.0
+
+
 def test_metrics_count_requests_by_route_and_studies_by_state(api: TestClient, job: dict[str, Any]) -> None:
     study = api.post("/v1/studies", json=job).json()["id"]
     api.get(f"/v1/studies/{study}")
@@ -56,4 +74,12 @@ def test_metrics_count_requests_by_route_and_studies_by_state(api: TestClient, j
     assert 'meshplan_studies{state="queued"} 1.0' in text
     assert 'meshplan_studies{state="running"} 0.0' in text
     assert study not in text  # a stranger's words are no labels
+    found = dict(re.findall(r"^(\w+) (\S+)$", text, re.MULTILINE))
+    assert 0.0 <= float(found["meshplan_queue_age_seconds"]) < 60.0
+    counted = {
+        name: float(found[f"meshplan_{name}"]) for name in ("queue_owners", "leases", "overdue_leases", "running_attempts")
+    }
+    assert counted == {"queue_owners": 1.0, "leases": 0.0, "overdue_leases": 0.0, "running_attempts": 0.0}
+    assert float(found["process_resident_memory_bytes"]) > 1e7
+    assert float(found["meshplan_worker_restarts_total"]) == 0.0
     assert re.search(r'meshplan_http_request_duration_seconds_count\{method="POST",route="/v1/studies"\} 1\.0', text)

@@ -31,7 +31,9 @@ def guarded(database: Database) -> Iterator[TestClient]:
         yield client
 
 
-def new_key(database: Database, name: str = "tool", scopes: tuple[keys.Scope, ...] = keys.SCOPES, days: int | None = None) -> str:
+def new_key(
+    database: Database, name: str = "tool", scopes: tuple[keys.Scope, ...] = keys.USUAL_SCOPES, days: int | None = None
+) -> str:
     with database.write() as session:
         return keys.create_key(session, name, scopes, days)[1]
 

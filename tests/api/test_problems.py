@@ -24,7 +24,7 @@ def test_an_unknown_path_is_404(api: TestClient, refused: Refused) -> None:
     [
         ("/v1/estimates", "POST"),
         ("/v1/studies", "GET, HEAD, POST"),
-        ("/v1/studies/0123", "DELETE, GET, HEAD"),
+        ("/v1/studies/0123", "DELETE, GET, HEAD, PATCH"),
         ("/v1/studies/0123:cancel", "POST"),
         ("/v1/models/llama-2-7b", "GET, HEAD"),
         ("/healthz", "GET, HEAD"),

@@ -63,7 +63,8 @@ def test_an_upgrade_makes_the_tables_that_the_code_uses_and_no_others(empty_url:
 
 def test_an_upgrade_twice_changes_nothing(empty_url: str) -> None:
     upgrade(empty_url)
-    execute(empty_url, f"insert into {PREFIX}api_keys values ('a', 'n', 'p', 's', '[]', 1, null, null, null)")
+    columns = "id, name, prefix, secret_sha256, scopes, created_at_s"
+    execute(empty_url, f"insert into {PREFIX}api_keys ({columns}) values ('a', 'n', 'p', 's', '[]', 1)")
     assert upgrade(empty_url) == upgrade(empty_url)
     assert value(empty_url, f"select count(*) from {PREFIX}api_keys") == 1
     check(empty_url)
@@ -87,7 +88,7 @@ def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None
             check(empty_url)
         make_folder(empty_url)
         Path(parsed_url(empty_url).database or "").touch()
-    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0001; run `meshplan db upgrade`"):
+    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0002; run `meshplan db upgrade`"):
         check(empty_url)
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
+from app.cli.commands.options import Json
 from app.exit_codes import DONE
+from documents.errors import InputError
+
+MAX_DAYS = 3650
 
 commands = typer.Typer(no_args_is_help=True, help="The database of studies.")
-
-
-@commands.callback()
-def _group() -> None:
-    """Keeps ``upgrade`` a command of its own beside those to come."""
 
 
 @commands.command()
@@ -25,3 +28,68 @@ def upgrade() -> int:
     revision = upgrade_database(url)
     typer.echo(f"{parsed_url(url).render_as_string(hide_password=True)} has schema {revision}.")
     return DONE
+
+
+@commands.command()
+def backup(path: Annotated[Path, typer.Argument(metavar="FILE", help="a new file")]) -> int:
+    """Writes all of the database to a file, while it is used; `meshplan db restore` reads it into SQLite or PostgreSQL."""
+    from app.settings import load_settings
+    from app.storage.backup import backup as backup_database
+
+    revision, counts = backup_database(load_settings().url, path)
+    typer.echo(f"{path} has schema {revision}: {_told(counts)}.")
+    return DONE
+
+
+@commands.command()
+def restore(path: Annotated[Path, typer.Argument(metavar="FILE", help="what `meshplan db backup` wrote")]) -> int:
+    """Fills the database of MESHPLAN_DATABASE_URL, which must hold nothing, from a backup of this or an earlier version."""
+    from app.settings import load_settings
+    from app.storage.backup import restore as restore_database
+    from app.storage.session import parsed_url
+
+    url = load_settings().url
+    revision, counts = restore_database(path, url)
+    typer.echo(f"{parsed_url(url).render_as_string(hide_password=True)} has schema {revision}: {_told(counts)}.")
+    return DONE
+
+
+@commands.command()
+def prune(
+    studies_days: Annotated[
+        int | None,
+        typer.Option(help="days after their end for which studies are kept, 0 for ever (default MESHPLAN_KEEP_STUDIES_DAYS)"),
+    ] = None,
+    audit_days: Annotated[
+        int | None, typer.Option(help="days for which what keys did is kept (default MESHPLAN_KEEP_AUDIT_DAYS)")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be deleted, and delete nothing")] = False,
+    as_json: Json = False,
+) -> int:
+    """Deletes what is old: finished studies, what keys did, answers kept for repetitions. Workers do so every hour."""
+    from app.settings import load_settings
+    from app.storage.session import Database
+    from app.storage.upgrade import check_current
+    from app.studies import pruning
+    from app.text import terminal
+
+    for flag, days, least in (("--studies-days", studies_days, 0), ("--audit-days", audit_days, 1)):
+        if days is not None and not least <= days <= MAX_DAYS:
+            raise InputError(f"{flag}: {days} is not allowed; give an integer from {least} to {MAX_DAYS:,}.")
+    settings = load_settings()
+    retention = pruning.Retention(
+        settings.keep_studies_days if studies_days is None else studies_days,
+        settings.keep_audit_days if audit_days is None else audit_days,
+    )
+    with Database(settings.url, statement_s=pruning.STATEMENT_S) as database:
+        check_current(database)
+        pruned = (pruning.count if dry_run else pruning.prune)(database, retention)
+    if as_json:
+        terminal.write_json({"schema_version": 1, "dry_run": dry_run, **vars(pruned)})
+        return DONE
+    typer.echo(f"{'Would delete' if dry_run else 'Deleted'} {_told(vars(pruned))}.")
+    return DONE
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items())

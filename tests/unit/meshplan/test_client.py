@@ -223,3 +223,29 @@ def test_the_client_loads_none_of_the_server_s_packages() -> None:
         "sys.exit(bool({'app', 'search', 'cost_models', 'numpy', 'fastapi', 'pydantic'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def limited(seconds: str) -> Handler:
+    return lambda request: httpx.Response(429, json={"detail": "Too often."}, headers={"Retry-After": seconds})
+
+
+def test_who_asks_too_often_waits_as_long_as_the_server_says(no_pauses: list[float]) -> None:
+    client, requests = client_of(limited("3"), limited("1"), answering(STUDY))
+    assert client.study("s1").id == "s1"
+    assert (len(requests), no_pauses) == (3, [3.0, 1.0])
+
+
+@pytest.mark.parametrize("seconds", ["60", "soon", ""])
+def test_a_quota_is_told_at_once(no_pauses: list[float], seconds: str) -> None:
+    client, requests = client_of(limited(seconds))
+    with pytest.raises(MeshplanError, match="Too often") as refused:
+        client.submit({"model": "x"})
+    assert (refused.value.status, len(requests), no_pauses) == (429, 1, [])
+
+
+def test_a_study_is_shared_at_its_submission_and_later() -> None:
+    client, requests = client_of(answering(STUDY, 202))
+    client.submit({"model": "x"}, visibility="link", priority=3)
+    assert dict(requests[0].url.params) == {"visibility": "link", "priority": "3"}
+    client.change("s1", visibility="public")
+    assert (requests[1].method, json.loads(requests[1].content)) == ("PATCH", {"visibility": "public"})

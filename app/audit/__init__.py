@@ -1,0 +1,1 @@
+"""What keys did, for admins to read."""

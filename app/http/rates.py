@@ -1,0 +1,67 @@
+"""How often somebody may ask: counted in this process, in a bounded number of names."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+MAX_NAMES = 10_000
+_BURST_S = 10.0  # of a minute's requests, these seconds' worth may come at once
+
+
+class Rates:
+    """Of each name one moment is kept: when all that it asked would have come, had it asked evenly (ITU-T I.371, GCRA).
+
+    Names that asked longest ago are forgotten first.
+    """
+
+    def __init__(self, max_names: int = MAX_NAMES, clock: Callable[[], float] = time.monotonic) -> None:
+        self._max_names, self._clock = max_names, clock
+        self._even_s: OrderedDict[Hashable, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, name: Hashable, a_minute: int, *, at_once: int | None = None) -> float:
+        """0 where one more may come now, which is then counted; else the seconds until it may. [s]"""
+        with self._lock:
+            wait_s, now_s = self._wait_s(name, a_minute, at_once)
+            if wait_s <= 0.0:
+                self._even_s[name] = max(now_s, self._even_s.get(name, now_s)) + 60.0 / a_minute
+                self._even_s.move_to_end(name)
+                while len(self._even_s) > self._max_names:
+                    self._even_s.popitem(last=False)
+            return wait_s
+
+    def wait_s(self, name: Hashable, a_minute: int, *, at_once: int | None = None) -> float:
+        """The same, with nothing counted. [s]"""
+        with self._lock:
+            return self._wait_s(name, a_minute, at_once)[0]
+
+    def _wait_s(self, name: Hashable, a_minute: int, at_once: int | None) -> tuple[float, float]:
+        now_s, interval_s = self._clock(), 60.0 / a_minute
+        burst = max(1.0, a_minute * _BURST_S / 60.0 if at_once is None else float(at_once))
+        return max(0.0, self._even_s.get(name, now_s) - now_s - (burst - 1.0) * interval_s), now_s
+
+
+class Known:
+    """Names that were met, at most so many; those met longest ago are forgotten first."""
+
+    def __init__(self, max_names: int = MAX_NAMES) -> None:
+        self._max_names = max_names
+        self._names: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        with self._lock:
+            self._names[name] = None
+            self._names.move_to_end(name)
+            while len(self._names) > self._max_names:
+                self._names.popitem(last=False)
+
+    def discard(self, name: str) -> None:
+        with self._lock:
+            self._names.pop(name, None)

@@ -1,0 +1,188 @@
+"""Backups: all of a database in one SQLite file, from which either product is filled again.
+
+The file has the schema that the database had, so that it can be made before an upgrade, and read by every later version.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import JSON, Connection, MetaData, NullPool, create_engine, insert, select, text
+from sqlalchemy.exc import DatabaseError
+
+from app.storage.session import Database, StorageError, parsed_url, translated
+from app.storage.tables import PREFIX, VERSION_TABLE, IdempotencyRecord
+from app.storage.upgrade import known_revision, lock_upgrades, make_folder, upgrade_on
+
+STATEMENT_S = 600.0  # nobody waits for an answer
+_MANY = 200  # rows in memory
+
+Counts = dict[str, int]  # rows by table, without the prefix
+
+
+def backup(url: str, path: Path) -> tuple[str, Counts]:
+    """Writes the database as it is at one moment, while it is used, to a new file; its schema and what it holds."""
+    if path.exists():
+        raise StorageError(f"{path}: exists already; give the name of a new file.")
+    source_path = parsed_url(url).database if parsed_url(url).drivername == "sqlite" else None
+    if source_path and not Path(source_path).exists():
+        raise StorageError(f"{source_path} does not exist; there is nothing to back up.")
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))  # it holds the digests of keys
+        with translated(), Database(url, statement_s=STATEMENT_S) as database, _snapshot(database) as source:
+            revision = known_revision(source)
+            if revision is None:
+                raise StorageError(f"{database.shown_url} has no tables of meshplan; there is nothing to back up.")
+            with Database(f"sqlite:///{partial}") as file, file.connect() as target:
+                upgrade_on(target, revision)
+                counts = _copy(source, target)
+        _make_whole(partial)
+        partial.rename(path)
+    except OSError as error:
+        raise StorageError(f"{path}: the backup cannot be written ({error.strerror}).") from None
+    finally:
+        for leftover in (partial, Path(f"{partial}-wal"), Path(f"{partial}-shm")):
+            leftover.unlink(missing_ok=True)
+    return revision, counts
+
+
+def restore(path: Path, url: str) -> tuple[str, Counts]:
+    """Fills a database that holds nothing from a backup, and upgrades it, all or nothing; its schema and what it holds."""
+    with _opened(path) as source:
+        revision = known_revision(source)
+        if revision is None:
+            raise StorageError(f"{path}: no backup of meshplan's.")
+        make_folder(url)
+        with Database(url, statement_s=STATEMENT_S) as database, database.connect() as target:
+            lock_upgrades(target)
+            _empty(target, database.shown_url)
+            upgrade_on(target, revision)
+            counts = _copy(source, target)
+            return upgrade_on(target), counts
+
+
+def _copy(source: Connection, target: Connection) -> Counts:
+    tables, others = _tables(source), _tables(target).tables
+    counts = {}
+    for table in tables.sorted_tables:
+        if table.name == VERSION_TABLE:
+            continue
+        number = 0
+        rows = source.execute(select(table).order_by(*table.primary_key.columns).execution_options(yield_per=_MANY))
+        for part in rows.mappings().partitions():
+            target.execute(insert(others[table.name]), [dict(row) for row in part])
+            number += len(part)
+        counts[table.name.removeprefix(PREFIX)] = number
+    _number_on(target, _last_numbers(source))
+    return counts
+
+
+def _tables(connection: Connection) -> MetaData:
+    """Our tables as they are in this database, whatever its version."""
+    found = MetaData()
+    found.reflect(connection, only=lambda name, _: name.startswith(PREFIX))
+    for table in found.tables.values():
+        for column in table.columns:
+            if isinstance(column.type, JSON):
+                column.type.none_as_null = True  # as our own tables: nothing is no JSON
+    return found
+
+
+def _empty(target: Connection, shown_url: str) -> None:
+    """Drops our tables, where nobody has put anything into them; ``StorageError`` where somebody has."""
+    found = _tables(target)
+    for table in found.sorted_tables:
+        is_filled = table.name not in (VERSION_TABLE, IdempotencyRecord.__tablename__)  # probes write there
+        if is_filled and target.execute(select(table).limit(1)).first() is not None:
+            name = table.name.removeprefix(PREFIX).replace("_", " ")
+            raise StorageError(f"{shown_url} holds {name} already; name another database, without any, to restore into.")
+    found.drop_all(target)
+
+
+def _last_numbers(connection: Connection) -> Counts:
+    """By table, the last number that was given to a row, which may be gone: none is given again."""
+    if connection.dialect.name == "sqlite":
+        return {name: int(number) for name, number in connection.execute(text("select name, seq from sqlite_sequence"))}
+    found = {}
+    for table, sequence in _sequences(connection):
+        number, is_given = connection.execute(text(f"select last_value, is_called from {sequence}")).one()  # noqa: S608 - of the catalogue
+        if is_given:
+            found[table] = int(number)
+    return found
+
+
+def _number_on(connection: Connection, last: Counts) -> None:
+    if connection.dialect.name == "sqlite":
+        counted = "select name from sqlite_master where name = :name and sql like '%autoincrement%'"
+        for name, number in last.items():
+            if connection.execute(text(counted), {"name": name}).first() is not None:
+                connection.execute(text("delete from sqlite_sequence where name = :name"), {"name": name})
+                insertion = text("insert into sqlite_sequence (name, seq) values (:name, :number)")
+                connection.execute(insertion, {"name": name, "number": number})
+        return
+    for table, sequence in _sequences(connection):
+        (column,) = _tables(connection).tables[table].primary_key.columns
+        most = connection.execute(select(column).order_by(column.desc()).limit(1)).scalar() or 0
+        number = max(most, last.get(table, 0))
+        if number:
+            connection.execute(text("select setval(:sequence, :number)"), {"sequence": sequence, "number": number})
+
+
+def _sequences(connection: Connection) -> list[tuple[str, str]]:
+    """Tables of PostgreSQL whose rows are numbered, and what numbers them."""
+    found = []
+    for table in _tables(connection).sorted_tables:
+        columns = list(table.primary_key.columns)
+        if len(columns) == 1 and columns[0].type.python_type is int:
+            names = {"table": table.name, "column": columns[0].name}
+            sequence = connection.execute(text("select pg_get_serial_sequence(:table, :column)"), names).scalar()
+            if sequence:
+                found.append((table.name, str(sequence)))
+    return found
+
+
+@contextmanager
+def _snapshot(database: Database) -> Iterator[Connection]:
+    """All of what is read comes from one moment."""
+    options = {} if database.url.drivername == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+    with database.read() as session:
+        yield session.connection(execution_options=options)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Connection]:
+    """A backup, of which nothing is changed."""
+    if not path.is_file():
+        raise StorageError(f"{path}: no such file.")
+
+    def connect() -> Any:
+        return sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
+    try:
+        with engine.connect() as connection:
+            try:
+                found = connection.execute(text("pragma quick_check(1)")).scalar_one()
+            except DatabaseError as error:
+                raise StorageError(f"{path}: no backup of meshplan's ({error.orig}).") from None
+            if found != "ok":
+                raise StorageError(f"{path}: the backup is damaged ({found}).")
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _make_whole(path: Path) -> None:
+    """One file that is on the disk and needs no other beside it."""
+    connection = sqlite3.connect(path)
+    connection.execute("pragma journal_mode=delete")
+    connection.close()
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
