@@ -13,6 +13,7 @@ from app.cli.commands import (
     check,
     db,
     estimate,
+    experts,
     hardware,
     keys,
     models,
@@ -48,6 +49,7 @@ application.add_typer(db.commands, name="db")
 application.add_typer(keys.commands, name="keys")
 application.add_typer(hardware.commands, name="hardware")
 application.add_typer(models.commands, name="models")
+application.add_typer(experts.commands, name="experts")
 application.command()(schema.schema)
 
 

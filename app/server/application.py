@@ -15,6 +15,7 @@ from app.calibrations.accuracy import endpoints as accuracy
 from app.calibrations.runs import endpoints as runs
 from app.catalogue import endpoints as catalogue
 from app.checks import endpoints as checks
+from app.experts import endpoints as experts
 from app.http.compression import Compression
 from app.http.envelope import API, Envelope
 from app.http.head import HeadAsGet
@@ -49,7 +50,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    for part in (studies, plans, estimates, scripts, checks, runs, calibrations, accuracy, catalogue):
+    for part in (studies, plans, estimates, scripts, checks, experts, runs, calibrations, accuracy, catalogue):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)

@@ -38,11 +38,10 @@ def pack(weights: Floats, num_bins: int, names: Ints | None = None) -> Ints:
         return np.broadcast_to(np.arange(num_items).reshape(1, num_items, 1), (num_rows, num_items, 1)).copy()
     bins = _heaviest_first(weights, num_bins, names)
     bins = exchange(weights, bins, names)
-    if names is None and num_items <= EXACT_ITEMS:
+    if num_items <= EXACT_ITEMS:
         bound = _bound(weights, num_bins)
-        fullest = _sums(weights, bins).max(axis=1)
-        for row in np.flatnonzero(fullest > bound * (1.0 + GOOD)).tolist():
-            bins[row] = _exact(weights[row], bins[row])
+        for row in np.flatnonzero(fullest(weights, bins) > bound * (1.0 + GOOD)).tolist():
+            bins[row] = _exact(weights[row], bins[row], np.arange(num_items) if names is None else names[row])
     return bins
 
 
@@ -56,15 +55,15 @@ def exchange(weights: Floats, bins: Ints, names: Ints | None = None) -> Ints:
     for _ in range(MAX_EXCHANGES):
         loads = weights[active[:, None, None], bins[active]]
         sums = loads.sum(axis=2)
-        fullest = sums.argmax(axis=1)
+        full = sums.argmax(axis=1)
         open_rows = sums.max(axis=1) > bound[active]
-        active, loads, sums, fullest = active[open_rows], loads[open_rows], sums[open_rows], fullest[open_rows]
+        active, loads, sums, full = active[open_rows], loads[open_rows], sums[open_rows], full[open_rows]
         if not len(active):
             break
         if splits is None:
-            improved = _exchange_one(bins, active, loads, sums, fullest, names)
+            improved = _exchange_one(bins, active, loads, sums, full, names)
         else:
-            improved = _share_anew(bins, active, loads, sums, fullest, splits)
+            improved = _share_anew(bins, active, loads, sums, full, splits)
         active = active[improved]
     return bins
 
@@ -91,7 +90,7 @@ def _heaviest_first(weights: Floats, num_bins: int, names: Ints | None) -> Ints:
     return bins
 
 
-def _exchange_one(bins: Ints, active: Ints, loads: Floats, sums: Floats, fullest: Ints, names: Ints | None) -> NDArray[np.bool_]:
+def _exchange_one(bins: Ints, active: Ints, loads: Floats, sums: Floats, full: Ints, names: Ints | None) -> NDArray[np.bool_]:
     """The best exchange of one item of the fullest bin for one of another. Whether there was one, by active row."""
     num_bins = bins.shape[1]
     improved = np.zeros(len(active), dtype=bool)
@@ -100,52 +99,52 @@ def _exchange_one(bins: Ints, active: Ints, loads: Floats, sums: Floats, fullest
         if not len(rest):
             break
         others = np.argsort(sums[rest], axis=1)[:, :number]
-        improved[rest] = _best_exchange(bins, active[rest], loads[rest], fullest[rest], others, names)
+        improved[rest] = _best_exchange(bins, active[rest], loads[rest], full[rest], others, names)
     return improved
 
 
-def _best_exchange(bins: Ints, active: Ints, loads: Floats, fullest: Ints, others: Ints, names: Ints | None) -> NDArray[np.bool_]:
+def _best_exchange(bins: Ints, active: Ints, loads: Floats, full: Ints, others: Ints, names: Ints | None) -> NDArray[np.bool_]:
     """The same, for an item of ``others`` ``[row, bin]`` alone."""
     rows, (size, number) = np.arange(len(active)), (bins.shape[2], others.shape[1])
-    own, theirs = loads[rows, fullest], loads[rows[:, None], others]
+    own, theirs = loads[rows, full], loads[rows[:, None], others]
     top = own.sum(axis=1)
     change = own[:, :, None, None] - theirs[:, None]  # [row, place, bin, place]: what leaves the fullest bin
     after = np.maximum(top[:, None, None, None] - change, theirs.sum(axis=2)[:, None, :, None] + change)
     if names is not None:
         ids = names[active[:, None, None], bins[active]]
-        mine, its = ids[rows, fullest], ids[rows[:, None], others]
+        mine, its = ids[rows, full], ids[rows[:, None], others]
         meets = (mine[:, :, None, None] == its[:, None]).any(axis=3, keepdims=True)  # the other bin has a copy of mine
         comes = (its[:, :, :, None] == mine[:, None, None]).any(axis=3)[:, None]  # I have a copy of the other's
         after = np.where(meets | comes, np.inf, after)
-    after[np.broadcast_to((others == fullest[:, None])[:, None, :, None], after.shape)] = np.inf
+    after[np.broadcast_to((others == full[:, None])[:, None, :, None], after.shape)] = np.inf
     flat = after.reshape(len(active), -1)
     best = flat.argmin(axis=1)
     improved: NDArray[np.bool_] = flat[rows, best] < top * (1.0 - 1e-9)
     place, other, its_place = np.unravel_index(best, (size, number, size))
     row = np.flatnonzero(improved)
-    own_at = (active[row], fullest[row], place[row])
+    own_at = (active[row], full[row], place[row])
     its_at = (active[row], others[row, other[row]], its_place[row])
     bins[own_at], bins[its_at] = bins[its_at], bins[own_at]
     return improved
 
 
 def _share_anew(
-    bins: Ints, active: Ints, loads: Floats, sums: Floats, fullest: Ints, splits: NDArray[np.bool_]
+    bins: Ints, active: Ints, loads: Floats, sums: Floats, full: Ints, splits: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """The best way to share the items of the fullest bin and another anew. Whether there was one, by active row."""
     rows = np.arange(len(active))
-    pair = np.concatenate([np.broadcast_to(loads[rows, fullest][:, None], loads.shape), loads], axis=2)
+    pair = np.concatenate([np.broadcast_to(loads[rows, full][:, None], loads.shape), loads], axis=2)
     first = pair @ splits.T.astype(np.float64)
     after = np.maximum(first, pair.sum(axis=2, keepdims=True) - first)
-    after[rows, fullest] = np.inf
+    after[rows, full] = np.inf
     flat = after.reshape(len(active), -1)
     best = flat.argmin(axis=1)
-    improved: NDArray[np.bool_] = flat[rows, best] < sums[rows, fullest] * (1.0 - 1e-9)
+    improved: NDArray[np.bool_] = flat[rows, best] < sums[rows, full] * (1.0 - 1e-9)
     other, split = np.divmod(best, len(splits))
     for row in np.flatnonzero(improved).tolist():
         of = bins[active[row]]
-        items = np.concatenate([of[fullest[row]], of[other[row]]])
-        of[fullest[row]], of[other[row]] = items[splits[split[row]]], items[~splits[split[row]]]
+        items = np.concatenate([of[full[row]], of[other[row]]])
+        of[full[row]], of[other[row]] = items[splits[split[row]]], items[~splits[split[row]]]
     return improved
 
 
@@ -164,12 +163,13 @@ def _bound(weights: Floats, num_bins: int) -> Floats:
     return bound
 
 
-def _sums(weights: Floats, bins: Ints) -> Floats:
-    sums: Floats = np.take_along_axis(weights, bins.reshape(len(bins), -1), axis=1).reshape(bins.shape).sum(axis=2)
+def fullest(weights: Floats, bins: Ints) -> Floats:
+    """Weight of the fullest bin of each row."""
+    sums: Floats = np.take_along_axis(weights, bins.reshape(len(bins), -1), axis=1).reshape(bins.shape).sum(axis=2).max(axis=1)
     return sums
 
 
-def _exact(weights: Floats, found: Ints) -> Ints:
+def _exact(weights: Floats, found: Ints, names: Ints) -> Ints:
     """The lightest fullest bin of one small row, or what was found until ``EXACT_VISITS``: depth first, heaviest first."""
     num_bins, size = found.shape
     order = np.argsort(-weights, kind="stable").tolist()
@@ -188,8 +188,10 @@ def _exact(weights: Floats, found: Ints) -> Ints:
             return
         tried = set()
         for one in sorted(range(num_bins), key=sums.__getitem__):
-            state = (sums[one], len(members[one]))
-            if len(members[one]) == size or state in tried or sums[one] + heavy[index] >= best_load * (1.0 - 1e-12):
+            state = tuple(names[members[one]].tolist())
+            if len(members[one]) == size or sums[one] + heavy[index] >= best_load * (1.0 - 1e-12):
+                continue
+            if state in tried or names[order[index]] in state:
                 continue
             tried.add(state)
             sums[one] += heavy[index]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from search.experts.packing import Floats, Ints, exchange, pack
+from search.experts.packing import Floats, Ints, exchange, fullest, pack
 
 Bools = NDArray[np.bool_]
+
+MAX_CHOICES = 512  # of copies, times rows, that are all tried
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,33 @@ def placed_anew(loads: Floats, current: Placement, num_nodes: int, extra_slots: 
         of_nodes = np.any(held.reshape(num_layers, num_nodes, ranks_per_node, num_experts), axis=2)
         nodes = nodes[rows[:, :, 0], _matching(_holding(nodes, num_experts), of_nodes)]
     inside = loads[rows, nodes].reshape(num_layers * num_nodes, per_node)
-    names, weights = _copied(inside, extra_slots * ranks_per_node, ranks_per_node)
-    bins = pack(weights, ranks_per_node, names if extra_slots else None)
+    names, bins = _packed(inside, ranks_per_node, extra_slots * ranks_per_node)
     local = np.take_along_axis(names, bins.reshape(len(bins), -1), axis=1)
     experts = np.take_along_axis(nodes.reshape(len(bins), -1), local, axis=1).reshape(len(bins), ranks_per_node, -1)
     mine = held.reshape(len(bins), ranks_per_node, num_experts)
     experts = experts[np.arange(len(bins))[:, None], _matching(_holding(experts, num_experts), mine)]
     return Placement(np.sort(experts.reshape(num_layers, current.num_ranks, -1), axis=2))
+
+
+def _packed(loads: Floats, num_ranks: int, extra: int) -> tuple[Ints, Ints]:
+    """The expert of each of E + ``extra`` slots, and the slots of each rank. Of few experts all choices of copies are tried."""
+    num_rows, num_experts = loads.shape
+    names, weights = _copied(loads, extra, num_ranks)
+    bins = pack(weights, num_ranks, names if extra else None)
+    if not extra or comb(num_experts + extra - 1, extra) * num_rows > MAX_CHOICES:
+        return names, bins
+    lightest = fullest(weights, bins)
+    for copied in combinations_with_replacement(range(num_experts), extra):
+        items = np.tile([*range(num_experts), *copied], (num_rows, 1))
+        copies = np.bincount(items[0], minlength=num_experts)
+        if copies.max() > num_ranks:
+            continue
+        shares = (loads / copies)[:, items[0]]
+        found = pack(shares, num_ranks, items)
+        better = fullest(shares, found) < lightest
+        names[better], bins[better] = items[better], found[better]
+        lightest = np.minimum(lightest, fullest(shares, found))
+    return names, bins
 
 
 def _copied(loads: Floats, extra: int, most: int) -> tuple[Ints, Floats]:

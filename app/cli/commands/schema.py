@@ -8,7 +8,20 @@ import typer
 
 from app.exit_codes import DONE
 
-NAMES = ("job", "search", "estimate", "tune", "validate", "budget", "check", "calibrate", "suggest", "measure", "measurements")
+NAMES = (
+    "job",
+    "search",
+    "estimate",
+    "tune",
+    "validate",
+    "budget",
+    "check",
+    "calibrate",
+    "suggest",
+    "measure",
+    "measurements",
+    "experts",
+)
 
 
 def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]) -> int:
@@ -19,6 +32,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.calibrations.schemas import CalibrateDocument, SuggestDocument, ValidationDocument
     from app.checks.budget import BudgetDocument
     from app.checks.schemas import CheckDocument
+    from app.experts.schemas import ExpertPlanDocument
     from app.jobs.fields import JobDocument
     from app.measuring.schemas import MeasureDocument
     from app.scripts.schemas import TuneDocument
@@ -38,6 +52,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "suggest": SuggestDocument,
         "measure": MeasureDocument,
         "measurements": MeasurementsDocument,
+        "experts": ExpertPlanDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")
