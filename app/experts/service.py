@@ -145,7 +145,7 @@ def _document(
         load_bound=float(_bound(shares, strategy.ep, extra).mean()),
         forecast=ForecastDocument(
             num_steps=len(counts),
-            num_held_back=plan.num_held_back,
+            num_held_back=plan.coming.held_back,
             method=plan.coming.method,
             errors=dict(plan.coming.errors),
             realised_fraction=plan.realised_fraction,

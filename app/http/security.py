@@ -18,7 +18,8 @@ from documents.errors import show
 LOCAL_CALLER = "local"
 _bearer = HTTPBearer(auto_error=False, description="An API key; not needed where the server listens on loopback only.")
 _READING = ("GET", "HEAD")
-_READING_PATHS = ("/v1/estimates", "/v1/checks", "/v1/experts/plan", "/v1/sequences/plan", "/v1/models:import")  # POST for the size of the question; it stores nothing
+# POST for the size of the question; they store nothing.
+_READING_PATHS = ("/v1/estimates", "/v1/checks", "/v1/experts/plan", "/v1/sequences/plan", "/v1/models:import")
 
 
 def is_loopback(host: str) -> bool:

@@ -18,10 +18,13 @@ HELD_BACK_FRACTION = 0.2
 class Forecast:
     """Shares of each layer's tokens by expert, ``[layer, expert]``, for the steps that follow.
 
-    ``errors`` is the share of tokens that each method gave to the wrong experts on the held-back steps; without any, ``method``
-    is the mean of all steps.
+    ``errors`` is the share of tokens that each method gave to the wrong experts on the ``held_back`` last steps of ``all_shares``
+    ``[step, layer, expert]``, and ``earlier`` what the chosen one said of them; without any, ``method`` is the mean of all.
     """
 
+    all_shares: Floats
+    held_back: int
+    earlier: Floats | None
     shares: Floats
     method: str
     errors: Mapping[str, float]
@@ -37,13 +40,12 @@ def held_back_steps(num_steps: int, wanted: int | None = None) -> int:
 def forecast(shares: Floats, held_back: int) -> Forecast:
     """The forecast of the method that was nearest on the last ``held_back`` steps of ``shares`` ``[step, layer, expert]``."""
     if not held_back:
-        return Forecast(shares.mean(axis=0), "mean", {})
+        return Forecast(shares, 0, None, shares.mean(axis=0), "mean", {})
     earlier, later = shares[:-held_back], shares[-held_back:]
-    errors = {
-        name: float(np.abs(method(earlier, held_back) - later).sum(axis=-1).mean() / 2.0) for name, method in METHODS.items()
-    }
+    said = {name: method(earlier, held_back) for name, method in METHODS.items()}
+    errors = {name: float(np.abs(one - later).sum(axis=-1).mean() / 2.0) for name, one in said.items()}
     best = min(errors, key=errors.__getitem__)  # the first of equals
-    return Forecast(METHODS[best](shares, held_back), best, errors)
+    return Forecast(shares, held_back, said[best], METHODS[best](shares, held_back), best, errors)
 
 
 def window(shares: Floats, horizon: int) -> Floats:

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-GOOD = 1e-3  # a fullest bin this close to the bound is left
+GOOD = 2e-3  # a fullest bin this close to the bound is left
 MAX_EXCHANGES = 200  # of one row
-LIGHTEST = 4  # bins that an exchange is looked for in first
+LIGHTEST = 3  # bins that an exchange is looked for in first
 MAX_SPLITS = 100  # ways to share the items of two bins; with more, one item is exchanged for one
 EXACT_ITEMS = 16
-EXACT_VISITS = 20_000  # partial packings of one row that the exact search looks at
+EXACT_VISITS = 5_000  # partial packings of one row that the exact search looks at
 
 
 def pack(weights: Floats, num_bins: int, names: Ints | None = None) -> Ints:
@@ -175,6 +175,7 @@ def _exact(weights: Floats, found: Ints, names: Ints) -> Ints:
     order = np.argsort(-weights, kind="stable").tolist()
     heavy = weights[order].tolist()
     best, best_load = found, float(weights[found].sum(axis=1).max())
+    called = names.tolist()
     sums, members = [0.0] * num_bins, [[] for _ in range(num_bins)]  # type: tuple[list[float], list[list[int]]]
     visits = 0
 
@@ -188,10 +189,10 @@ def _exact(weights: Floats, found: Ints, names: Ints) -> Ints:
             return
         tried = set()
         for one in sorted(range(num_bins), key=sums.__getitem__):
-            state = tuple(names[members[one]].tolist())
+            state = tuple(called[item] for item in members[one])
             if len(members[one]) == size or sums[one] + heavy[index] >= best_load * (1.0 - 1e-12):
                 continue
-            if state in tried or names[order[index]] in state:
+            if state in tried or called[order[index]] in state:
                 continue
             tried.add(state)
             sums[one] += heavy[index]

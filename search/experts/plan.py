@@ -11,7 +11,7 @@ from search.experts.forecasting import Forecast, forecast, held_back_steps
 from search.experts.packing import Floats, Ints
 from search.experts.placement import Moves, Placement, exchanged, moves, placed_anew, shared_slots
 
-LEVELS_DIFFER = 0.01  # two levels this far above what one could reach: one is tried too
+LEVELS_DIFFER = 0.01  # a load factor this far above what could be reached: more is tried
 MAX_EXTRA_SLOTS = 8
 MAX_VALID_STEPS = 1_000_000
 
@@ -71,12 +71,11 @@ class Change:
 class ExpertPlan:
     """What to do with the experts, and why: ``change.placement`` is that which is where nothing pays.
 
-    ``realised_fraction``: of the gain that a forecast promised, what a plan made before the ``num_held_back`` last steps had in
-    them; 1 without any. ``held_back_load_factors`` are the mean of layers there, before and after that plan.
+    ``realised_fraction``: of the gain that a forecast promised, what a plan made before the held-back steps had in them; 1
+    without any. ``held_back_load_factors`` are the mean of layers there, before and after that plan.
     """
 
     coming: Forecast
-    num_held_back: int
     realised_fraction: float
     held_back_load_factors: tuple[float, float] | None
     current: Placement
@@ -97,22 +96,19 @@ def expected(counts: Floats, terms: Terms) -> Forecast:
     return forecast(shares, held_back_steps(len(shares), terms.held_back))
 
 
-def plan(counts: Floats, coming: Forecast, current: Placement, prices: Prices, terms: Terms) -> ExpertPlan:
-    """The plan for the steps that follow those of ``counts`` ``[step, layer, expert]``, of which ``coming`` is the forecast."""
-    held_back = held_back_steps(len(counts), terms.held_back)
-    realised, seen = 1.0, None
-    if held_back:
-        realised, seen = _backtest(counts / counts.sum(axis=-1, keepdims=True), current, held_back, terms)
+def plan(coming: Forecast, current: Placement, prices: Prices, terms: Terms) -> ExpertPlan:
+    """The plan for the steps that a forecast is of."""
+    realised, seen = _backtest(coming, current)
     before = current.load_factors(coming.shares)
     stay = best = _change(current, current, coming.shares, before, prices, terms, realised)
-    plain = current.slots * current.num_ranks == counts.shape[2]
+    plain = current.slots * current.num_ranks == coming.shares.shape[1]
     for extra in range(1 + min(terms.max_extra_slots, prices.spare_copies)):
         if extra and best.load_factors.mean() <= 1.0 + LEVELS_DIFFER:
             break  # copies could gain no more than that
         found = _cheapest(coming.shares, current, stay if plain and not extra else None, prices, terms, extra, realised)
         if gain_s(before, found, prices, terms, realised) > gain_s(before, best, prices, terms, realised):
             best = found
-    return ExpertPlan(coming, held_back, realised, seen, current, best)
+    return ExpertPlan(coming, realised, seen, current, best)
 
 
 def unchanged(found: ExpertPlan, prices: Prices, terms: Terms) -> ExpertPlan:
@@ -129,14 +125,17 @@ def gain_s(before: Floats, change: Change, prices: Prices, terms: Terms, realise
 
 
 def _candidates(shares: Floats, current: Placement, num_nodes: int, extra: int) -> Iterator[Placement]:
-    plain = current.slots * current.num_ranks == shares.shape[1]
-    if not extra and plain:
+    """Placements worth a look, those that move least first; what a look shows to be balanced ends the list."""
+    reachable = np.maximum(1.0, shares.max(axis=1) * current.num_ranks / (shares.sum(axis=1) * (1 + extra)))
+    if not extra and current.slots * current.num_ranks == shares.shape[1]:
         if num_nodes > 1:
             yield exchanged(shares, current, num_nodes)
-        yield exchanged(shares, current, 1)
+        exchanges = exchanged(shares, current, 1)
+        yield exchanges
+        if not (exchanges.load_factors(shares) > reachable * (1.0 + LEVELS_DIFFER)).any():
+            return
     levels = placed_anew(shares, current, num_nodes, extra)
     yield levels
-    reachable = np.maximum(1.0, shares.max(axis=1) * current.num_ranks / (shares.sum(axis=1) * (1 + extra)))
     behind = levels.load_factors(shares) > reachable * (1.0 + LEVELS_DIFFER)
     if num_nodes > 1 and behind.any():
         flat = levels.experts.copy()
@@ -172,16 +171,13 @@ def _change(
     return Change(after, factors, moved, move_s, share_s, terms.valid_steps * a_step_s - move_s * prices.parallel)
 
 
-def _backtest(shares: Floats, current: Placement, held_back: int, terms: Terms) -> tuple[float, tuple[float, float]]:
+def _backtest(coming: Forecast, current: Placement) -> tuple[float, tuple[float, float] | None]:
     """What a plan of the earlier steps realised of its promise in the held-back ones, and the load factors before and after."""
-    earlier, later = shares[:-held_back], shares[-held_back:]
-    coming = forecast(earlier, held_back_steps(len(earlier)))
-    extra = current.slots - shares.shape[2] // current.num_ranks
-    if extra:
-        placed = placed_anew(coming.shares, current, terms.num_nodes, extra)
-    else:
-        placed = exchanged(coming.shares, current, 1)
-    promised = float((current.load_factors(coming.shares) - placed.load_factors(coming.shares)).sum())
+    if coming.earlier is None:
+        return 1.0, None
+    later, num_experts = coming.all_shares[-coming.held_back :], coming.shares.shape[1]
+    extra = current.slots - num_experts // current.num_ranks
+    placed = placed_anew(coming.earlier, current, 1, extra) if extra else exchanged(coming.earlier, current, 1)
+    promised = float((current.load_factors(coming.earlier) - placed.load_factors(coming.earlier)).mean())
     before, after = float(current.load_factors(later).mean()), float(placed.load_factors(later).mean())
-    gained = (before - after) * shares.shape[1]
-    return float(np.clip(gained / promised, 0.0, 1.0)) if promised > 0.0 else 1.0, (before, after)
+    return float(np.clip((before - after) / promised, 0.0, 1.0)) if promised > 0.0 else 1.0, (before, after)

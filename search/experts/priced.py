@@ -92,7 +92,7 @@ def priced_plan(
     load_s = max(before_s - balanced_s, 0.0) / float(excess.sum()) if excess.any() else 0.0
     room_bytes = before.fit_rule.fit_limit_bytes - float(before.peak_memory_bytes[0])
     prices = _prices(workload, strategy, constants, load_s, room_bytes, terms.num_nodes)
-    found = plan(counts, coming, current, prices, terms)
+    found = plan(coming, current, prices, terms)
     after_s, share_s = before_s, 0.0
     if found.change.placement is not current:
         share_s = prices.of_stages(found.change.share_s)
