@@ -19,6 +19,7 @@ from app.cli.commands import (
     models,
     schema,
     search,
+    sequences,
     serve,
     tune,
     validate,
@@ -50,6 +51,7 @@ application.add_typer(keys.commands, name="keys")
 application.add_typer(hardware.commands, name="hardware")
 application.add_typer(models.commands, name="models")
 application.add_typer(experts.commands, name="experts")
+application.add_typer(sequences.commands, name="sequences")
 application.command()(schema.schema)
 
 

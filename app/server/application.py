@@ -25,6 +25,7 @@ from app.http.security import require_caller
 from app.http.state import ServerState
 from app.plans import endpoints as plans
 from app.scripts import endpoints as scripts
+from app.sequences import endpoints as sequences
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
 from app.storage.away import DATABASE_AWAY, cause, told
@@ -50,7 +51,7 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    for part in (studies, plans, estimates, scripts, checks, experts, runs, calibrations, accuracy, catalogue):
+    for part in (studies, plans, estimates, scripts, checks, experts, sequences, runs, calibrations, accuracy, catalogue):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)

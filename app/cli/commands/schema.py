@@ -9,18 +9,8 @@ import typer
 from app.exit_codes import DONE
 
 NAMES = (
-    "job",
-    "search",
-    "estimate",
-    "tune",
-    "validate",
-    "budget",
-    "check",
-    "calibrate",
-    "suggest",
-    "measure",
-    "measurements",
-    "experts",
+    *("job", "search", "estimate", "tune", "validate", "budget", "check", "calibrate", "suggest", "measure", "measurements"),
+    *("experts", "sequences"),
 )
 
 
