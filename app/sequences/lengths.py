@@ -49,15 +49,15 @@ def lengths_of(document: Mapping[str, Any], field: str) -> Ints | Histogram:
     given = [name for name in ("lengths", "histogram") if document.get(name) is not None]
     if len(given) != 1:
         raise InputError(f"{field}: give lengths, a list, or histogram, a mapping of lengths to samples.")
-    value = document[given[0]]
+    value, prefix = document[given[0]], "" if field == "body" else f"{field}: "
     if given[0] == "lengths":
         if not isinstance(value, list) or not 1 <= len(value) <= MAX_SAMPLES:
-            raise InputError(f"{field}.lengths: {show(value)} is not allowed; give a list of 1 to {MAX_SAMPLES:,} lengths.")
-        return np.array([_whole(one, f"{field}.lengths[{at}]", MAX_SEQ_LENGTH, 1) for at, one in enumerate(value)])
+            raise InputError(f"{prefix}lengths: {show(value)} is not allowed; give a list of 1 to {MAX_SAMPLES:,} lengths.")
+        return np.array([_whole(one, f"{prefix}lengths[{at}]", MAX_SEQ_LENGTH, 1) for at, one in enumerate(value)])
     if not isinstance(value, Mapping) or not value:
-        raise InputError(f"{field}.histogram: {show(value)} is not allowed; give a mapping of lengths to samples.")
-    lengths = [_text(one, f"{field}.histogram: length", MAX_SEQ_LENGTH, 1) for one in value]
-    counts = [_whole(one, f"{field}.histogram.{length}", MAX_COUNTED, 0) for length, one in value.items()]
+        raise InputError(f"{prefix}histogram: {show(value)} is not allowed; give a mapping of lengths to samples.")
+    lengths = [_text(one, f"{prefix}histogram: length", MAX_SEQ_LENGTH, 1) for one in value]
+    counts = [_whole(one, f"{prefix}histogram.{length}", MAX_COUNTED, 0) for length, one in value.items()]
     return _histogram(lengths, counts, field)
 
 
