@@ -44,6 +44,8 @@ from search.experts.plan import Terms
 from search.experts.priced import PricedPlan, nodes_of_group, priced_plan
 from search.plan import strategy_to_mapping
 
+MAX_PLACES = 50_000_000  # layers x experts x ranks, of which a plan holds tables
+MAX_MATCHED = 5 * 10**9  # layers x ranks^3, in which new placements are named after old ones
 MAX_GENERATED_COUNTS = 20_000_000  # of all domains: seconds
 
 
@@ -92,6 +94,11 @@ def expert_plan_document(
     if held_back is not None and held_back > len(counts) - 2:
         raise InputError(
             f"terms.steps_held_back (--steps-held-back): {held_back:,} of {len(counts):,} steps; leave at least two before them."
+        )
+    num_layers, num_ranks = counts.shape[1], strategy.ep
+    if num_layers * num_experts * num_ranks > MAX_PLACES or num_layers * num_ranks**3 > MAX_MATCHED:
+        raise InputError(
+            f"strategy.ep: {num_ranks:,} ranks of {num_layers:,} layers of {num_experts:,} experts are more than a plan takes."
         )
     current = current or in_order(counts.shape[1], num_experts, strategy.ep)
     num_nodes = nodes_of_group(workload, strategy, num_experts)

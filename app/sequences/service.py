@@ -30,7 +30,8 @@ from search.plan import strategy_to_mapping
 from search.sequences.order import MAX_SEQUENCES, Spread, packed_fractions
 from search.sequences.priced import SequencePlan, sequence_plan
 
-MAX_PLACES = 2_000_000  # sequences of all steps
+MAX_PLACES = 500_000  # sequences of all steps
+MAX_HANDED_OUT = 10**9  # sequences x replicas of all steps
 
 
 def sequence_plan_document(
@@ -47,6 +48,10 @@ def sequence_plan_document(
     if batch > MAX_SEQUENCES or batch * terms.steps > MAX_PLACES:
         most = MAX_PLACES // batch if batch <= MAX_SEQUENCES else 0
         raise InputError(f"terms.steps (--steps): {terms.steps:,} steps of {batch:,} sequences; give at most {most:,}.")
+    if batch * strategy.dp * terms.steps > MAX_HANDED_OUT:
+        raise InputError(
+            f"terms.steps (--steps): {terms.steps:,} steps of {batch:,} sequences on {strategy.dp:,} replicas; give fewer."
+        )
     lengths, is_whole = samples(given, batch * training.seq_length * terms.steps, terms.seed)
     fractions = packed_fractions(lengths, training.seq_length, batch * terms.steps).reshape(terms.steps, batch)
 

@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Splits = tuple[Ints, Ints, Floats]
 
 GOOD = 2e-3  # a fullest bin this close to the bound is left
 MAX_EXCHANGES = 200  # of one row
 LIGHTEST = 3  # bins that an exchange is looked for in first
-MAX_SPLITS = 100  # ways to share the items of two bins; with more, one item is exchanged for one
+MAX_SPLIT_SIZE = 4  # items of two bins are shared anew in all of 70 ways; of larger bins one is exchanged for one
 EXACT_ITEMS = 16
 EXACT_VISITS = 5_000  # partial packings of one row that the exact search looks at
+ALL_VISITS, LEAST_VISITS = 500_000, 50  # of all rows together; with fewer for a row none is searched
+MAX_COMPARED = 4_000_000  # exchanges that are compared at once; of a row with more none is made, as it has many items a bin
 
 
 def pack(weights: Floats, num_bins: int, names: Ints | None = None) -> Ints:
@@ -40,18 +43,29 @@ def pack(weights: Floats, num_bins: int, names: Ints | None = None) -> Ints:
     bins = exchange(weights, bins, names)
     if num_items <= EXACT_ITEMS:
         bound = _bound(weights, num_bins)
-        for row in np.flatnonzero(fullest(weights, bins) > bound * (1.0 + GOOD)).tolist():
-            bins[row] = _exact(weights[row], bins[row], np.arange(num_items) if names is None else names[row])
+        rows = np.flatnonzero(fullest(weights, bins) > bound * (1.0 + GOOD)).tolist()
+        visits = min(EXACT_VISITS, ALL_VISITS // max(len(rows), 1))
+        for row in rows if visits >= LEAST_VISITS else ():
+            bins[row] = _exact(weights[row], bins[row], np.arange(num_items) if names is None else names[row], visits)
     return bins
 
 
 def exchange(weights: Floats, bins: Ints, names: Ints | None = None) -> Ints:
     """The same bins after exchanges between the fullest and another, each of which makes the fuller of both lighter."""
-    bins = bins.copy()
     num_rows, num_bins, size = bins.shape
-    splits = _splits(size) if names is None and comb(2 * size, size) <= MAX_SPLITS else None
-    bound = _bound(weights, num_bins) * (1.0 + GOOD)
-    active = np.arange(num_rows)
+    splits = _splits(size) if names is None and size <= MAX_SPLIT_SIZE else None
+    compared = num_bins * (size * size if splits is None else comb(2 * size, size))
+    if compared > MAX_COMPARED:
+        return bins.copy()
+    block = max(MAX_COMPARED // compared, 1)
+    parts = [slice(start, start + block) for start in range(0, num_rows, block)]
+    of_parts = [_exchanged(weights[part], bins[part].copy(), None if names is None else names[part], splits) for part in parts]
+    return np.concatenate(of_parts) if of_parts else bins.copy()
+
+
+def _exchanged(weights: Floats, bins: Ints, names: Ints | None, splits: Splits | None) -> Ints:
+    bound = _bound(weights, bins.shape[1]) * (1.0 + GOOD)
+    active = np.arange(len(bins))
     for _ in range(MAX_EXCHANGES):
         loads = weights[active[:, None, None], bins[active]]
         sums = loads.sum(axis=2)
@@ -128,31 +142,32 @@ def _best_exchange(bins: Ints, active: Ints, loads: Floats, full: Ints, others: 
     return improved
 
 
-def _share_anew(
-    bins: Ints, active: Ints, loads: Floats, sums: Floats, full: Ints, splits: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def _share_anew(bins: Ints, active: Ints, loads: Floats, sums: Floats, full: Ints, splits: Splits) -> NDArray[np.bool_]:
     """The best way to share the items of the fullest bin and another anew. Whether there was one, by active row."""
     rows = np.arange(len(active))
+    first_places, other_places, mask = splits
     pair = np.concatenate([np.broadcast_to(loads[rows, full][:, None], loads.shape), loads], axis=2)
-    first = pair @ splits.T.astype(np.float64)
+    first = pair @ mask.T
     after = np.maximum(first, pair.sum(axis=2, keepdims=True) - first)
     after[rows, full] = np.inf
     flat = after.reshape(len(active), -1)
     best = flat.argmin(axis=1)
     improved: NDArray[np.bool_] = flat[rows, best] < sums[rows, full] * (1.0 - 1e-9)
-    other, split = np.divmod(best, len(splits))
-    for row in np.flatnonzero(improved).tolist():
-        of = bins[active[row]]
-        items = np.concatenate([of[full[row]], of[other[row]]])
-        of[full[row]], of[other[row]] = items[splits[split[row]]], items[~splits[split[row]]]
+    other, split = np.divmod(best, len(mask))
+    row, own, its, split = active[improved], full[improved], other[improved], split[improved]
+    items = np.concatenate([bins[row, own], bins[row, its]], axis=1)
+    bins[row, own] = np.take_along_axis(items, first_places[split], axis=1)
+    bins[row, its] = np.take_along_axis(items, other_places[split], axis=1)
     return improved
 
 
-def _splits(size: int) -> NDArray[np.bool_]:
-    chosen = np.zeros((comb(2 * size, size), 2 * size), dtype=bool)
-    for index, places in enumerate(combinations(range(2 * size), size)):
-        chosen[index, list(places)] = True
-    return chosen
+def _splits(size: int) -> Splits:
+    """Every choice of ``size`` of twice as many places: those, the others, and which they are as ones and zeros."""
+    first = np.array(list(combinations(range(2 * size), size)), dtype=np.int64)
+    mask = np.zeros((len(first), 2 * size))
+    np.put_along_axis(mask, first, 1.0, axis=1)
+    others = np.argsort(mask, axis=1, kind="stable")[:, :size]
+    return first, others, mask
 
 
 def _bound(weights: Floats, num_bins: int) -> Floats:
@@ -169,8 +184,8 @@ def fullest(weights: Floats, bins: Ints) -> Floats:
     return sums
 
 
-def _exact(weights: Floats, found: Ints, names: Ints) -> Ints:
-    """The lightest fullest bin of one small row, or what was found until ``EXACT_VISITS``: depth first, heaviest first."""
+def _exact(weights: Floats, found: Ints, names: Ints, most_visits: int) -> Ints:
+    """The lightest fullest bin of one small row, or what was found until ``most_visits``: depth first, heaviest first."""
     num_bins, size = found.shape
     order = np.argsort(-weights, kind="stable").tolist()
     heavy = weights[order].tolist()
@@ -182,7 +197,7 @@ def _exact(weights: Floats, found: Ints, names: Ints) -> Ints:
     def place(index: int) -> None:
         nonlocal best, best_load, visits
         visits += 1
-        if visits > EXACT_VISITS:
+        if visits > most_visits:
             return
         if index == len(order):
             best, best_load = np.array(members, dtype=np.int64), max(sums)
