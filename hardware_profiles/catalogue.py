@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from pathlib import Path
 
-from documents.errors import did_you_mean, show
+from documents.errors import InputError, did_you_mean, show
 from hardware_profiles.loader import load_profile
 from hardware_profiles.schema import HardwareProfile, ProfileError
 
@@ -28,9 +28,26 @@ def named(name: str) -> HardwareProfile:
     """The shipped profile of that name, never a file of the user's. Raises ``ProfileError`` with the nearest name."""
     files = _files()
     if name not in files:
-        unknown = f"hardware {show(name)} is unknown{did_you_mean(name, files)}"
-        raise ProfileError(f"{unknown}; known are {', '.join(names())}, or a path to a YAML file.")
+        unknown_name = f"hardware {show(name)} is unknown{suggestion(name)}"
+        raise ProfileError(f"{unknown_name}; known are {', '.join(names())}, or a path to a YAML file.")
     return load_profile(files[name])
+
+
+def unknown(field: str, name: str) -> InputError:
+    """The error for a name that is none of ``names()``, in a field that takes no path."""
+    return InputError(f"{field}: {show(name)} is no known hardware profile{suggestion(name)}; known: {', '.join(names())}.")
+
+
+def suggestion(name: str) -> str:
+    """What may have been meant, as a remark: profiles of a device of that name, else the nearest name; "" without either."""
+    wanted = _plain(name)
+    found = [f"{known!r} ({named(known).device})" for known in names() if wanted and wanted in _plain(named(known).device)]
+    return f" (did you mean {' or '.join(found)}?)" if found else did_you_mean(name, names())
+
+
+def _plain(text: str) -> str:
+    """Letters and digits alone: 910B and 910-b are one."""
+    return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
 def profile(reference: str | Path) -> HardwareProfile:

@@ -246,6 +246,10 @@ class Client:
         parts = {name: part for name, part in given.items() if part is not None}
         return self._json("POST", "/v1/checks", {**job, **parts, "pin": pin})
 
+    def goodput(self, job: Mapping[str, Any], *, delivery: Mapping[str, Any] | None = None) -> JsonObject:
+        """What the job's strategy delivers on a site whose nodes fail; ``delivery`` is the site, as of ``meshplan goodput``."""
+        return self._json("POST", "/v1/goodput", {**job, "delivery": {**(delivery or {})}})
+
     def add_runs(self, records: Iterable[Mapping[str, Any]]) -> list[JsonObject]:
         """Each measured run predicted beside what it measured, or ``refused`` with a sentence, in order.
 

@@ -35,7 +35,7 @@ def sensitivity(
 
     base_s = step_time_s((workload, constants))
     entries = []
-    for quantity, scaled in _quantities(workload, constants):
+    for quantity, scaled in quantities(workload, constants):
         better_s, worse_s = step_time_s(scaled(1.0 + CHANGE)), step_time_s(scaled(1.0 / (1.0 + CHANGE)))
         if max(abs(better_s - base_s), abs(worse_s - base_s)) <= 1e-9 * base_s:
             continue
@@ -52,7 +52,7 @@ def sensitivity(
     return sorted(entries, key=lambda entry: (entry["better_step_time_s"] - entry["worse_step_time_s"], entry["quantity"]))
 
 
-def _quantities(workload: Workload, constants: Constants) -> Iterator[tuple[str, Scaled]]:
+def quantities(workload: Workload, constants: Constants) -> Iterator[tuple[str, Scaled]]:
     """Each quantity by name, with what prices a step when it is ``factor`` times as fast."""
     profile, training = workload.cluster.profile, workload.training
 

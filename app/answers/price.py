@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from app.answers.assumptions import MAX_VIRTUAL_STAGES
+from app.answers.delivery import delivery_summary
 from app.answers.provenance import about, priced_with
 from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
@@ -134,6 +135,8 @@ def estimate_document(
         "strategy": strategy_to_mapping(workload, strategy),
         "estimate": found,
     }
+    if job.delivery is not None:
+        document["delivery"] = delivery_summary(job, strategy, found, own)
     if advised and found["evidence"]["extrapolated"] and strategy.pp * strategy.vpp <= MAX_VIRTUAL_STAGES:
         document["next_runs"] = next_runs(job, strategy, own)
     if simulated and replayed:

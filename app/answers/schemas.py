@@ -90,6 +90,18 @@ class EstimateNumbers(Document):
     fidelity: Literal["closed_form", "simulated"]
 
 
+class DeliverySummary(Document):
+    """What a plan delivers on the job's site; `meshplan goodput` says more."""
+
+    mtbf_s: float | None = Field(description="between interruptions; null where nothing fails")
+    effective_time_fraction: float = Field(description="useful time at full rate over wall time")
+    delivered_tokens_per_day: float
+    delivered_days: float | None = Field(description="for training.train_tokens, in the mean; null without, or without an end")
+
+
+_DELIVERY = Field(default=None, description="where the job has a site (`delivery`); left out otherwise")
+
+
 class Answer(Document):
     schema_version: Literal[1]
     job: dict[str, Any] = Field(description="the job with every default resolved; see `meshplan schema job`")
@@ -135,6 +147,7 @@ class EstimateDocument(Answer):
     priced_with: PricedWith
     strategy: StrategyDocument
     estimate: EstimateNumbers
+    delivery: DeliverySummary | None = _DELIVERY
     simulation: Simulation | None = Field(default=None, description="where the step was simulated; left out otherwise")
     next_runs: list[NextRun] | None = Field(
         default=None,
@@ -287,6 +300,7 @@ class Plan(Document):
     plan_id: str
     strategy: StrategyDocument
     estimate: EstimateNumbers
+    delivery: DeliverySummary | None = _DELIVERY
     explanation: Explanation
     launchable_on: list[str]
     launch: dict[str, LaunchDocument | None]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.answers.delivery import with_deliveries
 from app.answers.price import fill_intervals
 from app.answers.provenance import about, priced_with
 from app.answers.schemas import SearchDocument
@@ -97,6 +98,8 @@ def search_document(job: Job, on_progress: ProgressCallback | None = None, *, ow
             **about(job, own, result.plans[0].parallel if result.plans else None, "search"),
             "version": __version__,
             "priced_with": priced_with(job.workload, own),
-            **fill_intervals(job.workload, result.to_mapping(), own),
+            **with_deliveries(
+                job, fill_intervals(job.workload, result.to_mapping(), own), [plan.parallel for plan in result.plans], own
+            ),
         }
     )

@@ -23,7 +23,7 @@ from app.text.documents import plain
 from calibration.calibrate import SiteOutcome
 from calibration.files import calibration_text
 from calibration.run_records import RefusedRecord, RunRecord
-from documents.errors import InputError, show, unknown_name
+from documents.errors import InputError, show
 from hardware_profiles import catalogue
 from meshplan import __version__
 
@@ -43,7 +43,7 @@ def parse_request(body: Mapping[str, Any]) -> tuple[str, str]:
             raise InputError(f"{name}: {found}; give the name of a {'hardware profile' if name == 'hardware' else 'framework'}.")
     hardware, stack = body["hardware"], body["stack"]
     if hardware not in catalogue.names():
-        raise unknown_name("hardware", hardware, catalogue.names(), what="hardware profile")
+        raise catalogue.unknown("hardware", hardware)
     check_stack(stack, catalogue.named(hardware).family, "stack")
     return hardware, stack
 

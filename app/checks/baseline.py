@@ -45,7 +45,7 @@ def baseline_document(job: Job, priced: EstimateDocument | CheckDocument, own: S
     calibration, parts = calibration_for(job.workload, own), plain(priced)
     return {
         "schema_version": SCHEMA_VERSION,
-        **{name: parts[name] for name in ("priced_with", "job", "strategy", "estimate")},
+        **{name: parts[name] for name in ("priced_with", "job", "strategy", "estimate", "delivery") if name in parts},
         "calibration": calibration_document(calibration),
         "hardware_profile": profile_document(job.workload.cluster.profile),
     }
@@ -68,10 +68,11 @@ def parse_baseline(document: Mapping[str, Any], name: str) -> Baseline:
         raise InputError(f"{name}: it does not say what priced it (no priced_with); make it anew with {SOURCES}.")
     if not all(isinstance(tool.get(key), str | None) and len(tool.get(key) or "") <= 60 for key in HASHES):
         raise InputError(f"{name}: its priced_with is not as our commands write it; make it anew with {SOURCES}.")
+    delivered = chosen.get("delivery")
     return Baseline(
         name=name,
         job={**job, "strategy": strategy},
-        estimate=estimate,
+        estimate={**estimate, **delivered} if isinstance(delivered, Mapping) else estimate,
         priced_with=tool,
         calibration=_calibration(document.get("calibration"), name),
         profile=_profile(document.get("hardware_profile"), name),

@@ -14,13 +14,12 @@ from app.answers.tables.memory import memory_text
 from app.calibrations.constants import constants_for, paired_error_of
 from app.checks.baseline import Baseline, is_simulated, pinned, tool_changes
 from app.checks.budget import Budget
-from app.checks.metrics import SLOWDOWN, measured
+from app.checks.metrics import SLOWDOWN, measured, numbers_of
 from app.checks.outcome import EXIT_CODES, MEMORY, PLAN, STRATEGY, bound_item, item, skipped, status_of
 from app.checks.regression import compared, regression_items
 from app.checks.schemas import CheckDocument, CheckItem, Comparison, FoundPlan, ItemStatus, SearchSummary
 from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import SCHEMA_VERSION, Job
-from app.text.documents import plain
 from app.text.quantities import percent
 from calibration.files import Calibration
 from cost_models.shapes.strategy import ParallelStrategy
@@ -126,7 +125,7 @@ def _memory_item(estimate: EstimateNumbers, job: Mapping[str, Any]) -> CheckItem
 def _budget_items(
     budget: Budget, priced: EstimateDocument, found: SearchResult | None, paired_fraction: float
 ) -> list[CheckItem]:
-    estimate = plain(priced.estimate)
+    estimate = numbers_of(priced)
     if not priced.estimate.fits:
         return skipped(budget, with_regression=False, why="the strategy does not fit")
     items = [
@@ -192,6 +191,7 @@ def _document(
         priced_with=None if priced is None else priced.priced_with,
         strategy=None if priced is None else priced.strategy,
         estimate=None if priced is None else priced.estimate,
+        **({} if priced is None or priced.delivery is None else {"delivery": priced.delivery}),
     )
 
 

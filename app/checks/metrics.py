@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any, get_args
 
-from app.answers.schemas import EstimateNumbers
+from app.answers.schemas import DeliverySummary, EstimateDocument, EstimateNumbers
+from app.text.documents import plain
 from app.text.quantities import gibibytes, percent, seconds
 from documents.errors import InputError
 
@@ -19,12 +20,19 @@ ESTIMATED = tuple(
     for name, field in EstimateNumbers.model_fields.items()
     if field.annotation is float or set(get_args(field.annotation)) == {float, NoneType}
 )
-MEASURES = (*ESTIMATED, DEVICE_DAYS)  # of one strategy alone; a baseline has them too
+DELIVERED = tuple(DeliverySummary.model_fields)  # of a job with a site
+MEASURES = (*ESTIMATED, *DELIVERED, DEVICE_DAYS)  # of one strategy alone; a baseline has them too
 METRICS = (*MEASURES, SLOWDOWN)
 HIGHER_IS_BETTER = frozenset({
     "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", "memory_limit_bytes", "headroom_bytes", "fit_limit_bytes",
-    "fits_probability",
+    "fits_probability", "mtbf_s", "effective_time_fraction", "delivered_tokens_per_day",
 })  # fmt: skip
+
+
+def numbers_of(priced: EstimateDocument) -> dict[str, Any]:
+    """All that a budget can bound, by name."""
+    delivered = {} if priced.delivery is None else plain(priced.delivery)
+    return {**plain(priced.estimate), **delivered}
 
 
 def measured(metric: str, estimate: Mapping[str, Any], job: Mapping[str, Any], *, where: str) -> float:
@@ -35,6 +43,8 @@ def measured(metric: str, estimate: Mapping[str, Any], job: Mapping[str, Any], *
             raise InputError(f"{where}.{metric}: there is no number of tokens to count days for; give training.train_tokens.")
         days = tokens / estimate["tokens_per_s"] / SECONDS_PER_DAY
         return float(days * job["cluster"]["num_devices"])
+    if metric in DELIVERED and metric not in estimate:
+        raise InputError(f"{where}.{metric}: the job has no site to be delivered on; give it a section delivery.")
     value = estimate[metric]
     if value is None:
         raise InputError(f"{where}.{metric}: the estimate of this job has no such number; leave it out.")
@@ -55,6 +65,10 @@ def shown(metric: str, value: float) -> str:
         return gibibytes(value)
     if metric.endswith(("_fraction", "_probability")):
         return percent(value, 2)
+    if metric == "delivered_tokens_per_day":
+        return f"{value:,.0f} tokens a day"
+    if metric == "delivered_days":
+        return f"{value:,.1f} days"
     if metric.startswith("tokens"):
         return f"{value:,.1f} tokens/s"
     if metric == DEVICE_DAYS:

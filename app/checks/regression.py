@@ -9,7 +9,7 @@ from typing import Any
 
 from app.answers.schemas import EstimateDocument
 from app.checks.baseline import HASHES, LARGEST, Baseline, job_changes, repriced
-from app.checks.metrics import DEVICE_DAYS, measured, shown, worsening
+from app.checks.metrics import DEVICE_DAYS, measured, numbers_of, shown, worsening
 from app.checks.outcome import item
 from app.checks.schemas import CheckItem, Comparison, Movement, StoredHashes
 from app.jobs.job import Job
@@ -69,8 +69,8 @@ def _movement(
 ) -> Movement:
     """``value / before`` is ``(1 + tool_fraction) (1 + job_fraction)``."""
     before = _stored(metric, baseline)
-    value = measured(metric, plain(priced.estimate), priced.job, where="budget")
-    between = None if again is None else measured(metric, plain(again.estimate), again.job, where="baseline")
+    value = measured(metric, numbers_of(priced), priced.job, where="budget")
+    between = None if again is None else measured(metric, numbers_of(again), again.job, where="baseline")
     compared_with = between if pin and between is not None else before
     return Movement(
         metric=metric,

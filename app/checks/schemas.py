@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Counts, EstimateNumbers, PricedWith, StrategyDocument
+from app.answers.schemas import Counts, DeliverySummary, EstimateNumbers, PricedWith, StrategyDocument
 from app.checks.budget import BudgetDocument
 from app.jobs.fields import JobDocument
 from app.text.documents import Document
@@ -97,3 +97,4 @@ class CheckDocument(Document):
     priced_with: PricedWith | None
     strategy: StrategyDocument | None
     estimate: EstimateNumbers | None = Field(description="null where the strategy cannot run")
+    delivery: DeliverySummary | None = Field(default=None, description="where the job has a site; left out otherwise")

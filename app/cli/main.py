@@ -14,6 +14,8 @@ from app.cli.commands import (
     db,
     estimate,
     experts,
+    explain,
+    goodput,
     hardware,
     keys,
     models,
@@ -34,12 +36,15 @@ application = typer.Typer(
     name="meshplan",
     help=HELP,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 application.command()(search.search)
 application.command()(estimate.estimate)
+application.command()(explain.explain)
+application.command()(goodput.goodput)
 application.command()(tune.tune)
 application.command()(check.check)
 application.command()(validate.validate)

@@ -18,8 +18,15 @@ from documents.errors import show
 LOCAL_CALLER = "local"
 _bearer = HTTPBearer(auto_error=False, description="An API key; not needed where the server listens on loopback only.")
 _READING = ("GET", "HEAD")
-# POST for the size of the question; they store nothing.
-_READING_PATHS = ("/v1/estimates", "/v1/checks", "/v1/experts/plan", "/v1/sequences/plan", "/v1/models:import")
+_READING_PATHS = (
+    "/v1/estimates",
+    "/v1/explanations",
+    "/v1/checks",
+    "/v1/goodput",
+    "/v1/experts/plan",
+    "/v1/sequences/plan",
+    "/v1/models:import",
+)  # POST for the size of the question; it stores nothing
 
 
 def is_loopback(host: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model
 
 from app.jobs.assumed import AssumedFields
+from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
 from cost_models.shapes.expert_spread import RouterBalance
 from cost_models.shapes.recompute_modules import MODULE_NAMES
@@ -272,6 +273,9 @@ class JobDocument(Section):
     training: TrainingSection = TrainingSection()
     software: SoftwareSection | Name = Field(default=SoftwareSection(), description="a mapping, or a stack's name")
     search: SearchSection = SearchSection()
+    delivery: DeliverySection | None = Field(
+        default=None, description="the site and its failures: answers then say what their plans deliver"
+    )
     strategy: StrategySection | None = Field(
         default=None, description="what `estimate` prices; in a search, the baseline to beat"
     )

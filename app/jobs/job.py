@@ -13,6 +13,7 @@ from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.assumed import NOT_GIVEN, Assumption, assumed_in, assumed_to_mapping
 from app.jobs.defaults import fields_with_defaults, silent_fields
+from app.jobs.delivery import DeliverySection
 from app.jobs.expert_counts import counts_reference, counts_to_lists
 from app.jobs.expert_load import expert_load
 from app.jobs.fields import (
@@ -61,6 +62,7 @@ class Job:
     section: StrategySection | None
     limits: SearchLimits
     settings: SearchSettings
+    delivery: DeliverySection | None
     assumed: Mapping[str, Assumption]
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -125,6 +127,9 @@ def parse_job(
     training_section = check(TrainingSection, _as_mapping(document, "training"), "training", labels)
     software_section = check(SoftwareSection, _as_mapping(document, "software"), "software", labels)
     settings, limits = _search(_as_mapping(document, "search"), labels)
+    delivery = None
+    if document.get("delivery") is not None:
+        delivery = check(DeliverySection, document["delivery"], "delivery", labels)
     assumed: dict[str, str] = {}
     warnings: list[str] = []
     model, preset = resolve_model(document["model"], folder=folder, warnings=warnings)
@@ -158,6 +163,7 @@ def parse_job(
         _as_mapping(document, "search"),
         settings,
         strategy,
+        delivery,
     )
     taken = _assumptions(assumed, document.get("assumed"), resolved)
     return Job(
@@ -166,6 +172,7 @@ def parse_job(
         section=section,
         limits=limits,
         settings=settings,
+        delivery=delivery,
         assumed=taken,
         assumptions=(*(entry.sentence() for entry in taken.values() if not entry.is_silent), *_factors(workload)),
         warnings=tuple(warnings),
@@ -369,6 +376,7 @@ def _resolved(
     search: Mapping[str, Any],
     settings: SearchSettings,
     strategy: ParallelStrategy | None,
+    delivery: DeliverySection | None,
 ) -> dict[str, Any]:
     training = workload.training
     is_one_factor = training.expert_counts is None and training.expert_spread is None
@@ -389,6 +397,8 @@ def _resolved(
             **{k: v for k, v in search.items() if k not in SETTINGS},
         },
     }
+    if delivery is not None:
+        document["delivery"] = delivery.model_dump(exclude_unset=True)
     if strategy is not None:
         document["strategy"] = strategy_to_mapping(workload, strategy)
     return document

@@ -24,7 +24,7 @@ def parse_request(document: Mapping[str, Any]) -> Job:
     cluster = document.get("cluster")
     hardware = cluster.get("hardware") if isinstance(cluster, Mapping) else cluster
     if isinstance(hardware, str) and hardware not in catalogue.names():
-        raise unknown_name("cluster.hardware", hardware, catalogue.names(), what="hardware profile")
+        raise catalogue.unknown("cluster.hardware", hardware)
     if isinstance(document.get("model"), str) and not document["model"].strip():
         raise InputError("model: empty; give a preset's name or a mapping.")
     job = parse_job(document)

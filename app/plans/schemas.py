@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Change, LaunchDocument
+from app.answers.schemas import Change, EstimateDocument, LaunchDocument, StrategyDocument
 from app.text.documents import Document
 from hardware_profiles.schema import Wiring
 
@@ -99,6 +99,38 @@ class PlanAnalysis(Document):
     traffic: list[GroupTrafficDocument]
     changes: list[Change] = Field(description="what changing one dimension would do, fastest first")
     sensitivity: list[Sensitivity] = Field(description="what matters most first")
+
+
+class TurningPoint(Document):
+    """A quantity at which the slower of two plans becomes as fast as the other."""
+
+    quantity: str = Field(description="as in `sensitivity`")
+    factor: float = Field(description="multiplies a rate and divides a time")
+
+
+class Better(Document):
+    """The fastest plan of a search beside the one that is explained."""
+
+    plan_id: str
+    strategy: StrategyDocument
+    step_time_s: float
+    difference_fraction: float = Field(description="its step time over that of the plan that is explained, minus 1")
+    is_tie: bool = Field(description="the difference is below the paired error")
+    changes: str = Field(description="what it does otherwise")
+    why: str
+
+
+class ExplainDocument(EstimateDocument):
+    """What ``meshplan explain --json`` prints: an estimate, simulated, and what stands behind it. Changes are by closed form."""
+
+    bound_by: str
+    best_change: str
+    would_fit: str | None = Field(description="of a plan that does not fit")
+    changes: list[Change] = Field(description="one dimension or one layer otherwise, fastest first")
+    sensitivity: list[Sensitivity] = Field(description="what matters most first")
+    other: Better | None = Field(description="the fastest other plan; null where nothing else is legal and fits")
+    turning_points: list[TurningPoint] = Field(description="how wrong a number must be for the order of the two to turn")
+    proved_best: bool = Field(description="of the search beside it")
 
 
 class TaskColumns(Document):

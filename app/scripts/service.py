@@ -28,7 +28,7 @@ from calibration.files import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import UNPRICED_FEATURES
 from documents.checking import check
-from documents.errors import InputError, unknown_name
+from documents.errors import InputError
 from frameworks.legality import violations
 from frameworks.target import ANY
 from hardware_profiles import catalogue
@@ -44,7 +44,7 @@ def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:
     check_keys(body, ScriptRequest.model_fields)
     request = check(ScriptRequest, body)
     if request.hardware not in catalogue.names():
-        raise unknown_name("hardware", request.hardware, catalogue.names(), what="hardware profile")
+        raise catalogue.unknown("hardware", request.hardware)
     given = Given("script", request.set or {}, request.files or {})
     read = read_script_job(
         request.script,

@@ -16,6 +16,7 @@ from app.calibrations.runs import endpoints as runs
 from app.catalogue import endpoints as catalogue
 from app.checks import endpoints as checks
 from app.experts import endpoints as experts
+from app.goodput import endpoints as goodput
 from app.http.compression import Compression
 from app.http.envelope import API, Envelope
 from app.http.head import HeadAsGet
@@ -24,6 +25,7 @@ from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
 from app.http.state import ServerState
 from app.plans import endpoints as plans
+from app.plans import explanations
 from app.scripts import endpoints as scripts
 from app.sequences import endpoints as sequences
 from app.server import health
@@ -51,7 +53,8 @@ def create_app(database: Database, *, keys_required: bool = False) -> FastAPI:
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    for part in (studies, plans, estimates, scripts, checks, experts, sequences, runs, calibrations, accuracy, catalogue):
+    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences)
+    for part in (studies, plans, *reading, runs, calibrations, accuracy, catalogue):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from app.answers.assumptions import assumption_sentences
+from app.answers.delivery import with_deliveries
 from app.answers.price import fill_intervals
 from app.answers.schemas import Plan
 from app.storage.away import DATABASE_AWAY
@@ -114,6 +115,7 @@ class StudyRun:
 
     def _finish(self, found: StudySearch, state: str, result: SearchResult) -> None:
         document = fill_intervals(found.job.workload, result.to_mapping(), [found.calibration])
+        with_deliveries(found.job, document, [plan.parallel for plan in result.plans], [found.calibration])
         stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
         plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
         best = result.plans[0].parallel if result.plans else None

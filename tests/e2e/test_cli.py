@@ -196,6 +196,22 @@ SIMULATED = (
 )  # fmt: skip
 
 
+def test_what_a_plan_delivers(tmp_path: Path) -> None:
+    job = ("llama-2-70b", "--hardware", "atlas-800t-a2", "--devices", "512", "--tp", "8", "--pp", "4", "--recompute", "full")
+    log = tmp_path / "log.csv"
+    log.write_text("time\n2026-03-01T00:00:00\n2026-03-08T06:30:00\n", encoding="utf-8")
+    run = meshplan("goodput", *job, "--mtbf", "3.1h", "--histories", "100", "--json")
+    document = documents(run)
+    schema = documents(meshplan("schema", "goodput"))
+    check_schema(document, schema, schema["$defs"])
+    assert document["mtbf_s"] == pytest.approx(11_160)
+    shown = meshplan("goodput", *job, "--failure-log", log, "--log-nodes", "64", "--histories", "100")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "2 interruptions in" in " ".join(shown.stdout.split())
+    refused(meshplan("goodput", *job, "--mtbf", "3x"), "--mtbf: '3x' is not allowed")
+    refused(meshplan("goodput", *job, "--failure-log", log), "--log-nodes")
+
+
 def test_a_simulated_estimate_and_its_timeline(tmp_path: Path) -> None:
     trace = tmp_path / "trace_view.json"
     run = meshplan(*SIMULATED, "--timeline", trace, "--json")

@@ -93,7 +93,9 @@ def print_estimate(console: Console, document: EstimateDocument) -> None:
         markup=False,
     )
     console.print(_headline(estimate, job), markup=False)
-    for sentence in [*evidence_sentences(estimate, job), *_routing_sentences(document)]:
+    if not estimate.fits:
+        console.print("`meshplan explain` says which change would make it fit.")
+    for sentence in [*_delivery_sentences(document), *evidence_sentences(estimate, job), *_routing_sentences(document)]:
         console.print(sentence, markup=False)
     console.print()
     console.print(_time_table(estimate))
@@ -111,6 +113,17 @@ def _headline(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
     if duration is not None:
         parts.append(f"{days(duration)} for {count(job['training']['train_tokens'])} tokens")
     return f"{', '.join(parts)}; {memory_text(estimate, job)}"
+
+
+def _delivery_sentences(document: EstimateDocument) -> list[str]:
+    found = document.delivery
+    if found is None:
+        return []
+    in_days = "" if found.delivered_days is None else f", {days(found.delivered_days)} for all"
+    return [
+        f"Delivered: {count(found.delivered_tokens_per_day)} tokens a day, {percent(found.effective_time_fraction)} of the "
+        f"step's{in_days}; `meshplan goodput` says why."
+    ]
 
 
 def evidence_sentences(estimate: EstimateNumbers, job: Mapping[str, Any]) -> list[str]:

@@ -190,6 +190,7 @@ def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -
     limit = plans[0].estimate.memory_limit_bytes / GIB
     times = column_seconds(plan.estimate.step_time_s for plan in plans)
     with_days = job["training"]["train_tokens"] is not None
+    with_delivery = plans[0].delivery is not None
     with_groups = len({plan.rank_group for plan in plans}) < len(plans)
     headers = [
         ">#",
@@ -197,6 +198,7 @@ def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -
         "strategy",
         ">step",
         ">tokens/s",
+        *([">delivered a day"] if with_delivery else []),
         *([">days"] if with_days else []),
         ">MFU",
         f">GiB of {limit:.1f}",
@@ -208,7 +210,10 @@ def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -
         duration = train_days(estimate, job)
         cells = [str(plan.rank), *([str(plan.rank_group)] if with_groups else []), strategy_text(plan.strategy)]
         cells += [step_time, count(estimate.tokens_per_s)]
-        cells += [days(duration).removesuffix(" d")] if duration is not None else []
+        if plan.delivery is not None:
+            cells.append(count(plan.delivery.delivered_tokens_per_day))
+            duration = duration and plan.delivery.delivered_days
+        cells += ["" if duration is None else days(duration).removesuffix(" d")] if with_days else []
         cells += ["" if estimate.mfu_fraction is None else percent(estimate.mfu_fraction)]
         cells += [f"{estimate.peak_memory_bytes / GIB:.1f}", chance(estimate.fits_probability)]
         cells += [_bound(estimate)] if wide else []

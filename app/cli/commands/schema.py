@@ -9,8 +9,21 @@ import typer
 from app.exit_codes import DONE
 
 NAMES = (
-    *("job", "search", "estimate", "tune", "validate", "budget", "check", "calibrate", "suggest", "measure", "measurements"),
-    *("experts", "sequences"),
+    "job",
+    "search",
+    "estimate",
+    "explain",
+    "tune",
+    "validate",
+    "budget",
+    "check",
+    "goodput",
+    "calibrate",
+    "suggest",
+    "measure",
+    "measurements",
+    "experts",
+    "sequences",
 )
 
 
@@ -23,8 +36,10 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.checks.budget import BudgetDocument
     from app.checks.schemas import CheckDocument
     from app.experts.schemas import ExpertPlanDocument
+    from app.goodput.schemas import GoodputDocument
     from app.jobs.fields import JobDocument
     from app.measuring.schemas import MeasureDocument
+    from app.plans.schemas import ExplainDocument
     from app.scripts.schemas import TuneDocument
     from app.text import terminal
     from calibration.measurements.files import MeasurementsDocument
@@ -34,10 +49,12 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "job": JobDocument,
         "search": schemas.SearchDocument,
         "estimate": schemas.EstimateDocument,
+        "explain": ExplainDocument,
         "tune": TuneDocument,
         "validate": ValidationDocument,
         "budget": BudgetDocument,
         "check": CheckDocument,
+        "goodput": GoodputDocument,
         "calibrate": CalibrateDocument,
         "suggest": SuggestDocument,
         "measure": MeasureDocument,

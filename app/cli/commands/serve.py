@@ -13,6 +13,7 @@ from documents.errors import InputError
 DEFAULT_PORT = 8765
 MAX_PORT = 65_535
 _GRACE_S = 5  # for requests that run when the server is asked to end
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - all addresses of this machine, and one to call from here
 
 
 def serve(
@@ -39,7 +40,9 @@ def serve(
         upgrade(settings.url)
         database = Database(settings.url)
         keys_required = require_keys or not is_loopback(host)
-        typer.echo(_greeting(_url(host, listener.getsockname()[1]), database.shown_url, settings.workers, keys_required))
+        port = listener.getsockname()[1]
+        everywhere = f"{host}:{port}" if host in EVERYWHERE else None
+        typer.echo(_greeting(_url(host, port), database.shown_url, settings.workers, keys_required, everywhere))
         run(database, listener, settings, keys_required=keys_required, grace_s=_GRACE_S)
     return DONE
 
@@ -64,15 +67,16 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _url(host: str, port: int) -> str:
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    name = EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{name}:{port}"
 
 
-def _greeting(url: str, database: str, workers: int, keys_required: bool) -> str:
+def _greeting(url: str, database: str, workers: int, keys_required: bool, everywhere: str | None = None) -> str:
     key = ' -H "Authorization: Bearer $MESHPLAN_API_KEY"' if keys_required else ""
     lines = [
         f"meshplan serves {url} ({database}, {workers} {'worker' if workers == 1 else 'workers'}): "
         f"open it in a browser for the dashboard; the API is documented at {url}/docs",
+        *([f"It listens on {everywhere}: other machines reach it under this machine's own name."] if everywhere else []),
         *(["Callers need an API key: `meshplan keys create NAME` prints one."] if keys_required else []),
         "Try:",
         f"  curl {url}/v1/studies{key} -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\",

@@ -207,3 +207,18 @@ def test_blackwell_rates_stand_to_the_h100_as_one_library_measured_them(
     ours, h100 = (catalogue.profile(each).achievable_matmul_flops_per_s for each in (name, "h100-sxm-80gb"))
     assert ours["bf16"] == pytest.approx(h100["bf16"] * bf16_median / 771, rel=1e-3)
     assert ours["fp8"] == pytest.approx(h100["fp8"] * fp8_ninth_decile / 1382, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("910b", ["'atlas-800t-a2' (910B3)", "'atlas-800t-a2-910b4' (910B4)", "'atlas-900-a2-podc' (910B2)"]),
+        ("910-B2", ["'atlas-900-a2-podc' (910B2)"]),
+        ("h100", ["'h100-sxm-80gb' (H100)", "'h100-sxm-96gb-500w' (H100 500 W)"]),
+        ("atlas-800t", ["'atlas-800t-a2'"]),
+    ],
+)
+def test_the_name_of_a_device_suggests_its_profiles(name: str, meant: list[str]) -> None:
+    assert catalogue.suggestion(name) == f" (did you mean {' or '.join(meant)}?)"
+    assert catalogue.suggestion("") == catalogue.suggestion("~~~~") == ""
+    assert "no known hardware profile (did you mean" in str(catalogue.unknown("cluster.hardware", name))

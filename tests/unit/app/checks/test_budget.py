@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.checks.budget import Budget, parse_budget
-from app.checks.metrics import HIGHER_IS_BETTER, MEASURES, METRICS, SLOWDOWN, measured, shown, worsening
+from app.checks.metrics import DELIVERED, HIGHER_IS_BETTER, MEASURES, METRICS, SLOWDOWN, measured, shown, worsening
 from app.jobs.job import Job
 from documents.errors import InputError
 from tests.unit.app.checks.jobs import small_job
@@ -70,7 +70,7 @@ def test_without_a_regression_part_no_slower_step_is_allowed() -> None:
 
 def test_every_number_of_an_estimate_is_a_metric(estimate: dict[str, Any]) -> None:
     numbers = {name for name, value in estimate.items() if isinstance(value, float | int) and not isinstance(value, bool)}
-    assert numbers == set(METRICS) - {"device_days", SLOWDOWN}
+    assert numbers == set(METRICS) - {"device_days", SLOWDOWN, *DELIVERED}
     assert set(METRICS) > HIGHER_IS_BETTER
 
 
@@ -107,4 +107,4 @@ def test_worse_is_more_time_and_less_headroom(metric: str, before: float, after:
 @pytest.mark.parametrize("metric", MEASURES)
 def test_every_metric_is_shown_with_a_unit(metric: str) -> None:
     text = shown(metric, 1234.5)
-    assert any(unit in text for unit in (" s", "GiB", "%", "tokens/s", "device-days"))
+    assert any(unit in text for unit in (" s", "GiB", "%", "tokens/s", "device-days", "tokens a day", " days"))

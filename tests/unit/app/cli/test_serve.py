@@ -115,6 +115,11 @@ def test_the_printed_address_can_be_called(host: str, url: str) -> None:
     assert _url(host, 80) == url
 
 
+def test_who_listens_everywhere_says_so() -> None:
+    assert "It listens on 0.0.0.0:80: other machines" in _greeting("http://127.0.0.1:80", "db", 1, True, "0.0.0.0:80")
+    assert "It listens" not in _greeting("http://h:1", "db", 1, True)
+
+
 def test_the_first_request_carries_a_key_where_one_is_needed() -> None:
     assert "Authorization: Bearer" in _greeting("http://h:1", "db", 1, keys_required=True)
     assert "Authorization" not in _greeting("http://h:1", "db", 2, keys_required=False)

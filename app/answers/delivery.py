@@ -1,0 +1,44 @@
+"""What plans deliver on their job's site, as answers say it beside their step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.answers.site import nodes_of, running_plan, site_of
+from app.calibrations.constants import constants_for
+from app.jobs.job import Job
+from calibration.files import Calibration
+from cost_models.delivery.delivered import delivered
+from cost_models.delivery.failures import DAY_S
+from cost_models.shapes.strategy import ParallelStrategy
+
+LEAST_RATE = 1e-4  # below, days have no end that anybody waits for
+
+
+def delivery_summary(
+    job: Job, strategy: ParallelStrategy, estimate: Mapping[str, Any], own: Sequence[Calibration] = ()
+) -> dict[str, Any]:
+    """The document of ``DeliverySummary``, of a job that has a site."""
+    assert job.delivery is not None
+    workload = job.workload
+    plan = running_plan(workload, strategy, estimate["step_time_s"], constants_for(workload, own))
+    found = delivered(plan, site_of(job.delivery, nodes_of(workload)))
+    per_day = estimate["tokens_per_s"] * found.rate * DAY_S
+    tokens = workload.training.train_tokens
+    return {
+        "mtbf_s": None if found.mtbf_s == float("inf") else found.mtbf_s,
+        "effective_time_fraction": found.rate,
+        "delivered_tokens_per_day": per_day,
+        "delivered_days": None if tokens is None or found.rate < LEAST_RATE else tokens / per_day,
+    }
+
+
+def with_deliveries(
+    job: Job, document: dict[str, Any], strategies: Sequence[ParallelStrategy], own: Sequence[Calibration] = ()
+) -> dict[str, Any]:
+    """A search's document whose plans, of these strategies, say what they deliver where the job has a site."""
+    if job.delivery is not None:
+        for plan, strategy in zip(document["plans"], strategies, strict=True):
+            plan["delivery"] = delivery_summary(job, strategy, plan["estimate"], own)
+    return document

@@ -1,0 +1,31 @@
+"""``meshplan explain``: what bounds a plan, and what each change of it would do."""
+
+from __future__ import annotations
+
+import typer
+
+from app.cli.commands import options
+from app.cli.commands.estimate import STRATEGY, STRATEGY_FIELDS
+from app.cli.commands.options import JOB_FIELDS
+from app.exit_codes import DONE
+
+
+@options.with_job_options(STRATEGY)
+def explain(context: typer.Context, model: options.Model, as_json: options.Json = False) -> int:
+    """What bounds a plan, what each legal change gains, why another is faster; without a strategy, of a search's best plan."""
+    from app.calibrations.constants import own_calibrations
+    from app.cli.progress import search_progress
+    from app.jobs.job import load_job
+    from app.plans.explained import explain_document
+    from app.plans.tables import print_explained
+    from app.text import terminal
+
+    given = dict(context.params)
+    if given["features"] is not None:
+        given["features"] = [name.strip() for name in given["features"].split(",") if name.strip()]
+    fields = {**JOB_FIELDS, **STRATEGY_FIELDS}
+    job = load_job(model, options.sections(fields, given), options.labels(fields, given))
+    with search_progress() as on_progress:
+        document = explain_document(job, own_calibrations(job), on_progress=on_progress)
+    terminal.answer(document, as_json, lambda console: print_explained(console, document))
+    return DONE

@@ -1,0 +1,117 @@
+"""``meshplan goodput``: what a plan delivers on a site whose nodes fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.commands import options
+from app.cli.commands.estimate import STRATEGY, STRATEGY_FIELDS
+from app.cli.commands.options import JOB_FIELDS
+from app.exit_codes import DONE
+from documents.errors import InputError, show
+
+_SITE = "Site"
+_UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def _flag(kind: Any, text: str) -> Any:
+    return Annotated[kind, typer.Option(help=text, rich_help_panel=_SITE)]
+
+
+_NUMBER, _COUNT = float | None, int | None
+SITE = {
+    "mtbf": _flag(str | None, "mean time between interruptions of this job, as in 3.1h or 45min"),
+    "failures_per_node_day": _flag(_NUMBER, "interruptions by a node and its software (default 4e-3)"),
+    "recovery": _flag(str | None, "how far the job is taken down: job (default), pod, process, step"),
+    "dying_gasp": _flag(bool | None, "a checkpoint after each fault that leaves a replica whole"),
+    "elastic": _flag(bool | None, "goes on with fewer replicas where no spare is left"),
+    "detection": _flag(str | None, "from a fault until it is noticed (default 60s)"),
+    "checkpoint_interval": _flag(str | None, "useful time between checkpoints (default: the best)"),
+    "in_memory_interval": _flag(str | None, "between copies of the state in other nodes' memory (default: none)"),
+    "storage_bytes_per_s": _flag(_NUMBER, "write and read bandwidth of storage (default 1e11)"),
+    "spares": _flag(_COUNT, "spare nodes (default 2 %)"),
+    "repair": _flag(str | None, "until a node is back (default 3d)"),
+    "price_per_device_hour": _flag(_NUMBER, "USD; default: what the profile's price of purchase makes"),
+    "price_per_kwh": _flag(_NUMBER, "USD (default: not counted)"),
+    "pue": _flag(_NUMBER, "power of the site over that of its machines (default 1.25)"),
+    "co2_kg_per_kwh": _flag(_NUMBER, "default: not counted"),
+    "histories": _flag(_COUNT, "simulated for the quantiles (default 2000)"),
+    "seed": _flag(_COUNT, "of the simulated histories (default 0)"),
+}
+# Flag -> fields of the section, where they differ in name.
+_FIELDS = {
+    "mtbf": ("mtbf_s",),
+    "detection": ("detection_s",),
+    "checkpoint_interval": ("checkpoint_interval_s",),
+    "in_memory_interval": ("in_memory_interval_s",),
+    "storage_bytes_per_s": ("storage_write_bytes_per_s", "storage_read_bytes_per_s"),
+    "repair": ("repair_s",),
+    "price_per_device_hour": ("price_per_device_hour_usd",),
+    "price_per_kwh": ("price_per_kwh_usd",),
+}
+_TIMES = ("mtbf", "detection", "checkpoint_interval", "in_memory_interval", "repair")
+
+
+@options.with_job_options({**STRATEGY, **SITE})
+def goodput(
+    context: typer.Context,
+    model: options.Model,
+    delivery: Annotated[Path | None, typer.Option(help="YAML or JSON of the site; flags go before it")] = None,
+    failure_log: Annotated[
+        Path | None, typer.Option(help="CSV of interruptions (a column `time`), in place of a rate; with --log-nodes")
+    ] = None,
+    log_nodes: Annotated[int | None, typer.Option(help="nodes that the log covers")] = None,
+    log_days: Annotated[
+        float | None, typer.Option(help="days that the log covers (default: from its first to its last line)")
+    ] = None,
+    as_json: options.Json = False,
+) -> int:
+    """Tokens a day, days and cost of a plan on a site whose nodes fail; without a strategy, of the plan that delivers most."""
+    from app.calibrations.constants import own_calibrations
+    from app.cli.progress import search_progress
+    from app.goodput.failure_log import read_failure_log
+    from app.goodput.service import goodput_document
+    from app.goodput.tables import print_goodput
+    from app.jobs.job import load_job
+    from app.text import terminal
+    from documents.reading import read_document
+
+    params = dict(context.params)
+    if params["features"] is not None:
+        params["features"] = [name.strip() for name in params["features"].split(",") if name.strip()]
+    fields = {**JOB_FIELDS, **STRATEGY_FIELDS}
+    sections, labels = options.sections(fields, params), options.labels(fields, params)
+    values = {} if delivery is None else dict(read_document(delivery))
+    for name in SITE:
+        if params.get(name) is None:
+            continue
+        value = _seconds(params[name], options.flag(name)) if name in _TIMES else params[name]
+        for field in _FIELDS.get(name, (name,)):
+            values[field] = value
+            labels[f"delivery.{field}"] = options.flag(name)
+    if (failure_log is None) != (log_nodes is None) or (log_days is not None and failure_log is None):
+        raise InputError("--failure-log: give it together with --log-nodes, and with --log-days if the log does not tell.")
+    told = None
+    if failure_log is not None and log_nodes is not None:
+        told = read_failure_log(failure_log, log_nodes, log_days)
+        values["failures_per_node_day"] = told.per_node_day
+    job = load_job(model, {**sections, "delivery": values}, labels)
+    with search_progress() as on_progress:
+        document = goodput_document(job, own_calibrations(job), on_progress=on_progress, log=told)
+    terminal.answer(document, as_json, lambda console: print_goodput(console, document))
+    return DONE
+
+
+def _seconds(text: str, flag: str) -> float:
+    """A time such as 90, 90s, 45min, 3.1h or 2d."""
+    number = text.strip().rstrip("smindh")
+    unit = text.strip()[len(number) :] or "s"
+    try:
+        return float(number) * _UNITS[unit]
+    except (KeyError, ValueError):
+        raise InputError(
+            f"{flag}: {show(text)} is not allowed; give seconds, or a time such as 90s, 45min, 3.1h or 2d."
+        ) from None

@@ -1,0 +1,1 @@
+"""What a plan delivers on a site that fails: tokens a day, days, energy and cost."""

@@ -1,0 +1,23 @@
+"""``POST /v1/goodput``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request
+
+from app.goodput.schemas import GoodputDocument
+from app.goodput.service import goodput_request
+from app.http.bodies import StrictRoute
+from app.http.problems import described
+from app.http.state import state_of
+from app.jobs.fields import JobDocument
+from app.text.documents import DescribedBy
+
+router = APIRouter(prefix="/goodput", tags=["goodput"], route_class=StrictRoute)
+
+
+@router.post("", responses=described("invalid-input", "not-json", "too-large"))
+def create_goodput(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> GoodputDocument:
+    """What a plan delivers on a site whose nodes fail, as `meshplan goodput` says; nothing is stored."""
+    return goodput_request(body, state_of(request).database)

@@ -1,0 +1,95 @@
+"""What ``meshplan goodput --json`` prints and ``POST /v1/goodput`` answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from app.answers.schemas import Answer, EstimateNumbers, PricedWith, StrategyDocument
+from app.text.documents import Document
+
+
+class Quantiles(Document):
+    """Of simulated histories."""
+
+    mean: float = Field(description="in the long run, by the closed form")
+    p10: float
+    p50: float
+    p90: float
+
+
+class CheckpointDocument(Document):
+    total_bytes: float
+    device_bytes: float = Field(description="of the device that writes most")
+    blocking_s: float
+    drain_s: float = Field(description="storage is busy after that, while training goes on")
+    load_s: float
+    interval_s: float = Field(description="useful time between two: the one given, or the best")
+    young_interval_s: float | None = Field(description="by Young's rule; null where no failure loses work")
+    daly_interval_s: float | None
+
+
+class DeliveryChange(Document):
+    """One thing done otherwise, everything else as it is."""
+
+    change: str
+    effective_time_fraction: float
+    delivered_tokens_per_day: float
+    gain_fraction: float = Field(description="of delivered tokens")
+
+
+class Stage(Document):
+    """From the devices' peak down to what is delivered."""
+
+    stage: str
+    tokens_per_day: float
+    of_the_one_before: float
+
+
+class EnergyDocument(Document):
+    device_power_w: float = Field(description="mean, with the device's share of hosts and site")
+    site_power_w: float = Field(description="of all devices and spares")
+    kwh_per_day: float
+    kwh_per_billion_tokens: float
+    kwh: float | None = Field(description="for training.train_tokens; null without")
+    co2_kg: float | None = Field(description="for training.train_tokens; null without, or without delivery.co2_kg_per_kwh")
+
+
+class CostDocument(Document):
+    basis: str
+    device_hour_usd: float
+    usd_per_day: float = Field(description="devices and spares, and energy where it has a price")
+    usd_per_trillion_tokens: float
+    usd: float | None = Field(description="for training.train_tokens; null without")
+
+
+class DeliveringPlan(Document):
+    plan_id: str
+    strategy: StrategyDocument
+    step_time_s: float
+    effective_time_fraction: float
+    delivered_tokens_per_day: float
+
+
+class GoodputDocument(Answer):
+    """What a plan delivers."""
+
+    priced_with: PricedWith
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+    site: dict[str, Any] = Field(description="the job's `delivery`, with every default resolved")
+    mtbf_s: float | None = Field(description="between interruptions; null where nothing fails")
+    effective_time_fraction: float = Field(description="useful time at full rate over wall time")
+    delivered_tokens_per_day: float
+    delivered_tokens_per_day_by_month: Quantiles = Field(description="over months of 30 days; the step is as estimated")
+    days: Quantiles | None = Field(description="to training.train_tokens; null without them, or where it never ends")
+    losses: dict[str, float] = Field(description="fractions of the wall time; with `useful` they sum to 1")
+    checkpoint: CheckpointDocument
+    replicas: int = Field(description="data-parallel replicas, each with all experts")
+    nodes_in_repair: float = Field(description="in the mean")
+    changes: list[DeliveryChange] = Field(description="the largest gain first")
+    waterfall: list[Stage]
+    energy: EnergyDocument | None = Field(description="null where nobody knows what a device draws")
+    cost: CostDocument | None = Field(description="null without a price")
+    plans: list[DeliveringPlan] | None = Field(default=None, description="of the search, where the job names no strategy")

@@ -1,0 +1,340 @@
+"""What a job's plan delivers on a site, as a document."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from app.answers.delivery import LEAST_RATE
+from app.answers.price import estimate_document
+from app.answers.schemas import EstimateDocument
+from app.answers.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
+from app.calibrations.constants import constants_for
+from app.calibrations.stored import stored_calibrations
+from app.goodput.schemas import (
+    CheckpointDocument,
+    CostDocument,
+    DeliveringPlan,
+    DeliveryChange,
+    EnergyDocument,
+    GoodputDocument,
+    Quantiles,
+    Stage,
+)
+from app.jobs.delivery import DeliverySection
+from app.jobs.job import Job
+from app.jobs.requests import parse_request
+from app.storage.session import Database
+from app.text.documents import plain
+from calibration.files import Calibration
+from cost_models.delivery.checkpoints import daly_interval_s, young_interval_s
+from cost_models.delivery.delivered import Delivered, RunningPlan, Site, delivered
+from cost_models.delivery.energy import JOULES_PER_KWH, device_power, mean_power_w, owned_device_hour_usd
+from cost_models.delivery.failures import DAY_S, FailureRate
+from cost_models.delivery.monte_carlo import histories
+from cost_models.shapes.strategy import ParallelStrategy
+from documents.errors import InfeasibleError, InputError
+from search.lattice import search
+from search.plan import plan_id
+from search.space import search_space
+from search.stepwise import ProgressCallback
+
+MONTH_S = 30.0 * DAY_S
+CONSIDERED_PLANS = 50  # of a search, ranked by what they deliver
+SHOWN_PLANS = 10
+MAX_EVENTS = 5000  # of one history: seconds
+# Parts of a step in which a device waits: for a link, its host or other ranks.
+WAITING = (
+    "tp_comm",
+    "cp_comm",
+    "ep_comm",
+    "dp_comm",
+    "weight_gather",
+    "activation_swap",
+    "pipeline_p2p",
+    "pipeline_bubble",
+    "host",
+)
+
+
+def goodput_request(document: Mapping[str, Any], database: Database) -> GoodputDocument:
+    """The answer to a request body; ``InputError`` where it has none."""
+    job = parse_request(document)
+    if job.strategy is None:
+        raise InputError("strategy: missing; give the strategy of a plan, for instance of a study's.")
+    return goodput_document(job, stored_calibrations(database, job))
+
+
+def goodput_document(
+    job: Job,
+    own: Sequence[Calibration] = (),
+    *,
+    on_progress: ProgressCallback | None = None,
+    log: FailureRate | None = None,
+) -> GoodputDocument:
+    """The delivery of the job's strategy, or of the plan of a search that delivers most."""
+    section = job.delivery or DeliverySection()
+    job = replace(job, delivery=None)  # the whole answer is about it
+    workload, num_nodes = job.workload, nodes_of(job.workload)
+    site = site_of(section, num_nodes)
+    ranked = None
+    strategy = job.strategy
+    if strategy is None:
+        strategy, ranked = _best_plan(job, site, own, on_progress)
+    priced = estimate_document(job, strategy, own)
+    plan = running_plan(workload, strategy, priced.estimate.step_time_s, constants_for(workload, own))
+    found = delivered(plan, site)
+    tokens_per_s = priced.estimate.tokens_per_s
+    per_day = tokens_per_s * DAY_S
+    energy = _energy(job, section, priced, found, site)
+    cost = _cost(job, section, tokens_per_s, found, site, energy)
+    losses = _losses(found)
+    warnings = list(priced.warnings)
+    if not priced.estimate.fits:
+        warnings.append("The plan does not fit: nothing below is delivered until it does.")
+    if found.rate < LEAST_RATE:
+        warnings.append("The job never gets from one checkpoint to the next: nothing is delivered.")
+    months, days = _quantiles(job, section, found, tokens_per_s)
+    sentences = [] if log is None else [_log_sentence(log)]
+    sentences += assumed_sentences(section, num_nodes, with_power=energy is not None, with_price=cost is not None)
+    return GoodputDocument.model_validate(
+        {
+            **plain(priced),
+            "assumptions": [*priced.assumptions, *sentences],
+            "warnings": warnings,
+            "site": resolved(section, num_nodes).model_dump(),
+            "mtbf_s": found.mtbf_s if math.isfinite(found.mtbf_s) else None,
+            "effective_time_fraction": found.rate,
+            "delivered_tokens_per_day": per_day * found.rate,
+            "delivered_tokens_per_day_by_month": months,
+            "days": days,
+            "losses": losses,
+            "checkpoint": _checkpoint(found),
+            "replicas": plan.num_replicas,
+            "nodes_in_repair": found.supply.mean_in_repair,
+            "changes": _changes(plan, site, found, per_day),
+            "waterfall": _waterfall(priced, losses),
+            "energy": energy,
+            "cost": cost,
+            **({} if ranked is None else {"plans": ranked}),
+        }
+    )
+
+
+def _log_sentence(log: FailureRate) -> str:
+    return (
+        f"delivery.failures_per_node_day = {log.per_node_day:.3g}, {log.num_failures} interruptions in {log.node_days:,.0f} "
+        f"node-days (the log); {log.low_per_node_day:.3g} to {log.high_per_node_day:.3g} at a confidence of {log.confidence:.0%}"
+    )
+
+
+def _best_plan(
+    job: Job, site: Site, own: Sequence[Calibration], on_progress: ProgressCallback | None
+) -> tuple[ParallelStrategy, list[DeliveringPlan]]:
+    workload, constants = job.workload, constants_for(job.workload, own)
+    result = search(
+        workload,
+        search_space(workload, job.limits),
+        constants,
+        top=CONSIDERED_PLANS,
+        clock=time.perf_counter,
+        time_limit_s=job.settings.time_limit_s,
+        on_progress=on_progress,
+    )
+    if not result.plans:
+        raise InfeasibleError(f"There is no plan: {(result.nearest or 'nothing is legal and fits').rstrip('.')}.")
+    rates = []
+    for plan in result.plans:
+        step_s = float(plan.estimate["step_time_s"])
+        rate = delivered(running_plan(workload, plan.parallel, step_s, constants), site).rate
+        rates.append((plan, step_s, rate, rate * float(plan.estimate["tokens_per_s"])))
+    rates.sort(key=lambda row: -row[3])
+    ranked = [
+        DeliveringPlan.model_validate(
+            {
+                "plan_id": plan_id(workload, plan.parallel),
+                "strategy": plan.strategy,
+                "step_time_s": step_s,
+                "effective_time_fraction": rate,
+                "delivered_tokens_per_day": tokens_per_s * DAY_S,
+            }
+        )
+        for plan, step_s, rate, tokens_per_s in rates[:SHOWN_PLANS]
+    ]
+    return rates[0][0].parallel, ranked
+
+
+def _losses(found: Delivered) -> dict[str, float]:
+    running = found.supply.rate
+    share = found.effective
+    return {
+        "useful": found.rate,
+        "waiting_for_nodes": found.supply.waiting,
+        "missing_replicas": found.supply.missing,
+        "checkpoints": running * share.checkpoints,
+        "repeated_work": running * share.repeated,
+        **{f"recovery_{name}": running * part for name, part in share.recovery.items()},
+        "slow_nodes": running * share.useful * (1.0 - found.slow_rate),
+    }
+
+
+def _checkpoint(found: Delivered) -> CheckpointDocument:
+    cost, lossy_s = found.checkpoint, found.lossy_mtbf_s
+    is_finite = math.isfinite(lossy_s)
+    return CheckpointDocument(
+        total_bytes=cost.total_bytes,
+        device_bytes=cost.device_bytes,
+        blocking_s=cost.blocking_s,
+        drain_s=cost.drain_s,
+        load_s=cost.load_s,
+        interval_s=found.interval_s,
+        young_interval_s=young_interval_s(cost.blocking_s, lossy_s) if is_finite else None,
+        daly_interval_s=daly_interval_s(cost.blocking_s, lossy_s) if is_finite else None,
+    )
+
+
+def _quantiles(job: Job, section: DeliverySection, found: Delivered, tokens_per_s: float) -> tuple[Quantiles, Quantiles | None]:
+    """Of months, and of the days to the job's tokens."""
+    per_day = tokens_per_s * DAY_S
+    if found.rate < LEAST_RATE:
+        return Quantiles(mean=0.0, p10=0.0, p50=0.0, p90=0.0), None
+    part = _played_part(found, MONTH_S)
+    played = histories(found.campaign, section.histories, section.seed, horizon_s=MONTH_S * part)
+    months = _summary(per_day * found.rate, played.useful_s / (MONTH_S * part) * per_day, part)
+    tokens = job.workload.training.train_tokens
+    if tokens is None:
+        return months, None
+    target_s = tokens / tokens_per_s
+    part = _played_part(found, target_s / found.rate)
+    finished = histories(found.campaign, section.histories, section.seed + 1, target_s=target_s * part)
+    return months, _summary(target_s / found.rate / DAY_S, finished.elapsed_s / part / DAY_S, part)
+
+
+def _played_part(found: Delivered, wall_s: float) -> float:
+    """Part of a stretch of wall time that is played: all, unless more happens in it than can be waited for."""
+    return 1.0 if math.isinf(found.mtbf_s) else min(1.0, MAX_EVENTS * found.mtbf_s / wall_s)
+
+
+def _summary(mean: float, values: np.ndarray[Any, np.dtype[np.float64]], part: float) -> Quantiles:
+    """Of the whole, where ``values`` are of a part of it: what independent parts add up to spreads less, by the root."""
+    low, middle, high = (float(value) for value in np.quantile(values, (0.1, 0.5, 0.9)))
+    shrunk = math.sqrt(part)
+    return Quantiles(mean=mean, p10=middle + shrunk * (low - middle), p50=middle, p90=middle + shrunk * (high - middle))
+
+
+def _changes(plan: RunningPlan, site: Site, found: Delivered, per_day: float) -> list[DeliveryChange]:
+    rates = {
+        change: delivered(plan, changed).rate
+        for change, changed in changed_sites(site, has_replicas=plan.num_replicas > 1).items()
+    }
+    # What a plan could gain at most: nothing ever fails.
+    rates["no failures at all"] = delivered(
+        plan,
+        replace(
+            site,
+            failures_per_node_day=0.0,
+            supernode_failures_per_day=0.0,
+            cluster_failures_per_day=0.0,
+            slowdowns_per_node_day=0.0,
+        ),
+    ).rate
+    rows = [
+        DeliveryChange(
+            change=change,
+            effective_time_fraction=rate,
+            delivered_tokens_per_day=per_day * rate,
+            gain_fraction=rate / found.rate - 1.0 if found.rate else 0.0,
+        )
+        for change, rate in rates.items()
+    ]
+    return sorted(rows, key=lambda row: -row.gain_fraction)
+
+
+def _waterfall(priced: EstimateDocument, losses: Mapping[str, float]) -> list[Stage]:
+    per_day = priced.estimate.tokens_per_s * DAY_S
+    stages = [] if priced.estimate.mfu_fraction is None else [("peak", per_day / priced.estimate.mfu_fraction)]
+    stages.append(("step", per_day))
+    left = 1.0
+    for name, loss in losses.items():
+        if name != "useful" and loss > 0.0:
+            left -= loss
+            stages.append((name, per_day * max(left, 0.0)))
+    befores = [stages[0][1], *(value for _, value in stages[:-1])]
+    return [
+        Stage(stage=name, tokens_per_day=value, of_the_one_before=value / before if before else 0.0)
+        for (name, value), before in zip(stages, befores, strict=True)
+    ]
+
+
+def _energy(job: Job, section: DeliverySection, priced: EstimateDocument, found: Delivered, site: Site) -> EnergyDocument | None:
+    profile = job.workload.cluster.profile
+    power_w = section.power_w or profile.power_w
+    if power_w is None:
+        return None
+    power = device_power(
+        power_w,
+        section.idle_power_fraction,
+        section.waiting_power_fraction,
+        section.host_power_fraction,
+        section.pue,
+    )
+    times = priced.estimate.time_breakdown_s
+    busy = 1.0 - sum(times.get(name, 0.0) for name in WAITING) / priced.estimate.step_time_s
+    running = found.supply.rate * (found.effective.useful + found.effective.repeated)
+    each_w = mean_power_w(power, busy, running)
+    spares = site.num_spares * profile.devices_per_node
+    site_w = each_w * job.workload.cluster.num_devices + power.idle_w * spares
+    kwh_per_day = site_w * DAY_S / JOULES_PER_KWH
+    tokens_per_day = priced.estimate.tokens_per_s * found.rate * DAY_S
+    tokens = job.workload.training.train_tokens
+    kwh = None if tokens is None or tokens_per_day == 0.0 else kwh_per_day * tokens / tokens_per_day
+    return EnergyDocument(
+        device_power_w=each_w,
+        site_power_w=site_w,
+        kwh_per_day=kwh_per_day,
+        kwh_per_billion_tokens=kwh_per_day / tokens_per_day * 1e9 if tokens_per_day else 0.0,
+        kwh=kwh,
+        co2_kg=None if kwh is None or section.co2_kg_per_kwh is None else kwh * section.co2_kg_per_kwh,
+    )
+
+
+def _cost(
+    job: Job,
+    section: DeliverySection,
+    tokens_per_s: float,
+    found: Delivered,
+    site: Site,
+    energy: EnergyDocument | None,
+) -> CostDocument | None:
+    profile = job.workload.cluster.profile
+    hour = section.price_per_device_hour_usd
+    basis = "delivery.price_per_device_hour_usd, as given"
+    if hour is None:
+        if profile.price_usd is None:
+            return None
+        hour = owned_device_hour_usd(profile.price_usd, section.years, section.used_fraction)
+        stated = profile.provenance["price_usd"]
+        basis = (
+            f"{profile.price_usd:,.0f} USD a device of {profile.name} ({stated.basis}, {stated.source}) over "
+            f"{section.years:g} years, {section.used_fraction:.0%} used"
+        )
+    devices = job.workload.cluster.num_devices + site.num_spares * profile.devices_per_node
+    per_day = devices * hour * 24.0
+    if section.price_per_kwh_usd is not None and energy is not None:
+        per_day += energy.kwh_per_day * section.price_per_kwh_usd
+        basis += f", and {section.price_per_kwh_usd:g} USD a kWh"
+    tokens_per_day = tokens_per_s * found.rate * DAY_S
+    tokens = job.workload.training.train_tokens
+    each = per_day / tokens_per_day if tokens_per_day else 0.0
+    return CostDocument(
+        basis=basis,
+        device_hour_usd=hour,
+        usd_per_day=per_day,
+        usd_per_trillion_tokens=each * 1e12,
+        usd=None if tokens is None or not tokens_per_day else each * tokens,
+    )

@@ -1,0 +1,165 @@
+"""One strategy explained: what bounds it, what each change would do, why another is faster, and how sure that is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from app.answers.price import estimate_document, fill_intervals
+from app.answers.schemas import EstimateDocument
+from app.calibrations.constants import constants_for, paired_error_of
+from app.calibrations.stored import stored_calibrations
+from app.jobs.job import Job
+from app.jobs.requests import parse_request
+from app.plans.schemas import Better, ExplainDocument
+from app.storage.session import Database
+from app.text.documents import plain
+from calibration.files import Calibration
+from cost_models.constants import Constants
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.step.composition import estimate
+from documents.errors import InfeasibleError
+from frameworks.legality import legal_mask
+from search.explanation import best_change, bound_by, changes, compared, one_change
+from search.lattice import search
+from search.layer_moves import neighbouring_moves
+from search.result import SearchResult
+from search.robustness import turning_points
+from search.sensitivity import sensitivity
+from search.space import search_space
+from search.stepwise import ProgressCallback
+
+MAX_SEARCH_S = 10.0  # somebody waits for the answer
+LISTED = 20  # plans of the search among which another structure is looked for
+
+
+def explain_request(document: Mapping[str, Any], database: Database) -> ExplainDocument:
+    """The answer to a request body; ``InputError`` where it has none."""
+    job = parse_request(document)
+    limit_s = min(job.settings.time_limit_s or MAX_SEARCH_S, MAX_SEARCH_S)
+    settings = job.settings.model_copy(update={"time_limit_s": limit_s})
+    return explain_document(replace(job, settings=settings), stored_calibrations(database, job))
+
+
+def explain_document(
+    job: Job, own: Sequence[Calibration] = (), *, on_progress: ProgressCallback | None = None
+) -> ExplainDocument:
+    """The strategy of the job explained beside the best of a search, or the best beside the next structure."""
+    workload, constants = job.workload, constants_for(job.workload, own)
+    space = search_space(workload, job.limits)
+    found = search(
+        workload,
+        space,
+        constants,
+        top=LISTED,
+        clock=time.perf_counter,
+        time_limit_s=job.settings.time_limit_s,
+        on_progress=on_progress,
+    )
+    strategy = job.strategy or (found.best.parallel if found.best else None)
+    if strategy is None:
+        raise InfeasibleError(f"There is no plan: {(found.nearest or 'nothing is legal and fits').rstrip('.')}.")
+    priced = estimate_document(job, strategy, own, simulated=True, replayed=False)
+    rival = _rival(found, strategy)
+    with np.errstate(all="ignore"):  # neighbours of an extreme job may have no finite price
+        listed = sorted(
+            [*one_change(workload, space, strategy, constants, estimate), *_moves(workload, strategy, constants)],
+            key=lambda entry: entry["step_time_s"],
+        )
+        turning = [] if rival is None else _turning_points(workload, strategy, rival, constants)
+        matters = sensitivity(workload, strategy, constants, estimate)
+    rule = estimate(workload, StrategyBatch.of([strategy]), constants).fit_rule
+    fitting = [entry for entry in listed if entry["fits"]]
+    parts = plain(priced)
+    return ExplainDocument.model_validate(
+        {
+            **{name: parts[name] for name in EstimateDocument.model_fields if name in parts},
+            "bound_by": bound_by(parts["estimate"]),
+            "best_change": best_change(listed, rule),
+            "would_fit": None if priced.estimate.fits else _would_fit(fitting),
+            "changes": listed,
+            "sensitivity": matters,
+            "other": None if rival is None else _better(job, own, found, priced, strategy, rival),
+            "turning_points": turning,
+            "proved_best": found.proof.proved_best,
+        }
+    )
+
+
+def _rival(found: SearchResult, strategy: ParallelStrategy) -> ParallelStrategy | None:
+    """The best of the search, or the next structure where that is the strategy itself."""
+    others = [plan for plan in found.plans if plan.parallel != strategy]
+    return min(others, key=lambda plan: float(plan.estimate["step_time_s"])).parallel if others else None
+
+
+def _moves(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> list[dict[str, Any]]:
+    moves = neighbouring_moves(workload, strategy)
+    options = [option for option, legal in zip(moves, _legal(workload, list(moves)), strict=True) if legal]
+    if not options:
+        return []
+    priced = estimate(workload, StrategyBatch.of([strategy, *options]), constants)
+    own_s = float(priced.step_time_s[0])
+    return [
+        {
+            "change": moves[option],
+            "step_time_s": float(priced.step_time_s[row]),
+            "delta_fraction": float(priced.step_time_s[row]) / own_s - 1.0,
+            "peak_memory_bytes": float(priced.peak_memory_bytes[row]),
+            "fits_probability": float(priced.fits_probability[row]),
+            "fits": bool(priced.fits[row]),
+        }
+        for row, option in enumerate(options, start=1)
+    ]
+
+
+def _legal(workload: Workload, options: list[ParallelStrategy]) -> list[bool]:
+    found: list[bool] = legal_mask(workload, StrategyBatch.of(options)).tolist() if options else []
+    return found
+
+
+def _turning_points(
+    workload: Workload, strategy: ParallelStrategy, rival: ParallelStrategy, constants: Constants
+) -> list[dict[str, Any]]:
+    times = estimate(workload, StrategyBatch.of([strategy, rival]), constants).step_time_s
+    first, other = (strategy, rival) if times[0] <= times[1] else (rival, strategy)
+    return turning_points(workload, first, other, constants, estimate)
+
+
+def _would_fit(fitting: Sequence[Mapping[str, Any]]) -> str:
+    if not fitting:
+        return "No change of a single dimension makes it fit; `meshplan search` finds what does."
+    fastest = fitting[0]
+    return f"It would fit with {fastest['change']}: the step {fastest['delta_fraction']:+.1%}."
+
+
+def _better(
+    job: Job,
+    own: Sequence[Calibration],
+    found: SearchResult,
+    priced: EstimateDocument,
+    strategy: ParallelStrategy,
+    rival: ParallelStrategy,
+) -> Better:
+    (plan,) = [plan for plan in found.plans if plan.parallel == rival]
+    mapping = fill_intervals(job.workload, {**plan.to_mapping()}, own)
+    mine, its = plain(priced.estimate), mapping["estimate"]
+    difference = its["step_time_s"] / mine["step_time_s"] - 1.0
+    name = "plan " + plan.plan_id
+    slower_first = difference < 0.0
+    why = compared("This plan", mine, its, name) if slower_first else compared(name, its, mine, "this plan")
+    return Better.model_validate(
+        {
+            "plan_id": plan.plan_id,
+            "strategy": mapping["strategy"],
+            "step_time_s": its["step_time_s"],
+            "difference_fraction": difference,
+            "is_tie": abs(difference) < paired_error_of(job.workload, own).fraction,
+            "changes": changes(strategy, rival),
+            "why": why,
+        }
+    )

@@ -1,0 +1,68 @@
+"""A plan explained, for a person."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from app.answers.tables.estimate import print_assumptions, strategy_text
+from app.answers.tables.memory import chance
+from app.plans.schemas import ExplainDocument
+from app.text.quantities import GIB, seconds
+from app.text.terminal import plain_table
+
+SHOWN = 12
+DECIDING = 1e-3  # of the step
+
+
+def print_explained(console: Console, document: ExplainDocument) -> None:
+    job, estimate = document.job, document.estimate
+    print_assumptions(console, (), document.warnings)
+    cluster = job["cluster"]
+    console.print(
+        f"{job['model']['name']} on {cluster['num_devices']:,} x {cluster['hardware']}: {strategy_text(document.strategy)}",
+        style="bold",
+        markup=False,
+    )
+    console.print(f"{seconds(estimate.step_time_s)} a step. {document.bound_by}", markup=False)
+    if document.would_fit is not None:
+        console.print(f"It does not fit. {document.would_fit}", style="red", markup=False)
+    console.print(document.best_change, markup=False)
+    other = document.other
+    if other is not None:
+        tie = "; that is less than can be told apart" if other.is_tie else ""
+        proof = "proved best of the search" if document.proved_best else "found before the search was cut"
+        console.print(
+            f"Beside it: {strategy_text(other.strategy)} ({other.changes}), {seconds(other.step_time_s)}, "
+            f"{other.difference_fraction:+.1%}{tie} ({proof}). {other.why}",
+            markup=False,
+        )
+        _print_turning_points(console, document)
+    console.print()
+    table = plain_table("one change", ">step", ">difference", ">GiB", ">sure")
+    for row in document.changes[:SHOWN]:
+        table.add_row(
+            row.change,
+            seconds(row.step_time_s),
+            f"{row.delta_fraction:+.1%}",
+            f"{row.peak_memory_bytes / GIB:.1f}",
+            chance(row.fits_probability),
+        )
+    console.print(table)
+    if len(document.changes) > SHOWN:
+        console.print(f"and {len(document.changes) - SHOWN} more; --json lists them all", style="dim")
+    console.print()
+    table = plain_table("a number 10 % better, or worse", ">step, better", ">worse")
+    for entry in document.sensitivity:
+        if max(abs(entry.better_delta_fraction), abs(entry.worse_delta_fraction)) >= DECIDING:
+            table.add_row(
+                entry.quantity.replace("_", " "), f"{entry.better_delta_fraction:+.1%}", f"{entry.worse_delta_fraction:+.1%}"
+            )
+    console.print(table)
+
+
+def _print_turning_points(console: Console, document: ExplainDocument) -> None:
+    if document.turning_points:
+        found = ", ".join(f"{point.quantity.replace('_', ' ')} x {point.factor:.2f}" for point in document.turning_points[:4])
+        console.print(f"Their order turns with {found}.", markup=False)
+    else:
+        console.print("No number turns their order within a factor of three.")

@@ -1,0 +1,199 @@
+"""What a plan delivers on a site: its step, and all that interrupts it, put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cost_models.delivery.checkpoints import CheckpointCost, best_interval_s, checkpoint_cost
+from cost_models.delivery.failures import DAY_S, FailureClass
+from cost_models.delivery.monte_carlo import Campaign
+from cost_models.delivery.recovery import RECOVERY_MODES, REPLACED_FRACTION, RecoveryMode
+from cost_models.delivery.renewal import Effective, effective, interruptions
+from cost_models.delivery.repairs import Supply, supply
+from cost_models.delivery.slow_nodes import rate_left
+from cost_models.delivery.state import SavedState
+
+LONGEST_INTERVAL_S = DAY_S  # between checkpoints, whatever the failures
+
+
+@dataclass(frozen=True)
+class RunningPlan:
+    """What of a plan its failures touch.
+
+    ``replicas_per_node`` is below 1 where a data-parallel replica spans nodes; ``peer_bytes_per_s`` is what a device gets from
+    a peer in another node.
+    """
+
+    num_nodes: int
+    num_supernodes: int
+    num_replicas: int
+    replicas_per_node: float
+    step_time_s: float
+    state: SavedState
+    host_link_bytes_per_s: float
+    peer_bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Site:
+    """What interrupts jobs on a cluster, and what the cluster does about it.
+
+    ``interval_s`` is useful time between checkpoints, ``None`` for the best. ``in_memory_interval_s`` is that between copies of
+    the state in the memory of other nodes, ``None`` for no copies. ``dying_gasp``: a fault that leaves a replica whole is
+    followed by a checkpoint before the job ends.
+    """
+
+    failures_per_node_day: float
+    mode: RecoveryMode
+    detection_s: float
+    write_bytes_per_s: float
+    read_bytes_per_s: float
+    replaced_fraction: float = REPLACED_FRACTION
+    supernode_failures_per_day: float = 0.0
+    cluster_failures_per_day: float = 0.0
+    asynchronous: bool = True
+    checkpoint_fixed_s: float = 0.0  # that a checkpoint blocks whatever its bytes
+    interval_s: float | None = None
+    in_memory_interval_s: float | None = None
+    dying_gasp: bool = False
+    num_spares: int = 0
+    repair_s: float = 0.0
+    elastic: bool = False
+    slowdowns_per_node_day: float = 0.0
+    slowdown_fraction: float = 0.0
+    noticed_after_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What is left of the step's rate, and where the rest goes. ``rate`` is useful time at full rate over wall time."""
+
+    classes: Sequence[FailureClass]
+    checkpoint: CheckpointCost
+    interval_s: float
+    mtbf_s: float
+    lossy_mtbf_s: float
+    effective: Effective
+    supply: Supply
+    slow_rate: float
+    rate: float
+    campaign: Campaign
+
+
+def failure_classes(plan: RunningPlan, site: Site, checkpoint: CheckpointCost) -> list[FailureClass]:
+    """What interrupts the plan there, class by class.
+
+    Parameters
+    ----------
+    plan : RunningPlan
+        Nodes, replicas, step and state.
+    site : Site
+        Rates, and the level of recovery.
+    checkpoint : CheckpointCost
+        Of the plan's state there.
+
+    Returns
+    -------
+    list of FailureClass
+        Classes that cannot happen are left out.
+    """
+    of_nodes = plan.num_nodes * site.failures_per_node_day / DAY_S
+    recovery_s, keeps = _recovery(plan, site, checkpoint)
+    in_place = min(site.mode.in_place_fraction, site.replaced_fraction) if plan.num_replicas > 1 else 0.0
+    whole_job_s = site.detection_s + RECOVERY_MODES["job"].restart_s + checkpoint.load_s + plan.step_time_s
+    found = [
+        FailureClass("node", of_nodes * (site.replaced_fraction - in_place), recovery_s, keeps, replaces_node=True),
+        FailureClass("repaired_in_place", of_nodes * in_place, site.detection_s + plan.step_time_s, keeps_state=True),
+        FailureClass("software", of_nodes * (1.0 - site.replaced_fraction), recovery_s, keeps),
+        FailureClass("supernode", plan.num_supernodes * site.supernode_failures_per_day / DAY_S, whole_job_s),
+        FailureClass("cluster", site.cluster_failures_per_day / DAY_S, whole_job_s),
+    ]
+    return [each for each in found if each.rate_per_s > 0.0]
+
+
+def _recovery(plan: RunningPlan, site: Site, checkpoint: CheckpointCost) -> tuple[float, bool]:
+    """Seconds until the next useful step after a node's fault, and whether the work since the last checkpoint survives.
+
+    Without a second replica there is no copy of the state to be had anywhere but in storage.
+    """
+    start_s = site.detection_s + site.mode.restart_s
+    peers_s = plan.state.device_bytes / plan.peer_bytes_per_s
+    if plan.num_replicas > 1:
+        if site.mode.from_peers:
+            return start_s + peers_s + plan.step_time_s, True
+        if site.in_memory_interval_s is not None:
+            return start_s + peers_s + site.in_memory_interval_s / 2.0 + plan.step_time_s, True
+        if site.dying_gasp:
+            saving_s = plan.state.total_bytes / site.write_bytes_per_s
+            return start_s + saving_s + checkpoint.load_s + plan.step_time_s, True
+    return start_s + checkpoint.load_s + plan.step_time_s, False
+
+
+def delivered(plan: RunningPlan, site: Site) -> Delivered:
+    """What the plan delivers there, in the long run.
+
+    Parameters
+    ----------
+    plan : RunningPlan
+        Nodes, replicas, step and state.
+    site : Site
+        What interrupts it, and what is done about it.
+
+    Returns
+    -------
+    Delivered
+        Waiting for nodes, slow nodes and failures multiply: each acts on what the others leave.
+    """
+    checkpoint = checkpoint_cost(
+        plan.state.total_bytes,
+        plan.state.device_bytes,
+        plan.host_link_bytes_per_s,
+        site.write_bytes_per_s,
+        site.read_bytes_per_s,
+        asynchronous=site.asynchronous,
+        fixed_s=site.checkpoint_fixed_s,
+    )
+    classes = failure_classes(plan, site, checkpoint)
+    met = interruptions(classes)
+    interval_s = site.interval_s
+    if interval_s is None:
+        interval_s = min(best_interval_s(checkpoint.blocking_s, met.lossy_mtbf_s), LONGEST_INTERVAL_S)
+    interval_s = max(interval_s, checkpoint.least_interval_s, plan.step_time_s)
+    share = effective(classes, interval_s, checkpoint.blocking_s)
+    leaving = math.fsum(each.rate_per_s for each in classes if each.replaces_node)
+    nodes = supply(
+        site.num_spares,
+        leaving,
+        site.repair_s,
+        num_replicas=plan.num_replicas,
+        replicas_per_node=plan.replicas_per_node,
+        elastic=site.elastic,
+    )
+    slowdowns_per_s = plan.num_nodes * site.slowdowns_per_node_day / DAY_S
+    slow_rate = rate_left(slowdowns_per_s, site.noticed_after_s, site.slowdown_fraction)
+    return Delivered(
+        classes=classes,
+        checkpoint=checkpoint,
+        interval_s=interval_s,
+        mtbf_s=met.mtbf_s,
+        lossy_mtbf_s=met.lossy_mtbf_s,
+        effective=share,
+        supply=nodes,
+        slow_rate=slow_rate,
+        rate=share.useful * nodes.rate * slow_rate,
+        campaign=Campaign(
+            classes=classes,
+            interval_s=interval_s,
+            blocking_s=checkpoint.blocking_s,
+            num_spares=site.num_spares,
+            repair_s=site.repair_s,
+            num_replicas=plan.num_replicas,
+            replicas_per_node=plan.replicas_per_node,
+            elastic=site.elastic,
+            slowdowns_per_s=slowdowns_per_s,
+            noticed_after_s=site.noticed_after_s,
+            slowdown_fraction=site.slowdown_fraction,
+        ),
+    )

@@ -1,0 +1,203 @@
+"""Many simulated histories of one job, side by side as columns: what the closed forms cannot say, the spread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.delivery.failures import FailureClass
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+HISTORIES_AT_ONCE = 20_000  # of which all columns stay in the cache's reach
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """A job with all that interrupts it. Fields as ``effective``, ``supply`` and ``rate_left`` take them."""
+
+    classes: Sequence[FailureClass]
+    interval_s: float
+    blocking_s: float
+    num_spares: int = 0
+    repair_s: float = 0.0
+    num_replicas: int = 1
+    replicas_per_node: float = 1.0
+    elastic: bool = False
+    slowdowns_per_s: float = 0.0
+    noticed_after_s: float = 0.0
+    slowdown_fraction: float = 0.0
+
+
+@dataclass(frozen=True)
+class Histories:
+    """What became of each history, ``[n]``: wall time, and useful time at full rate inside it."""
+
+    elapsed_s: Floats
+    useful_s: Floats
+    num_failures: NDArray[np.int64]
+
+
+def histories(
+    campaign: Campaign, num_histories: int, seed: int, *, horizon_s: float = math.inf, target_s: float = math.inf
+) -> Histories:
+    """Plays a job ``num_histories`` times, each until ``horizon_s`` has passed or ``target_s`` of useful time is done.
+
+    Parameters
+    ----------
+    campaign : Campaign
+        The job and what interrupts it.
+    num_histories : int
+        Columns of the result.
+    seed : int
+        The same seed gives the same histories.
+    horizon_s : float, seconds
+        Of wall time.
+    target_s : float, seconds
+        Of useful time at full rate; one of the two is finite.
+
+    Returns
+    -------
+    Histories, ``[num_histories]``
+    """
+    generator = np.random.default_rng(seed)
+    parts = []
+    for start in range(0, num_histories, HISTORIES_AT_ONCE):
+        played = _Columns(campaign, min(HISTORIES_AT_ONCE, num_histories - start), generator, horizon_s, target_s)
+        parts.append(played.to_the_end())
+    return Histories(*(np.concatenate([getattr(part, name) for part in parts]) for name in Histories.__dataclass_fields__))
+
+
+class _Columns:
+    """The state of histories that go on: an event of each at a time."""
+
+    def __init__(self, campaign: Campaign, count: int, generator: np.random.Generator, horizon_s: float, target_s: float) -> None:
+        self.campaign, self.generator, self.horizon_s, self.target_s = campaign, generator, horizon_s, target_s
+        rates = np.array([each.rate_per_s for each in campaign.classes])
+        self.rate = float(rates.sum())
+        self.up_to = np.cumsum(rates) / self.rate if self.rate else rates
+        self.recovery_s = np.array([each.recovery_s for each in campaign.classes])
+        self.keeps = np.array([each.keeps_state for each in campaign.classes], dtype=bool)
+        self.replaces = np.array([each.replaces_node for each in campaign.classes], dtype=bool)
+        node_rate = float(rates[self.replaces].sum())
+        mean = node_rate * campaign.repair_s
+        slots = math.ceil(mean + 12.0 * math.sqrt(mean) + 12.0) + campaign.num_spares if mean else 0
+        self.tracks_nodes = slots > 0
+        self.now, self.saved, self.unsaved = np.zeros((3, count))
+        self.position = np.zeros(count)  # since the last checkpoint ended
+        self.recovering = np.zeros(count)  # seconds of recovery that are left
+        self.slow_until = np.zeros(count)
+        self.back_at = np.zeros((count, slots))  # when nodes come back from repair
+        self.failures = np.zeros(count, dtype=np.int64)
+        self.index = np.arange(count)
+        self.found = Histories(np.empty(count), np.empty(count), np.empty(count, dtype=np.int64))
+
+    def to_the_end(self) -> Histories:
+        while len(self.index):
+            self._advance()
+        return self.found
+
+    def _advance(self) -> None:
+        share, next_back = self._nodes()
+        rate = share / (1.0 + self.campaign.slowdown_fraction * (self.slow_until > self.now))
+        runs = (self.recovering <= 0.0) & (share > 0.0)
+        waits = (self.recovering <= 0.0) & (share <= 0.0)
+        until_failure = self._draw(self.rate * np.where(waits, 0.0, np.maximum(share, 0.0)))
+        until_slow, slow_ends = self._slow(runs)
+        until_target = np.where(runs, self._until_target(rate), np.inf)
+        ends = np.where(runs, np.minimum.reduce([next_back - self.now, until_slow, slow_ends]), np.inf)
+        ends = np.where(waits, next_back - self.now, np.where(self.recovering > 0.0, self.recovering, ends))
+        step = np.minimum.reduce([until_failure, ends, until_target, self.horizon_s - self.now])
+        self._run(runs, step, rate)
+        self.recovering = np.maximum(self.recovering - step, 0.0)
+        self.now = self.now + step
+        self.slow_until = np.where(runs & (until_slow <= step), self.now + self.campaign.noticed_after_s, self.slow_until)
+        is_done = (self.now >= self.horizon_s) | (until_target <= step)
+        self._fail(~is_done & (until_failure <= step))
+        if is_done.any():
+            self._leave(is_done)
+
+    def _nodes(self) -> tuple[Floats, Floats]:
+        """Share of the replicas that have their nodes, and when the next node comes back where that matters."""
+        campaign = self.campaign
+        if not self.tracks_nodes:
+            return np.ones(len(self.now)), np.full(len(self.now), np.inf)
+        away = self.back_at > self.now[:, None]
+        missing = away.sum(axis=1) - campaign.num_spares
+        lost_each = max(campaign.replicas_per_node, 1.0)
+        share = np.clip(1.0 - missing * lost_each / campaign.num_replicas, 0.0, 1.0) if campaign.elastic else missing <= 0.0
+        share = np.where(missing <= 0, 1.0, share)
+        next_back = np.where(missing > 0, np.where(away, self.back_at, np.inf).min(axis=1), np.inf)
+        return share, next_back
+
+    def _slow(self, runs: Bools) -> tuple[Floats, Floats]:
+        """Time until a node turns slow, and until the one that is slow is taken out."""
+        if not self.campaign.slowdowns_per_s:
+            return np.full(len(runs), np.inf), np.full(len(runs), np.inf)
+        left = self.slow_until - self.now
+        return self._draw(np.where(runs, self.campaign.slowdowns_per_s, 0.0)), np.where(left > 0.0, left, np.inf)
+
+    def _draw(self, rate: Floats) -> Floats:
+        """Exponential times; without a memory they may be drawn anew at each event."""
+        draws = self.generator.standard_exponential(len(rate))
+        times: Floats = np.divide(draws, rate, out=np.full(len(rate), np.inf), where=rate > 0.0)
+        return times
+
+    def _until_target(self, rate: Floats) -> Floats:
+        """Running time until all useful work is done, checkpoints on the way included."""
+        campaign = self.campaign
+        if math.isinf(self.target_s):
+            return np.full(len(rate), np.inf)
+        still = self.target_s - self.saved - self.unsaved
+        left: Floats = np.divide(still, rate, out=np.full(len(rate), np.inf), where=rate > 0.0)
+        if math.isinf(campaign.interval_s):
+            return left
+        useful = np.minimum(self.position, campaign.interval_s) + left
+        num_before = np.maximum(np.ceil(useful / campaign.interval_s) - 1.0, 0.0)
+        with np.errstate(invalid="ignore"):
+            until = useful + num_before * campaign.blocking_s - self.position
+        return np.where(np.isfinite(left), until, np.inf)
+
+    def _run(self, runs: Bools, step: Floats, rate: Floats) -> None:
+        interval_s, cycle_s = self.campaign.interval_s, self.campaign.interval_s + self.campaign.blocking_s
+        step = np.where(runs, step, 0.0)
+        if math.isinf(interval_s):
+            self.unsaved = self.unsaved + rate * step
+            return
+        total = self.position + step
+        passed = np.floor(total / cycle_s)
+        rest = total - passed * cycle_s
+        before, behind = np.minimum(self.position, interval_s), np.minimum(rest, interval_s)
+        crossed = passed > 0.0
+        saved = self.unsaved + rate * (interval_s - before + (passed - 1.0) * interval_s)
+        self.saved = np.where(crossed, self.saved + saved, self.saved)
+        self.unsaved = np.where(crossed, rate * behind, self.unsaved + rate * (behind - before))
+        self.position = rest
+
+    def _fail(self, failed: Bools) -> None:
+        rows = np.flatnonzero(failed)
+        if not len(rows):
+            return
+        self.failures[rows] += 1
+        kind = np.minimum(np.searchsorted(self.up_to, self.generator.random(len(rows)), side="right"), len(self.up_to) - 1)
+        lost = rows[~self.keeps[kind]]
+        self.unsaved[lost] = 0.0
+        self.position[lost] = 0.0
+        self.recovering[rows] = self.recovery_s[kind]
+        if self.tracks_nodes:
+            gone = rows[self.replaces[kind]]
+            away_s = self.generator.standard_exponential(len(gone)) * self.campaign.repair_s
+            self.back_at[gone, self.back_at[gone].argmin(axis=1)] = self.now[gone] + away_s
+
+    def _leave(self, is_done: Bools) -> None:
+        done = self.index[is_done]
+        self.found.elapsed_s[done] = self.now[is_done]
+        self.found.useful_s[done] = (self.saved + self.unsaved)[is_done]
+        self.found.num_failures[done] = self.failures[is_done]
+        going = ~is_done
+        for name in ("now", "saved", "unsaved", "position", "recovering", "slow_until", "back_at", "failures", "index"):
+            setattr(self, name, getattr(self, name)[going])

@@ -1,0 +1,52 @@
+"""What a plan must save to go on later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.memory.model_states import MASTER_BYTES, WEIGHT_BYTES, moment_bytes
+from cost_models.shapes.layer_keys import data_parallel_sizes
+from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.step.priced_groups import priced_groups
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """Bytes of a checkpoint: in all, and of the device that writes most where all replicas share the writing."""
+
+    total_bytes: float
+    device_bytes: float
+
+
+def saved_state(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> SavedState:
+    """Weights in 16 bits, master weights and Adam's moments of all parameters, once.
+
+    FP32 weights are their own master. Every data-parallel replica writes its share of what it has a copy of
+    [megatron-0.12, fully_parallel.py].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software.
+    strategy : ParallelStrategy
+        One strategy, legal for ``any`` target.
+    constants : Constants
+        Calibrated values for the hardware family.
+
+    Returns
+    -------
+    SavedState, bytes
+    """
+    batch = StrategyBatch.of([strategy])
+    fp32 = workload.software.fp32_parameters or workload.software_traits.fp32_shards
+    bytes_each = (0.0 if fp32 else WEIGHT_BYTES) + MASTER_BYTES + float(moment_bytes(batch)[0])
+    ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=True)
+    held = group.sharded.parameters
+    dense, experts = data_parallel_sizes(batch)
+    fullest = float(np.max(held.dense / dense + held.experts / experts))
+    return SavedState(num_parameters(workload.model).total * bytes_each, fullest * bytes_each)

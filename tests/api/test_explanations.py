@@ -1,0 +1,41 @@
+"""``POST /v1/explanations``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+Refused = Callable[..., dict[str, Any]]
+
+
+def test_a_slow_plan_is_explained_beside_the_best(api: TestClient, job: dict[str, Any]) -> None:
+    document = api.post("/v1/explanations", json={**job, "strategy": {"tp": 8, "recompute": "full"}}).json()
+    own_s = document["estimate"]["step_time_s"]
+    times = [change["step_time_s"] for change in document["changes"]]
+    assert times == sorted(times)
+    without = next(change for change in document["changes"] if change["change"].startswith("recompute full -> none"))
+    assert without["delta_fraction"] < 0
+    assert document["other"]["difference_fraction"] == pytest.approx(document["other"]["step_time_s"] / own_s - 1)
+    assert document["other"]["difference_fraction"] < 0
+    assert "loses" in document["other"]["why"]
+    assert document["would_fit"] is None
+    assert document["proved_best"]
+
+
+def test_without_a_strategy_the_best_plan_is_explained(api: TestClient, job: dict[str, Any]) -> None:
+    document = api.post("/v1/explanations", json=job).json()
+    other = document["other"]
+    assert other is None or other["step_time_s"] >= document["estimate"]["step_time_s"]
+
+
+def test_a_plan_that_does_not_fit_is_told_what_would_do(api: TestClient, job: dict[str, Any]) -> None:
+    bigger = {**job, "model": "llama-2-13b", "search": {"min_headroom": "20GiB"}}
+    document = api.post("/v1/explanations", json={**bigger, "strategy": {"tp": 4}}).json()
+    assert not document["estimate"]["fits"]
+    assert document["would_fit"].startswith("It would fit with ")
+
+
+def test_a_strategy_that_cannot_run_is_refused(api: TestClient, job: dict[str, Any], refused: Refused) -> None:
+    refused(api.post("/v1/explanations", json={**job, "strategy": {"tp": 3}}), 422, "invalid-input")
+    refused(api.post("/v1/explanations", json={**job, "stratgy": {}}), 422, "invalid-input")
