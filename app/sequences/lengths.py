@@ -20,6 +20,7 @@ Ints = NDArray[np.int64]
 Histogram = tuple[Ints, Ints]  # lengths, and how many samples have each
 
 MAX_COUNTED = 2**53
+MAX_DRAWN = 2_000_000  # samples, a second or two
 
 
 def read_lengths(path: Path, field: str = "LENGTHS") -> Ints | Histogram:
@@ -110,8 +111,8 @@ def samples(given: Ints | Histogram, num_tokens: int, seed: int) -> tuple[Ints, 
         lengths, counts = given
         weights = counts / counts.sum()
     number = int(num_tokens / float((lengths * weights).sum()) * 1.2) + 1000
-    if number > MAX_SAMPLES:
-        raise InputError(f"lengths: {number:,} samples fill these steps, more than {MAX_SAMPLES:,}; price fewer steps.")
+    if number > MAX_DRAWN:
+        raise InputError(f"lengths: {number:,} samples fill these steps, more than {MAX_DRAWN:,}; price fewer steps.")
     random = np.random.default_rng(seed)
     drawn = random.choice(lengths, size=number, p=weights)
     while int(drawn.sum()) < num_tokens:
