@@ -20,7 +20,7 @@ from calibration.mechanisms import workload_mechanisms
 from calibration.memory_intervals import MemoryEvidence, memory_evidence
 from calibration.paired import PairedError
 from calibration.steps import STEPS, Step, mechanisms_taken
-from cost_models.constants import CONSTANTS, Constants, prior_constants
+from cost_models.constants import CONSTANTS, Constants, constants_with_options, prior_constants
 from cost_models.shapes.traits import FAMILIES as DEVICES
 from cost_models.shapes.traits import family_traits
 from cost_models.shapes.workload import Workload
@@ -106,8 +106,9 @@ class Calibration:
         return memory_evidence(workload, base.memory_bands, base.memory_coverage)
 
     def constants_of(self, workload: Workload) -> Constants:
-        """The constants with the spread that the workload's peaks have."""
-        return replace(self.constants, peak_spread=self.memory_evidence(workload).spread)
+        """The constants under the options of the workload's software, with the spread that its peaks have."""
+        constants = constants_with_options(self.constants, workload.software)
+        return replace(constants, peak_spread=self.memory_evidence(workload).spread)
 
     def paired_error(self, workload: Workload) -> PairedError:
         """How far the difference of two plans of this workload is off; where the file says nothing, what the family's says."""

@@ -65,6 +65,7 @@ class MoeSection(RecordSection):
     num_groups: bounds.Experts = 1
     group_topk: bounds.Experts = 1
     capacity_factor: bounds.CapacityFactor | None = None
+    expert_biases: bool = False
 
 
 class ModelSection(RecordSection):
@@ -82,6 +83,11 @@ class ModelSection(RecordSection):
     gated_linear_unit: bool = True
     tied_embeddings: bool = False
     mtp_num_layers: bounds.MtpLayers = 0
+    attention_bias: bool = False
+    attention_sinks: bool = False
+    activation_clamp: bounds.Clamp | None = None
+    sliding_window: bounds.SeqLength | None = None
+    full_attention_every: bounds.Layers = 0
     mla: MlaSection | None = None
     moe: MoeSection | None = None
 

@@ -7,12 +7,15 @@ import re
 from calibration.known_flags import OFF
 from calibration.record_document import Degrees, ModelSection, MoeSection, Notes, quoted, refused
 from calibration.record_software import RecordSoftware
+from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape
 from documents.errors import InputError
 
 _USUAL_HEAD_DIM = 128
 # Megatron pads the vocabulary to a multiple of 128 x tp [megatron-0.12, arguments.py, make-vocab-size-divisible-by].
 # MindSpeed-LLM's published scripts set that to 1 and state other paddings as padded-vocab-size.
+_MINDFORMERS_CAPACITY = 1.1  # of its MoEConfig [mindformers-1.5, moe.py]
+_MINDFORMERS_CORE_YEAR = 2025.9  # r1.7
 _VOCABULARY_MULTIPLE = {"megatron-lm": 128, "nemo": 128, "megatron-deepspeed": 128}
 
 
@@ -28,7 +31,7 @@ def record_model(
         kv_channels = kv_channels or _USUAL_HEAD_DIM
         heads = max(hidden // kv_channels, 1)
         notes.add("num_attention_heads", None, f"is not stated, read as {heads} of {kv_channels} channels")
-    moe = None if section.moe is None else _moe(section.moe, notes)
+    moe = None if section.moe is None else _moe(section.moe, notes, software)
     ffn = section.ffn_hidden_size
     if ffn is None:
         ffn = moe.expert_ffn_hidden_size if moe else 4 * hidden
@@ -46,16 +49,19 @@ def record_model(
         tied_embeddings=section.tied_embeddings,
         mtp_num_layers=section.mtp_num_layers,
         sandwich_norm=software.has("post-norm"),
-        attention_bias=software.has("add-qkv-bias"),
+        attention_bias=section.attention_bias or software.has("add-qkv-bias"),
         alibi=software.has("square-alibi-mask") or software.flag_value("position-embedding-type") == "alibi",
         mla=None if section.mla is None else MlaShape(**dict(section.mla)),
         moe=moe,
-        local_attention=_window(software, notes),
+        local_attention=_window(section, software, notes),
+        constants=ModelConstants(attention_sinks=section.attention_sinks, activation_clamp=section.activation_clamp),
     )
 
 
-def _window(software: RecordSoftware, notes: Notes) -> LocalAttention | None:
-    """Attention that looks at a window: MindSpeed's in all layers or in every second one, Megatron's but in every n-th."""
+def _window(section: ModelSection, software: RecordSoftware, notes: Notes) -> LocalAttention | None:
+    """A window of attention: as stated, MindSpeed's in all layers or in every second one, Megatron's but in every n-th."""
+    if section.sliding_window:
+        return LocalAttention("window", full_attention_every=section.full_attention_every, window=section.sliding_window)
     for name, full_every in (("sliding-window", 0), ("interleave-sliding-window", 2), ("window-size", None)):
         stated = software.flag_value(name)
         if stated is None or stated.lower() in OFF:
@@ -91,12 +97,15 @@ def _vocabulary(section: ModelSection, tp: int, stack: str) -> int:
     return -(-section.vocab_size // multiple) * multiple
 
 
-def _moe(section: MoeSection, notes: Notes) -> MoeShape:
+def _moe(section: MoeSection, notes: Notes, software: RecordSoftware) -> MoeShape:
     experts, width, shared = section.num_experts, section.expert_ffn_hidden_size, section.num_shared_experts
     dense, frequency = _moe_layers(section, notes)
     if section.top_k > experts:
         raise refused("model.moe.top_k", section.top_k, f"an integer up to num_experts {experts}")
-    stated = section.shared_expert_ffn_hidden_size
+    stated, capacity = section.shared_expert_ffn_hidden_size, section.capacity_factor
+    if capacity is None and _has_default_capacity(software):
+        capacity = _MINDFORMERS_CAPACITY
+        notes.add("moe.capacity_factor", None, f"is not stated, read as the framework's {capacity}")
     return MoeShape(
         num_experts=experts,
         top_k=section.top_k,
@@ -107,8 +116,16 @@ def _moe(section: MoeSection, notes: Notes) -> MoeShape:
         moe_layer_freq=frequency,
         num_groups=section.num_groups,
         group_topk=section.group_topk,
-        capacity_factor=section.capacity_factor,
+        capacity_factor=capacity,
+        expert_biases=section.expert_biases,
     )
+
+
+def _has_default_capacity(software: RecordSoftware) -> bool:
+    """MindFormers before its layers of Megatron's kind: every expert takes the same, unless experts are a grouped matmul."""
+    told = software.software
+    old = told.stack == "mindformers" and told.year is not None and told.year < _MINDFORMERS_CORE_YEAR
+    return old and not software.has("use-gmm")
 
 
 def _moe_layers(section: MoeSection, notes: Notes) -> tuple[int, int]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calibration.known_flags import OFF, Flag
 from calibration.record_document import Notes, SoftwareSection
+from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.traits import STACKS, default_stack
-from cost_models.shapes.workload import Software
+from cost_models.shapes.workload import Cluster, ModelShape, Software
 from hardware_profiles.schema import HardwareProfile
 
 # First match wins: Megatron-DeepSpeed before Megatron, MindSpore's own names before those that contain "Mind".
@@ -26,6 +27,7 @@ _STACKS = (
 _DATE = re.compile(r"(?<!\d)(20[12]\d)(?:-([01]\d)|([01]\d)[0-3]\d|(?!\d))")  # 2024-12, 20251001, 2021
 _RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:(0[1-9]|1[0-2])|x)(?!\d)")  # NVIDIA containers are named by year and month
 _BRANCH = re.compile(r"\br?(\d+\.\d+)")
+_LENGTH = re.compile(r"[1-9]\d{0,3}")
 _CORE = re.compile(r"(?<![\d.])0\.(\d+)")
 _CORE_YEARS = {5: 2024, 6: 2024, 7: 2024, 8: 2024, 9: 2024, 10: 2024, 11: 2025, 12: 2025, 13: 2025, 14: 2025, 15: 2025}
 _FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2025))  # names that the project bore until then
@@ -37,6 +39,9 @@ _WEIGHT_PREFETCH = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it scores are materialised
 # NeMo's use_flash_attention is off by default before; its FP8 recipes take Transformer Engine's attention, which is fused.
 _NEMO_FLASH_RELEASE = 2024
+_BNSD_YEAR = 2025  # scripts of MindSpeed-LLM set this layout of attention from its first releases under that name
+_PADDED_BASE_LENGTH = 128  # its default [mindspeed-llm, mla_feature.py]
+_HANGING_PARAMETERS, _HANGING_NODES = 1e11, 20  # above which Megatron-DeepSpeed hung unless launches blocked [bigscience]
 _STEP_GRAPH_RELEASE = 2026.4  # Megatron-Bridge 26.06: full-iteration graphs for MoE models in 8 bits on Blackwell
 
 
@@ -64,6 +69,18 @@ class RecordSoftware:
         """Whether a flag of that name is there, and not off."""
         value = self.flag_value(name)
         return value is not None and value.lower() not in OFF
+
+
+def with_launches(software: Software, flags: tuple[Flag, ...], model: ModelShape, cluster: Cluster, notes: Notes) -> Software:
+    """The software with launches that block: where a flag says so, or where nothing does and the training would have hung."""
+    stated = flag_value(flags, "cuda-launch-blocking")
+    if stated is not None:
+        return replace(software, blocking_launches=stated.lower() not in OFF)
+    nodes = cluster.num_devices / cluster.profile.devices_per_node
+    if software.stack != "megatron-deepspeed" or nodes < _HANGING_NODES or num_parameters(model).total < _HANGING_PARAMETERS:
+        return software
+    notes.add("CUDA_LAUNCH_BLOCKING", None, "is not stated, read as 1: such trainings hung without")
+    return replace(software, blocking_launches=True)
 
 
 def flag_value(flags: Sequence[Flag], *names: str) -> str | None:
@@ -124,6 +141,8 @@ def record_software(
         plain_cross_entropy=_has_plain_cross_entropy(stack, framework, year, texts),
         stock_matmuls=stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s,
         legacy_layers=stack == "mindspeed-llm" and _has_legacy_layers(texts, backend),
+        compressed_mask=(flag_value(flags, "use-attn-mask-compression") or "false").lower() not in OFF,
+        latent_padding=_latent_padding(flags, year) if stack == "mindspeed-llm" else 0,
     )
     features = Feature(0)
     if family != "ascend":  # records of other hardware do not list fused kernels
@@ -187,6 +206,20 @@ def _has_plain_cross_entropy(stack: str, framework: str, year: float | None, fla
 def _has_legacy_layers(flags: tuple[str, ...], backend: str) -> bool:
     """Layers older than Megatron-Core's: where flags are listed, none chooses it, and the back end has others."""
     return bool(flags) and "use-mcore-models" not in flags and "megatron core" not in backend.lower()
+
+
+def _latent_padding(flags: tuple[Flag, ...], year: float | None) -> int:
+    """What MindSpeed pads heads of latent attention to: nothing, values to queries, or all to a multiple of its base length.
+
+    The layout decides; where it is not stated, scripts of 2024 left the default, and later ones set BNSD
+    [mindspeed-llm, multi_latent_attention.py].
+    """
+    if flag_value(flags, "mla-fa-without-pad") is not None:
+        return 0
+    order = flag_value(flags, "shape-order")
+    is_wide = order.upper() != "BNSD" if order else year is not None and year < _BNSD_YEAR
+    length = flag_value(flags, "padded-base-length") or ""
+    return (int(length) if _LENGTH.fullmatch(length) else _PADDED_BASE_LENGTH) if is_wide else 1
 
 
 def _cuda_graph(value: object) -> bool | None:

@@ -32,7 +32,7 @@ from calibration.record_document import (
 )
 from calibration.record_layout import num_noop_layers
 from calibration.record_model import record_model
-from calibration.record_software import record_software, software_stack
+from calibration.record_software import record_software, software_stack, with_launches
 from calibration.record_strategy import record_degrees, record_strategy
 from cost_models.shapes.expert_spread import ExpertSpread, RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
@@ -221,7 +221,8 @@ def _priced(
     found = record_strategy(section, strategy_notes, degrees, model, software, global_batch_size=training.global_batch_size)
     by_force = software.balances_by_force
     training = replace(training, expert_spread=_expert_spread(training_section, training_notes, model, by_force=by_force))
-    workload = Workload(model=model, training=training, cluster=cluster, software=software.software)
+    launched = with_launches(software.software, flags, model, cluster, software_notes)
+    workload = Workload(model=model, training=training, cluster=cluster, software=launched)
     named = read_features(section.features)
     return workload, found.strategy, found.recompute_stated, record_flags((*named, *flags), found.strategy.features)
 

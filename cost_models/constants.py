@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cost_models.shapes.software_options import option_changes
 from cost_models.shapes.traits import family_traits
+from cost_models.shapes.workload import Software
 
 
 @dataclass(frozen=True)
@@ -204,3 +206,28 @@ def prior_constants(family: str) -> Constants:
     """
     column = family_traits(family).priors
     return Constants(**{c.name: getattr(c, column) for c in CONSTANTS})
+
+
+def constants_with_options(constants: Constants, software: Software) -> Constants:
+    """The constants of a stack with its operator packs and host options, over those of the runs that were fitted.
+
+    Parameters
+    ----------
+    constants : Constants
+        Calibrated values for the hardware family.
+    software : Software
+        Its ``operators`` and ``host``.
+
+    Returns
+    -------
+    Constants
+        The same where it has what those runs had. A factor takes no constant beyond its bounds, nor beyond the change's ``stop``.
+    """
+    bounds = {constant.name: (constant.low, constant.high) for constant in CONSTANTS}
+    values: dict[str, float] = {}
+    for change in option_changes(software.operators, software.host):
+        low, high = bounds[change.constant]
+        now = values.get(change.constant, getattr(constants, change.constant))
+        least, most = min(low, now), max(high if change.stop is None else change.stop, now)
+        values[change.constant] = min(max(now * change.factor, least), most)
+    return constants.with_values(values)

@@ -47,15 +47,20 @@ By the kind of run, rows whose NPU bin is named or likely; then with those where
 
 - Dense models are near the scatter of republished runs. What is left is mostly software: MindSpore releases before mid-2024,
   and NPU bins that a source does not state.
-- Mixture-of-experts rows are few: all-gather dispatch to many experts with few tokens each is predicted too fast, experts in a
-  loop under full recompute too slow. A table of one model over dispatchers and expert degrees on one software release would
-  settle it.
+- Mixture-of-experts rows are few. Experts in a loop on one tensor-parallel rank and pairs of expert ranks are predicted too slow,
+  64 experts over two nodes (outside context parallelism) and a post-training update on A3 too fast. A table of one model over
+  dispatchers and expert degrees on one software release would settle the first; on A3 a profile of one layer, since the
+  published phase also holds what surrounds the step.
+- MindFormers' runs with `jit_level` O1 and tp 1 are predicted 15 % too slow, those with O2 and those at TP8 are met: O1 fuses
+  operators one into another, but counting that in full makes as many others too fast. A profile of one layer under each level
+  would part them.
 - Slices are tests of a few layers, where host time and small collectives decide. All come from one framework's CI, whose NPUs are
   never named: the same ChatGLM3 and Baichuan2 plans ran 11 to 14 % slower there than in its README, while three pipelines of
   TP2 are predicted 20 % too slow. A pair of NPUs that exchanged 23 GB/s, nearer to the 28 of its wire than to the 18.3 by which
-  HCCL plans, would explain these; runs on named hardware at TP2 and TP4 go either way. The bin of that machine, and an
-  all-gather measured over two, four and eight NPUs of a node, would settle both.
-- All-gather dispatch in MindSpeed of 2024 takes 30 to 120 ms a layer more than its bytes: a profile of one such layer.
+  HCCL plans, would explain these, but makes TP4 and long sequences 2 to 3 % worse and named runs at TP2 and TP4 go either way.
+  The bin of that machine, and an all-gather measured over two, four and eight NPUs of a node, would settle both.
+- Qwen2.5 at 32,768 tokens is predicted 15 % too slow: its README says that fused matmuls and collectives (MC2) were on, its
+  scripts leave them off, and scripts count.
 
 ## GPUs
 
@@ -71,8 +76,11 @@ By generation, then by source. BF16, FP16 and FP32.
   (`stock_blackwell_factor`, of these runs alone), and a few rows on NVL72: TP8 is predicted 15 % too fast, which no constant of
   tiles, depth or links that the other rows allow explains. A trace of one layer at TP1 and TP8 would.
 - The A100 sites differ by 8 % either way, unexplained; your own runs take that out ([calibration.md](calibration.md)).
-  BigScience's lose about 14 ms a layer and micro batch with aligned heads, at TP4 and TP8 alike; heads of 108 and of 150 run
-  their scores at one and the same rate beside that, off the tensor cores: it is the site, not the heads.
+  BigScience's above 100 B parameters hung unless every launch blocked, which costs 3.6 ms a layer and micro batch whatever its
+  size; what is left grows with the micro batch, as if all else were 6 % slower. Heads of 108 and of 150 run their scores off the
+  tensor cores, at a rate that no other document says.
+- Where experts span nodes, the MoE Parallel Folding runs are predicted 15 to 20 % too slow, where they do not 3 to 10 %: their
+  InfiniBand moves nearly all of its 400 Gb/s, others' less.
 
 8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their precision is a mechanism that no run has shown,
 and their intervals are as much wider ([Intervals](#intervals)). What casting costs is counted in bytes, not fitted.
@@ -87,9 +95,10 @@ What is left, and what would settle it:
   10 %. Tables of recipes that state these would do.
 - Dropped tokens (the 25.09 tables) and captured graphs are not in the records, so that the release decides whether dispatch is
   eager.
-- Mixtures with biases, clamped activations and attention sinks (experts 2,880 wide, on B200) are predicted a third too fast
-  whatever their expert degree: 11 ms a layer and micro batch, perhaps operators that are not fused, which records do not name.
-  A profile of one such layer.
+- Mixtures with biases and clamped activations (experts 2,880 wide, on B200) are predicted a quarter too fast at EP8 and a tenth
+  at EP64, after 4 ms a layer and micro batch of passes that no kernel fuses: matmuls of that machine in bfloat16, and how much
+  of the experts' gradients hides. Records that leave biases, clamps and windows unsaid are priced without them. A profile of one
+  such layer.
 - Recipes of mixtures in 8 bits gained with every release: some of 2025 are predicted 10 to 25 % too fast, some of mid-2026 up to
   24 % too slow.
 - FlashAttention-2 runs of PyTorch beyond 65,536 tokens, and row-wise scaled FP8 under TP8, are a few rows each.
@@ -206,8 +215,7 @@ vTrain's sweeps: Calculon's first choice costs 0 to 4.5 % over the measured best
 """
 
 EXPLANATIONS = {
-    "msllm-readme-qwen2-57b": "all-gather dispatcher with few tokens a rank",
-    "msllm-readme-deepseek-v2-60b": "all-gather dispatcher with few tokens a rank",
+    "msllm-readme-qwen2-57b": "all-gather dispatch over two nodes, outside context parallelism as in Megatron before core 0.9",
     "msllm-readme-minicpm": "small experts: host time and all-to-all overlap more than is modelled",
     "msllm-readme-deepseek-v2-lite": "experts in a loop under full recompute: their waits overlap more than is modelled",
     "msllm-ci-baichuan2_13b": "a vocabulary of 125,696 over few layers; the same plan at full depth errs the other way",
@@ -215,6 +223,8 @@ EXPLANATIONS = {
     "msllm-readme-mixtral-8x7b-8x8-s32768": "32,768 tokens on 64 NPUs; how uneven its routing was is not recorded",
     "msllm-ci-mixtral_mcore_tp4_cp2_ep2": "a slice that spends half of its time on the host",
     "mindformers-finetune_glm32k": "recompute of layers and of parts of others, read as layers alone",
+    "mindformers-run_telechat": "MindSpore release of early 2024",
+    "cannrecipes-": "a post-training update: what surrounds its step is in the measured phase",
     "mindformers-run_internlm": "MindSpore release of early 2024",
     "mindformers-run_baichuan2_7b": "MindSpore release of 2023",
     "mindformers-finetune_qwen1_5_72b": "MindSpore release of early 2024",
@@ -235,7 +245,8 @@ EXPLANATIONS = {
 
 NOT_COVERED = """## Not covered by any measured run
 
-- Ascend: A3 and Atlas 950 supernodes, 910A, 910B4; more than 96 NPUs; overlap of expert traffic with compute. The published
+- Ascend: A3 beyond one post-training update, Atlas 950 supernodes, 910A, 910B4; dense models on more than 96 NPUs; overlap of
+  expert traffic with compute. The published
   Pangu Ultra MoE results (4,096 and 6,144 NPUs) are a [case study](case-studies/pangu-ultra-moe.md), not fitted to.
 - GPUs: AMD beyond two rows in FP8; MoE models above 1,024 devices.
 - DualPipe schedules, failures and stragglers, data loading, checkpoints.

@@ -57,18 +57,16 @@ def layer_exchange(workload: Workload, strategy: ParallelStrategy, constants: Co
     alone = replace(strategy, features=strategy.features & ~Feature.MOE_COMM_OVERLAP)
     merged = replace(strategy, features=strategy.features | Feature.MOE_COMM_OVERLAP)
 
-    def exposed_s(chosen: ParallelStrategy, priced_with: Constants) -> tuple[float, float]:
-        ((_, group),) = priced_groups(workload, StrategyBatch.of([chosen]), priced_with, merge=False, tables=True)
+    stretch = constants.hidden_stretch_fraction
+
+    def exposed_s(chosen: ParallelStrategy) -> tuple[float, float]:
+        ((_, group),) = priced_groups(workload, StrategyBatch.of([chosen]), constants, merge=False, tables=True)
         kind = max(range(len(group.stages.layer_kinds)), key=group.stages.layer_kinds.__getitem__)  # a MoE layer's
         layer, savings = group.priced.layers[kind], group.priced.savings
         saved = None if savings is None else savings.by_kinds[kind][kind]
         passes = float((layer.forward["ep_comm"] + layer.backward["ep_comm"])[0])
-        return passes, passes - (0.0 if saved is None else float(saved[0]))
+        return passes, passes - (0.0 if saved is None else float(saved[0]) / (1.0 - stretch))
 
-    left_alone_s, left_s = exposed_s(merged, constants.with_values({"hidden_stretch_fraction": 0.0}))
-    return LayerExchange(
-        total_s=exposed_s(alone, constants)[0],
-        left_s=left_s,
-        stretch_s=exposed_s(merged, constants)[1] - left_s,
-        left_alone_s=left_alone_s,
-    )
+    left_alone_s, left_s = exposed_s(merged)
+    total_s = exposed_s(alone)[0]
+    return LayerExchange(total_s=total_s, left_s=left_s, stretch_s=stretch * (total_s - left_s), left_alone_s=left_alone_s)

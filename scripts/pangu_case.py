@@ -9,8 +9,9 @@ from typing import Any
 
 from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
-from cost_models.constants import CONSTANTS, Constants
+from cost_models.constants import Constants
 from cost_models.shapes.flops import model_flops_per_token
+from cost_models.shapes.software_options import HOST, OPTION_NAMES
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
@@ -113,9 +114,9 @@ def searched(workload: Workload, limits: Mapping[str, Any], top: int = 5, consta
     return search(workload, space, constants or constants_for(workload), top=top)
 
 
-def best_published(workload: Workload, constants: Constants | None = None) -> DeploymentPlan:
+def best_published(workload: Workload, constants: Constants | None = None, *, tier_streams: bool = False) -> DeploymentPlan:
     """The published layout, micro batch, dispatcher and overlap with what was not published as it is fastest."""
-    return searched(workload, AS_PUBLISHED, 1, constants).plans[0]
+    return searched(workload, {**AS_PUBLISHED, "moe_tier_streams": tier_streams}, 1, constants).plans[0]
 
 
 def as_usual(strategy: ParallelStrategy) -> ParallelStrategy:
@@ -156,12 +157,18 @@ class WhatIf:
     name: str
     workload: Workload
     constants: Constants
+    tier_streams: bool = False
 
 
-def parallel_streams(workload: Workload) -> Workload:
-    """The same cluster with its network's tiers at work at once."""
-    profile = replace(workload.cluster.profile, sequential_tiers=False)
-    return replace(workload, cluster=replace(workload.cluster, profile=profile))
+def with_tier_streams(strategy: ParallelStrategy) -> ParallelStrategy:
+    """The same with a stream for each tier of a staged exchange."""
+    return replace(strategy, features=strategy.features | Feature.MOE_TIER_STREAMS)
+
+
+def with_options(workload: Workload, operators: Sequence[str] = (), host: Sequence[str] | None = None) -> Workload:
+    """The same job under a stack with these options."""
+    software = replace(workload.software, operators=tuple(operators), host=None if host is None else tuple(host))
+    return replace(workload, software=software)
 
 
 def with_expert_load(workload: Workload, factor: float) -> Workload:
@@ -174,37 +181,31 @@ def of_year(workload: Workload, year: float) -> Workload:
     return replace(workload, software=replace(workload.software, year=year))
 
 
+OPERATOR_PACKS = ("flash-attention", "matmul", "vector", "accumulating-matmul")
+
+
 def what_ifs(workload: Workload) -> list[WhatIf]:
     """Mechanisms that are published for Pangu's stack and that the estimate lacks or assumes away, one at a time, then all."""
-    constants = constants_for(workload)
-    gpu_cross_entropy = next(c.gpu for c in CONSTANTS if c.name == "cross_entropy_bytes")
-    fused = {"cross_entropy_bytes": min(constants.cross_entropy_bytes, gpu_cross_entropy)}
-    operators = {
-        "matmul_fraction": min(1.0, 1.1 * constants.matmul_fraction),
-        "attention_forward_fraction": 1.5 * constants.attention_forward_fraction,
-        "attention_backward_fraction": 1.3 / 1.5 * constants.attention_backward_fraction,
-    }
-    quiet_host = {"host_moe_sync_s": 0.0, "host_micro_batch_s": 0.0}
+    quiet = OPTION_NAMES[HOST]
     unhindered = {"hidden_stretch_fraction": 0.0}
-    streams = parallel_streams(workload)
     balanced = with_expert_load(workload, 1.0)
-    profile = workload.cluster.profile
-    roomy_profile = replace(profile, usable_hbm_bytes=2.0 * profile.usable_hbm_bytes)
-    roomy = replace(workload, cluster=replace(workload.cluster, profile=roomy_profile))
-    every = constants.with_values({**fused, **operators, **quiet_host, **unhindered})
-    together = replace(balanced, cluster=streams.cluster)
-    roomy_together = replace(together, cluster=parallel_streams(roomy).cluster)
+    profile = replace(workload.cluster.profile, usable_hbm_bytes=2.0 * workload.cluster.profile.usable_hbm_bytes)
+    roomy_cluster = replace(workload.cluster, profile=profile)
+    together = with_options(balanced, OPERATOR_PACKS, quiet)
+
+    def case(name: str, changed: Workload, values: Mapping[str, float] | None = None, *, tier_streams: bool = False) -> WhatIf:
+        return WhatIf(name, changed, constants_for(changed).with_values(values or {}), tier_streams)
+
     return [
-        WhatIf("as estimated", workload, constants),
-        WhatIf("tiers in parallel streams", streams, constants),
-        WhatIf("hidden communication slows no compute", workload, constants.with_values(unhindered)),
-        WhatIf("experts perfectly balanced", balanced, constants),
-        WhatIf("cross-entropy as lean as on GPUs", workload, constants.with_values(fused)),
-        WhatIf("faster matmul and attention", workload, constants.with_values(operators)),
-        WhatIf("no host synchronisation", workload, constants.with_values(quiet_host)),
-        WhatIf("twice the device memory", roomy, constants),
-        WhatIf("all of these but the memory", together, every),
-        WhatIf("all of these", roomy_together, every),
+        case("as estimated", workload),
+        case("tiers in streams of their own", workload, tier_streams=True),
+        case("hidden communication slows no compute", workload, unhindered),
+        case("experts perfectly balanced", balanced),
+        case("operator packs", with_options(workload, OPERATOR_PACKS)),
+        case("no host synchronisation", with_options(workload, (), quiet)),
+        case("twice the device memory", replace(workload, cluster=roomy_cluster)),
+        case("all of these but the memory", together, unhindered, tier_streams=True),
+        case("all of these", replace(together, cluster=roomy_cluster), unhindered, tier_streams=True),
     ]
 
 

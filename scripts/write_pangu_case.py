@@ -49,14 +49,15 @@ from scripts.pangu_case import (
     TOKENS_PER_S,
     best_nearby,
     best_published,
-    parallel_streams,
     placed,
     published,
     searched,
     what_ifs,
     with_expert_load,
+    with_tier_streams,
     workload_of,
 )
+from scripts.pangu_ladder import ladder_section, scale_section
 from scripts.pangu_placement import degree_section, placement_section
 from scripts.pangu_throughput import batch_section, throughput_section
 from search.explanation import compared, part_name
@@ -192,9 +193,8 @@ here the unit is the module.
 
 def dispatch_section(workload: Workload) -> str:
     strategies = [published("none", dispatcher=name) for name in DISPATCHERS]
-    streams = parallel_streams(workload)
     layers = [layer_exchange(workload, s) for s in strategies]
-    at_once = [layer_exchange(streams, s) for s in strategies]
+    at_once = [layer_exchange(workload, with_tier_streams(s)) for s in strategies]
     moe = workload.model.moe
     assert moe is not None
     domains = STRUCTURE["ep"] / workload.cluster.profile.devices_per_node
@@ -225,11 +225,12 @@ def dispatch_section(workload: Workload) -> str:
     in_turn, at_once_speed = rows[-1][3], rows[-1][5]
     even = with_expert_load(workload, 1.0)
     even_s = [layer_exchange(even, strategies[0]).total_s]
-    even_s += [layer_exchange(each, strategies[-1]).total_s for each in (even, parallel_streams(even))]
+    even_s += [layer_exchange(even, each).total_s for each in (strategies[-1], with_tier_streams(strategies[-1]))]
     return f"""## Expert communication
 
 Dispatch and combine of one MoE layer with micro batch 2, forward and backward: experts over {domains:.0f} nodes, speed against
-plain all-to-all. HCCL runs the tiers of a network in turn, which the estimates assume; Pangu's stack has a stream for each.
+plain all-to-all. HCCL runs the tiers of a network in turn, which the estimates assume; Pangu's stack has a stream for each
+(`moe_tier_streams`), which staged exchanges can use.
 
 {table(header, rows)}
 Published for the hierarchical form: about 2 times as fast; here {in_turn} and, with both tiers at once, {at_once_speed}. Plain
@@ -264,6 +265,7 @@ def overlap_section(workload: Workload) -> str:
             f"{e['step_time_s']:.2f} s",
             change(e["step_time_s"] / found[0]["step_time_s"] - 1),
             percent(exposed_fraction(e)),
+            f"{e['time_breakdown_s']['contention']:.2f} s",
             f"{e['time_breakdown_s']['pipeline_bubble']:.2f} s",
             gib(weight),
             peak_text(e),
@@ -279,17 +281,27 @@ def overlap_section(workload: Workload) -> str:
     m = workload.training.global_batch_size // (merged.micro_batch_size * merged.dp)
     shape = PipelineShape(merged.schedule, merged.pp, merged.vpp, m, merge_pairs=True)
     first, last = (num_warmup_forwards(shape, rank) for rank in (0, merged.pp - 1))
-    header = ("schedule", "step", "against interleaved", "expert communication exposed", "bubble", "weights, GiB", "peak, GiB")
+    header = (
+        "schedule",
+        "step",
+        "against interleaved",
+        "expert communication exposed",
+        "contention",
+        "bubble",
+        "weights, GiB",
+        "peak, GiB",
+    )
     mode, swap = SAME_MEMORY
     return f"""## Hiding it
 
 The published layout under schedules that merge a forward with the backward of another micro batch, each under its best placement,
-with recompute of `{mode}` and with `{swap[0]}`. Exposed is what the busiest rank waits for in the whole step, bold peaks fit.
+with recompute of `{mode}` and with `{swap[0]}`. Exposed is what the busiest rank waits for in the whole step, contention how much
+longer its compute takes beside what is hidden; bold peaks fit.
 
 {table(header, rows)}
 Published: more than 98 % hidden, and half of DualPipe's weight memory. Inside a merged pair of MoE layers the shortest order of
-pieces leaves {left} exposed and hides {hidden}; what is hidden slows the compute beside it by {stretch} of its own time,
-which counts as exposed in the table. DualPipe holds {weights[3] / weights[1]:.2f} times the weights of Adaptive Pipe.
+pieces leaves {left} exposed and masks {hidden}, which slows the compute beside it by {stretch} of its time. DualPipe holds
+{weights[3] / weights[1]:.2f} times the weights of Adaptive Pipe.
 
 Over a whole step more is exposed, because warm-up and cool-down have no partner: of {m * merged.vpp} forwards of a rank
 {first} run alone on the first rank and {last} on the last, and alone a pass leaves {alone} of its communication exposed.
@@ -407,9 +419,9 @@ def what_if_section(workload: Workload, best: ParallelStrategy) -> str:
     tokens = training.global_batch_size * training.seq_length
     rows = []
     for case in what_ifs(workload):
-        ours = best_published(case.workload, case.constants)
+        ours = best_published(case.workload, case.constants, tier_streams=case.tier_streams)
         step_s = float(ours.estimate["step_time_s"])
-        (other,) = simulated(case.workload, [best], case.constants)
+        (other,) = simulated(case.workload, [with_tier_streams(best) if case.tier_streams else best], case.constants)
         rows.append(
             (
                 case.name,
@@ -425,7 +437,9 @@ def what_if_section(workload: Workload, best: ParallelStrategy) -> str:
     header = ("what if", "published layout", "tokens/s", "of the published", "its memory", "best on virtual stages")
     return f"""## What the estimate leaves out
 
-Pangu's stack has mechanisms that the model lacks, or prices as the public frameworks run them. Each row changes one input; the
+Pangu's stack has mechanisms that public frameworks lack, and that a job has where it names them ([ladder](#the-ladder)). Here
+each row
+adds one to the estimate as it is, under the newest release; the
 published layout takes the fastest recompute, switches and placement that then fit, the best plan stays. The rows bound what a
 mechanism could explain; they do not predict it.
 
@@ -433,8 +447,10 @@ mechanism could explain; they do not predict it.
 As estimated the published layout comes to {rows[0][3]} of the published throughput, with all of these to {rows[-1][3]}: a
 mechanism that is at work, and not yet in what was fitted, is made up for by something else that takes longer than it is priced.
 
-- **Streams.** Pangu runs the gather between nodes and the all-to-all inside in parallel streams; here HCCL's tiers take turns.
-- **Stretch.** Hidden communication slows what runs beside it by a fitted share of its own time.
+- **Streams.** Pangu runs the gather between nodes and the all-to-all inside in parallel streams (`moe_tier_streams`); HCCL's
+tiers
+  take turns.
+- **Contention.** Hidden communication slows what runs beside it by a share of its own time.
 - **Balance.** Load prediction, expert migration and rearrangement of attention data are published at +25.5 %. The job assumes
   that the fullest of {STRUCTURE["ep"]} expert ranks has {load} more than the mean. How uneven Pangu's experts were before is not
   published; attention data are taken as even.
@@ -442,9 +458,11 @@ mechanism that is at work, and not yet in what was fitted, is made up for by som
   fitted constant of eager code, for a vocabulary of {workload.model.vocab_size:,}. It is a fixed load on one rank: a
   placement can take layers off it, but not the two heads apart.
 - **Operators.** Published: attention forward +50 % and backward +30 %, matmul utilisation +10 %, vector operators +300 %,
-  together +15 % end to end. Part of that is in the runs that were fitted; the row applies matmul and attention on top.
+  together +15 % end to end ([packs](../switches.md#operator-packs-and-host-options)). Part of that is in the runs that were
+  fitted,
+  most of all in those of 2025; the row applies all of it on top.
 - **Host.** Published: host-bound time below 2 %. The fitted constants hold a wait in each MoE layer for the sizes of its
-  all-to-all.
+  all-to-all, and one a micro batch.
 - **Memory.** Recompute and swap by tensor let Pangu double the micro batch. Here `moe_zero_memory` does. The row with twice the
   memory shows what more could buy.
 """
@@ -458,6 +476,7 @@ def page() -> str:
         (
             head(workload),
             publication_section(),
+            ladder_section(),
             legality_section(workload),
             memory_section(workload),
             placement_section(workload),
@@ -468,6 +487,7 @@ def page() -> str:
             time_section(workload, whole, looped),
             what_if_section(workload, looped.plans[0].parallel),
             throughput_section(),
+            scale_section(),
             batch_section(),
         )
     )

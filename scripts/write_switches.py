@@ -1,4 +1,4 @@
-"""Writes docs/switches.md from the entries of cost_models/shapes/switches.py and recompute_modules.py."""
+"""Writes docs/switches.md from the entries of switches.py, recompute_modules.py and software_options.py in cost_models/shapes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from cost_models.shapes.recompute_modules import MODULES
+from cost_models.shapes.software_options import HOST, SOFTWARE_OPTIONS, SoftwareOption
 from cost_models.shapes.strategy import Schedule
 from cost_models.shapes.switches import SWITCHES, Exclusive, Feature, Place, Scope, Switch, alternatives
 from frameworks.registry import FRAMEWORKS
 
 HEAD = """# Switches and recompute modules
 
-<!-- Written by scripts/write_switches.py (`make docs`) from cost_models/shapes/switches.py and recompute_modules.py. -->
+<!-- Written by scripts/write_switches.py (`make docs`) from tables of cost_models/shapes. -->
 
 A switch that has nothing to act on changes neither price nor legality, and is left out of a plan. *Priced* says where its effect
 enters: in a layer, in what a rank holds of the parameters, in the pipeline, in the step as a whole, or nowhere (launch arguments
@@ -45,6 +46,19 @@ What a selective recompute drops from memory, and computes again in the backward
 |---|---|---|---|
 """
 
+OPTIONS_HEAD = """
+## Operator packs and host options
+
+What a stack may have beside its release: jobs name packs in `software.operators` (`--operators`), and all that an eager host
+has in `software.host` (`--host-options`). Each multiplies named [constants](model.md#constants), as far as their bounds or a stop
+of its own, let it. An option *in the runs* is what the calibrated constants describe: a job has it unless it says what else its
+host has, and pays the factor the other way where it has not. `meshplan estimate` tells what each would move (`software` of
+`--json`), and what the step waits for the host.
+
+| option | field | what it is | changes | in the runs | devices | basis | source |
+|---|---|---|---|---|---|---|---|
+"""
+
 ACTS_ON = {
     Scope.TENSOR_PARALLEL: "tp above 1",
     Scope.CONTEXT_PARALLEL: "cp above 1",
@@ -60,6 +74,7 @@ ACTS_ON = {
     Scope.GATED_MLP: "gated MLPs",
     Scope.ROTARY: "rotary positions",
     Scope.SHARED_EXPERTS: "shared experts",
+    Scope.STAGED: "dispatcher two_level or hierarchical",
 }
 PRICED = {Place.LAYER: "layer", Place.SHARDING: "parameters", Place.PIPELINE: "pipeline", Place.ROW: "step"}
 
@@ -73,6 +88,17 @@ def acts_on(switch: Switch) -> str:
         scope for scope in Scope if scope in switch.acts_on and not (scope is Scope.EXPERTS and Scope.ROUTED in switch.acts_on)
     ]
     return ", ".join(ACTS_ON[scope] for scope in scopes) or "always"
+
+
+def option_cells(option: SoftwareOption) -> tuple[str, ...]:
+    changes = ", ".join(
+        f"`{change.constant}` x {change.factor:.3g}" + ("" if change.stop is None else f", to {change.stop:g} at most")
+        for change in option.changes
+    )
+    field = f"software.{'host' if option.kind == HOST else 'operators'}"
+    in_runs = "yes" if option.in_runs else "no"
+    devices = option.library.value if option.library else "any"
+    return (f"`{option.name}`", f"`{field}`", option.meaning, changes, in_runs, devices, option.basis, option.source[1:-1])
 
 
 def document() -> str:
@@ -93,7 +119,8 @@ def document() -> str:
         f"| `{str(module.name).lower()}` | {entry.meaning} | {', '.join(sorted(entry.drops))} | {entry.source[1:-1]} |\n"
         for module, entry in MODULES.items()
     ]
-    return HEAD + "".join(rows) + EXCLUSIONS + "".join(exclusive) + MODULES_HEAD + "".join(modules)
+    options = [f"| {' | '.join(option_cells(option))} |\n" for option in SOFTWARE_OPTIONS]
+    return "".join((HEAD, *rows, EXCLUSIONS, *exclusive, MODULES_HEAD, *modules, OPTIONS_HEAD, *options))
 
 
 if __name__ == "__main__":

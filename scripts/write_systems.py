@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT))
 
 from app.calibrations.constants import constants_for
 from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.software_options import HOST, OPTION_NAMES
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
@@ -28,7 +29,16 @@ from scripts.case_text import (
     table,
     wrapped,
 )
-from scripts.pangu_case import JOB, best_nearby, best_of_structure, published, with_expert_load, workload_of
+from scripts.pangu_case import (
+    JOB,
+    OPERATOR_PACKS,
+    best_nearby,
+    best_of_structure,
+    published,
+    with_expert_load,
+    with_options,
+    workload_of,
+)
 from search.baseline import default_baseline
 from search.plan import strategy_to_mapping
 
@@ -70,7 +80,8 @@ def _without(features: Feature) -> Turn:
 
 
 def _unbalanced(workload: Workload, strategy: ParallelStrategy) -> tuple[Workload, ParallelStrategy]:
-    return workload_of(workload.cluster.num_devices), strategy
+    usual = workload_of(workload.cluster.num_devices).training
+    return replace(workload, training=usual), strategy
 
 
 def _full_recompute(strategy: ParallelStrategy) -> ParallelStrategy:
@@ -101,6 +112,7 @@ SYSTEMS = (
         "about 2x communication speed",
         _strategy(lambda s: replace(s, dispatcher=Dispatcher.ALLTOALL)),
     ),
+    System("streams of the tiers", "`moe_tier_streams`", "part of the 2x", _without(Feature.MOE_TIER_STREAMS)),
     System("Adaptive Pipe", "`moe_comm_overlap`", "more than 98 % hidden", _without(Feature.MOE_COMM_OVERLAP)),
     System(
         "balanced experts (EDPB)",
@@ -109,9 +121,21 @@ SYSTEMS = (
         _unbalanced,
     ),
     System(
+        "operator packs",
+        "`software.operators`: " + ", ".join(f"`{name}`" for name in OPERATOR_PACKS),
+        "+15 %",
+        lambda workload, strategy: (with_options(workload, (), workload.software.host), strategy),
+    ),
+    System(
+        "host dispatch",
+        "`software.host`: `no-synchronisation`",
+        "+4 %, below 2 % host-bound",
+        lambda workload, strategy: (with_options(workload, workload.software.operators), strategy),
+    ),
+    System(
         "fused operators",
         "`fused_norm`, `fused_swiglu`, `fused_rope`, `moe_permute_fusion`",
-        "+15 % with faster matmul and attention",
+        "",
         _without(OPERATORS),
     ),
     System("fused attention", "`flash_attention`", "", _without(Feature.FLASH_ATTENTION)),
@@ -130,8 +154,8 @@ SYSTEMS = (
 
 def everything_on() -> tuple[Workload, ParallelStrategy]:
     """Pangu's published structure with every system of the list."""
-    workload = workload_of()
-    return with_expert_load(workload, 1.0), published("layernorm+mlp_act", ["moe_comm_overlap"], micro_batch_size=1)
+    workload = with_options(with_expert_load(workload_of(), 1.0), OPERATOR_PACKS, OPTION_NAMES[HOST])
+    return workload, published("layernorm+mlp_act", ["moe_comm_overlap", "moe_tier_streams"], micro_batch_size=1)
 
 
 def without(*systems: System) -> tuple[Workload, ParallelStrategy]:
@@ -166,6 +190,8 @@ def command() -> list[str]:
         "seq-length": training.seq_length,
         "global-batch-size": training.global_batch_size,
         "router-balance": "forced",
+        "operators": ",".join(workload.software.operators),
+        "host-options": ",".join(workload.software.host or ()),
         **{name: section[name] for name in ("tp", "pp", "vpp", "ep")},
         "moe-dispatcher": section["moe_dispatcher"],
         "recompute": "+".join(section["recompute"]["modules"]),
@@ -258,7 +284,9 @@ Balance of attention over data-parallel ranks, the other half of EDPB, is not mo
 def memory_section() -> str:
     workload, _ = everything_on()
     plans = [
-        published(mode, ("moe_comm_overlap", *swap), micro_batch_size=size) for mode, swap in MEMORY_PLANS for size in (1, 2)
+        published(mode, ("moe_comm_overlap", "moe_tier_streams", *swap), micro_batch_size=size)
+        for mode, swap in MEMORY_PLANS
+        for size in (1, 2)
     ]
     found = simulated(workload, plans)
     held = [sum(b for name, b in e["memory_breakdown_bytes"].items() if name.startswith(HELD)) for e in found]

@@ -35,6 +35,7 @@ PART_NAMES = {
     "tp_comm": "tensor-parallel communication",
     "cp_comm": "context-parallel communication",
     "ep_comm": "expert communication",
+    "contention": "contention with hidden communication",
     "dp_comm": "data-parallel communication",
     "weight_gather": "gathering sharded weights",
     "activation_swap": "swapping activations to the host",

@@ -12,6 +12,7 @@ from app.answers.delivery import delivery_summary
 from app.answers.provenance import about, priced_with
 from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
+from app.answers.software import software_document
 from app.calibrations.constants import constants_for
 from app.calibrations.next_runs import next_runs
 from app.jobs.job import Job
@@ -135,6 +136,8 @@ def estimate_document(
         "strategy": strategy_to_mapping(workload, strategy),
         "estimate": found,
     }
+    if strategy.pp * strategy.vpp <= MAX_VIRTUAL_STAGES:
+        document["software"] = software_document(workload, strategy, numbers, own)
     if job.delivery is not None:
         document["delivery"] = delivery_summary(job, strategy, found, own)
     if advised and found["evidence"]["extrapolated"] and strategy.pp * strategy.vpp <= MAX_VIRTUAL_STAGES:

@@ -141,12 +141,40 @@ class Simulation(Document):
     ranks: list[SimulatedRank] = Field(description="by pipeline rank")
 
 
+class SoftwareOptionMoves(Document):
+    """An option of the job's software, or a larger micro batch, and the same plan with it the other way."""
+
+    name: str
+    kind: Literal["operators", "host", "strategy"] = Field(description="the field of `software` that it is in; or of the plan")
+    is_on: bool
+    meaning: str
+    constants_with: dict[str, float] = Field(description="the constants that it changes, with it")
+    constants_without: dict[str, float]
+    source: str
+    basis: str = Field(description="vendor, measured, inferred or assumed")
+    other_step_time_s: float
+    other_host_fraction: float
+    other_fits: bool
+    gain_fraction: float = Field(description="throughput with it over that without, less 1")
+
+
+class SoftwareMoves(Document):
+    """What the step waits for the host, and what each option of the software moves."""
+
+    host_s: float
+    host_fraction: float = Field(description="of the step, on the critical rank")
+    options: list[SoftwareOptionMoves]
+
+
 class EstimateDocument(Answer):
     """What ``meshplan estimate --json`` prints."""
 
     priced_with: PricedWith
     strategy: StrategyDocument
     estimate: EstimateNumbers
+    software: SoftwareMoves | None = Field(
+        default=None, description="operator packs and host options, one at a time; left out for very long pipelines"
+    )
     delivery: DeliverySummary | None = _DELIVERY
     simulation: Simulation | None = Field(default=None, description="where the step was simulated; left out otherwise")
     next_runs: list[NextRun] | None = Field(

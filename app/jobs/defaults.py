@@ -129,6 +129,8 @@ WITHOUT_OTHERS: Mapping[str, str] = {
     "software.target": "decides what may run and no price",
     "software.release": "another word for year",
     "software.time_factor": "multiplies by what it says",
+    "software.operators": "each option has a line of its own in `software`",
+    "software.host": "each option has a line of its own in `software`",
     "software.calibration": "the constants that ship are in `priced_with`",
     "strategy.dp": "follows from the devices",
     "strategy.num_microbatches": "follows from the batch",

@@ -11,6 +11,7 @@ from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
 from cost_models.shapes.expert_spread import RouterBalance
 from cost_models.shapes.recompute_modules import MODULE_NAMES
+from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
 from cost_models.shapes.traits import STACKS
 from cost_models.shapes.workload import DEFAULT_CONFIDENCE
@@ -67,6 +68,10 @@ ExpertCountsField = Annotated[
     Annotated[Counts, Tag("of_all")] | Annotated[CountsByLayer, Tag("by_layer")] | Annotated[Name, Tag("file")],
     Discriminator(_form_of_counts),
 ]
+
+
+OperatorPacks = Annotated[list[Annotated[str, OneOf(*OPTION_NAMES[OPERATORS])]], Field(max_length=16)]
+HostOptions = Annotated[list[Annotated[str, OneOf(*OPTION_NAMES[HOST])]], Field(max_length=16)]
 
 
 class ClusterSection(Section):
@@ -143,6 +148,14 @@ class SoftwareSection(Section):
     )
     time_factor: TimeFactor = Field(
         default=1.0, description="multiplies device time: kernels older (above 1) or fresher than those that were measured"
+    )
+    operators: OperatorPacks = Field(
+        default=[], description="packs of operators faster than those that were measured; docs/switches.md has what each changes"
+    )
+    host: HostOptions | None = Field(
+        default=None,
+        description="how an eager host dispatches: all of its options; default: those of the measured runs, which "
+        "docs/switches.md marks",
     )
     calibration: Name | None = Field(
         default=None,

@@ -31,8 +31,9 @@ from app.jobs.fields import (
 )
 from app.jobs.headroom import headroom_bytes
 from app.jobs.strategy import feature_warnings, strategy_from_section
+from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES, SOFTWARE_OPTIONS, has_option, options_for
 from cost_models.shapes.strategy import ParallelStrategy
-from cost_models.shapes.traits import STACKS, default_stack
+from cost_models.shapes.traits import STACKS, default_stack, family_traits
 from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJob, Workload
 from documents.checking import Section, check
 from documents.errors import InputError, unknown_name
@@ -174,7 +175,11 @@ def parse_job(
         settings=settings,
         delivery=delivery,
         assumed=taken,
-        assumptions=(*(entry.sentence() for entry in taken.values() if not entry.is_silent), *_factors(workload)),
+        assumptions=(
+            *(entry.sentence() for entry in taken.values() if not entry.is_silent),
+            *_factors(workload),
+            *_option_sentences(workload.software),
+        ),
         warnings=tuple(warnings),
         document={**resolved, "assumed": assumed_to_mapping(taken)},
         is_target_given=software_section.target is not None,
@@ -314,7 +319,24 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumed: dict[
         portable_attention=stack == "fsdp" if section.portable_attention is None else section.portable_attention,
         target=target.label,
         time_factor=section.time_factor,
+        **_options(section, profile.family, stack, execution),
     )
+
+
+def _options(section: SoftwareSection, family: str, stack: str, execution: str) -> dict[str, Any]:
+    """Operator packs and host options, each once and in the order of their table."""
+    allowed = {option.name for option in options_for(family_traits(family).library, eager=execution == "eager")}
+    given = {OPERATORS: section.operators, HOST: section.host}
+    for kind, names in given.items():
+        for name in names or ():
+            if name not in allowed:
+                here = ", ".join(known for known in OPTION_NAMES[kind] if known in allowed)
+                what = f"{stack} in a compiled graph" if kind == HOST and execution != "eager" else f"{stack} on {family} devices"
+                raise InputError(f"software.{kind}: {name} is none of {what}; {f'it has {here}' if here else 'it has none'}.")
+    return {
+        kind: None if names is None else tuple(name for name in OPTION_NAMES[kind] if name in names)
+        for kind, names in given.items()
+    }
 
 
 def _year(section: SoftwareSection, stack: str) -> float | None:
@@ -328,6 +350,20 @@ def _year(section: SoftwareSection, stack: str) -> float | None:
         known = () if ladder is None else ladder.names
         raise unknown_name("software.release", section.release, known, what=f"release of {stack}")
     return year
+
+
+def _option_sentences(software: Software) -> list[str]:
+    """What each option that differs from the measured runs does to the constants, and who says so."""
+    found = []
+    for option in SOFTWARE_OPTIONS:
+        has = has_option(option, software.operators, software.host)
+        if has != option.in_runs:
+            changes = ", ".join(f"{change.constant} {'x' if has else '/'} {change.factor:.3g}" for change in option.changes)
+            without = "" if has else "without "
+            found.append(
+                f"software.{option.kind} {without}{option.name}: {changes} ({option.basis}, {option.source.strip('[]')})"
+            )
+    return found
 
 
 def _factors(workload: Workload) -> list[str]:
@@ -391,7 +427,7 @@ def _resolved(
             expert_counts=counts_to_lists(training.expert_counts),
             router_balance=None if training.expert_spread is None else training.expert_spread.balance.value,
         ),
-        "software": _section(SoftwareSection, workload.software, calibration=calibration),
+        "software": _section(SoftwareSection, workload.software, calibration=calibration, **_listed(workload.software)),
         "search": {
             **{name: getattr(settings, name) for name in SETTINGS},
             **{k: v for k, v in search.items() if k not in SETTINGS},
@@ -402,6 +438,10 @@ def _resolved(
     if strategy is not None:
         document["strategy"] = strategy_to_mapping(workload, strategy)
     return document
+
+
+def _listed(software: Software) -> dict[str, Any]:
+    return {OPERATORS: list(software.operators), HOST: None if software.host is None else list(software.host)}
 
 
 def _section(kind: type[Section], resolved: Cluster | TrainingJob | Software, **others: Any) -> dict[str, Any]:

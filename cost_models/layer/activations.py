@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES
+from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
 from cost_models.layer.linear_attention import linear_attention_kept_bytes, linear_attention_states_bytes
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
@@ -17,7 +18,9 @@ from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MoeShape, Workload
 
-SCORE_BYTES_SAVED = 5  # softmax output, dropout mask, dropped scores, without fused attention [korthikanti2022, section 4.1]
+# Of a score without fused attention: the softmax' output; with dropout its mask and what is left too. Models with a gated MLP,
+# from LLaMA on, are trained without dropout, those before with it [korthikanti2022, section 4.1; megatron-main].
+SCORE_BYTES_SAVED, SCORE_DROPOUT_BYTES = 2, 3
 ROTARY_TABLES = 4  # sines and cosines, for queries and for keys
 ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, rope_utils.py]
 ROUTER_INPUT_BYTES, ROUTER_LOGIT_BYTES = 4, 8  # a token and channel, a token and expert, in FP32 [megatron-0.12]
@@ -237,7 +240,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
         np.where(drop(RecomputeModule.MLP), whole["mlp"], 0.0), np.where(drop(RecomputeModule.MOE), experts, 0.0)
     )
     channels = _channel_bytes(workload, keys)
-    width = np.where(whole["mlp"] > 0, whole["mlp"] / channels.kept, mlp.act.get("routed_experts", none) / channels.output)
+    width = np.where(whole["mlp"] > 0, whole["mlp"] / channels.kept, mlp.expert_width)
     core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + score_gradients
     gradient = np.maximum(channels.gradient * width, attention / 2.0 + core)
     gathered = np.where(keys.sequence_parallel != 0, ELEMENT_BYTES * h * n, 0.0)
@@ -271,7 +274,8 @@ def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[F
     model, flash = workload.model, keys.has(Feature.FLASH_ATTENTION)
     tokens = keys.tokens(workload.training)
     pairs = tokens * workload.training.seq_length * model.num_attention_heads / keys.tp.astype(np.float64)
-    kept = np.where(flash, ALIBI_BYTES * pairs if model.alibi else 0.0, SCORE_BYTES_SAVED * pairs)
+    each = SCORE_BYTES_SAVED + (0 if model.gated_linear_unit else SCORE_DROPOUT_BYTES)
+    kept = np.where(flash, ALIBI_BYTES * pairs if model.alibi else 0.0, each * pairs)
     return kept, np.where(flash | (not workload.software_traits.eager), 0.0, SCORE_GRADIENT_BYTES * pairs)
 
 
@@ -301,13 +305,15 @@ class _Mlp:
     """Bytes of one layer's MLP or of its experts, nothing recomputed, ``[k]``.
 
     ``kept`` by tensor class, ``act`` the part of them behind the activation function. ``copies`` of tokens live while they
-    travel; ``waiting`` is what they need until their weight gradients, but for gradients of the whole block.
+    travel; ``waiting`` is what they need until their weight gradients, but for gradients of the whole block. ``expert_width`` is
+    routed rows times channels.
     """
 
     kept: dict[str, Floats]
     act: dict[str, Floats]
     copies: Floats
     waiting: dict[str, Floats]
+    expert_width: Floats
 
 
 def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
@@ -317,7 +323,7 @@ def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
     width, channels = workload.model.ffn_hidden_size * n / t, _channel_bytes(workload, keys)
     kept = {"mlp": channels.kept * width, "routed_experts": none, "shared_experts": none, "router": none}
     waiting = {"mlp": channels.waiting * width, "routed_experts": none, "shared_experts": none}
-    return _Mlp(kept, {"mlp": channels.output * width}, none, waiting)
+    return _Mlp(kept, {"mlp": channels.output * width}, none, waiting, none)
 
 
 def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
@@ -330,19 +336,21 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     # The backward of the overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap].
     exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))
     exchanges = exchanges & (keys.ep * keys.etp > 1)
+    clamped = CLAMPED_BYTES * width * (clamps_experts(workload.model) and workload.software_traits.eager)
+    sent_back = np.where(exchanges, ELEMENT_BYTES * h * rows, 0.0)
     kept = {
         "mlp": np.zeros_like(n),
-        "routed_experts": linear * h * rows + channels.kept * width + np.where(exchanges, ELEMENT_BYTES * h * rows, 0.0),
+        "routed_experts": linear * h * rows + channels.kept * width + clamped + sent_back,
         "shared_experts": channels.kept * shared_width,
         "router": (router_input_bytes(workload, keys) * h + ROUTER_LOGIT_BYTES * shape.num_experts) * n_l,
     }
-    act = {"routed_experts": channels.output * width, "shared_experts": channels.output * shared_width}
+    act = {"routed_experts": channels.output * width + clamped, "shared_experts": channels.output * shared_width}
     waiting = {
         "mlp": np.zeros_like(n),
         "routed_experts": 2.0 * linear * h * rows + channels.waiting * width,
         "shared_experts": channels.waiting * shared_width,
     }
-    return _Mlp(kept, act, expert_copies(workload, keys, shape), waiting)
+    return _Mlp(kept, act, expert_copies(workload, keys, shape), waiting, width)
 
 
 def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats]) -> dict[str, Floats]:

@@ -254,6 +254,7 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
         network,
         load_factor(keys, shape, training),
         uneven_experts(shape, training),
+        keys.has(Feature.MOE_TIER_STREAMS),
     )
     factor = constants.expert_comm_factor
     return ExpertComm(expert_dispatch(routed).time_s * factor, expert_combine(routed).time_s * factor)

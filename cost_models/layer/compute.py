@@ -235,6 +235,7 @@ def matmul_s(
     device: Device,
     *,
     groups: ArrayLike = 1,
+    at_once: ArrayLike | None = None,
     flops_per_s: float | None = None,
 ) -> Floats:
     """Time of ``groups`` matmuls ``[rows, depth] x [depth, columns]``, ``rows`` in all. [s]
@@ -256,6 +257,8 @@ def matmul_s(
         Rates of one rank under the workload's hardware and software.
     groups : array
         Weights that the rows are spread over; above one, each pads half a tile of rows.
+    at_once : array or None
+        Groups whose tiles share the waves: those that run side by side; ``None``: all.
     flops_per_s : float or None
         Rate of a large matmul; ``None``: that of linear layers in the training precision.
 
@@ -267,7 +270,8 @@ def matmul_s(
     c = device.constants
     m, n, k, g = (np.asarray(x, dtype=np.float64) for x in (rows, columns, depth, groups))
     padded = np.where(g > 1, m + PADDING_TILE_FRACTION * TILE_ROWS * g, m)
-    waves = padded / TILE_ROWS * np.maximum(n / TILE_COLUMNS, NARROWEST_TILE_FRACTION) / device.num_cores
+    together = 1.0 if at_once is None else np.minimum(np.asarray(at_once, dtype=np.float64) / g, 1.0)
+    waves = together * padded / TILE_ROWS * np.maximum(n / TILE_COLUMNS, NARROWEST_TILE_FRACTION) / device.num_cores
     rate = (flops_per_s or device.linear_flops_per_s) * waves / (waves + c.wave_loss) * k / (k + c.depth_half)
     busy = 2.0 * padded * n * k / np.maximum(rate, 1.0)
     moved = ELEMENT_BYTES * (m * k + g * k * n + m * n) / device.raw_hbm_bytes_per_s

@@ -8,9 +8,9 @@ import numpy as np
 
 from cost_models.layer.communication import ExpertComm
 from cost_models.layer.compute import Device
-from cost_models.layer.host import host_s, repeated_host_s
+from cost_models.layer.host import BLOCKED_FORWARD_S, host_s, repeated_host_s
 from cost_models.layer.modules import LayerCompute, layer_compute
-from cost_models.layer.overlap import Exposed, LayerComm, layer_comm
+from cost_models.layer.overlap import LayerComm, layer_comm
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -77,7 +77,10 @@ def layer_costs(
     dispatch, wait = host_s(workload, keys, device.constants, moe=moe)
     backward_dispatch = 2.0 * dispatch + repeated_host_s(workload, keys, device.constants, moe=moe)
     zero = np.zeros(len(keys.tp))
-    selective = compute.selective_recompute + np.where(keys.recomputes(RecomputeModule.MOE), comm.ep_comm.forward_s, 0.0)
+    stretch = device.constants.hidden_stretch_fraction
+    contention_forward, contention_backward = comm.contention_s(stretch)
+    experts_again = comm.ep_comm.forward_s + stretch * comm.ep_comm.behind_forward_s
+    selective = compute.selective_recompute + np.where(keys.recomputes(RecomputeModule.MOE), experts_again, 0.0)
     forward = {
         "matmul": compute.matmuls.total,
         "attention": compute.attention_forward,
@@ -85,6 +88,7 @@ def layer_costs(
         "permute": compute.permute,
         "recompute": zero,
         **{name: part.forward_s for name, part in comm._asdict().items()},
+        "contention": contention_forward,
     }
     backward = {
         "matmul": 2.0 * compute.matmuls.total,
@@ -93,14 +97,18 @@ def layer_costs(
         "permute": compute.permute,
         "recompute": selective,
         **{name: part.backward_s for name, part in comm._asdict().items()},
+        "contention": contention_backward,
     }
-    # The host runs ahead while the device computes or communicates; only what it needs beyond that shows.
+    # The host runs ahead while the device computes or communicates; only what it needs beyond that shows, unless launches block.
+    blocked = BLOCKED_FORWARD_S * workload.software.blocking_launches
     device_forward, device_backward = sum(forward.values(), zero), sum(backward.values(), zero)
-    forward["host"] = np.maximum(dispatch - device_forward, 0.0) + wait
-    backward["host"] = np.maximum(backward_dispatch - device_backward, 0.0) + wait
+    forward["host"] = np.maximum(dispatch - device_forward, blocked) + wait
+    backward["host"] = np.maximum(backward_dispatch - device_backward, 2.0 * blocked) + wait
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
-    whole_forward, whole_backward = forward_s - forward["host"] + wait, backward_s - backward["host"] + wait
-    again = _again_s(workload, compute, comm, exchange) + wait
+    # Merged pairs schedule the exchange of the experts anew, with the contention that it brings.
+    alone_forward = forward_s - forward["host"] + wait - experts_again
+    alone_backward = backward_s - backward["host"] + wait - comm.ep_comm.backward_s - stretch * comm.ep_comm.behind_backward_s
+    again = _again_s(workload, compute, comm, exchange, stretch) + wait + blocked
     return LayerCosts(
         forward=forward,
         backward=backward,
@@ -109,12 +117,12 @@ def layer_costs(
         backward_s=backward_s,
         full_recompute_s=again - np.where(keys.recompute_modules > 0, selective, 0.0),
         weight_gradient_s=compute.matmuls.total,
-        pieces=_pieces(compute, comm.ep_comm, exchange, whole_forward, whole_backward, moe=moe),
+        pieces=_pieces(compute, alone_forward, alone_backward, exchange, moe=moe),
         host={"forward": dispatch + wait, "backward": backward_dispatch + wait},
     )
 
 
-def _again_s(workload: Workload, compute: LayerCompute, comm: LayerComm, exchange: ExpertComm) -> Floats:
+def _again_s(workload: Workload, compute: LayerCompute, comm: LayerComm, exchange: ExpertComm, stretch: float) -> Floats:
     """A forward on the device once more, with its communication, up to what the backward needs of it.
 
     A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].
@@ -131,6 +139,8 @@ def _again_s(workload: Workload, compute: LayerCompute, comm: LayerComm, exchang
         Seconds that it communicates, exposed and masked.
     exchange : ExpertComm, ``[k]``, seconds
         Dispatch and combine of a forward before anything hides them.
+    stretch : float
+        What a hidden second costs the compute beside it.
 
     Returns
     -------
@@ -138,17 +148,17 @@ def _again_s(workload: Workload, compute: LayerCompute, comm: LayerComm, exchang
     """
     eager, since, year = workload.software_traits.eager, workload.software_traits.early_stop_year, workload.software.year
     stops = eager and since is not None and (year is None or year >= since)
-    experts = comm.ep_comm.forward_s
+    experts, ring = (part.forward_s + stretch * part.behind_forward_s for part in (comm.ep_comm, comm.cp_comm))
     if stops:
         whole = exchange.dispatch_s + exchange.combine_s
         experts = experts * exchange.dispatch_s / np.where(whole > 0, whole, 1.0)
     last = compute.matmuls.last if stops or not eager else 0.0
     again = compute.forward - last + (comm.tp_comm.forward_s if eager else 0.0)
-    return again + comm.cp_comm.forward_s + experts
+    return again + ring + experts
 
 
 def _pieces(
-    compute: LayerCompute, left: Exposed, exchange: ExpertComm, whole_forward: Floats, whole_backward: Floats, *, moe: bool
+    compute: LayerCompute, alone_forward: Floats, alone_backward: Floats, exchange: ExpertComm, *, moe: bool
 ) -> dict[str, Floats]:
     """Both passes as merged pairs take them apart; the attention's pieces are what the others leave of a pass.
 
@@ -156,14 +166,12 @@ def _pieces(
     ----------
     compute : LayerCompute, ``[k]``
         Seconds that the layer computes.
-    left : Exposed, ``[k]``
-        What a pass shows of its expert exchange, which a merged pair schedules anew.
+    alone_forward : Floats, ``[k]``, seconds
+        A forward without its expert exchange and without what it waits for dispatch.
+    alone_backward : Floats, ``[k]``, seconds
+        The same of a backward.
     exchange : ExpertComm, ``[k]``
         Dispatch and combine before anything hides them.
-    whole_forward : Floats, ``[k]``, seconds
-        A forward without what it waits for dispatch.
-    whole_backward : Floats, ``[k]``, seconds
-        The same of a backward.
 
     Returns
     -------
@@ -173,10 +181,10 @@ def _pieces(
     experts = compute.matmuls.moe + compute.matmuls.mlp - shared
     dispatch, combine = exchange.dispatch_s, exchange.combine_s
     pieces = {
-        "attention": whole_forward - left.forward_s - experts - shared - permute,
+        "attention": alone_forward - experts - shared - permute,
         "experts": experts + permute,
         "experts_back": experts + permute,
-        "attention_back": whole_backward - left.backward_s - 2.0 * (experts + shared) - permute - attention,
+        "attention_back": alone_backward - 2.0 * (experts + shared) - permute - attention,
         "experts_weights": experts,
         "attention_weights": attention,
     }

@@ -135,6 +135,7 @@ class RoutedTokens:
     network: Network
     load_factor: ArrayLike = 1.0  # copies of the most loaded rank over the mean: every exchange but an all-gather waits for it
     uneven: ExpertCounts | ExpertSpread | None = None  # where the load comes from experts: they say the same of domains
+    tier_streams: ArrayLike = False  # tiers of a staged exchange at the same time, whatever the network's collectives do
 
 
 def expert_dispatch(routed: RoutedTokens) -> ExpertTransfer:
@@ -190,6 +191,7 @@ class _Rows:
     network: Network
     uneven: ExpertCounts | ExpertSpread | None
     routing: bool
+    at_once: NDArray[np.bool_]  # both stages of a staged exchange
 
     @property
     def copied_bytes(self) -> Floats:
@@ -217,14 +219,16 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
     ExpertTransfer, ``[n]``
     """
     of = (routed.tokens_per_rank, routed.token_bytes, routed.ep, routed.etp, routed.load_factor)
-    codes, *inputs = np.broadcast_arrays(routed.dispatcher, *of)
+    codes, streams, *inputs = np.broadcast_arrays(routed.dispatcher, routed.tier_streams, *of)
+    at_once = streams.astype(np.bool_) | (not routed.network.sequential)
     columns = [column.astype(np.float64) for column in inputs]
     result = ExpertTransfer(*(np.zeros(codes.shape) for _ in fields(ExpertTransfer)))
     for code, form in _FORMS.items():
         chosen = codes == code
         if chosen.any():
             tokens, each_bytes, ep, etp, load = (column[chosen] for column in columns)
-            part = form(_Rows(tokens, each_bytes, ep, etp, load, routed.moe, routed.network, routed.uneven, routing))
+            rows = _Rows(tokens, each_bytes, ep, etp, load, routed.moe, routed.network, routed.uneven, routing, at_once[chosen])
+            part = form(rows)
             for name, column in vars(result).items():
                 column[chosen] = getattr(part, name)
     return result
@@ -294,7 +298,7 @@ def _hierarchical(rows: _Rows) -> ExpertTransfer:
 
 
 def _two_stage(rows: _Rows, inter_s: Floats, inter_bytes: Floats, copies: Floats | float) -> ExpertTransfer:
-    """Between domains, then inside: one after the other, or tokens forwarded as they arrive where the network pipelines.
+    """Between domains, then inside: one after the other, or tokens forwarded as they arrive where each tier has its stream.
 
     ``copies`` of a token move inside the domains of its experts.
 
@@ -316,7 +320,7 @@ def _two_stage(rows: _Rows, inter_s: Floats, inter_bytes: Floats, copies: Floats
     members = rows.ep / rows.domains
     copied = copies * rows.tokens * rows.token_bytes * rows.load
     intra_s = all_to_all_s(copied, members, rows.etp, rows.network)
-    stages_s = inter_s + intra_s if rows.network.sequential else np.maximum(inter_s, intra_s)
+    stages_s = np.where(rows.at_once, np.maximum(inter_s, intra_s), inter_s + intra_s)
     etp_s, etp_bytes = _expert_tensor_parallel(rows)
     return ExpertTransfer(stages_s + _routing_s(rows) + etp_s, copied * (1.0 - 1.0 / members) + etp_bytes, inter_bytes)
 

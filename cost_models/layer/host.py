@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
+from cost_models.layer.expert_passes import BIAS_KERNELS
 from cost_models.layer.modules import has_one_expert_kernel
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
@@ -33,6 +34,9 @@ REPEATED_KERNELS = {
     RecomputeModule.MLP: CHECKPOINT_KERNELS + MLP_KERNELS,
     RecomputeModule.MOE: CHECKPOINT_KERNELS + MOE_KERNELS,
 }
+# A layer's forward where launches block: thirty kernels, for each some 20 us of the host's and 10 us to launch and to wake up.
+# One plan with and without differed by 0.87 ms a layer and forward [bigscience, chronicles-prequel.md].
+BLOCKED_FORWARD_S = 9e-4
 SLOWEST_HOST_FRACTION = 0.1  # dispatch time that each doubling of tp adds: every collective waits for its slowest host [runs-fit]
 
 
@@ -69,6 +73,7 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
         kernels = kernels + MLP_KERNELS * bool(shape.shared_expert_ffn_hidden_size)
         looped = np.where(keys.has(Feature.MOE_GROUPED_GEMM), 0.0, np.maximum(shape.num_experts / keys.ep, 1.0))
         kernels = kernels + EXPERT_KERNELS * looped
+        kernels = kernels + BIAS_KERNELS * shape.expert_biases * np.maximum(shape.num_experts / keys.ep, 1.0)
         if workload.training.precision in QUANTISED_PRECISIONS:
             cast_alone = ~has_one_expert_kernel(workload, keys)
             kernels = kernels + np.where(cast_alone, QUANTISED_EXPERT_KERNELS * np.maximum(shape.num_experts / keys.ep, 1.0), 0.0)

@@ -17,6 +17,7 @@ from cost_models.layer.compute import (
     unfused_attention_s,
     vector_s,
 )
+from cost_models.layer.expert_passes import ExpertPasses, expert_passes
 from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
 from cost_models.layer.linear_attention import linear_attention_moved_bytes, linear_attention_s
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS, quantise_s
@@ -24,11 +25,12 @@ from cost_models.shapes.flops import attended_length, attention_score_flops_per_
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.shapes.workload import MlaShape, ModelShape, Workload
 
 # To scale, cast and swizzle the operands of one expert's two matmuls: kernels on the device, which a single call to the
 # library launches [transformer-engine]; [runs-fit].
 QUANTISED_EXPERT_LAUNCHES = 10
+EXPERT_STREAMS = 4  # on which the matmuls of a rank's experts take turns [transformer-engine, multi_stream.cpp]
 PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
 PADDED_PERMUTE_PASSES = 4.0  # HBM passes over tokens padded to capacity, gathered by index in one read and one write each way
 UNFUSED_VECTOR_FACTOR = 2.5  # assumed traffic of an unfused norm, activation or rotary embedding over the fused kernel
@@ -154,12 +156,14 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, 
     held = np.maximum(shape.num_experts / keys.ep, 1.0)
     width = shape.expert_ffn_hidden_size / keys.etp
     ways = 2 if model.gated_linear_unit else 1
-    first = matmul_s(rows, ways * width, model.hidden_size, device, groups=held)
-    second = matmul_s(rows, model.hidden_size, width, device, groups=held)
+    one_kernel = has_one_expert_kernel(workload, keys)
+    streams = np.where(one_kernel, held, EXPERT_STREAMS)
+    first = matmul_s(rows, ways * width, model.hidden_size, device, groups=held, at_once=streams)
+    second = matmul_s(rows, model.hidden_size, width, device, groups=held, at_once=streams)
     # Without one kernel for all of them every expert is launched for itself.
     each = 2.0 + (QUANTISED_EXPERT_LAUNCHES if workload.training.precision in QUANTISED_PRECISIONS else 0.0)
     kernel_s = device.constants.kernel_s * device.time_factor
-    launches = np.where(has_one_expert_kernel(workload, keys), 0.0, (held - 1.0) * each * kernel_s)
+    launches = np.where(one_kernel, 0.0, (held - 1.0) * each * kernel_s)
     factor = np.where(held > 1.0, device.constants.expert_matmul_factor, 1.0)  # one expert is a plain matmul
     experts = (first + second) * factor + launches
     router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.bf16_flops_per_s)
@@ -183,6 +187,8 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
         return linear_attention_s(linear, n, keys.tp.astype(np.float64), device)
     head_dim = model.kv_channels if model.mla is None else model.mla.qk_head_dim
     flops = attention_score_flops_per_token(model, training.attended_length, local=local) * n / keys.tp
+    if model.mla is not None:
+        flops = flops * (sum(_fused_head_dims(model.mla, workload)) / (model.mla.qk_head_dim + model.mla.v_head_dim))
     if model.alibi and workload.device_traits.position_bias_fills_mask:
         flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
     # A ring step sees one shard of the sequence at a time; Ulysses sees all of what it gathers.
@@ -198,6 +204,41 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
     return np.where(flash, fused[0], unfused[0]), np.where(flash, fused[1], unfused[1])
 
 
+def _fused_head_dims(mla: MlaShape, workload: Workload) -> tuple[int, int]:
+    """Head dims of queries and keys, and of values, that fused attention works on.
+
+    MindSpeed pads values with zeros to the width of queries, or in another layout all three to a multiple of
+    ``padded-base-length``, unless ``mla-fa-without-pad`` is set [mindspeed-llm, multi_latent_attention.py].
+
+    Returns
+    -------
+    tuple of int
+        As they are where nothing is padded.
+    """
+    multiple = workload.software.latent_padding
+    if multiple == 0:
+        return mla.qk_head_dim, mla.v_head_dim
+    padded = -(-max(mla.qk_head_dim, mla.v_head_dim) // multiple) * multiple
+    return padded, padded
+
+
+def _padding_elements(mla: MlaShape, workload: Workload) -> int:
+    """Elements of a head that padding queries, keys and values moves, halved: what is read and what is written.
+
+    Returns
+    -------
+    int
+        With the slice of the values that comes out of the kernel; 0 where nothing is padded.
+    """
+    queries, values = _fused_head_dims(mla, workload)
+    moved = 0
+    if queries > mla.qk_head_dim:
+        moved += 2 * (mla.qk_head_dim + queries)
+    if values > mla.v_head_dim:
+        moved += mla.v_head_dim + values + 2 * mla.v_head_dim
+    return moved // 2
+
+
 def _mask_s(workload: Workload, keys: LayerKeys, flops: Floats, head_dim: int, device: Device) -> Floats:
     """What fused attention takes to read a mask of all scores, in either pass: every head reads its own scores' bytes.
 
@@ -211,7 +252,7 @@ def _mask_s(workload: Workload, keys: LayerKeys, flops: Floats, head_dim: int, d
     Floats, ``[k]``, seconds
         0 where the kernel builds the mask itself.
     """
-    if not workload.software_traits.reads_whole_mask:
+    if not workload.reads_whole_mask:
         return np.zeros_like(flops)
     return np.where(keys.cp > 1, 0.0, vector_s(MASK_BYTES * flops / (SCORE_FLOPS * head_dim), device))
 
@@ -251,6 +292,7 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
     if model.mla is not None:
         rotary = model.mla.qk_rope_head_dim * (heads + t) + zero
         moved = heads * (2 * model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim + model.mla.v_head_dim)
+        moved += heads * _padding_elements(model.mla, workload)
     else:
         rotary = (heads + model.num_query_groups) * d + zero
         moved = (heads + 2 * model.num_query_groups) * d
@@ -309,7 +351,7 @@ def _shared_expert_s(workload: Workload, keys: LayerKeys, device: Device) -> Flo
 
 
 def _selective_recompute(
-    keys: LayerKeys, matmuls: Matmuls, attention_forward: Floats, vector: VectorTimes, permute: Floats
+    keys: LayerKeys, matmuls: Matmuls, attention_forward: Floats, vector: VectorTimes, permute: Floats, passes: ExpertPasses
 ) -> Floats:
     """Compute that the recomputed modules repeat in the backward. ``[k]``
 
@@ -323,6 +365,8 @@ def _selective_recompute(
         Forward.
     permute : Floats, ``[k]``, seconds
         Of one pass.
+    passes : ExpertPasses, ``[k]``, seconds
+        Over routed rows.
 
     Returns
     -------
@@ -333,10 +377,10 @@ def _selective_recompute(
     repeated = repeated + np.where(again(RecomputeModule.LAYERNORM), vector.norms, 0.0)
     repeated = repeated + np.where(again(RecomputeModule.MLA_UP_PROJ), matmuls.mla_up + vector.rope, 0.0)
     module = np.where(again(RecomputeModule.MLP), matmuls.mlp, 0.0)
-    module = module + np.where(again(RecomputeModule.MOE), matmuls.moe + permute, 0.0)
+    module = module + np.where(again(RecomputeModule.MOE), matmuls.moe + permute + passes.biases_forward, 0.0)
     zero_memory = keys.has(Feature.MOE_ZERO_MEMORY) & (matmuls.moe > 0)
     activation = again(RecomputeModule.MLP_ACT) | zero_memory | (module > 0)
-    return repeated + module + np.where(activation, vector.activation, 0.0)
+    return repeated + module + np.where(activation, vector.activation + passes.clamps_forward, 0.0)
 
 
 @dataclass(frozen=True)
@@ -392,13 +436,14 @@ def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: b
     zero = np.zeros(len(keys.tp))
     core = attention_forward if workload.model.linear_attention(local=local) is None else zero  # a recurrence has no such module
     permute = _permute_s(workload, keys, device) if moe else zero
+    passes = expert_passes(workload, keys, device, moe=moe)
     return LayerCompute(
         matmuls=matmuls,
         attention_forward=attention_forward,
         attention_backward=attention_backward,
-        vector_forward=vector.total + quantise_forward,
-        vector_backward=2.0 * vector.total + quantise_backward,
+        vector_forward=vector.total + quantise_forward + passes.clamps_forward + passes.biases_forward,
+        vector_backward=2.0 * vector.total + quantise_backward + passes.clamps_backward + passes.biases_backward,
         permute=permute,
         shared_expert=_shared_expert_s(workload, keys, device) if moe else zero,
-        selective_recompute=_selective_recompute(keys, matmuls, core, vector, permute),
+        selective_recompute=_selective_recompute(keys, matmuls, core, vector, permute, passes),
     )

@@ -1,4 +1,4 @@
-"""What communication hides behind the compute of its own layer, and how it slows what hides it."""
+"""What communication hides behind the compute of its own layer, and how much longer that takes beside it."""
 
 from __future__ import annotations
 
@@ -25,40 +25,19 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 
-def hidden(time: Floats, window: Floats, stretch: float) -> tuple[Floats, Floats]:
-    """Exposed and masked part of communication beside ``window`` seconds of compute, which it stretches.
-
-    Parameters
-    ----------
-    time : Floats, ``[k]``, seconds
-        The communication.
-    window : Floats, ``[k]``, seconds
-        Compute that may hide it.
-    stretch : float
-        What a hidden second costs the compute beside it.
-
-    Returns
-    -------
-    tuple of Floats, ``[k]``, seconds
-        Together the whole of ``time``.
-    """
-    masked = np.minimum(time, window)
-    return time - masked + stretch * masked, (1.0 - stretch) * masked
-
-
 @dataclass(frozen=True)
 class Exposed:
     """One kind of communication of one layer and micro batch, columns ``[k]`` in seconds.
 
-    ``forward_s`` and ``backward_s`` lengthen their passes, ``masked_s`` is what both hide. ``behind_*_s`` is compute of the
-    pass that hides it, and hides no second communication.
+    ``forward_s`` and ``backward_s`` lengthen their passes. ``behind_*_s`` is what a pass hides, and compute that hides it, and
+    no second communication.
     """
 
     forward_s: Floats
     backward_s: Floats
-    masked_s: Floats
     behind_forward_s: Floats
     behind_backward_s: Floats
+    masked_s: Floats  # of both passes; more than ``behind_*_s`` where kernels overlap within themselves
 
 
 class LayerComm(NamedTuple):
@@ -69,6 +48,24 @@ class LayerComm(NamedTuple):
     ep_comm: Exposed
     weight_gather: Exposed  # ZeRO-3's, with the scatter of its gradients
     activation_swap: Exposed  # attention tensors to the host and back
+
+    def contention_s(self, stretch: float) -> tuple[Floats, Floats]:
+        """How much longer the compute of either pass takes beside what it hides.
+
+        Parameters
+        ----------
+        stretch : float
+            ``hidden_stretch_fraction``: what a hidden second costs.
+
+        Returns
+        -------
+        tuple of Floats, ``[k]``, seconds
+            Forward and backward.
+        """
+        forward, backward = (
+            sum(parts[1:], parts[0]) for parts in ([p.behind_forward_s for p in self], [p.behind_backward_s for p in self])
+        )
+        return stretch * forward, stretch * backward
 
 
 def layer_comm(
@@ -116,13 +113,13 @@ def layer_comm(
     # Compute that hides one communication already hides no second one.
     free_forward = compute.forward - cp.behind_forward_s - ep.behind_forward_s
     free_backward = compute.backward - cp.behind_backward_s - ep.behind_backward_s
-    weights = _beside(gather, gather + scatter, free_forward, free_backward, c)
+    weights = _beside(gather, gather + scatter, free_forward, free_backward)
     swap_s = activation_swap_s(workload, keys, local=local)
     left_forward, left_backward = free_forward - weights.behind_forward_s, free_backward - weights.behind_backward_s
-    return LayerComm(tp, cp, ep, weights, _beside(swap_s, swap_s, left_forward, left_backward, c)), experts
+    return LayerComm(tp, cp, ep, weights, _beside(swap_s, swap_s, left_forward, left_backward)), experts
 
 
-def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, window_backward: Floats, c: Constants) -> Exposed:
+def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, window_backward: Floats) -> Exposed:
     """One transfer in each pass, beside a window of compute in each.
 
     Parameters
@@ -140,14 +137,13 @@ def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, windo
     -------
     Exposed, ``[k]``
     """
-    exposed_forward, masked_forward = hidden(forward_s, window_forward, c.hidden_stretch_fraction)
-    exposed_backward, masked_backward = hidden(backward_s, window_backward, c.hidden_stretch_fraction)
+    masked_forward, masked_backward = np.minimum(forward_s, window_forward), np.minimum(backward_s, window_backward)
     return Exposed(
-        exposed_forward,
-        exposed_backward,
+        forward_s - masked_forward,
+        backward_s - masked_backward,
+        masked_forward,
+        masked_backward,
         masked_forward + masked_backward,
-        np.minimum(forward_s, window_forward),
-        np.minimum(backward_s, window_backward),
     )
 
 
@@ -161,10 +157,11 @@ def _tensor_parallel(workload: Workload, keys: LayerKeys, network: Network, c: C
     tp = tensor_parallel_comm(workload, keys, network, moe=moe, local=local)
     fraction = exposed_tp_fraction(keys, c)
     forward = tp.forward_s * fraction
-    backward = tp.backward_s * fraction * c.backward_tp_exposed_fraction
+    beside = c.backward_tp_exposed_fraction if workload.software_traits.overlaps_weight_gradients else 1.0
+    backward = tp.backward_s * fraction * beside
     masked = tp.forward_s + tp.backward_s - forward - backward + tp.regather_s
     none = np.zeros(len(keys.tp))  # fused kernels overlap within themselves
-    return Exposed(forward, backward, masked, none, none)
+    return Exposed(forward, backward, none, none, masked)
 
 
 def _context_parallel(
@@ -174,14 +171,14 @@ def _context_parallel(
     cp = context_parallel_comm(workload, keys, network, local=local)
     blocks = np.maximum(cp.num_hops + 1.0, 1.0)
     hop_s = cp.hop_s * c.cp_factor
-    hop = _beside(hop_s, 2.0 * hop_s, compute.attention_forward / blocks, compute.attention_backward / blocks, c)
+    hop = _beside(hop_s, 2.0 * hop_s, compute.attention_forward / blocks, compute.attention_backward / blocks)
     all_to_all_s = cp.all_to_all_s * c.cp_factor
     return Exposed(
         all_to_all_s + cp.num_hops * hop.forward_s,
         all_to_all_s + cp.num_hops * hop.backward_s,
-        cp.num_hops * hop.masked_s,
         cp.num_hops * hop.behind_forward_s,
         cp.num_hops * hop.behind_backward_s,
+        cp.num_hops * hop.masked_s,
     )
 
 
@@ -195,14 +192,8 @@ def _expert_parallel(
     ep = expert_comm(workload, keys, network, c)
     hidden_forward, hidden_backward = _hidden_exchange_s(workload, keys, ep, compute.matmuls.moe, compute.shared_expert)
     ep_s = ep.dispatch_s + ep.combine_s
-    masked = 1.0 - c.hidden_stretch_fraction
-    return ep, Exposed(
-        ep_s - masked * hidden_forward,
-        ep_s - masked * hidden_backward,
-        masked * (hidden_forward + hidden_backward),
-        hidden_forward,
-        hidden_backward,
-    )
+    both = hidden_forward + hidden_backward
+    return ep, Exposed(ep_s - hidden_forward, ep_s - hidden_backward, hidden_forward, hidden_backward, both)
 
 
 def _hidden_exchange_s(

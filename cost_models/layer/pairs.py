@@ -177,8 +177,9 @@ def merged_communication_s(pieces: Pieces, stretch: float) -> Floats:
 
 @dataclass(frozen=True)
 class PairSavings:
-    """Expert communication that merging two layers hides beyond what each hides alone, ``[k]`` or ``[n]`` seconds.
+    """Seconds that merging two layers saves by hiding expert communication beyond what each hides alone, ``[k]`` or ``[n]``.
 
+    Net of the contention that the hidden part brings: of a saving *x*, *x* / (1 - stretch) is hidden and the rest is contention.
     By kind of the forward's layer and of the backward's, in the order of ``ModelShape.layer_kinds``. Two dense layers save
     nothing: ``None``.
     """
@@ -214,7 +215,9 @@ def pair_savings(costs: tuple[LayerCosts, ...], merged: NDArray[np.bool_], stret
         pieces |= {name: seconds[merged] for name, seconds in backward.pieces.items() if name not in FORWARD}
         left = merged_communication_s(pieces, stretch)
         together = np.maximum(compute_s(pieces) + left, (forward.host["forward"] + backward.host["backward"])[merged])
-        exposed = (forward.forward["ep_comm"] + backward.backward["ep_comm"])[merged]
+        # What merging hides beside the compute it stretches too: the saving is net of that.
+        shown, sent = (forward.forward["ep_comm"] + backward.backward["ep_comm"])[merged], communication_s(pieces)
+        exposed = shown + stretch * np.maximum(sent - shown, 0.0)
         alone = (forward.forward_s + backward.backward_s)[merged]
         saving[merged] = np.maximum(np.minimum(exposed - left, alone - together), 0.0)
         return saving

@@ -338,7 +338,7 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
         Of a compiled graph the mask alone.
     """
     if not workload.software_traits.eager:
-        whole = workload.software_traits.reads_whole_mask & batch.has(Feature.FLASH_ATTENTION) & (batch.cp == 1)
+        whole = workload.reads_whole_mask & batch.has(Feature.FLASH_ATTENTION) & (batch.cp == 1)
         held = np.where(whole, batch.micro_batch_size * float(workload.training.seq_length) ** 2, 0.0)
         return np.broadcast_to(held, (stages.num_kinds, len(batch)))
     split = np.where(batch.has(Feature.TP_2D), batch.tp, 1)  # of tokens and hidden channels between layers

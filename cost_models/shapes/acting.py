@@ -40,6 +40,7 @@ MISSING = {
     Scope.ROUTED: "no token travels to its experts (ep x etp is 1)",
     Scope.GATHERED: "the dispatcher is not allgather",
     Scope.EXCHANGED: "the dispatcher is allgather",
+    Scope.STAGED: "the dispatcher is neither two_level nor hierarchical",
     Scope.EXPERTS: "the model has no experts",
     Scope.CAPACITY: "the experts have no capacity factor",
     Scope.SHARED_EXPERTS: "the model has no shared experts",
@@ -58,6 +59,7 @@ _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
     Scope.ROUTED: lambda model, rows: (model.moe is not None) & (rows.ep * rows.etp > 1),
     Scope.GATHERED: lambda model, rows: rows.dispatcher == Dispatcher.ALLGATHER,
     Scope.EXCHANGED: lambda model, rows: rows.dispatcher != Dispatcher.ALLGATHER,
+    Scope.STAGED: lambda model, rows: (rows.dispatcher == Dispatcher.TWO_LEVEL) | (rows.dispatcher == Dispatcher.HIERARCHICAL),
 }
 
 
@@ -83,7 +85,8 @@ def why_idle(feature: Feature, there: Scope) -> str:
 def options_scope(dispatcher: Dispatcher, zero_stage: int) -> Scope:
     """What a dispatcher and a ZeRO stage have."""
     sharded = Scope.SHARDED_OPTIMIZER if zero_stage > 0 else Scope(0)
-    return sharded | (Scope.GATHERED if dispatcher is Dispatcher.ALLGATHER else Scope.EXCHANGED)
+    staged = Scope.STAGED if dispatcher in (Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL) else Scope(0)
+    return sharded | staged | (Scope.GATHERED if dispatcher is Dispatcher.ALLGATHER else Scope.EXCHANGED)
 
 
 def scope_of(model: ModelShape, strategy: ParallelStrategy) -> Scope:

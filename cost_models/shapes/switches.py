@@ -32,6 +32,7 @@ class Scope(IntFlag):
     GATED_MLP = 1 << 11  # its MLPs are gated linear units
     ROTARY = 1 << 12  # its positions are not learned
     SHARED_EXPERTS = 1 << 13  # each of its tokens runs through some experts
+    STAGED = 1 << 14  # the dispatcher goes between domains, then inside: two_level or hierarchical
 
 
 ANY_DISPATCHER = Scope.GATHERED | Scope.EXCHANGED
@@ -234,6 +235,10 @@ class Feature(IntFlag):
         why="it changes the numbers of the training",
         source="[megatron-0.12, fused_bias_swiglu.py]",
         meaning="What enters the activation function of a gated MLP waits for the backward in 8 bits.")
+    MOE_TIER_STREAMS = _switch(32, _ROUTED | Scope.STAGED, _LAYER, library=Library.CANN,
+        why="no framework offers it",
+        source="[pangu-ultra-moe-2]",
+        meaning="A staged exchange of tokens has a stream for each tier of the network, which carry its parts at the same time.")
     # fmt: on
 
 

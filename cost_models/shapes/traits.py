@@ -141,6 +141,8 @@ class SoftwareTraits:
     eager : the host dispatches every kernel; else a graph is compiled ahead of the step.
     reads_whole_mask : fused attention is given a mask of all scores, a byte each, where the others build the causal one from a
         tile (MindFormers' ``use_attn_mask_compression`` is off by default, but needed with CP) [mindformers-1.8].
+    overlaps_weight_gradients : collectives of a tensor-parallel backward run beside the gradients of weights. MindFormers' graphs
+        do that with ``matmul_grad_comm_overlap`` alone, off by default [mindformers-1.8, config_args.py].
     fp32_shards : weights are sharded in FP32 and cast when they are gathered, without a master copy
         [pytorch-fsdp, section 4.4].
     early_stop_year : the release from which a recomputed layer stops at the last tensor that its backward needs, as PyTorch's
@@ -158,6 +160,7 @@ class SoftwareTraits:
 
     eager: bool = True
     reads_whole_mask: bool = False
+    overlaps_weight_gradients: bool = True
     fp32_shards: bool = False
     early_stop_year: float | None = None
     uses_transformer_engine: bool = True
@@ -189,7 +192,9 @@ STACKS = {  # the first one of a kind of devices is what runs there where nothin
     "mindspeed-llm": Stack("ascend", SoftwareTraits(releases=MINDSPEED_LLM)),
     "mindformers": Stack(
         "ascend",
-        SoftwareTraits(reads_whole_mask=True, shards_accumulated_gradients=True, releases=MINDFORMERS),
+        SoftwareTraits(
+            reads_whole_mask=True, overlaps_weight_gradients=False, shards_accumulated_gradients=True, releases=MINDFORMERS
+        ),
         graph_by_default=True,
     ),
     "megatron-lm": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),

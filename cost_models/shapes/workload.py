@@ -221,13 +221,20 @@ class Software:
     ``fp32_parameters``: 4-byte weights with cast copies (MindFormers' FP16 recipes).
     ``portable_attention``: FlashAttention-2, before 2024 Triton's kernels, which leave newer matmul instructions unused.
     ``legacy_layers``: transformer layers older than Megatron-Core's, which repeat grouped keys and values for every head.
+    ``latent_padding``: fused attention on Ascend gets the heads of latent attention padded: values as wide as queries (1), or all
+    to a multiple of this (``padded-base-length``, 128) [mindspeed-llm, multi_latent_attention.py]; 0: as wide as they are.
+    ``compressed_mask``: MindFormers' fused attention makes its mask from a tile (``use_attn_mask_compression``) and reads none.
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
     ``stock_matmuls``: matmuls on Blackwell as fast as the one published machine with a plain Megatron-LM has them
     (``stock_blackwell_factor``); of published runs alone, never of a job [simumax].
     ``sharded_accumulation``: under ZeRO-2 stages of a pipeline scatter the gradients of every micro batch, whatever their stack
     usually does (``SoftwareTraits.shards_accumulated_gradients``).
+    ``blocking_launches``: the host waits for every kernel before it launches the next (``CUDA_LAUNCH_BLOCKING``), and never runs
+    ahead.
     ``target`` is whose legality rules apply (``any``: the physics alone).
     ``time_factor`` multiplies the time of the devices alone: kernels older or fresher than those that were measured.
+    ``operators`` and ``host`` name the options of ``software_options.py`` that it has; no ``host``: those of the runs that were
+    fitted. They are factors on constants (``cost_models.constants.constants_with_options``).
     """
 
     stack: str
@@ -236,11 +243,16 @@ class Software:
     fp32_parameters: bool = False
     portable_attention: bool = False
     legacy_layers: bool = False
+    latent_padding: int = 0
+    compressed_mask: bool = False
     plain_cross_entropy: bool = False
     stock_matmuls: bool = False
     sharded_accumulation: bool = False
+    blocking_launches: bool = False
     target: str = "any"
     time_factor: float = 1.0
+    operators: tuple[str, ...] = ()
+    host: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -270,3 +282,8 @@ class Workload:
     def software_traits(self) -> SoftwareTraits:
         """What formulas ask of the training stack."""
         return software_traits(self.software.stack, self.software.execution)
+
+    @property
+    def reads_whole_mask(self) -> bool:
+        """Whether fused attention reads a mask of all scores, context parallelism apart."""
+        return self.software_traits.reads_whole_mask and not self.software.compressed_mask

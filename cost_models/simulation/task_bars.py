@@ -53,6 +53,7 @@ class Kind(Named):
     REDUCE = 11
     OPTIMIZER = 12
     STEP_OVERHEAD = 13
+    CONTENTION = 14  # compute that takes longer beside communication
 
 
 class TaskBar(NamedTuple):
@@ -104,6 +105,7 @@ class Transfer(NamedTuple):
 class _LayerPass:
     """One pass of one layer; ``expert_compute_s`` of ``compute_s`` lies between dispatch and combine.
 
+    ``contention_s`` is how much longer that takes beside what is hidden.
     A recompute comes first: ``again_s`` of compute, which waits for ``again_dispatch_s`` and ``again_combine_s``.
     """
 
@@ -112,6 +114,7 @@ class _LayerPass:
     dispatch: Transfer
     combine: Transfer
     swap: Transfer
+    contention_s: float
     again_s: float = 0.0
     again_dispatch_s: float = 0.0
     again_combine_s: float = 0.0
@@ -125,7 +128,7 @@ class _LayerPass:
     def whole_s(self) -> float:
         """All of it, one after the other."""
         again = self.again_s + self.again_dispatch_s + self.again_combine_s
-        return self.compute_s + self.experts_exposed_s + self.swap.exposed_s + again
+        return self.compute_s + self.contention_s + self.experts_exposed_s + self.swap.exposed_s + again
 
 
 @dataclass(frozen=True)
@@ -154,20 +157,21 @@ class _LayerParts:
 
     def forward(self) -> _LayerPass:
         """The forward pass."""
-        waits = self._seconds("forward", "ep_comm") + self._seconds("forward", "activation_swap")
-        return self._pass("forward", float(self.costs.forward_s[0]) - waits)
+        return self._pass("forward", float(self.costs.forward_s[0]) - self._beside_compute("forward"))
 
     def backward(self, *, again: bool, weight_gradient: bool) -> _LayerPass:
         """``again``: the layer is fully recomputed; without ``weight_gradient``, input gradients alone."""
         recompute = self._seconds("backward", "recompute")
-        waits = self._seconds("backward", "ep_comm") + self._seconds("backward", "activation_swap")
-        compute = float(self.costs.backward_s[0]) - waits - recompute
+        compute = float(self.costs.backward_s[0]) - self._beside_compute("backward") - recompute
         if not weight_gradient:
             compute -= float(self.costs.weight_gradient_s[0])
         exposed = self._seconds("forward", "ep_comm") if again or self.recomputes_experts else 0.0
         if again:
             recompute += float(self.costs.full_recompute_s[0])
         return self._pass("backward", compute, recompute - exposed, exposed)
+
+    def _beside_compute(self, table: str) -> float:
+        return sum(self._seconds(table, name) for name in ("ep_comm", "activation_swap", "contention"))
 
     def _seconds(self, table: str, name: str) -> float:
         return float(getattr(self.costs, table)[name][0])
@@ -188,6 +192,7 @@ class _LayerParts:
             dispatch=experts.scaled(self.dispatch_share),
             combine=experts.scaled(1.0 - self.dispatch_share),
             swap=self._transfer("activation_swap", table),
+            contention_s=self._seconds(table, "contention"),
             again_s=again_s,
             again_dispatch_s=again_exposed_s * self.dispatch_share,
             again_combine_s=again_exposed_s * (1.0 - self.dispatch_share),
@@ -213,6 +218,13 @@ def moe_flops_fraction(workload: Workload, *, local: bool = False) -> float:
     parts = layer_parameters(model, moe=True, local=local)
     used = parts.shared_experts + parts.chosen_experts(model.moe)
     return 2.0 * used / layer_flops_per_token(model, training.attended_length, moe=True, local=local)
+
+
+class _Saved(NamedTuple):
+    """What a merged pair hides of the exchanges that its passes show alone, and how much longer that makes its compute."""
+
+    hidden_s: float
+    contention_s: float
 
 
 class _Layout:
@@ -263,6 +275,7 @@ class _Layout:
         self.compute(Kind.FORWARD, layer.compute_s - layer.expert_compute_s)
         self.transfer(Stream.EXPERT_COMMUNICATION, Kind.DISPATCH, layer.dispatch)
         self.compute(Kind.FORWARD, layer.expert_compute_s)
+        self.compute(Kind.CONTENTION, layer.contention_s)
         self.transferred(Stream.EXPERT_COMMUNICATION, Kind.COMBINE, layer.combine)
         self.transferred(Stream.SWAP, Kind.SWAP, layer.swap)
 
@@ -276,16 +289,18 @@ class _Layout:
         self.transfer(Stream.SWAP, Kind.SWAP, layer.swap, of_backward=True)
         self.transfer(Stream.EXPERT_COMMUNICATION, Kind.COMBINE, layer.combine, of_backward=True)
         self.compute(kind, layer.expert_compute_s)
+        self.compute(Kind.CONTENTION, layer.contention_s)
         self.transferred(Stream.EXPERT_COMMUNICATION, Kind.DISPATCH, layer.dispatch, of_backward=True)
         self.compute(kind, layer.compute_s - layer.expert_compute_s)
 
-    def pair(self, forwards: list[_LayerPass], backwards: list[_LayerPass], work_s: float, saving_s: float) -> None:
+    def pair(self, forwards: list[_LayerPass], backwards: list[_LayerPass], work_s: float, saved: _Saved) -> None:
         """Both passes of a merged pair, ``work_s`` together: transfers in turn, spread evenly over the compute.
 
-        Which piece of compute is beside which transfer, ``cost_models.layer.pairs`` decides for one layer and does not keep.
+        Contention follows the compute that it lengthens, in proportion to what is hidden there. Which piece of compute is beside
+        which transfer, ``cost_models.layer.pairs`` decides for one layer and does not keep.
         """
         exposed_s = sum(layer.experts_exposed_s for layer in (*forwards, *backwards))
-        left = 1.0 - saving_s / exposed_s if exposed_s else 1.0
+        left = 1.0 - saved.hidden_s / exposed_s if exposed_s else 1.0
         turns: list[tuple[Kind, Transfer, bool]] = []
         for backward, forward in zip_longest(backwards, forwards):
             if backward is not None:
@@ -301,13 +316,17 @@ class _Layout:
         turns = [turn for turn in turns if any(turn[1])]
         swaps = [Transfer(*map(sum, zip(*(layer.swap for layer in layers), strict=True))) for layers in (backwards, forwards)]
         waits = sum(transfer.exposed_s for _, transfer, _ in turns) + swaps[0].exposed_s + swaps[1].exposed_s
-        compute_s = max(work_s - waits, 0.0)
-        apart_s = max(compute_s - sum(transfer.hidden_s for _, transfer, _ in turns), 0.0) / (len(turns) + 1)
+        contention_s = sum(layer.contention_s for layer in (*forwards, *backwards)) + saved.contention_s
+        compute_s = max(work_s - waits - contention_s, 0.0)
+        hidden_s = sum(transfer.hidden_s for _, transfer, _ in turns)
+        apart_s = max(compute_s - hidden_s, 0.0) / (len(turns) + 1)
         self.transfer(Stream.SWAP, Kind.SWAP, swaps[0], of_backward=True)
         self.compute(Kind.PAIR, apart_s)
         for kind, transfer, of_backward in turns:
             self.transfer(Stream.EXPERT_COMMUNICATION, kind, transfer, of_backward=of_backward)
             self.compute(Kind.PAIR, transfer.hidden_s + apart_s)
+            self.compute(Kind.CONTENTION, contention_s * transfer.hidden_s / hidden_s if hidden_s else 0.0)
+        self.compute(Kind.CONTENTION, 0.0 if hidden_s else contention_s)
         self.transferred(Stream.SWAP, Kind.SWAP, swaps[1])
 
 
@@ -322,6 +341,7 @@ class TaskBars:
         self._stages = group.stages
         self._batch = group.batch
         self._tasks = tasks
+        self._stretch = constants.hidden_stretch_fraction
         kinds = zip(group.stages.layer_kinds, group.priced.layers, strict=True)
         self._parts = [_LayerParts.of(workload, group, constants, kind, costs) for kind, costs in kinds]
 
@@ -350,8 +370,9 @@ class TaskBars:
                 layout.compute(Kind.WEIGHT_GRADIENT, work_s)
             case Pass.PAIR:
                 saving_s = float(self._tasks.saving_s(task_class)[0])
+                hidden_s = saving_s / (1.0 - self._stretch)
                 backwards = self._backwards(rank, backward_chunk, weight_gradient=True)
-                layout.pair(self._forwards(rank, chunk), backwards, work_s, saving_s)
+                layout.pair(self._forwards(rank, chunk), backwards, work_s, _Saved(hidden_s, hidden_s - saving_s))
             case _:
                 self._pass(layout, kind, rank, chunk, work_s)
         if num_sends:

@@ -27,7 +27,7 @@ MTP_PROJECTIONS = 3.0  # of a module in a step: one forward, two backward
 class StepTime:
     """How a step of a group composes, ``[n]``: its parts on the ``critical`` kind of rank and what all ranks do once.
 
-    ``pair_saving_s`` is what merged pairs hide of the expert communication over the whole step, ``stage_bubble_s``
+    ``pair_saving_s`` is what merged pairs save over the whole step by hiding expert communication, ``stage_bubble_s``
     ``[stage, n]`` every rank's idle time, where the composition knows it. ``*_left_s`` ``[stage, n]`` is what the passes of
     each rank do not hide of its exchange.
     """
@@ -169,7 +169,7 @@ def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, cons
     bound = lower_bound_s(group, time, constants)
     detail = None
     if breakdown:
-        steady, masked = _critical_parts(group, time)
+        steady, masked = _critical_parts(group, time, constants.hidden_stretch_fraction)
         steady["optimizer"] = sharded.optimizer_s
         steady["step_overhead"] = np.full(len(batch), constants.step_overhead_s)
         worst = memory.peak.argmax(axis=0)
@@ -195,8 +195,12 @@ def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, cons
     )
 
 
-def _critical_parts(group: PricedGroup, time: StepTime) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Exposed and masked time by part on the critical rank, ``[n]`` each, but for what every rank does once."""
+def _critical_parts(group: PricedGroup, time: StepTime, stretch: float) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Exposed and masked time by part on the critical rank, ``[n]`` each, but for what every rank does once.
+
+    ``contention`` is how much longer compute takes beside what is masked, ``stretch`` of it; what full recompute repeats of it
+    is in ``recompute``.
+    """
     stages, layers, priced, edges = group.stages, group.layers, group.priced, group.priced.edges
     passes = group.num_microbatches * stages.passes_fraction
 
@@ -219,8 +223,10 @@ def _critical_parts(group: PricedGroup, time: StepTime) -> tuple[dict[str, Float
     steady["embedding"] = passes * embeddings * (edges.embedding_forward_s + edges.embedding_backward_s)
     head = heads * (1 + stages.mtp_layers) * (edges.head_forward_s + edges.head_backward_s)
     steady["head_and_loss"] = passes * (head + MTP_PROJECTIONS * mtp * edges.mtp_projection_s)
-    steady["ep_comm"] = steady["ep_comm"] - time.pair_saving_s
-    masked["ep_comm"] = masked["ep_comm"] + time.pair_saving_s
+    hidden = time.pair_saving_s / (1.0 - stretch)
+    steady["ep_comm"] = steady["ep_comm"] - hidden
+    masked["ep_comm"] = masked["ep_comm"] + hidden
+    steady["contention"] = steady["contention"] + stretch * hidden
     relays = passes * at(sum(layers.relays, np.zeros(1))) / (2.0 * stages.num_chunks)
     steady["pipeline_p2p"] = time.p2p_s + relays * group.p2p_s
     masked["pipeline_p2p"] = time.p2p_masked_s + relays * group.p2p_masked_s

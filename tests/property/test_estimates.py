@@ -333,3 +333,14 @@ def test_one_device_communicates_with_nobody(job: Workload, micro_batch_size: in
         assert result.breakdown.time_s[name][0] == 0.0, name
         assert result.breakdown.masked_s.get(name, np.zeros(1))[0] == 0.0, name
     assert result.breakdown.memory_bytes["communicators"][0] == 0.0
+
+
+@given(workloads(), crowded_batches())
+@few
+def test_what_is_hidden_costs_contention(job: Workload, rows: list[ParallelStrategy]) -> None:
+    found = price(job, *rows, breakdown=True).breakdown
+    assert found is not None
+    beside = sum(found.masked_s[name] for name in ("cp_comm", "ep_comm", "weight_gather", "activation_swap"))
+    stretch = prior_constants(job.cluster.profile.family).hidden_stretch_fraction
+    np.testing.assert_allclose(found.time_s["contention"], stretch * beside, rtol=1e-9, atol=1e-12)
+    assert (found.time_s["ep_comm"] >= -1e-9 * found.masked_s["ep_comm"]).all()

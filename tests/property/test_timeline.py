@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.constants import prior_constants
+from cost_models.constants import Constants, prior_constants
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
@@ -20,7 +20,7 @@ from cost_models.simulation.timeline import Timeline, timeline
 from cost_models.step.result import Estimate
 from tests.property.test_simulation import jobs
 
-COMPUTE = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.PAIR, Kind.RECOMPUTE)
+COMPUTE = (Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT, Kind.PAIR, Kind.RECOMPUTE, Kind.CONTENTION)
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Shown:
     played: Replay
     timeline: Timeline
     patterns: TaskBars
+    constants: Constants
 
     def seconds(self, *kinds: Kind) -> Floats:
         """Seconds of all bars of these kinds, ``[rank]``."""
@@ -63,7 +64,7 @@ def shown(draw: st.DrawFn) -> Shown:
     found = simulate(workload, StrategyBatch.of([strategy]), constants, breakdown=True)
     played = replay(workload, strategy, constants)
     patterns = TaskBars(workload, played.group, played.tasks, constants)
-    return Shown(strategy, found, played, timeline(workload, played, constants), patterns)
+    return Shown(strategy, found, played, timeline(workload, played, constants), patterns, constants)
 
 
 @settings(max_examples=40)
@@ -85,8 +86,11 @@ def test_bars_do_not_overlap_and_end_with_the_simulated_step(shown: Shown) -> No
 def test_compute_stands_still_for_what_its_passes_leave_exposed(shown: Shown) -> None:
     group, tasks = shown.played.group, shown.played.tasks
     passes = float(group.num_microbatches[0]) * group.stages.passes_fraction
+    stretch = shown.constants.hidden_stretch_fraction  # of what pairs hide, what contention then takes
     expected = shown.per_class(
-        lambda each, _, sent: sent * float(tasks.send_s[0]) + float(tasks.relays_s(each)[0]) - float(tasks.saving_s(each)[0])
+        lambda each, _, sent: (
+            sent * float(tasks.send_s[0]) + float(tasks.relays_s(each)[0]) - float(tasks.saving_s(each)[0]) / (1.0 - stretch)
+        )
     )
     exchanged = np.zeros(shown.strategy.pp)
     mtp = group.stages.mtp_layers * group.layers.mtps[:, 0]
@@ -103,6 +107,15 @@ def test_compute_stands_still_for_what_its_passes_leave_exposed(shown: Shown) ->
     assert stands_still == pytest.approx(expected, abs=1e-9 * shown.timeline.step_time_s)
     if not shown.strategy.schedule.splits_backward:
         assert shown.seconds(Kind.DISPATCH, Kind.COMBINE) == pytest.approx(exchanged, rel=1e-9)
+
+
+@settings(max_examples=40)
+@given(shown())
+def test_a_simulated_step_pays_for_what_it_hides(shown: Shown) -> None:
+    found = shown.found.breakdown
+    assert found is not None
+    beside = sum(float(found.masked_s[name][0]) for name in ("cp_comm", "ep_comm", "weight_gather", "activation_swap"))
+    assert found.time_s["contention"][0] == pytest.approx(shown.constants.hidden_stretch_fraction * beside)
 
 
 @settings(max_examples=20)

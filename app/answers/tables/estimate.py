@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from app.answers.schemas import EstimateDocument, EstimateNumbers, RecomputeDocument, StrategyDocument
+from app.answers.schemas import EstimateDocument, EstimateNumbers, RecomputeDocument, SoftwareMoves, StrategyDocument
 from app.answers.tables.memory import memory_sentence, memory_text
 from app.answers.tables.simulation import print_simulation
 from app.calibrations.tables import print_next_runs
@@ -101,6 +101,9 @@ def print_estimate(console: Console, document: EstimateDocument) -> None:
     console.print(_time_table(estimate))
     console.print()
     console.print(_memory_table(estimate))
+    if document.software is not None:
+        console.print()
+        console.print(_software_table(document.software))
     if document.simulation is not None:
         print_simulation(console, estimate, document.simulation)
 
@@ -183,6 +186,19 @@ def _memory_table(estimate: EstimateNumbers) -> Table:
     table.add_row("headroom", gibibytes(estimate.headroom_bytes), "", style="dim" if estimate.fits else "red")
     table.add_row("largest peak that fits", gibibytes(estimate.fit_limit_bytes), "", style="dim")
     table.add_row("a monitor shows", gibibytes(estimate.pooled_peak_bytes), "", style="dim")
+    return table
+
+
+def _software_table(software: SoftwareMoves) -> Table:
+    table = plain_table("what software moves, one at a time", "is", ">throughput", ">waiting for the host")
+    table.add_row("as it is", "", "", percent(software.host_fraction), style="bold")
+    for option in software.options:
+        factor = 1.0 + option.gain_fraction
+        moves = (1.0 / factor if option.is_on else factor) - 1.0
+        other = "without " if option.is_on else "with "
+        table.add_row(
+            other + option.name, "on" if option.is_on else "off", f"{100 * moves:+.1f}%", percent(option.other_host_fraction)
+        )
     return table
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from documents.errors import InputError, show
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="a preset's name, a config.json, or a job file (YAML or JSON)")]
@@ -31,7 +32,7 @@ def _job_option(kind: Any, section: str, field: str, text: str) -> tuple[Any, tu
     return Annotated[kind, typer.Option(help=text, rich_help_panel="Job")], (section, field)
 
 
-_TEXT, _COUNT, _NUMBER = str | None, int | None, float | None
+_TEXT, _COUNT, _NUMBER, _NAMES = str | None, int | None, float | None, list[str] | None
 # Parameter -> what typer makes of it, and (section, field) of the job: the flags of every command that takes a job apart.
 _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     "hardware": _job_option(_TEXT, "cluster", "hardware", "profile name or file"),
@@ -50,6 +51,10 @@ _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     ),
     "stack": _job_option(_TEXT, "software", "stack", "framework whose efficiency applies"),
     "target": _job_option(_TEXT, "software", "target", "framework that must be able to run the plan; any: the physics alone"),
+    "operators": _job_option(_NAMES, "software", "operators", f"packs of faster operators: {', '.join(OPTION_NAMES[OPERATORS])}"),
+    "host_options": _job_option(
+        _NAMES, "software", "host", f"how an eager host dispatches, all of it: {', '.join(OPTION_NAMES[HOST])}; '': none of it"
+    ),
     "cluster_time_factor": _job_option(_NUMBER, "cluster", "time_factor", "multiplies device and communication time (default 1)"),
     "software_time_factor": _job_option(_NUMBER, "software", "time_factor", "multiplies device time (default 1)"),
     "min_headroom": _job_option(_TEXT, "search", "min_headroom", "device memory that must stay free: bytes, 4GiB, or 5% of it"),
@@ -92,7 +97,7 @@ def labels(fields: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) -> d
     return {
         f"{section}.{field}": flag(name) if given.get(name) is not None else f"{section}.{field} ({flag(name)})"
         for name, (section, field) in fields.items()
-        if given.get(name) is not None or name in missing
+        if given.get(name) not in (None, (), []) or name in missing
     }
 
 
@@ -100,9 +105,15 @@ def sections(fields: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) ->
     """The given flags as parts of a job."""
     found: dict[str, dict[str, Any]] = {}
     for name, (section, field) in fields.items():
-        if given.get(name) is not None:
-            found.setdefault(section, {})[field] = str(given[name]) if isinstance(given[name], Path) else given[name]
+        if given.get(name) not in (None, (), []):  # a flag that may be repeated was not
+            found.setdefault(section, {})[field] = _as_in_a_job(given[name])
     return found
+
+
+def _as_in_a_job(value: Any) -> Any:
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return [name for name in names(value) if name]
+    return str(value) if isinstance(value, Path) else value
 
 
 def assignments(given: list[str], example: str) -> dict[str, str]:
@@ -116,7 +127,7 @@ def assignments(given: list[str], example: str) -> dict[str, str]:
     return found
 
 
-def names(given: list[str]) -> list[str]:
+def names(given: Iterable[str]) -> list[str]:
     """The names of a flag that is repeated, or holds several between commas."""
     return [name.strip() for text in given for name in text.split(",")]
 

@@ -110,3 +110,48 @@ def test_windows_of_attention_are_read(read: Read, flags: list[str], window: Loc
     record = read({"software.raw_flags": flags})
     assert record.workload.model.local_attention == window
     assert bool(record.warnings) == (flags == ["sliding-window=wide"])
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "flags", "stated", "expected"),
+    [
+        ("MindFormers", "branch r1.3.0", [], None, 1.1),
+        ("MindFormers", "branch r1.3.0", [], 1.5, 1.5),
+        ("MindFormers", "branch r1.6.0", ["use_gmm=True"], None, None),
+        ("MindFormers", "branch r1.7.0", [], None, None),
+        ("MindSpeed-LLM", "git 0 (2024-09-09)", [], None, None),
+    ],
+)
+def test_experts_of_mindformers_before_its_core_layers_have_a_capacity(
+    read: Read, moe: dict[str, Any], framework: str, version: str, flags: list[str], stated: float | None, expected: float | None
+) -> None:
+    software = {"software.framework": framework, "software.version": version, "software.raw_flags": flags}
+    shape = read({**software, "model.moe": {**moe, "capacity_factor": stated}}).workload.model.moe
+    assert shape is not None
+    assert shape.capacity_factor == expected
+
+
+def test_what_a_model_has_beyond_its_dimensions_is_read_where_it_is_stated(read: Read) -> None:
+    moe = {"num_experts": 8, "top_k": 2, "expert_ffn_hidden_size": 2880, "expert_biases": True}
+    window = {"model.sliding_window": 128, "model.full_attention_every": 2}
+    stated = {
+        "model.moe": moe,
+        "model.attention_bias": True,
+        "model.attention_sinks": True,
+        "model.activation_clamp": 7.0,
+        **window,
+    }
+    model = read(stated).workload.model
+    assert model.moe is not None
+    assert model.moe.expert_biases
+    assert (model.attention_bias, model.constants.attention_sinks, model.constants.activation_clamp) == (True, True, 7.0)
+    assert model.local_attention == LocalAttention("window", full_attention_every=2, window=128)
+    silent = read({"model.moe": {**moe, "expert_biases": None}}).workload.model
+    assert silent.moe is not None
+    assert not silent.moe.expert_biases
+    assert (silent.attention_bias, silent.constants.activation_clamp, silent.local_attention) == (False, None, None)
+
+
+def test_a_clamp_is_read_from_its_flag(read: Read) -> None:
+    changes = {"software.framework": "Megatron-LM", "software.raw_flags": ["activation-func-clamp-value=7.0"]}
+    assert read(changes).workload.model.constants.activation_clamp == 7.0

@@ -173,6 +173,27 @@ def test_mindspeed_without_core_models_has_older_layers(read: Read, changes: dic
 
 
 @pytest.mark.parametrize(
+    ("version", "flags", "padding"),
+    [
+        ("git 0 (2026-06-18)", [], 1),  # values to the width of queries
+        ("git 0 (2024-09-09)", [], 128),  # the default layout of its time pads all three
+        ("git 0 (2024-10-22)", ["shape-order=BNSD"], 1),
+        ("git 0 (2026-06-18)", ["shape-order=SBH"], 128),
+        ("git 0 (2026-06-18)", ["shape-order=SBH", "padded-base-length=64"], 64),
+        ("git 0 (2026-06-18)", ["shape-order=SBH", "padded-base-length=-1"], 128),
+        ("git 0 (2024-09-09)", ["mla-fa-without-pad"], 0),
+    ],
+)
+def test_mindspeed_pads_latent_heads_as_layout_and_release_say(read: Read, version: str, flags: list[str], padding: int) -> None:
+    record = read({"software.framework": "MindSpeed-LLM", "software.version": version, "software.raw_flags": flags})
+    assert record.workload.software.latent_padding == padding
+
+
+def test_no_other_stack_pads_latent_heads(read: Read) -> None:
+    assert read({**GPU, "software.framework": "Megatron-LM"}).workload.software.latent_padding == 0
+
+
+@pytest.mark.parametrize(
     ("changes", "plain"),
     [
         ({"software.framework": "Megatron-LM"}, False),
@@ -219,3 +240,40 @@ def test_published_runs_of_plain_megatron_on_blackwell_are_of_a_slow_machine(
 ) -> None:
     record = read({**GPU, "software.framework": framework, "cluster.hardware": hardware, "software.raw_flags": []})
     assert record.workload.software.stock_matmuls is stock
+
+
+@pytest.mark.parametrize(
+    ("flags", "compressed"),
+    [(["use_attn_mask_compression=True"], True), (["use_attn_mask_compression=False"], False), ([], False)],
+)
+def test_mindformers_reads_no_mask_that_is_compressed(read: Read, flags: list[str], compressed: bool) -> None:
+    record = read({"software.framework": "MindFormers", "software.raw_flags": flags})
+    assert record.workload.software.compressed_mask is compressed
+    assert record.workload.reads_whole_mask is not compressed
+
+
+@pytest.mark.parametrize(
+    ("layers", "devices", "flags", "blocks"),
+    [
+        (100, 256, [], True),  # 202 B parameters on 32 nodes hung
+        (100, 128, [], False),
+        (40, 256, [], False),  # 81 B
+        (100, 256, ["CUDA_LAUNCH_BLOCKING=0"], False),
+        (40, 256, ["CUDA_LAUNCH_BLOCKING=1"], True),
+    ],
+)
+def test_launches_block_where_trainings_hung_without(
+    read: Read, layers: int, devices: int, flags: list[str], blocks: bool
+) -> None:
+    changes = {
+        "model.num_layers": layers,
+        "model.hidden_size": 12288,
+        "model.num_attention_heads": 96,
+        "model.ffn_hidden_size": 32768,
+    }
+    site = {"cluster.hardware": "a100-sxm-80gb", "cluster.num_devices": devices, "strategy.dp": devices // 8}
+    record = read({**changes, **site, "software.framework": "Megatron-DeepSpeed", "software.raw_flags": flags})
+    assert record.workload.software.blocking_launches == blocks
+    assert any("CUDA_LAUNCH_BLOCKING" in warning for warning in record.warnings) == (blocks and not flags)
+    elsewhere = read({**changes, **site, "software.framework": "Megatron-LM", "model.num_layers": 100})
+    assert not elsewhere.workload.software.blocking_launches

@@ -145,7 +145,7 @@ def test_every_layer_keeps_a_position_bias_of_its_own() -> None:
     assert biased["attention_scores"] == 2 * 3 * (8 / 2) * 2048**2
     plain = keys(tp=2, features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION)
     whole = parts(workload(replace(DENSE, alibi=True)), plain)
-    assert whole["attention_scores"] == 5 * (8 / 2) * 2048**2  # scores are kept themselves
+    assert whole["attention_scores"] == 2 * (8 / 2) * 2048**2  # scores are kept themselves
 
 
 def test_scores_have_gradients_where_attention_is_not_fused() -> None:
@@ -156,7 +156,7 @@ def test_scores_have_gradients_where_attention_is_not_fused() -> None:
     attention = N * (2 * 128 * (3 * 8 + 8) + 4 * 8) / 2  # gradients of half of what attention keeps
     assert fused == 4 * 4096 * N  # of gate and up projection, the wider here
     assert kept == attention + 4 * 8 * N * 2048
-    assert dropped == kept + 5 * 8 * N * 2048  # scores are back while the layer runs
+    assert dropped == kept + 2 * 8 * N * 2048  # scores are back while the layer runs
 
 
 def test_transformer_engine_keeps_inputs_of_linear_layers_in_eight_bits() -> None:
@@ -313,3 +313,11 @@ def test_a_fully_recomputed_layer_keeps_its_input() -> None:
 def test_context_parallelism_divides_everything() -> None:
     whole, half = total(workload(), keys()), total(workload(), keys(cp=2))
     assert half == whole / 2
+
+
+def test_models_without_a_gate_keep_what_dropout_made_of_their_scores() -> None:
+    plain = keys(features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION)
+    gated, ungated = (
+        parts(workload(replace(DENSE, gated_linear_unit=gate)), plain)["attention_scores"] for gate in (True, False)
+    )
+    assert (gated, ungated) == (2 * 8 * N * 2048, 5 * 8 * N * 2048)

@@ -42,3 +42,9 @@ def test_a_latent_head_has_as_many_scores_as_any_other() -> None:
 )
 def test_no_mask_is_read_where_it_is_compressed_or_scores_are_written_out(columns: dict[str, object]) -> None:
     assert mask_s(**columns) == pytest.approx(0.0)
+
+
+def test_a_compressed_mask_is_not_read() -> None:
+    job = workload(HEADS_32, stack="mindformers", execution="graph", seq_length=32768, compressed_mask=True)
+    costs = layer_costs(job, keys(), device(job), network(job), moe=False)
+    assert float(costs.forward["attention"][0]) == pytest.approx(attention_s("mindspeed-llm")[0])

@@ -40,6 +40,17 @@ def test_expert_matmuls_pad_half_a_tile_each() -> None:
     assert float(matmul_s(4096, 4096, 4096, PLAIN, groups=8)) == pytest.approx(2 * 4608 * 4096**2 / 2.5e14)
 
 
+def test_experts_share_waves_with_those_that_run_beside_them() -> None:
+    real = device(JOB, wave_loss=0.5)
+    # 16 experts of 256 rows padded by 64: 2.5 x 16 tiles each, 24 cores; four at a time, not all sixteen, fill the waves
+    alone, four, all_of_them = (float(matmul_s(4096, 4096, 4096, real, groups=16, at_once=n)) for n in (1, 4, 16))
+    busy = 2 * 5120 * 4096**2 / 2.5e14
+    assert alone == pytest.approx(busy * (1 + 0.5 / (40 / 24)))
+    assert four == pytest.approx(busy * (1 + 0.5 / (160 / 24)))
+    assert all_of_them == float(matmul_s(4096, 4096, 4096, real, groups=16)) == pytest.approx(busy * (1 + 0.5 / (640 / 24)))
+    assert float(matmul_s(4096, 4096, 4096, real, groups=2, at_once=4)) == float(matmul_s(4096, 4096, 4096, real, groups=2))
+
+
 def test_no_rows_no_kernel() -> None:
     assert float(matmul_s(0, 4096, 4096, device(JOB, kernel_s=1e-5, wave_loss=0.5))) == 0.0
 

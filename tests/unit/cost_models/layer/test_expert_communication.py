@@ -62,6 +62,22 @@ def test_group_limited_routing_bounds_the_nodes_of_a_token() -> None:
     assert met < float(expected_domains_per_token(8, 256, 8))
 
 
+def test_tiers_with_streams_of_their_own_take_as_long_as_the_slower_one() -> None:
+    network = Network.of(ascend_a2())
+    assert network.sequential
+    for dispatcher in Dispatcher:
+        times = []
+        for streams in (False, True):
+            routed = RoutedTokens(dispatcher, TOKENS, TOKEN_BYTES, [8, 16], 1, DEEPSEEK, network, tier_streams=streams)
+            times.append((expert_dispatch(routed).time_s, expert_combine(routed).time_s))
+        if dispatcher in (Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL):
+            # Inside one node there is one tier; a combine over two takes its slower stage alone: 10 MB over each link.
+            np.testing.assert_array_equal([t[0] for t in times[1]], [t[0] for t in times[0]])
+            assert times[1][1][1] == pytest.approx(10e6 / 18.3e9, rel=0.01)
+        else:
+            np.testing.assert_array_equal(times[1], times[0])
+
+
 def _both(dispatcher: Dispatcher, ep: int, network: Network, **more: float) -> tuple[ExpertTransfer, ExpertTransfer]:
     routed = RoutedTokens(dispatcher, TOKENS, TOKEN_BYTES, ep, more.get("etp", 1), DEEPSEEK, network, more.get("load", 1.0))
     return expert_dispatch(routed), expert_combine(routed)

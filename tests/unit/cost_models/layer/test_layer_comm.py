@@ -12,10 +12,11 @@ from cost_models.layer.communication import (
     tensor_parallel_comm,
     weight_comm,
 )
+from cost_models.layer.costs import layer_costs
 from cost_models.shapes.strategy import CpAlgo, Dispatcher
 from cost_models.shapes.switches import Feature
 from tests.worked_examples import worked
-from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, constants, keys, network, workload
+from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, constants, device, keys, network, workload
 
 LINK, NIC = 18.3e9, 20e9
 HIDDEN = 2 * 2048 * 1024  # bytes of one micro batch's hidden states
@@ -158,3 +159,12 @@ def test_sharded_optimizer_gathers_nothing_a_layer() -> None:
     job = workload()
     gather, scatter = weight_comm(job, keys(dp=8, zero_stage=1), network(job), moe=False)
     assert float(gather[0]) == float(scatter[0]) == 0.0
+
+
+@pytest.mark.parametrize(("stack", "left"), [("mindspeed-llm", 0.7), ("mindformers", 1.0)])
+def test_only_a_stack_that_overlaps_weight_gradients_hides_collectives_of_the_backward(stack: str, left: float) -> None:
+    job = workload(stack=stack)
+    values = constants(backward_tp_exposed_fraction=0.7)
+    priced = replace(device(job), constants=values)
+    costs = layer_costs(job, keys(tp=8, sequence_parallel=True), priced, network(job), moe=False)
+    assert float(costs.backward["tp_comm"][0] / costs.forward["tp_comm"][0]) == pytest.approx(left)

@@ -125,9 +125,14 @@ def test_ring_hops_hide_behind_the_attention_of_a_block() -> None:
     hop = 2 * 64 * 2 * 8 * 128 / 18.3e9
     block = float(exposed.forward["attention"][0]) / 4
     assert hop > block
-    assert float(exposed.forward["cp_comm"][0]) == pytest.approx(3 * (hop - block + 0.25 * block))
+    assert float(exposed.forward["cp_comm"][0]) == pytest.approx(3 * (hop - block))
+    assert float(exposed.forward["contention"][0]) == pytest.approx(3 * 0.25 * block)
     hidden = cost(job=long, values=values, **columns)
-    assert float(hidden.forward["cp_comm"][0]) == pytest.approx(3 * 0.25 * 2 * 32768 * 2 * 8 * 128 / 18.3e9)
+    hops = 3 * 2 * 32768 * 2 * 8 * 128 / 18.3e9
+    assert float(hidden.forward["cp_comm"][0]) == 0.0
+    assert float(hidden.masked["cp_comm"][0]) == pytest.approx(3 * hops)  # the backward moves twice as much
+    assert float(hidden.forward["contention"][0]) == pytest.approx(0.25 * hops)
+    assert float(hidden.backward["contention"][0]) == pytest.approx(0.25 * 2 * hops)
 
 
 def test_one_expert_a_rank_runs_plain_matmuls() -> None:
@@ -179,6 +184,13 @@ def test_a_layer_waits_for_the_host_that_dispatches_it() -> None:
     assert float(together.forward_s[0]) == worked("host-dispatch")
     captured = cost(values={"host_kernel_s": 1e-3}, features=DEFAULT_FEATURES | Feature.CUDA_GRAPH)
     assert float(captured.forward["host"][0]) == 0.0
+
+
+def test_a_host_that_waits_for_every_kernel_adds_to_what_the_device_takes() -> None:
+    free, blocked = (cost(job=workload(blocking_launches=blocks)) for blocks in (False, True))
+    assert float(blocked.forward_s[0] - free.forward_s[0]) == pytest.approx(0.9e-3)
+    assert float(blocked.backward_s[0] - free.backward_s[0]) == pytest.approx(1.8e-3)
+    assert float(blocked.full_recompute_s[0] - free.full_recompute_s[0]) == pytest.approx(0.9e-3)
 
 
 def test_latent_attention_and_shared_experts_dispatch_kernels_of_their_own() -> None:

@@ -68,6 +68,7 @@ STRATEGIES = (
     *(ParallelStrategy(**ALONE, schedule=schedule, vpp=2) for schedule in (Schedule.INTERLEAVED, Schedule.DUALPIPE_V)),
 )
 EXCHANGES = (Dispatcher.ALLTOALL, Dispatcher.ALLGATHER)
+STAGED = (Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL)
 ROUTED = (
     *(
         replace(
@@ -79,6 +80,9 @@ ROUTED = (
     ),
     *(ParallelStrategy(dp=16, ep=8, zero_stage=0, dispatcher=dispatcher) for dispatcher in EXCHANGES),
     *(ParallelStrategy(**ALONE, ep=4, micro_batch_size=4, dispatcher=dispatcher) for dispatcher in EXCHANGES),
+    # Experts over two nodes, with and without parameters on several ranks.
+    *(ParallelStrategy(dp=16, ep=16, zero_stage=0, dispatcher=dispatcher) for dispatcher in STAGED),
+    *(ParallelStrategy(tp=16, dp=1, ep=16, sequence_parallel=True, dispatcher=dispatcher) for dispatcher in STAGED),
     ParallelStrategy(cp=16, ep=4, cp_algo=CpAlgo.RING, zero_stage=0, dispatcher=Dispatcher.ALLGATHER),
 )
 
@@ -172,8 +176,9 @@ def test_a_switch_moves_prices_exactly_where_its_entry_says_that_it_acts() -> No
 
 
 def implied(scope: Scope) -> Scope:
-    """With what is there wherever the scope is: ranks of context parallelism hold the same parameters."""
-    return scope | Scope.REPLICAS if scope & Scope.CONTEXT_PARALLEL else scope
+    """With what is there wherever the scope is: ranks of context parallelism hold the same parameters; no stage is a gather."""
+    follows = {Scope.CONTEXT_PARALLEL: Scope.REPLICAS, Scope.STAGED: Scope.EXCHANGED}
+    return scope | Scope(sum(more for part, more in follows.items() if part & scope))
 
 
 @pytest.mark.parametrize("feature", [f for f in Feature if not f & PRICED[Place.SHARDING]], ids=lambda f: f.name)
@@ -262,7 +267,7 @@ def test_what_a_switch_acts_on(feature: Feature, model: ModelShape, there: dict[
 def test_what_a_switch_needs_of_the_model() -> None:
     layout = ParallelStrategy(ep=2, dispatcher=Dispatcher.ALLTOALL)
     on_dense, on_sparse = (acting_in(scope_of(model, layout)) for model in (DENSE, SPARSE))
-    assert (~on_dense & on_sparse) == acting_on(Scope.EXPERTS) & ~acting_on(Scope.CAPACITY | Scope.GATHERED)
+    assert (~on_dense & on_sparse) == acting_on(Scope.EXPERTS) & ~acting_on(Scope.CAPACITY | Scope.GATHERED | Scope.STAGED)
     assert acting_in(scope_of(CAPPED, layout)) & ~on_sparse == Feature.MOE_PAD_TO_CAPACITY
     assert (
         on_dense & ~acting_in(scope_of(PLAIN, layout)) == Feature.FUSED_SWIGLU | Feature.FUSED_ROPE | Feature.FP8_ACTIVATION_INPUT

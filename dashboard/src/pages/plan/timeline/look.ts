@@ -11,6 +11,7 @@ const KINDS: Record<string, readonly [series: number, towardsText: number]> = {
   recompute: [5, 0],
   dispatch: [3, 0],
   combine: [7, 0],
+  contention: [3, 0.35],
   p2p: [8, 0],
   swap: [6, 0.35],
   gather: [1, 0],

@@ -1,0 +1,148 @@
+"""What a stack may have beside its release: packs of faster operators, and how its host dispatches.
+
+An option is factors on named constants of the model, each with the source that says how much. The constants describe the runs
+that were fitted: an option that those had (``in_runs``) costs something where it is missing, any other saves something where
+it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from cost_models.shapes.traits import Library
+
+OPERATORS, HOST = "operators", "host"  # kinds of options, as fields of a job's ``software`` are called
+
+
+@dataclass(frozen=True)
+class Change:
+    """A factor on a constant of ``cost_models.constants``, which takes it to ``stop`` at most, or to its own bound."""
+
+    constant: str
+    factor: float
+    stop: float | None = None
+
+
+@dataclass(frozen=True)
+class SoftwareOption:
+    """One entry. ``changes``: what having it does to constants; ``in_runs``: the runs that were fitted had it.
+
+    ``library``: what it is part of; without one, any devices have it.
+    """
+
+    name: str
+    kind: str
+    meaning: str
+    changes: tuple[Change, ...]
+    source: str
+    basis: str
+    library: Library | None = None
+    in_runs: bool = False
+
+
+# fmt: off
+SOFTWARE_OPTIONS: tuple[SoftwareOption, ...] = (
+    SoftwareOption(
+        "flash-attention", OPERATORS,
+        "Fused attention, forward 50 % and backward 30 % faster.",
+        (Change("attention_forward_fraction", 1.5), Change("attention_backward_fraction", 1.3 / 1.5)),  # of the forward's rate
+        "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
+    SoftwareOption(
+        "matmul", OPERATORS,
+        "Matmuls that use 10 % more of the Cube units.",
+        (Change("matmul_fraction", 1.1),),
+        "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
+    SoftwareOption(
+        "vector", OPERATORS,
+        "Vector operators 300 % faster, as far as the memory bandwidth lets them.",
+        (Change("vector_fraction", 4.0, stop=1.0), Change("permute_passes", 0.25), Change("cross_entropy_bytes", 0.25)),
+        "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
+    # Unfused, an FP32 buffer takes 10 bytes a parameter beside the 2 that the matmul writes; fused, its epilogue reads 4 and
+    # writes 4 in their place, of which nothing is taken to hide.
+    SoftwareOption(
+        "accumulating-matmul", OPERATORS,
+        "Matmuls, grouped ones too (GMMAdd), add weight gradients to their buffer themselves.",
+        (Change("accumulation_bytes", 0.6),),
+        "[mindspeed, npu_groupmatmul_add.md]", "inferred", library=Library.CANN),
+    # Two threads that each do half; nobody published how much it is.
+    SoftwareOption(
+        "task-queue", HOST,
+        "Operators are prepared and launched on two threads (TASK_QUEUE_ENABLE=2).",
+        (Change("host_kernel_s", 0.5),),
+        "[ascend-pytorch, TASK_QUEUE_ENABLE]", "assumed", library=Library.CANN, in_runs=True),
+    SoftwareOption(
+        "cpu-affinity", HOST,
+        "Every process stays on the cores next to its device (CPU_AFFINITY_CONF).",
+        (Change("host_kernel_s", 9.90 / 11.78),),
+        "[vllm-ascend-6966]", "measured", library=Library.CANN, in_runs=True),
+    SoftwareOption(
+        "no-synchronisation", HOST,
+        "The host waits neither for the counts of experts nor around the sends of a micro batch.",
+        (Change("host_moe_sync_s", 0.0), Change("host_micro_batch_s", 0.0)),
+        "[pangu-ultra-moe-2]", "assumed"),
+)
+# fmt: on
+
+OPTION_NAMES = {kind: tuple(option.name for option in SOFTWARE_OPTIONS if option.kind == kind) for kind in (OPERATORS, HOST)}
+
+
+def options_for(library: Library | None, *, eager: bool) -> tuple[SoftwareOption, ...]:
+    """The options that a stack may have; a compiled graph has no host to speed up.
+
+    Parameters
+    ----------
+    library : Library or None
+        ``DeviceTraits.library`` of the devices.
+    eager : bool
+        Whether the host dispatches every kernel.
+
+    Returns
+    -------
+    tuple of SoftwareOption
+    """
+    return tuple(o for o in SOFTWARE_OPTIONS if o.library in (None, library) and (eager or o.kind != HOST))
+
+
+def has_option(option: SoftwareOption, operators: Collection[str], host: Collection[str] | None) -> bool:
+    """Whether the stack has it.
+
+    Parameters
+    ----------
+    option : SoftwareOption
+        One entry.
+    operators : collection of str
+        ``Software.operators``.
+    host : collection of str or None
+        ``Software.host``; ``None``: what the runs had that were fitted.
+
+    Returns
+    -------
+    bool
+    """
+    if option.kind == HOST:
+        return option.in_runs if host is None else option.name in host
+    return option.name in operators
+
+
+def option_changes(operators: Collection[str], host: Collection[str] | None) -> Iterator[Change]:
+    """Factors that a stack with these options has over the runs that were fitted.
+
+    Parameters
+    ----------
+    operators : collection of str
+        ``Software.operators``.
+    host : collection of str or None
+        ``Software.host``.
+
+    Yields
+    ------
+    Change
+        In the order of the table; several may be of one constant.
+    """
+    for option in SOFTWARE_OPTIONS:
+        has = has_option(option, operators, host)
+        if has and not option.in_runs:
+            yield from option.changes
+        elif option.in_runs and not has and host is not None:
+            yield from (Change(change.constant, 1.0 / change.factor) for change in option.changes)
