@@ -35,6 +35,9 @@ DOCUMENT_BYTES = 256 * 1024
 CONFIG_BYTES = 2**20  # of a model's config.json
 CALIBRATION_BYTES = 2**20
 COUNTS_BYTES = 16 * 2**20  # 1024 layers of a few hundred experts
+TRACE_BYTES = 256 * 2**20  # of a log of tokens per expert, step by step
+MAX_TRACE_COUNTS = 20_000_000  # steps x layers x experts
+MAX_TRACE_STEPS = 100_000
 BASELINE_BYTES = 16 * 2**20  # a search document holds up to a thousand plans
 RUNS_BYTES, RUN_BYTES = 64 * 2**20, 2**20  # of a file of runs; of a line
 

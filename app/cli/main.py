@@ -15,6 +15,7 @@ from app.cli.commands import (
     db,
     doctor,
     estimate,
+    experts,
     explain,
     goodput,
     hardware,
@@ -22,6 +23,7 @@ from app.cli.commands import (
     models,
     schema,
     search,
+    sequences,
     serve,
     tune,
     validate,
@@ -57,6 +59,8 @@ application.command()(audit.audit)
 application.command()(doctor.doctor)
 application.add_typer(hardware.commands, name="hardware")
 application.add_typer(models.commands, name="models")
+application.add_typer(experts.commands, name="experts")
+application.add_typer(sequences.commands, name="sequences")
 application.command()(schema.schema)
 
 

@@ -107,7 +107,7 @@ def from_input_error(error: InputError, kind: str = "invalid-input") -> ServiceE
     field = _FIELD.match(message)
     pointer = None
     if field:
-        pointer = "#" if field[1] in ("job", "body") else "#/" + re.sub(r"\.|\[|\]\.?", "/", field[1]).strip("/")
+        pointer = "#" if field[1] in ("job", "body") else "#/" + re.sub(r"\]?[.\[]|\]", "/", field[1]).strip("/")
     _, semicolon, hint = message.rpartition("; ")
     return ServiceError(kind, message, pointer=pointer, hint=hint[:1].upper() + hint[1:] if semicolon else None)
 

@@ -26,6 +26,8 @@ _READING_PATHS = (
     "/v1/explanations",
     "/v1/checks",
     "/v1/goodput",
+    "/v1/experts/plans",
+    "/v1/sequences/plans",
     "/v1/models:import",
 )  # POST for the size of the question; it stores nothing
 

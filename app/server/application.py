@@ -16,6 +16,7 @@ from app.calibrations.accuracy import endpoints as accuracy
 from app.calibrations.runs import endpoints as runs
 from app.catalogue import endpoints as catalogue
 from app.checks import endpoints as checks
+from app.experts import endpoints as experts
 from app.goodput import endpoints as goodput
 from app.http.audit import Audit
 from app.http.compression import Compression
@@ -30,6 +31,7 @@ from app.http.state import WRONG_KEYS_A_MINUTE, ServerState
 from app.plans import endpoints as plans
 from app.plans import explanations
 from app.scripts import endpoints as scripts
+from app.sequences import endpoints as sequences
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
 from app.storage.away import DATABASE_AWAY, cause, told
@@ -64,9 +66,8 @@ def create_app(
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    for part in (
-        studies, plans, explanations, estimates, scripts, checks, goodput, runs, calibrations, accuracy, catalogue, audit,
-    ):  # fmt: skip
+    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences)
+    for part in (studies, plans, *reading, runs, calibrations, accuracy, catalogue, audit):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)

@@ -23,6 +23,7 @@ export const router = createBrowserRouter([
       route("studies/:studyId", () => import("./pages/study")),
       route("studies/:studyId/plans/:planId", () => import("./pages/plan")),
       route("scripts", () => import("./pages/scripts")),
+      route("experts", () => import("./pages/experts")),
       route("compare", () => import("./pages/compare")),
       route("accuracy", () => import("./pages/accuracy")),
       route("hardware", () => import("./pages/hardware")),

@@ -21,6 +21,7 @@ PAGES = {
     "study with a long name": "/studies/{long_name}",
     "plan": "/studies/{completed}/plans/{best_plan}",
     "scripts": "/scripts",
+    "experts": "/experts",
     "compare": "/compare?studies={completed},{long_name}",
     "compare nothing": "/compare",
     "accuracy": "/accuracy",

@@ -22,6 +22,8 @@ NAMES = (
     "suggest",
     "measure",
     "measurements",
+    "experts",
+    "sequences",
 )
 
 
@@ -33,6 +35,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.calibrations.schemas import CalibrateDocument, SuggestDocument, ValidationDocument
     from app.checks.budget import BudgetDocument
     from app.checks.schemas import CheckDocument
+    from app.experts.schemas import ExpertPlanDocument
     from app.goodput.schemas import GoodputDocument
     from app.jobs.fields import JobDocument
     from app.measuring.schemas import MeasureDocument
@@ -56,6 +59,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "suggest": SuggestDocument,
         "measure": MeasureDocument,
         "measurements": MeasurementsDocument,
+        "experts": ExpertPlanDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")

@@ -8,6 +8,7 @@ import {
   IconCpu,
   IconDeviceDesktop,
   IconFileCode,
+  IconGridDots,
   IconKeyboard,
   IconLanguage,
   IconMoon,
@@ -28,7 +29,7 @@ import { KeyboardHelp } from "./KeyboardHelp";
 import { PAGES, useShortcuts } from "./shortcuts";
 import classes from "./Shell.module.css";
 
-const ICONS = { studies: IconStack2, scripts: IconFileCode, compare: IconArrowsLeftRight, accuracy: IconTargetArrow, hardware: IconCpu, models: IconBox };
+const ICONS = { studies: IconStack2, scripts: IconFileCode, experts: IconGridDots, compare: IconArrowsLeftRight, accuracy: IconTargetArrow, hardware: IconCpu, models: IconBox };
 
 export function Shell() {
   const { t } = useTranslation();

@@ -5,6 +5,7 @@ import { useNavigate } from "react-router";
 export const PAGES = [
   { page: "studies", key: "s" },
   { page: "scripts", key: "t" },
+  { page: "experts", key: "e" },
   { page: "compare", key: "c" },
   { page: "accuracy", key: "a" },
   { page: "hardware", key: "h" },

@@ -1,0 +1,82 @@
+"""``meshplan experts``: where experts should lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.commands.options import Json
+from app.exit_codes import DONE
+
+commands = typer.Typer(no_args_is_help=True, help="Experts of MoE layers: forecasts of their loads, and placements that pay.")
+
+GENERATED = "generated"
+
+
+@commands.callback()
+def _group() -> None:
+    """Experts of MoE layers."""
+
+
+@commands.command("plan")
+def plan(
+    loads: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOADS", help="tokens by step, layer and expert: a CSV, NPZ or JSON file, a folder; or `generated`"
+        ),
+    ],
+    job: Annotated[str, typer.Option("--job", help="job file with a strategy")],
+    valid_steps: Annotated[
+        int | None, typer.Option(help="steps that pay for the moves, until the next plan (default 50)")
+    ] = None,
+    steps_held_back: Annotated[int | None, typer.Option(help="last steps that judge the forecasts (default: a fifth)")] = None,
+    max_copies: Annotated[
+        int | None, typer.Option(help="slots that each rank may get for copies of hot experts (default 1; 0: none)")
+    ] = None,
+    placement: Annotated[
+        Path | None, typer.Option(help="map of where experts lie now, MindSpeed's or EPLB's (default: in order)")
+    ] = None,
+    write_maps: Annotated[Path | None, typer.Option(metavar="DIR", help="folder for the maps of MindSpeed and EPLB")] = None,
+    generate_steps: Annotated[int | None, typer.Option(help="with `generated`: steps of the trace (default 50)")] = None,
+    domains: Annotated[int | None, typer.Option(help="with `generated`: domains of the data in a step (default 4)")] = None,
+    early: Annotated[bool, typer.Option("--early", help="with `generated`: loads drift as early in a training")] = False,
+    seed: Annotated[int | None, typer.Option(help="with `generated`: of its draws (default 0)")] = None,
+    as_json: Json = False,
+) -> int:
+    """Forecasts the loads of experts and plans which to move or copy; what does not pay for its moves stays."""
+    from app.calibrations.constants import own_calibrations
+    from app.experts.counts import read_counts
+    from app.experts.maps import read_map
+    from app.experts.maps import write_maps as write
+    from app.experts.schemas import GeneratedLoads, PlanTerms
+    from app.experts.service import expert_plan_document, expert_strategy, generated
+    from app.experts.tables import print_expert_plan
+    from app.jobs.job import load_job
+    from app.text import terminal
+    from documents.checking import check
+    from documents.errors import InputError
+    from search.experts.placement import Placement
+
+    drawn = {"steps": generate_steps, "domains": domains, "early": early or None, "seed": seed}
+    flags = {"steps": "--generate-steps", "domains": "--domains", "early": "--early", "seed": "--seed"}
+    for name, value in drawn.items():
+        if loads != GENERATED and value is not None:
+            raise InputError(f"{flags[name]}: given beside {loads}; it is for `generated` loads.")
+    limits = {"valid_steps": valid_steps, "steps_held_back": steps_held_back, "max_copies": max_copies}
+    terms = check(PlanTerms, limits, labels={name: f"--{name.replace('_', '-')}" for name in limits})
+    wanted = check(GeneratedLoads, drawn, labels=flags)
+    given = load_job(job, {}, {})
+    strategy, model = expert_strategy(given), given.workload.model
+    counts = generated(given, wanted) if loads == GENERATED else read_counts(Path(loads), model)
+    current = None if placement is None else read_map(placement, model, strategy.ep)
+    document = expert_plan_document(given, counts, terms, current, own_calibrations(given))
+    if write_maps is not None:
+        import numpy as np
+
+        for path in write(write_maps, Placement(np.array(document.placement)), document.num_experts):
+            terminal.messages().print(f"Written to {path}", markup=False)
+    terminal.answer(document, as_json, lambda console: print_expert_plan(console, document))
+    return DONE

@@ -1,0 +1,1 @@
+"""Plans for experts: counts that logs hold, placement maps, and what a plan says."""

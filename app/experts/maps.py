@@ -1,0 +1,131 @@
+"""Placement maps: the file that MindSpeed-RL and vLLM-Ascend read, and what EPLB's ``rebalance_experts`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.experts.counts import model_experts
+from app.text.documents import json_text
+from app.text.files import save_text
+from cost_models.shapes.workload import ModelShape
+from documents.bounds import TRACE_BYTES
+from documents.errors import InputError, show
+from documents.reading import Limits, parse_document, read_text
+from search.experts.placement import Placement
+
+MINDSPEED_FILE, EPLB_FILE = "expert_map.json", "eplb.json"
+MAX_SLOTS = 4096  # of a rank
+
+
+def mindspeed_map(placement: Placement) -> dict[str, Any]:
+    """Experts of each device of each MoE layer [mindspeed-rl, eplb_generate_map_ds.py]."""
+    layers = [
+        {
+            "layer_id": layer,
+            "device_count": placement.num_ranks,
+            "device_list": [{"device_id": device, "device_expert": experts} for device, experts in enumerate(ranks)],
+        }
+        for layer, ranks in enumerate(placement.experts.tolist())
+    ]
+    return {"moe_layer_count": len(layers), "layer_list": layers}
+
+
+def eplb_map(placement: Placement, num_experts: int) -> dict[str, Any]:
+    """The three tensors of ``rebalance_experts``; -1 fills up what an expert lacks of the most copies [eplb, eplb.py]."""
+    counts = placement.copies(num_experts)
+    flat = placement.experts.reshape(len(placement.experts), -1)
+    slots = np.full((*counts.shape, int(counts.max())), -1, dtype=np.int64)
+    for layer, experts in enumerate(flat.tolist()):
+        taken = [0] * num_experts
+        for slot, expert in enumerate(experts):
+            slots[layer, expert, taken[expert]] = slot
+            taken[expert] += 1
+    return {
+        "physical_to_logical_map": flat.tolist(),
+        "logical_to_physical_map": slots.tolist(),
+        "expert_count": counts.tolist(),
+    }
+
+
+def write_maps(folder: Path, placement: Placement, num_experts: int) -> list[Path]:
+    """Both maps as files in a folder, which is made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--write-maps: {folder} cannot be made ({error.strerror}).") from None
+    documents = {MINDSPEED_FILE: mindspeed_map(placement), EPLB_FILE: eplb_map(placement, num_experts)}
+    for name, document in documents.items():
+        save_text(folder / name, json_text(document), "--write-maps")
+    return [folder / name for name in documents]
+
+
+def read_map(path: Path, model: ModelShape, num_ranks: int) -> Placement:
+    """The placement in a file of either kind."""
+    try:
+        text = read_text(path, TRACE_BYTES)
+        document = parse_document(text, str(path), is_json=True, limits=Limits(TRACE_BYTES))
+    except InputError as error:
+        raise InputError(f"--placement: {error}") from None
+    return placement_of(document, model, num_ranks, f"--placement: {path}")
+
+
+def placement_of(document: Mapping[str, Any], model: ModelShape, num_ranks: int, field: str) -> Placement:
+    """The placement in a map of either kind; ``InputError`` where it is not one of this model and group."""
+    num_layers, num_experts = model_experts(model, field)
+    if "layer_list" in document:
+        rows = [
+            _devices(layer, index, field) for index, layer in enumerate(_list(document["layer_list"], f"{field}: layer_list"))
+        ]
+    elif "physical_to_logical_map" in document:
+        rows = [
+            _ranks(row, num_ranks, f"{field}: physical_to_logical_map[{index}]")
+            for index, row in enumerate(_list(document["physical_to_logical_map"], f"{field}: physical_to_logical_map"))
+        ]
+    else:
+        raise InputError(f"{field}: has neither layer_list (MindSpeed) nor physical_to_logical_map (EPLB).")
+    if len(rows) != num_layers:
+        raise InputError(f"{field}: {len(rows):,} MoE layers, but {model.name} has {num_layers:,}.")
+    slots = len(rows[0][0]) if rows[0] else 0
+    for layer, ranks in enumerate(rows):
+        if len(ranks) != num_ranks or any(len(rank) != slots for rank in ranks) or not 1 <= slots <= MAX_SLOTS:
+            raise InputError(f"{field}: layer {layer}: give {num_ranks:,} devices with as many experts each as in layer 0.")
+        for device, rank in enumerate(ranks):
+            for expert in rank:
+                if isinstance(expert, bool) or not isinstance(expert, int) or not 0 <= expert < num_experts:
+                    raise InputError(
+                        f"{field}: layer {layer}, device {device}: {show(expert)} is not allowed; give experts from 0 to "
+                        f"{num_experts - 1:,}."
+                    )
+            if len(set(rank)) < len(rank):
+                raise InputError(f"{field}: layer {layer}, device {device}: an expert occurs twice.")
+    placement = Placement(np.array(rows, dtype=np.int64))
+    missing: NDArray[np.int64] = np.argwhere(placement.copies(num_experts) == 0)
+    if len(missing):
+        layer, expert = missing[0].tolist()
+        raise InputError(f"{field}: layer {layer}: expert {expert} is on no device.")
+    return placement
+
+
+def _list(value: Any, field: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise InputError(f"{field}: {show(value)} is not allowed; give a list.")
+    return value
+
+
+def _devices(layer: Any, index: int, field: str) -> list[list[Any]]:
+    at = f"{field}: layer_list[{index}].device_list"
+    devices = _list(layer.get("device_list") if isinstance(layer, Mapping) else layer, at)
+    return [_list(one.get("device_expert") if isinstance(one, Mapping) else one, at) for one in devices]
+
+
+def _ranks(row: Any, num_ranks: int, field: str) -> list[list[Any]]:
+    flat = _list(row, field)
+    if len(flat) % num_ranks:
+        raise InputError(f"{field}: {len(flat):,} slots do not divide among {num_ranks:,} ranks.")
+    size = len(flat) // num_ranks
+    return [flat[start : start + size] for start in range(0, len(flat), size)]

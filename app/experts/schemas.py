@@ -1,0 +1,141 @@
+"""What a plan for experts is asked with, and what it says."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from app.answers.schemas import Answer, PricedWith, StrategyDocument
+from app.jobs.fields import JobDocument
+from app.text.documents import Document
+from cost_models.shapes.expert_spread import NUM_DOMAINS
+from documents.bounds import MAX_TRACE_STEPS
+from documents.checking import Section
+from search.experts.plan import MAX_EXTRA_SLOTS, MAX_VALID_STEPS
+
+MAX_SERVED_TEXT = 4 * 2**20
+MAX_DOMAINS = 256
+MAX_SEED = 2**32 - 1
+GENERATED_STEPS = 50
+VALID_STEPS = 50  # between two plans of MindSpeed's own, expert_placement_freq [mindspeed-expert-placement]
+
+
+class GeneratedLoads(Section):
+    """A trace as routers of the job's balance would log it."""
+
+    steps: int = Field(default=GENERATED_STEPS, ge=1, le=MAX_TRACE_STEPS)
+    domains: int = Field(default=NUM_DOMAINS, ge=1, le=MAX_DOMAINS, description="domains of the data in a step")
+    early: bool = Field(default=False, description="the first 5,000 steps of a training, in which loads drift")
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
+
+
+class Loads(Section):
+    """Tokens by step, layer and expert: one of the three."""
+
+    counts: list[Any] | None = Field(
+        default=None, description="by layer and expert, or by step, layer and expert", max_length=MAX_TRACE_STEPS
+    )
+    text: Annotated[str, Field(min_length=1, max_length=MAX_SERVED_TEXT)] | None = Field(
+        default=None, description="of a log: CSV, JSON of MindSpeed-RL or EPLB, or what MindSpeed's print_expert_load prints"
+    )
+    generated: GeneratedLoads | None = None
+
+
+class PlanTerms(Section):
+    """For how long, and with what."""
+
+    valid_steps: int = Field(
+        default=VALID_STEPS, ge=1, le=MAX_VALID_STEPS, description="steps that pay for the moves: until the next plan"
+    )
+    steps_held_back: int | None = Field(
+        default=None, ge=1, le=MAX_TRACE_STEPS, description="last steps that judge the forecasts; default: a fifth"
+    )
+    max_copies: int = Field(
+        default=1, ge=0, le=MAX_EXTRA_SLOTS, description="slots that each rank may get for copies of hot experts"
+    )
+
+
+class ExpertPlanRequest(JobDocument):
+    """A job with a strategy, and what its experts were routed."""
+
+    loads: Loads
+    terms: PlanTerms = PlanTerms()
+    placement: dict[str, Any] | None = Field(
+        default=None, description="where experts lie now, as MindSpeed's or EPLB's map; default: in order"
+    )
+
+
+class ForecastDocument(Document):
+    """How the loads of the steps to come were found."""
+
+    num_steps: int = Field(description="in the counts")
+    num_held_back: int
+    method: str = Field(description="mean, window, exponential_average, or autoregression: the nearest on the held-back steps")
+    errors: dict[str, float] = Field(description="share of tokens given to the wrong experts on held-back steps, by method")
+    realised_fraction: float = Field(
+        description="of a promised gain, what a plan made before the held-back steps had in them; 1 without any"
+    )
+    held_back_load_before: float | None = Field(description="load factor of the held-back steps, mean of layers")
+    held_back_load_after: float | None = Field(description="the same under a plan made before them")
+
+
+class MovesDocument(Document):
+    """What is sent, once."""
+
+    num_inside: int = Field(description="experts sent inside a node, in all layers")
+    num_between: int = Field(description="experts sent between nodes")
+    bytes_per_expert: float = Field(description="weights, master copy and moments")
+    total_bytes: float = Field(description="of one expert-parallel group")
+    time_s: float = Field(description="stages at the same time, each layer after the other")
+    per_step_s: float = Field(description="spread over the steps until the next plan")
+    break_even_steps: float | None = Field(description="after which the moves are paid; null where nothing moves")
+
+
+class CopiesDocument(Document):
+    """Slots beyond one for each expert."""
+
+    slots_per_rank: int
+    bytes_per_rank: float = Field(description="held on the fullest stage; in the memory that is free")
+    step_time_s: float = Field(description="adding up their gradients, of a step; part of step_time_after_s")
+
+
+class LayerPlan(Document):
+    """One MoE layer, by its number among all layers of the model."""
+
+    layer: int
+    is_changed: bool
+    load_before: float = Field(description="load of the fullest rank over the mean, forecast")
+    load_after: float
+    exposed_before_s: float = Field(description="that a step waits for the fullest rank")
+    exposed_after_s: float
+    num_moves: int
+    move_s: float
+    net_s: float = Field(description="gained until the next plan, moves paid")
+
+
+class ExpertPlanDocument(Answer):
+    """What ``meshplan experts plan --json`` prints."""
+
+    version: str
+    priced_with: PricedWith
+    strategy: StrategyDocument
+    num_ranks: int = Field(description="of an expert-parallel group")
+    num_nodes: int = Field(description="or supernodes, over which a group lies")
+    num_experts: int
+    valid_steps: int
+    is_worth: bool
+    reason: str
+    step_time_balanced_s: float = Field(description="with every rank alike")
+    step_time_before_s: float
+    step_time_after_s: float
+    load_before: float = Field(description="load factor, mean of layers, forecast")
+    load_after: float
+    load_bound: float = Field(description="below which no placement with these slots comes")
+    forecast: ForecastDocument
+    moves: MovesDocument
+    copies: CopiesDocument
+    layers: list[LayerPlan]
+    relative_loads_before: list[list[float]] = Field(description="load of each rank over the mean, by layer")
+    relative_loads_after: list[list[float]]
+    placement: list[list[list[int]]] = Field(description="experts by layer, rank and slot")

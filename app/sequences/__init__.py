@@ -1,0 +1,1 @@
+"""Plans for sequences: lengths that files hold, and what their order costs."""

@@ -1,0 +1,24 @@
+"""``POST /v1/sequences/plans``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request, Response
+
+from app.http.bodies import StrictRoute, as_json
+from app.http.problems import described
+from app.http.state import state_of
+from app.sequences.schemas import SequencePlanDocument, SequencePlanRequest
+from app.sequences.service import plan_request
+from app.text.documents import DescribedBy
+
+router = APIRouter(prefix="/sequences", tags=["sequences"], route_class=StrictRoute)
+
+
+@router.post("/plans", response_model=SequencePlanDocument, responses=described("invalid-input", "not-json", "too-large"))
+async def create_sequence_plan(
+    request: Request, body: Annotated[dict[str, Any], DescribedBy(SequencePlanRequest), Body()]
+) -> Response:
+    """Prices the order of sequences over replicas and micro batches, as `meshplan sequences plan` does. Nothing is stored."""
+    return as_json(await state_of(request).pricing.heavy(plan_request, document=body))

@@ -1,0 +1,183 @@
+"""A plan for the experts of a job: of several placements the one whose gain is most above its moves, layer by layer, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from search.experts.forecasting import Forecast, forecast, held_back_steps
+from search.experts.packing import Floats, Ints
+from search.experts.placement import Moves, Placement, exchanged, moves, placed_anew, shared_slots
+
+LEVELS_DIFFER = 0.01  # a load factor this far above what could be reached: more is tried
+MAX_EXTRA_SLOTS = 8
+MAX_VALID_STEPS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What balance is worth, and what moving and copying cost. Seconds of the step of one job.
+
+    ``load_s``: of one layer whose fullest rank has the mean more. ``move_*_s``: an expert's weights and optimizer states sent
+    inside a node, and between nodes. ``share_*_s``: a step's gradients of an expert added up over its copies.
+    ``expert_bytes`` are sent with a move, ``copy_bytes`` held by each copy, of which ``spare_copies`` in each layer fit.
+    """
+
+    load_s: float
+    move_inside_s: float
+    move_between_s: float
+    share_inside_s: float
+    share_between_s: float
+    expert_bytes: float
+    copy_bytes: float
+    spare_copies: int
+    stage_of_layer: Ints
+
+    @property
+    def parallel(self) -> float:
+        """The fullest stage's share of the layers: stages move their experts at the same time."""
+        return float(np.bincount(self.stage_of_layer).max() / len(self.stage_of_layer))
+
+    def of_stages(self, layers_s: Floats) -> float:
+        """What layers cost a step, each stage after its own."""
+        return float(np.bincount(self.stage_of_layer, weights=layers_s).max())
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a plan is to be made: ranks of how many nodes, for how many steps, with how many copies at most."""
+
+    num_nodes: int
+    valid_steps: int
+    max_extra_slots: int
+    held_back: int | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A placement beside the one that is: by layer, all ``[layer]``."""
+
+    placement: Placement
+    load_factors: Floats
+    moved: Moves
+    move_s: Floats
+    share_s: Floats  # a step, of copies
+    net_s: Floats  # gained over all steps, moves paid
+
+
+@dataclass(frozen=True)
+class ExpertPlan:
+    """What to do with the experts, and why: ``change.placement`` is that which is where nothing pays.
+
+    ``realised_fraction``: of the gain that a forecast promised, what a plan made before the held-back steps had in them; 1
+    without any. ``held_back_load_factors`` are the mean of layers there, before and after that plan.
+    """
+
+    coming: Forecast
+    realised_fraction: float
+    held_back_load_factors: tuple[float, float] | None
+    current: Placement
+    change: Change
+
+    @property
+    def triggered(self) -> list[bool]:
+        """Whether each layer changes."""
+        if self.change.placement.slots != self.current.slots:
+            return [True] * len(self.current.experts)
+        moved: list[bool] = (self.change.moved.inside + self.change.moved.between > 0).tolist()
+        return moved
+
+
+def expected(counts: Floats, terms: Terms) -> Forecast:
+    """The forecast for the steps that follow those of ``counts`` ``[step, layer, expert]``."""
+    shares = counts / counts.sum(axis=-1, keepdims=True)
+    return forecast(shares, held_back_steps(len(shares), terms.held_back))
+
+
+def plan(coming: Forecast, current: Placement, prices: Prices, terms: Terms) -> ExpertPlan:
+    """The plan for the steps that a forecast is of."""
+    realised, seen = _backtest(coming, current)
+    before = current.load_factors(coming.shares)
+    stay = best = _change(current, current, coming.shares, before, prices, terms, realised)
+    plain = current.slots * current.num_ranks == coming.shares.shape[1]
+    for extra in range(1 + min(terms.max_extra_slots, prices.spare_copies)):
+        if extra and best.load_factors.mean() <= 1.0 + LEVELS_DIFFER:
+            break  # copies could gain no more than that
+        found = _cheapest(coming.shares, current, stay if plain and not extra else None, prices, terms, extra, realised)
+        if gain_s(before, found, prices, terms, realised) > gain_s(before, best, prices, terms, realised):
+            best = found
+    return ExpertPlan(coming, realised, seen, current, best)
+
+
+def unchanged(found: ExpertPlan, prices: Prices, terms: Terms) -> ExpertPlan:
+    """The same plan with nothing done."""
+    shares, current = found.coming.shares, found.current
+    before = current.load_factors(shares)
+    return replace(found, change=_change(current, current, shares, before, prices, terms, found.realised_fraction))
+
+
+def gain_s(before: Floats, change: Change, prices: Prices, terms: Terms, realised: float) -> float:
+    """What all steps gain, moves paid, with stages that move at the same time."""
+    a_step_s = prices.load_s * float((before - change.load_factors).sum()) * realised - prices.of_stages(change.share_s)
+    return terms.valid_steps * a_step_s - prices.of_stages(change.move_s)
+
+
+def _candidates(shares: Floats, current: Placement, num_nodes: int, extra: int) -> Iterator[Placement]:
+    """Placements worth a look, those that move least first; what a look shows to be balanced ends the list."""
+    reachable = np.maximum(1.0, shares.max(axis=1) * current.num_ranks / (shares.sum(axis=1) * (1 + extra)))
+    if not extra and current.slots * current.num_ranks == shares.shape[1]:
+        if num_nodes > 1:
+            yield exchanged(shares, current, num_nodes)
+        exchanges = exchanged(shares, current, 1)
+        yield exchanges
+        if not (exchanges.load_factors(shares) > reachable * (1.0 + LEVELS_DIFFER)).any():
+            return
+    levels = placed_anew(shares, current, num_nodes, extra)
+    yield levels
+    behind = levels.load_factors(shares) > reachable * (1.0 + LEVELS_DIFFER)
+    if num_nodes > 1 and behind.any():
+        flat = levels.experts.copy()
+        flat[behind] = placed_anew(shares[behind], Placement(current.experts[behind]), 1, extra).experts
+        yield Placement(flat)
+
+
+def _cheapest(
+    shares: Floats, current: Placement, stay: Change | None, prices: Prices, terms: Terms, extra: int, realised: float
+) -> Change:
+    """Of each layer the candidate that gains most, or to ``stay``; with ``extra`` slots, which all layers have, none may."""
+    before = current.load_factors(shares)
+    changes = [] if stay is None else [stay]
+    changes += [
+        _change(current, candidate, shares, before, prices, terms, realised)
+        for candidate in _candidates(shares, current, terms.num_nodes, extra)
+    ]
+    best = np.argmax([change.net_s for change in changes], axis=0)
+    experts = np.stack([change.placement.experts for change in changes])[best, np.arange(len(best))]
+    return _change(current, Placement(experts), shares, before, prices, terms, realised)
+
+
+def _change(
+    current: Placement, after: Placement, shares: Floats, before: Floats, prices: Prices, terms: Terms, realised: float
+) -> Change:
+    num_experts = shares.shape[1]
+    factors = after.load_factors(shares)
+    moved = moves(current, after, num_experts, terms.num_nodes)
+    move_s = moved.inside_of_rank * prices.move_inside_s + moved.between_of_rank * prices.move_between_s
+    inside, between = shared_slots(after, num_experts, terms.num_nodes)
+    share_s = inside * prices.share_inside_s + between * prices.share_between_s
+    a_step_s = prices.load_s * (before - factors) * realised - share_s * prices.parallel
+    return Change(after, factors, moved, move_s, share_s, terms.valid_steps * a_step_s - move_s * prices.parallel)
+
+
+def _backtest(coming: Forecast, current: Placement) -> tuple[float, tuple[float, float] | None]:
+    """What a plan of the earlier steps realised of its promise in the held-back ones, and the load factors before and after."""
+    if coming.earlier is None:
+        return 1.0, None
+    later, num_experts = coming.all_shares[-coming.held_back :], coming.shares.shape[1]
+    extra = current.slots - num_experts // current.num_ranks
+    placed = placed_anew(coming.earlier, current, 1, extra) if extra else exchanged(coming.earlier, current, 1)
+    promised = float((current.load_factors(coming.earlier) - placed.load_factors(coming.earlier)).mean())
+    before, after = float(current.load_factors(later).mean()), float(placed.load_factors(later).mean())
+    return float(np.clip((before - after) / promised, 0.0, 1.0)) if promised > 0.0 else 1.0, (before, after)
