@@ -104,7 +104,7 @@ def goodput_document(
     sentences += assumed_sentences(section, num_nodes, with_power=energy is not None, with_price=cost is not None)
     return GoodputDocument.model_validate(
         {
-            **plain(priced),
+            **{name: part for name, part in plain(priced).items() if name in GoodputDocument.model_fields},
             "assumptions": [*priced.assumptions, *sentences],
             "warnings": warnings,
             "site": resolved(section, num_nodes).model_dump(),

@@ -24,7 +24,7 @@ from app.http.envelope import API, Envelope
 from app.http.head import HeadAsGet
 from app.http.keys import KeyLimits
 from app.http.openapi import add_openapi, allowed_methods, openapi_document
-from app.http.pricing import Pricing, PricingInThreads
+from app.http.pricing import Pricing
 from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
 from app.http.state import WRONG_KEYS_A_MINUTE, ServerState
@@ -34,6 +34,7 @@ from app.scripts import endpoints as scripts
 from app.sequences import endpoints as sequences
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
+from app.server.pricing import PricingInThreads
 from app.storage.away import DATABASE_AWAY, cause, told
 from app.storage.session import Database
 from app.studies import endpoints as studies

@@ -11,11 +11,11 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.http.keys import KeyLimits
-from app.http.pricing import PricingInProcesses
 from app.http.state import ServerState
 from app.logs import configure_logs
 from app.server.application import create_app
 from app.server.connections import ConnectionLimits, Connections, limits_of_this_process
+from app.server.pricing import PricingInProcesses
 from app.settings import Settings
 from app.storage.session import Database
 from app.workers.supervisor import start_workers

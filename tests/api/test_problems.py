@@ -93,11 +93,11 @@ def test_a_large_body_is_413_whether_announced_or_streamed(api: TestClient, refu
 def test_a_fault_of_ours_is_a_problem_document_without_the_cause(
     api: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, job: dict[str, Any]
 ) -> None:
-    def fail(body: object) -> None:
+    def fail(**arguments: object) -> None:
         raise RuntimeError("a secret of the server's")
 
     monkeypatch.setattr(endpoints, "estimates", fail)
-    response = api.post("/v1/estimates", json=job)
+    response = api.post("/v1/estimates", json={**job, "strategy": {"tp": 8}, "simulate": True})
     problem = refused(response, 500, "internal")
     assert "secret" not in response.text
     assert problem["instance"].endswith(response.headers["x-request-id"])

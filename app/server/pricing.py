@@ -1,0 +1,94 @@
+"""Pricing in threads and in processes: what ``app.http.pricing`` asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+
+from app.answers.batches import EstimateBatches
+from app.http.problems import ServiceError
+from app.storage.session import Database
+from app.workers.calls import Answer, Call, CallOptions, EstimateCall, answers
+from app.workers.pool import Pool, PoolFullError, ProcessDiedError
+
+ESTIMATES_AT_ONCE = 32  # priced together: more would make the first of them wait for the last
+ESTIMATES_WAITING, ADVICE_WAITING, HEAVY_WAITING = 1024, 64, 32
+LIGHT_PROCESSES = HEAVY_PROCESSES = min(2, os.cpu_count() or 1)
+ADVICE_NICENESS, HEAVY_NICENESS = 2, 4  # light ones get the cores first; searches that run must not starve the others
+_RETRY_AFTER_S = 5
+
+
+class PricingInThreads:
+    """In threads of this process: for applications that are not served, such as those of tests."""
+
+    def __init__(self, database: Database) -> None:
+        self._database, self._batches = database, EstimateBatches(database)
+        self._one, self._few = CapacityLimiter(1), CapacityLimiter(HEAVY_PROCESSES)
+
+    async def estimate(self, request: dict[str, Any]) -> bytes:
+        return await self._in_thread(EstimateCall(request, advised=True), self._one)
+
+    async def heavy(self, function: Callable[..., Any], **arguments: Any) -> bytes:
+        return await self._in_thread(Call(function, arguments), self._few)
+
+    async def _in_thread(self, call: Call | EstimateCall, limiter: CapacityLimiter) -> bytes:
+        (found,) = await to_thread.run_sync(lambda: answers([call], self._batches, self._database), limiter=limiter)
+        return _content(found)
+
+
+class PricingInProcesses:
+    """In processes of their own, which leave this one's interpreter to its callers.
+
+    Estimates that come while others are priced are priced together. Those that are to say which runs to make, and all that
+    is heavy, have processes that stand back.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._light = Pool(
+            "estimates",
+            CallOptions(url),
+            num_processes=LIGHT_PROCESSES,
+            at_once=ESTIMATES_AT_ONCE,
+            max_waiting=ESTIMATES_WAITING,
+        )
+        self._advice = Pool("advice", CallOptions(url, ADVICE_NICENESS), num_processes=1, max_waiting=ADVICE_WAITING)
+        self._heavy = Pool("pricing", CallOptions(url, HEAVY_NICENESS), num_processes=HEAVY_PROCESSES, max_waiting=HEAVY_WAITING)
+        self.pools = (self._light, self._advice, self._heavy)
+
+    async def estimate(self, request: dict[str, Any]) -> bytes:
+        found = await _asked(self._light, EstimateCall(request, advised=False))
+        if found == Answer():
+            found = await _asked(self._advice, EstimateCall(request, advised=True))
+        return _content(found)
+
+    async def heavy(self, function: Callable[..., Any], **arguments: Any) -> bytes:
+        return _content(await _asked(self._heavy, Call(function, arguments)))
+
+    def stop(self) -> None:
+        for pool in self.pools:
+            pool.stop()
+
+
+async def _asked(pool: Pool, call: Call | EstimateCall) -> Answer:
+    try:
+        return await asyncio.wrap_future(pool.submit(call))
+    except PoolFullError:
+        detail = "As many requests wait to be priced as may."
+    except ProcessDiedError:
+        detail = "The process that priced this request died."
+    raise ServiceError("unavailable", detail, headers={"Retry-After": str(_RETRY_AFTER_S)})
+
+
+def _content(answer: Answer) -> bytes:
+    if answer.error is not None:
+        raise answer.error
+    if answer.away is not None:
+        detail, hint = answer.away
+        raise ServiceError("unavailable", detail, hint=hint, headers={"Retry-After": "2"})
+    if answer.fault is not None or answer.value is None:
+        raise RuntimeError(answer.fault or "nothing was answered")
+    return answer.value
