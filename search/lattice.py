@@ -72,6 +72,7 @@ class LatticeSearch:
         state: LatticeState | None = None,
         refused_by: str | None = None,
         paired_error: PairedError | None = None,
+        by_tensor: bool = False,
     ) -> None:
         check_objective(objective, top)
         self.workload = workload
@@ -82,7 +83,7 @@ class LatticeSearch:
         self._answers = Answers(workload, space, constants, simulator, objective, paired_error or PairedError())
         self._price = pricer
         self.simulator = simulator
-        self._max_simulations = max_simulations
+        self._max_simulations, self._refines = max_simulations, by_tensor
         self._refused_by = refused_by
         self._now: Clock = clock or (lambda: 0.0)
         self._started_s = self._now() - self.state.elapsed_s
@@ -282,7 +283,7 @@ class LatticeSearch:
         nearest = None if plans or stopped_by else self._answers.nearest(state.rejections, state.leanest)
         explain_s = self._now() - simulated_s
         by_tensor = self._by_tensor(ranked) if stopped_by is None else ()
-        refine_s = self._now() - simulated_s - explain_s
+        refine_s = self._now() - simulated_s - explain_s if self._refines else None
         return SearchResult(
             counts=Counts(
                 enumerated,
@@ -330,7 +331,7 @@ class LatticeSearch:
 
     def _by_tensor(self, ranked: Sequence[RankedStrategy]) -> tuple[TensorRefinement, ...]:
         """The fastest plans with tensors chosen one by one, which the proof does not cover."""
-        if not self._proves_by_time:
+        if not (self._proves_by_time and self._refines):
             return ()
         plans = [(plan.strategy, plan.step_time_s) for plan in ranked]
         return refined(self.workload, self._space, self.constants, self.simulator, plans)

@@ -282,6 +282,10 @@ class HowToSearch(Section):
     max_trials: int | None = Field(
         default=None, ge=1, le=MAX_TRIALS, description=f"strategies that a sampler tries; default {DEFAULT_TRIALS}"
     )
+    by_tensor: bool = Field(
+        default=False,
+        description="refines the fastest structures of target any by recompute and swap of single tensors, which no framework takes",
+    )
 
 
 class SearchSettings(LimitFields, HowToSearch):

@@ -12,7 +12,8 @@ from search.tensor_choice.frontier import Options, unbeaten
 
 Floats = NDArray[np.float64]
 
-MOST_PARTIAL = 4000  # choices for the first parts that go on to the next; more end the proof, not the search
+MOST_PARTIAL = 150  # choices for the first parts that go on to the next; more end the proof, not the search
+MOST_GROWN = 400  # of these with the next part, of which the beaten are left out, at a cost that grows with the square
 PRICES = 48  # of a byte, between which the best bound is narrowed down
 NARROWINGS = 3
 STARTS = 8  # choices at a price that are improved part by part
@@ -175,6 +176,9 @@ def _merged(
         if not len(fits):
             return None, exact
         grown, works, first, second = grown[:, fits], works[fits], first[fits], second[fits]
+        if len(first) > MOST_GROWN:  # those nearest to the bound
+            near = np.argsort(over[first] + relaxed.over_s[number][second], kind="stable")[:MOST_GROWN]
+            grown, works, first, second, exact = grown[:, near], works[near], first[near], second[near], False
         takes = seconds[first] + options.seconds[second]
         if number + 1 == len(parts):
             left = np.lexsort((grown.sum(axis=0), takes))[:1]
