@@ -69,8 +69,8 @@ def search_of(
         )
     if settings.sampler == EXHAUSTIVE:
         state = None if checkpoint is None else LatticeState.from_mapping(checkpoint, settings.objective, settings.top)
-        options = {"max_simulations": settings.max_simulations, "by_tensor": settings.by_tensor}
-        return LatticeSearch(job.workload, space, constants, state=state, **options, **shared)
+        shared |= {"max_simulations": settings.max_simulations, "by_tensor": settings.by_tensor}
+        return LatticeSearch(job.workload, space, constants, state=state, **shared)
     from search.sampling import SamplerSearch
 
     assert settings.max_trials is not None  # a job with a sampler is resolved to a number of trials

@@ -284,7 +284,7 @@ class HowToSearch(Section):
     )
     by_tensor: bool = Field(
         default=False,
-        description="refines the fastest structures of target any by recompute and swap of single tensors, which no framework takes",
+        description="also the fastest structures of target any by recompute and swap of single tensors; no framework takes these",
     )
 
 

@@ -43,7 +43,7 @@ def search(
     max_trials: Annotated[int | None, typer.Option(help="strategies that a sampler tries (default 1000)")] = None,
     by_tensor: Annotated[
         bool | None,
-        typer.Option("--by-tensor", help="also by recompute and swap of single tensors, which no framework takes yet"),
+        typer.Option("--by-tensor", help="also by recompute and swap of single tensors; no framework takes these"),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="of a sampler (default 0)")] = None,
     switch: Annotated[
