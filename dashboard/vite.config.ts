@@ -24,7 +24,7 @@ export default defineConfig({
         // What one page alone takes of them is loaded with that page.
         codeSplitting: {
           groups: [
-            { name: "charts", test: /node_modules\/(echarts|zrender)\// },
+            { name: "charts", test: /node_modules\/(zrender|echarts\/(?!lib\/(chart\/heatmap|component\/visualMap|visual\/visual)))/ },
             { name: "vendor", minShareCount: 3, test: /node_modules\// },
           ],
         },

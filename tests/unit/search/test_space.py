@@ -268,7 +268,7 @@ def test_limits_are_read_from_a_job() -> None:
         ({"swap_optimiser": True}, "search.swap_optimiser: unknown key; did you mean 'swap_optimizer'?"),
         ({"tp": 0}, "search.tp: 0 is not allowed; give an integer from 1 to 65,536, or a list of 1 to 256 of them"),
         ({"tp": True}, "search.tp: true is not allowed; give an integer from 1 to 65,536"),
-        ({"tp": [1, 2.0]}, "search.tp[1]: 2.0 is not allowed; give an integer"),
+        ({"tp": [1, 2.5]}, "search.tp[1]: 2.5 is not allowed; give an integer"),
         ({"tp": []}, "search.tp: [] is not allowed; give an integer from 1"),
         ({"tp": {"maximum": 8}}, "search.tp.maximum: unknown key; did you mean 'max'? Allowed: min, max."),
         ({"tp": {}}, "search.tp: bounds nothing; give min, max or both."),

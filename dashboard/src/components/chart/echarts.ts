@@ -1,19 +1,18 @@
 /** ECharts by parts: what is not listed here is not in the build. */
-import { BarChart, CustomChart, HeatmapChart, LineChart, ParallelChart, ScatterChart } from "echarts/charts";
+import { BarChart, CustomChart, LineChart, ParallelChart, ScatterChart } from "echarts/charts";
 import {
   GridComponent,
   LegendComponent,
   MarkLineComponent,
   ParallelComponent,
   TooltipComponent,
-  VisualMapComponent,
 } from "echarts/components";
 import * as core from "echarts/core";
 import { CanvasRenderer } from "echarts/renderers";
 
 core.use([
-  BarChart, CustomChart, HeatmapChart, LineChart, ParallelChart, ScatterChart,
-  GridComponent, LegendComponent, MarkLineComponent, ParallelComponent, TooltipComponent, VisualMapComponent,
+  BarChart, CustomChart, LineChart, ParallelChart, ScatterChart,
+  GridComponent, LegendComponent, MarkLineComponent, ParallelComponent, TooltipComponent,
   CanvasRenderer,
 ]);
 

@@ -2,6 +2,7 @@ import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import { Chart } from "../../components/chart/Chart";
+import "../../components/chart/heatmap";
 import { tooltipHtml } from "../../components/chart/tooltip";
 import { usePalette } from "../../theme/usePalette";
 import { number } from "../../units/format";

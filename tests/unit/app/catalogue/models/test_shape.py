@@ -104,7 +104,7 @@ def test_a_model_of_moe_layers_alone_needs_no_dense_width() -> None:
         ({"num_layer": 3}, "model.num_layer: unknown key; did you mean 'num_layers'? Allowed: name"),
         ({"num_layers": 0}, "model.num_layers: 0 is not allowed; give an integer from 1 to 10,000."),
         ({"num_layers": True}, "model.num_layers: true is not allowed; give an integer from 1 to 10,000."),
-        ({"num_layers": 2.0}, "model.num_layers: 2.0 is not allowed; give an integer from 1 to 10,000."),
+        ({"num_layers": 2.5}, "model.num_layers: 2.5 is not allowed; give an integer from 1 to 10,000."),
         ({"num_layers": None}, "model.num_layers: missing; give an integer from 1 to 10,000."),
         ({"hidden_size": 10**400}, "model.hidden_size: an integer of more than 60 digits is not allowed; give an integer from 1"),
         ({"num_query_groups": 3}, "model.num_query_groups: 3 is not allowed; give a divisor of the 8 attention heads."),
