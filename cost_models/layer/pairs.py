@@ -123,8 +123,7 @@ def compute_s(pieces: Pieces) -> Floats:
     -------
     Floats, ``[k]``, seconds
     """
-    total: Floats = np.sum([seconds for name, seconds in pieces.items() if name not in COMMUNICATION], axis=0)
-    return total
+    return _sum([seconds for name, seconds in pieces.items() if name not in COMMUNICATION])
 
 
 def communication_s(pieces: Pieces) -> Floats:
@@ -139,8 +138,12 @@ def communication_s(pieces: Pieces) -> Floats:
     -------
     Floats, ``[k]``, seconds
     """
-    total: Floats = np.sum([seconds for name, seconds in pieces.items() if name in COMMUNICATION], axis=0)
-    return total
+    return _sum([seconds for name, seconds in pieces.items() if name in COMMUNICATION])
+
+
+def _sum(parts: list[Floats]) -> Floats:
+    """One after the other: NumPy would add those of a single pair in another order than those of several."""
+    return sum(parts[1:], parts[0])
 
 
 def merged_communication_s(pieces: Pieces, stretch: float) -> Floats:

@@ -217,7 +217,7 @@ def pipeline_lower_bound_s(
     if around.most_savings_s:
         passes = num_microbatches * stages.passes_fraction
         alone = unmerged_chunks(stages, num_microbatches, group_size) * np.min(around.most_savings_s, axis=0)
-        busy = busy - passes * np.sum(around.most_savings_s, axis=0) + alone
+        busy = busy - passes * sum(around.most_savings_s[1:], around.most_savings_s[0]) + alone
     if stages.schedule is Schedule.DUALPIPE or stages.schedule.overlaps_steps:
         result: Floats = (around.gather_s + busy + around.reduce_s).max(axis=0)
         return result

@@ -101,9 +101,8 @@ class ShardedModel:
     @property
     def least_bytes(self) -> tuple[Floats, Floats]:
         """What the fullest rank keeps from step to step, and what it keeps of weights and gradients, ``[n]``."""
-        kept = (self._states.total, self._states.weights + self._states.gradients)
-        states, weights = (each.max(axis=0)[self.of_row] for each in kept)
-        return states, weights
+        kept, weights = self._states.total, self._states.weights + self._states.gradients
+        return kept.max(axis=0)[self.of_row], weights.max(axis=0)[self.of_row]
 
     @cached_property
     def exchange(self) -> GradientExchange:
@@ -146,8 +145,8 @@ class ShardedModel:
 
 def _sharded_model(workload: Workload, batch: StrategyBatch, stages: Stages, device: Device, network: Network) -> ShardedModel:
     columns = [getattr(batch, name) for name in SHARDING_COLUMNS]
-    micro_batches = np.where(batch.zero_stage == 2, batch.micro_batch_size, 0)  # ZeRO-2 scatters once a micro batch
-    first, index = distinct_rows([*columns, micro_batches, batch.features & PRICED[Place.SHARDING]])
+    columns.append(np.where(batch.zero_stage == 2, batch.micro_batch_size, 0))  # ZeRO-2 scatters once a micro batch
+    first, index = distinct_rows([*columns, batch.features & PRICED[Place.SHARDING]])
     few = batch.standing_for(first, Place.SHARDING, SHARDING_FORMULAS_READ)
     return ShardedModel(workload, few, index, stages, device, network)
 
@@ -187,8 +186,8 @@ class PricedGroup:
     @cached_property
     def rank(self) -> PassTimes:
         """Of whole ranks, with sends and gradient accumulation, which count with the backward."""
-        saving_s = 0.0 if self.merged is None else self.merged.steady_s(self.batch.group_size)
-        return self._times(self.layers, self.p2p_s + self.sharded.accumulation_s, saving_s)
+        saved_s = 0.0 if self.merged is None else self.merged.steady_s(self.batch.group_size)
+        return self._times(self.layers, self.p2p_s + self.sharded.accumulation_s, saved_s)
 
     @cached_property
     def merged(self) -> MergedPasses | None:
@@ -386,12 +385,10 @@ class PricedBatch:
         ValueError
             A layout does not hold the model.
         """
-        batch, shared = self.batch, self.shared_switches
-        placed = [batch.layout_index, batch.mtp_before_head, batch.recompute_plan_index, batch.tensor_plan_index]
-        columns = [batch.pp, batch.vpp, batch.schedule, shared, *placed]
-        for rows in rows_alike(columns):
-            one, switches = batch.row(int(rows[0])), int(shared[rows[0]])
-            stages = _stages(self.workload.model, one, switches, merge=merge)
+        b, shared = self.batch, self.shared_switches
+        placed = b.layout_index, b.mtp_before_head, b.recompute_plan_index, b.tensor_plan_index
+        for rows in rows_alike([b.pp, b.vpp, b.schedule, shared, *placed]):
+            stages = _stages(self.workload.model, b.row(int(rows[0])), int(shared[rows[0]]), merge=merge)
             yield rows, self.take(rows).group(stages, tables=tables)
 
 

@@ -247,8 +247,8 @@ def test_keys_are_required_where_asked(tmp_path: Path) -> None:
         with Client(server.url) as nobody, pytest.raises(MeshplanError) as caught:
             nobody.models()
         assert caught.value.status == 401
-        secret = keys("create", "planner").strip()
-        reading = keys("create", "dashboard", "--scope", "read", "--days", "2").strip()
+        secret = keys("create", "planner", "--owner", "team").strip()
+        reading = keys("create", "dashboard", "--owner", "team", "--scope", "read", "--days", "2").strip()
         with Client(server.url, api_key=secret) as planner:
             study = planner.submit(SMALL)
         with Client(server.url, api_key=reading) as dashboard:
