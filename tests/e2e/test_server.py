@@ -257,7 +257,7 @@ def test_keys_are_required_where_asked(tmp_path: Path) -> None:
                 dashboard.cancel(study.id)
         listing = keys("list")
         assert secret not in listing
-        assert re.search(rf"planner +{secret[:8]} +read, write", listing)
+        assert re.search(rf"planner +team +{secret[:8]} +read, write", listing)
         keys("revoke", "planner")
         with Client(server.url, api_key=secret) as planner, pytest.raises(MeshplanError) as caught:
             planner.study(study.id)

@@ -50,7 +50,8 @@ def test_a_search_says_the_interval_of_its_best_plan(capsys: pytest.CaptureFixtu
 
 
 def test_a_search_leads_with_the_plans_that_tie_and_names_the_fastest() -> None:
-    document = search_document(with_usual_target(parse_job(CROWDED)))
+    tighter = {**CROWDED, "model": "llama-2-13b", "training": {"global_batch_size": 128}}
+    document = search_document(with_usual_target(parse_job(tighter)))
     printed = io.StringIO()
     print_search(plain_text(printed, 140), document)
     text = " ".join(printed.getvalue().split())
