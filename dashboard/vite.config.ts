@@ -21,11 +21,11 @@ export default defineConfig({
         chunkFileNames: "assets/[name].js",
         assetFileNames: "assets/[name][extname]",
         // Libraries apart from our own code: they change seldom, and charts are loaded by the pages that draw some.
-        // What one page alone takes of them is loaded with that page.
+        // What a few pages take of them is loaded with these.
         codeSplitting: {
           groups: [
             { name: "charts", test: /node_modules\/(zrender|echarts\/(?!lib\/(chart\/heatmap|component\/visualMap|visual\/visual)))/ },
-            { name: "vendor", minShareCount: 3, test: /node_modules\// },
+            { name: "vendor", minShareCount: 4, test: /node_modules\// },
           ],
         },
       },

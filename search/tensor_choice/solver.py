@@ -75,7 +75,8 @@ def cheapest(parts: Sequence[Options], limits: Limits, worth_s: float = 0.0) -> 
 
     A price on bytes gives a bound, what each option adds to it, and choices that fit. Options that cannot be part of a better
     choice than the best of these are left out, the others merged part by part, less what cannot fit any more or is beaten. So
-    what stands in the end is the best; only where more than ``MOST_PARTIAL`` stand between, ``least_s`` is the bound instead.
+    what stands in the end is the best; only where more than ``MOST_PARTIAL`` stand between, or more than ``MOST_GROWN`` come with
+    a part, those nearest to the bound go on, and ``least_s`` is the bound instead.
     """
     if not parts:
         return Chosen((), 0.0, 0.0) if bool(limits.fit(np.zeros((len(limits.most_bytes), 1)), np.zeros(1))[0]) else None
