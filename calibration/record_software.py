@@ -212,9 +212,9 @@ def _latent_padding(flags: tuple[Flag, ...], year: float | None) -> int:
     """What MindSpeed pads heads of latent attention to: nothing, values to queries, or all to a multiple of its base length.
 
     The layout decides; where it is not stated, scripts of 2024 left the default, and later ones set BNSD
-    [mindspeed-llm, multi_latent_attention.py].
+    [mindspeed-llm, multi_latent_attention.py]. A record without any flag is of no script, and as a job is priced.
     """
-    if flag_value(flags, "mla-fa-without-pad") is not None:
+    if not flags or flag_value(flags, "mla-fa-without-pad") is not None:
         return 0
     order = flag_value(flags, "shape-order")
     is_wide = order.upper() != "BNSD" if order else year is not None and year < _BNSD_YEAR

@@ -175,8 +175,9 @@ def test_mindspeed_without_core_models_has_older_layers(read: Read, changes: dic
 @pytest.mark.parametrize(
     ("version", "flags", "padding"),
     [
-        ("git 0 (2026-06-18)", [], 1),  # values to the width of queries
-        ("git 0 (2024-09-09)", [], 128),  # the default layout of its time pads all three
+        ("git 0 (2026-06-18)", [], 0),  # of no script
+        ("git 0 (2026-06-18)", ["use-mcore-models"], 1),  # values to the width of queries
+        ("git 0 (2024-09-09)", ["use-mcore-models"], 128),  # the default layout of its time pads all three
         ("git 0 (2024-10-22)", ["shape-order=BNSD"], 1),
         ("git 0 (2026-06-18)", ["shape-order=SBH"], 128),
         ("git 0 (2026-06-18)", ["shape-order=SBH", "padded-base-length=64"], 64),
