@@ -29,7 +29,6 @@ from app.jobs.strategy import strategy_from_section
 from app.text.documents import plain
 from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical
-from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.simulation.step_times import simulate
@@ -39,6 +38,7 @@ from documents.checking import check
 from documents.errors import InputError
 from documents.reading import Limits, read_document
 from frameworks.legality import legal_mask
+from search.layer_moves import layout_of, moved
 
 TOLERANCE_FRACTION = 1e-3
 
@@ -68,23 +68,20 @@ class Checked:
         return 0.0 if self.best is None else 1.0 - self.best.step_time_s / self.step_time_s
 
 
-def moved(layout: LayerLayout, *, neighbours: bool = False) -> Iterator[tuple[int, int, LayerLayout]]:
+def moves_of(layout: LayerLayout, *, neighbours: bool = False) -> Iterator[tuple[int, int, LayerLayout]]:
     """Giver, taker and the layout after each move, or after those between neighbours alone."""
-    pp, counts = len(layout[0]), [layers for row in layout for layers in row]
+    counts = [layers for row in layout for layers in row]
     for giver, layers in enumerate(counts):
         for taker in range(len(counts)):
             if layers and taker != giver and (not neighbours or abs(taker - giver) == 1):
-                after = list(counts)
-                after[giver] -= 1
-                after[taker] += 1
-                yield giver, taker, tuple(tuple(after[first : first + pp]) for first in range(0, len(after), pp))
+                yield giver, taker, moved(layout, giver, taker)
 
 
 def checked(workload: Workload, plan: ParallelStrategy, constants: Constants, *, neighbours: bool = False) -> Checked:
     """The plan beside its moves, simulated."""
-    layout = plan.layer_layout or default_layout(workload.model, plan.pp, plan.vpp, plan.schedule)
+    layout = layout_of(workload, plan)
     own_s = float(simulate(workload, StrategyBatch.of([plan]), constants).step_time_s[0])
-    moves = list(moved(layout, neighbours=neighbours))
+    moves = list(moves_of(layout, neighbours=neighbours))
     if not moves:
         return Checked(own_s, 0, 0, None)
     batch = StrategyBatch.of([canonical(workload, replace(plan, layer_layout=after)) for _, _, after in moves])

@@ -242,14 +242,26 @@ def one_change(
     placer, others = Placer(workload), neighbours(workload, space, best)
     moved = [option for option in others if (option.pp, option.vpp, option.schedule) != (best.pp, best.vpp, best.schedule)]
     others = [option for option in others if option not in moved] + placer.best(constants, moved)
-    others = [option for option, legal in zip(others, _legal(workload, others), strict=True) if legal]
+    others = [option for option, legal in zip(others, legal_of(workload, others), strict=True) if legal]
+    return priced_changes(workload, best, {other: changes(best, other) for other in others}, constants, estimate)
+
+
+def priced_changes(
+    workload: Workload,
+    best: ParallelStrategy,
+    others: Mapping[ParallelStrategy, str],
+    constants: Constants,
+    estimate: Estimator,
+) -> list[dict[str, Any]]:
+    """Step time and memory of strategies that differ from ``best`` by what they are called, fastest first, as JSON."""
     if not others:
         return []
+    names = list(others.values())
     priced = estimate(workload, StrategyBatch.of([best, *others]), constants)
     times, peaks, chances = priced.step_time_s, priced.peak_memory_bytes, priced.fits_probability
     return [
         {
-            "change": changes(best, others[row - 1]),
+            "change": names[row - 1],
             "step_time_s": float(times[row]),
             "delta_fraction": float(times[row] / times[0] - 1.0),
             "peak_memory_bytes": float(peaks[row]),
@@ -270,7 +282,8 @@ def shortfall(peak_bytes: float, rule: FitRule) -> str:
     return f"{missing}, of which {kept:.1f} GiB are kept free to be {100 * rule.confidence:g} % sure{wanted}"
 
 
-def _legal(workload: Workload, strategies: Sequence[ParallelStrategy]) -> Sequence[bool]:
+def legal_of(workload: Workload, strategies: Sequence[ParallelStrategy]) -> Sequence[bool]:
+    """Whether each may run, also where there is none."""
     return legal_mask(workload, StrategyBatch.of(strategies)).tolist() if strategies else ()
 
 

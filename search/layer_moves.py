@@ -1,27 +1,41 @@
-"""One layer moved between neighbouring virtual stages."""
+"""A layer moved from one virtual stage to another."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.strategy import LayerLayout, ParallelStrategy
 from cost_models.shapes.workload import Workload
 
 
+def layout_of(workload: Workload, plan: ParallelStrategy) -> LayerLayout:
+    """Layers of each virtual stage, ``[chunk][stage]``, in the order of the model: the plan's own, else the default."""
+    return plan.layer_layout or default_layout(workload.model, plan.pp, plan.vpp, plan.schedule)
+
+
+def moved(layout: Sequence[Sequence[int]], giver: int, taker: int) -> LayerLayout:
+    """The layout with a layer of one virtual stage on another, both counted from 0 in the order of the model."""
+    pp, counts = len(layout[0]), [layers for row in layout for layers in row]
+    counts[giver] -= 1
+    counts[taker] += 1
+    return tuple(tuple(counts[first : first + pp]) for first in range(0, len(counts), pp))
+
+
+def move_text(giver: int, taker: int, num_stages: int) -> str:
+    """What a move is called."""
+    return f"a layer moved from virtual stage {giver + 1} to {taker + 1} of {num_stages}"
+
+
 def neighbouring_moves(workload: Workload, plan: ParallelStrategy) -> dict[ParallelStrategy, str]:
-    """The plan with one layer moved to a virtual stage next to its own, and what each move is; legal or not."""
-    layout = plan.layer_layout or default_layout(workload.model, plan.pp, plan.vpp, plan.schedule)
+    """The plan with one layer moved to a virtual stage next to its own, and what each move is called; legal or not."""
+    layout = layout_of(workload, plan)
     counts = [layers for row in layout for layers in row]
-    found = {}
-    for giver, layers in enumerate(counts):
-        for taker in (giver - 1, giver + 1):
-            if layers and 0 <= taker < len(counts):
-                after = list(counts)
-                after[giver] -= 1
-                after[taker] += 1
-                rows = tuple(tuple(after[first : first + plan.pp]) for first in range(0, len(after), plan.pp))
-                moved = canonical(workload, replace(plan, layer_layout=rows))
-                found[moved] = f"a layer moved from virtual stage {giver + 1} to {taker + 1} of {len(counts)}"
-    return found
+    pairs = [(giver, taker) for giver, layers in enumerate(counts) if layers for taker in (giver - 1, giver + 1)]
+    return {
+        canonical(workload, replace(plan, layer_layout=moved(layout, giver, taker))): move_text(giver, taker, len(counts))
+        for giver, taker in pairs
+        if 0 <= taker < len(counts)
+    }

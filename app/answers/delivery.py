@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,12 +23,12 @@ def delivery_summary(
     """The document of ``DeliverySummary``, of a job that has a site."""
     assert job.delivery is not None
     workload = job.workload
-    plan = running_plan(workload, strategy, estimate["step_time_s"], constants_for(workload, own))
-    found = delivered(plan, site_of(job.delivery, nodes_of(workload)))
+    site = site_of(job.delivery, nodes_of(workload))
+    found = delivered(running_plan(workload, strategy, estimate["step_time_s"], constants_for(workload, own)), site)
     per_day = estimate["tokens_per_s"] * found.rate * DAY_S
     tokens = workload.training.train_tokens
     return {
-        "mtbf_s": None if found.mtbf_s == float("inf") else found.mtbf_s,
+        "mtbf_s": found.mtbf_s if math.isfinite(found.mtbf_s) else None,
         "effective_time_fraction": found.rate,
         "delivered_tokens_per_day": per_day,
         "delivered_days": None if tokens is None or found.rate < LEAST_RATE else tokens / per_day,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from app.calibrations.stored import stored_calibrations
@@ -11,12 +10,9 @@ from app.checks.baseline import parse_baseline
 from app.checks.budget import Budget, parse_budget
 from app.checks.check import check_job, check_without_job
 from app.checks.schemas import CheckDocument, CheckRequest
-from app.jobs.job import Job
-from app.jobs.requests import check_keys, parse_request
+from app.jobs.requests import check_keys, parse_request, with_time_limit
 from app.storage.session import Database
 from documents.errors import InfeasibleStrategyError, InputError, show
-
-MAX_SEARCH_S = 10.0  # somebody waits for the answer; a longer search is a study
 
 
 def check_request(document: Mapping[str, Any], database: Database) -> CheckDocument:
@@ -38,10 +34,4 @@ def check_request(document: Mapping[str, Any], database: Database) -> CheckDocum
     except InfeasibleStrategyError as error:
         return check_without_job(str(error), limits, with_regression=before is not None).document
     calibrations = stored_calibrations(database, job)
-    return check_job(_with_time_limit(job), limits, baseline=before, pin=bool(pin), own=calibrations).document
-
-
-def _with_time_limit(job: Job) -> Job:
-    given = job.settings.time_limit_s
-    limit_s = MAX_SEARCH_S if given is None else min(given, MAX_SEARCH_S)
-    return replace(job, settings=job.settings.model_copy(update={"time_limit_s": limit_s}))
+    return check_job(with_time_limit(job), limits, baseline=before, pin=bool(pin), own=calibrations).document

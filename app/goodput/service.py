@@ -40,7 +40,6 @@ from cost_models.delivery.monte_carlo import histories
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InfeasibleError, InputError
 from search.lattice import search
-from search.plan import plan_id
 from search.space import search_space
 from search.stepwise import ProgressCallback
 
@@ -157,7 +156,7 @@ def _best_plan(
     ranked = [
         DeliveringPlan.model_validate(
             {
-                "plan_id": plan_id(workload, plan.parallel),
+                "plan_id": plan.plan_id,
                 "strategy": plan.strategy,
                 "step_time_s": step_s,
                 "effective_time_fraction": rate,

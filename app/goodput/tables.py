@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from app.answers.tables.estimate import print_assumptions, strategy_text
+from app.answers.tables.estimate import print_assumptions, print_title, strategy_text
 from app.goodput.schemas import GoodputDocument
 from app.text.quantities import count, days, percent, seconds
 from app.text.terminal import plain_table
@@ -16,12 +16,7 @@ LEAST_GAIN = 5e-4
 def print_goodput(console: Console, document: GoodputDocument) -> None:
     job, estimate = document.job, document.estimate
     print_assumptions(console, document.assumptions, document.warnings)
-    cluster = job["cluster"]
-    console.print(
-        f"{job['model']['name']} on {cluster['num_devices']:,} x {cluster['hardware']}: {strategy_text(document.strategy)}",
-        style="bold",
-        markup=False,
-    )
+    print_title(console, job, document.strategy)
     failing = "nothing fails" if document.mtbf_s is None else f"an interruption every {_span(document.mtbf_s)}"
     console.print(
         f"{count(document.delivered_tokens_per_day)} tokens a day delivered: {percent(document.effective_time_fraction)} of "

@@ -19,6 +19,7 @@ from cost_models.shapes.switches import SWITCHES, UNPRICED_FEATURES
 from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import Workload
 from documents.checking import Section
+from search.layer_moves import move_text, moved
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
     "cluster": ClusterSection,
@@ -94,20 +95,14 @@ def _moved_layers(workload: Workload, strategy: ParallelStrategy) -> Sequence[Ot
     """One layer from either end to virtual stages with room for it, and to the middle."""
     stages = strategy.pp * strategy.vpp
     rows = default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
-    places = [(chunk, stage) for chunk in range(strategy.vpp) for stage in range(strategy.pp)]
-    if strategy.schedule.is_vee:  # the second chunk runs the ranks in reverse
-        places = [*places[: strategy.pp], *reversed(places[strategy.pp :])]
-    layers = [rows[chunk][stage] for chunk, stage in places]
+    layers = [held for row in rows for held in row]
     found = []
     for source in (stages - 1, 0):
         with_room = [target for target in range(stages) if layers[target] < max(layers)][-MOVES:]
         for target in {*with_room, stages // 2} - {source}:
             if layers[source]:
-                moved = [list(row) for row in rows]
-                for place, change in ((source, -1), (target, 1)):
-                    chunk, stage = places[place]
-                    moved[chunk][stage] += change
-                found.append(Other(moved, f"a layer moved from virtual stage {source + 1} to {target + 1} of {stages}"))
+                after = [list(row) for row in moved(rows, source, target)]
+                found.append(Other(after, move_text(source, target, stages)))
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from cost_models.delivery.recovery import RECOVERY_MODES
+from cost_models.delivery.recovery import RECOVERY_MODES, REPLACED_FRACTION
 from documents.bounds import MAX_DEVICES
 from documents.checking import OneOf, Section
 
@@ -30,7 +30,7 @@ class DeliverySection(Section):
         default=None, description="in place of failures_per_node_day: mean time between interruptions of this job"
     )
     replaced_fraction: Fraction = Field(
-        default=0.78, description="of these, that send a node for repair; the others are software"
+        default=REPLACED_FRACTION, description="of these, that send a node for repair; the others are software"
     )
     supernode_failures_per_day: Rate = Field(default=0.0, description="of each supernode, beside its nodes; a restart of the job")
     cluster_failures_per_day: Rate = Field(default=0.0, description="of the whole job: storage, network, maintenance; a restart")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from app.jobs.job import Job, parse_job
 from documents.errors import InputError, unknown_name
 from hardware_profiles import catalogue
 
+MAX_SEARCH_S = 10.0  # somebody waits for the answer; a longer search is a study
 MAX_SERVED_LAYERS = 2048  # the memory of an estimate grows with the square of its pipeline's stages, of which there are no more
 
 
@@ -34,3 +36,10 @@ def parse_request(document: Mapping[str, Any]) -> Job:
             "price such a model with the command line."
         )
     return job
+
+
+def with_time_limit(job: Job) -> Job:
+    """The job whose search ends while somebody waits for it."""
+    given = job.settings.time_limit_s
+    limit_s = MAX_SEARCH_S if given is None else min(given, MAX_SEARCH_S)
+    return replace(job, settings=job.settings.model_copy(update={"time_limit_s": limit_s}))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,18 @@ from app.answers.schemas import EstimateDocument
 from app.calibrations.constants import constants_for, paired_error_of
 from app.calibrations.stored import stored_calibrations
 from app.jobs.job import Job
-from app.jobs.requests import parse_request
+from app.jobs.requests import parse_request, with_time_limit
 from app.plans.schemas import Better, ExplainDocument
 from app.storage.session import Database
 from app.text.documents import plain
 from calibration.files import Calibration
 from cost_models.constants import Constants
+from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from documents.errors import InfeasibleError
-from frameworks.legality import legal_mask
-from search.explanation import best_change, bound_by, changes, compared, one_change
+from search.explanation import best_change, bound_by, changes, compared, legal_of, one_change, priced_changes
 from search.lattice import search
 from search.layer_moves import neighbouring_moves
 from search.result import SearchResult
@@ -34,16 +33,13 @@ from search.sensitivity import sensitivity
 from search.space import search_space
 from search.stepwise import ProgressCallback
 
-MAX_SEARCH_S = 10.0  # somebody waits for the answer
 LISTED = 20  # plans of the search among which another structure is looked for
 
 
 def explain_request(document: Mapping[str, Any], database: Database) -> ExplainDocument:
     """The answer to a request body; ``InputError`` where it has none."""
     job = parse_request(document)
-    limit_s = min(job.settings.time_limit_s or MAX_SEARCH_S, MAX_SEARCH_S)
-    settings = job.settings.model_copy(update={"time_limit_s": limit_s})
-    return explain_document(replace(job, settings=settings), stored_calibrations(database, job))
+    return explain_document(with_time_limit(job), stored_calibrations(database, job))
 
 
 def explain_document(
@@ -73,14 +69,13 @@ def explain_document(
         )
         turning = [] if rival is None else _turning_points(workload, strategy, rival, constants)
         matters = sensitivity(workload, strategy, constants, estimate)
-    rule = estimate(workload, StrategyBatch.of([strategy]), constants).fit_rule
     fitting = [entry for entry in listed if entry["fits"]]
     parts = plain(priced)
     return ExplainDocument.model_validate(
         {
             **{name: parts[name] for name in EstimateDocument.model_fields if name in parts},
             "bound_by": bound_by(parts["estimate"]),
-            "best_change": best_change(listed, rule),
+            "best_change": best_change(listed, fit_rule(workload, constants)),
             "would_fit": None if priced.estimate.fits else _would_fit(fitting),
             "changes": listed,
             "sensitivity": matters,
@@ -99,27 +94,9 @@ def _rival(found: SearchResult, strategy: ParallelStrategy) -> ParallelStrategy 
 
 def _moves(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> list[dict[str, Any]]:
     moves = neighbouring_moves(workload, strategy)
-    options = [option for option, legal in zip(moves, _legal(workload, list(moves)), strict=True) if legal]
-    if not options:
-        return []
-    priced = estimate(workload, StrategyBatch.of([strategy, *options]), constants)
-    own_s = float(priced.step_time_s[0])
-    return [
-        {
-            "change": moves[option],
-            "step_time_s": float(priced.step_time_s[row]),
-            "delta_fraction": float(priced.step_time_s[row]) / own_s - 1.0,
-            "peak_memory_bytes": float(priced.peak_memory_bytes[row]),
-            "fits_probability": float(priced.fits_probability[row]),
-            "fits": bool(priced.fits[row]),
-        }
-        for row, option in enumerate(options, start=1)
-    ]
-
-
-def _legal(workload: Workload, options: list[ParallelStrategy]) -> list[bool]:
-    found: list[bool] = legal_mask(workload, StrategyBatch.of(options)).tolist() if options else []
-    return found
+    legal = legal_of(workload, list(moves))
+    allowed = {option: name for (option, name), is_legal in zip(moves.items(), legal, strict=True) if is_legal}
+    return priced_changes(workload, strategy, allowed, constants, estimate)
 
 
 def _turning_points(

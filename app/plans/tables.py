@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from app.answers.tables.estimate import print_assumptions, strategy_text
+from app.answers.tables.estimate import print_assumptions, print_title, strategy_text
 from app.answers.tables.memory import chance
 from app.plans.schemas import ExplainDocument
 from app.text.quantities import GIB, seconds
@@ -17,12 +17,7 @@ DECIDING = 1e-3  # of the step
 def print_explained(console: Console, document: ExplainDocument) -> None:
     job, estimate = document.job, document.estimate
     print_assumptions(console, (), document.warnings)
-    cluster = job["cluster"]
-    console.print(
-        f"{job['model']['name']} on {cluster['num_devices']:,} x {cluster['hardware']}: {strategy_text(document.strategy)}",
-        style="bold",
-        markup=False,
-    )
+    print_title(console, job, document.strategy)
     console.print(f"{seconds(estimate.step_time_s)} a step. {document.bound_by}", markup=False)
     if document.would_fit is not None:
         console.print(f"It does not fit. {document.would_fit}", style="red", markup=False)

@@ -15,7 +15,7 @@ from app.answers.simulation import check_cost
 from app.calibrations.stored import stored_calibrations
 from app.jobs.fields import StrategySection
 from app.jobs.job import Job
-from app.jobs.requests import MAX_SERVED_LAYERS, check_keys
+from app.jobs.requests import MAX_SEARCH_S, MAX_SERVED_LAYERS, check_keys
 from app.jobs.strategy import strategy_from_section
 from app.scripts.launch import Given
 from app.scripts.patch import Patched, patched
@@ -35,8 +35,6 @@ from hardware_profiles import catalogue
 from meshplan import __version__
 from search.plan import estimates_to_mappings, plan_id, strategy_to_mapping
 from search.stepwise import ProgressCallback
-
-MAX_SEARCH_S = 10.0  # somebody waits for the answer
 
 
 def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:

@@ -80,6 +80,13 @@ def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Se
         console.print()
 
 
+def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocument) -> None:
+    """What an answer about one strategy is about."""
+    cluster = job["cluster"]
+    title = f"{job['model']['name']} on {cluster['num_devices']:,} x {cluster['hardware']}: {strategy_text(strategy)}"
+    console.print(title, style="bold", markup=False)
+
+
 def print_estimate(console: Console, document: EstimateDocument) -> None:
     """The answer of ``meshplan estimate`` for a person."""
     job, estimate = document.job, document.estimate
@@ -89,12 +96,7 @@ def print_estimate(console: Console, document: EstimateDocument) -> None:
         print_next_runs(console, document.next_runs)
         console.print()
     print_assumptions(console, document.assumptions, document.warnings)
-    cluster = job["cluster"]
-    console.print(
-        f"{job['model']['name']} on {cluster['num_devices']:,} x {cluster['hardware']}: {strategy_text(document.strategy)}",
-        style="bold",
-        markup=False,
-    )
+    print_title(console, job, document.strategy)
     console.print(_headline(estimate, job), markup=False)
     if not estimate.fits:
         console.print("`meshplan explain` says which change would make it fit.")

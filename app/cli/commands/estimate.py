@@ -40,6 +40,15 @@ STRATEGY = {
 STRATEGY_FIELDS = {name: ("strategy", name) for name in STRATEGY}
 
 
+def job_of_flags(context: typer.Context) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The flags of a job and its strategy as parts of a job, and what its fields are called."""
+    given = dict(context.params)
+    if given["features"] is not None:
+        given["features"] = [name.strip() for name in given["features"].split(",") if name.strip()]
+    fields = {**JOB_FIELDS, **STRATEGY_FIELDS}
+    return options.sections(fields, given), options.labels(fields, given)
+
+
 @options.with_job_options(STRATEGY)
 def estimate(
     context: typer.Context,
@@ -71,11 +80,7 @@ def estimate(
     from app.scripts.table import print_not_understood
     from app.text import terminal
 
-    given = dict(context.params)
-    if given["features"] is not None:
-        given["features"] = [name.strip() for name in given["features"].split(",") if name.strip()]
-    fields = {**JOB_FIELDS, **STRATEGY_FIELDS}
-    sections = options.sections(fields, given)
+    sections, labels = job_of_flags(context)
     if switch:
         sections.setdefault("strategy", {})["switches"] = _switches(switch)
     read = None
@@ -86,7 +91,7 @@ def estimate(
         for flag, value in (("--set", values), ("--with", files), ("--vocab-size", vocab_size)):
             if value:
                 raise InputError(f"{flag}: only of a launch script, and {show(model)} is none; leave it out.")
-        job = load_job(model, sections, options.labels(fields, given))
+        job = load_job(model, sections, labels)
     if job.strategy is None:
         raise InputError("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4.")
     own = own_calibrations(job)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import typer
 
 from app.cli.commands import options
-from app.cli.commands.estimate import STRATEGY, STRATEGY_FIELDS
-from app.cli.commands.options import JOB_FIELDS
+from app.cli.commands.estimate import STRATEGY, job_of_flags
 from app.exit_codes import DONE
 
 
@@ -20,11 +19,7 @@ def explain(context: typer.Context, model: options.Model, as_json: options.Json 
     from app.plans.tables import print_explained
     from app.text import terminal
 
-    given = dict(context.params)
-    if given["features"] is not None:
-        given["features"] = [name.strip() for name in given["features"].split(",") if name.strip()]
-    fields = {**JOB_FIELDS, **STRATEGY_FIELDS}
-    job = load_job(model, options.sections(fields, given), options.labels(fields, given))
+    job = load_job(model, *job_of_flags(context))
     with search_progress() as on_progress:
         document = explain_document(job, own_calibrations(job), on_progress=on_progress)
     terminal.answer(document, as_json, lambda console: print_explained(console, document))

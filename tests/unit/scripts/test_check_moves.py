@@ -14,7 +14,7 @@ from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
 from app.text.documents import json_text
 from cost_models.shapes.strategy import LayerLayout
-from scripts.check_moves import checked, line, main, moved, plans_of
+from scripts.check_moves import checked, line, main, moves_of, plans_of
 from tests.oracle.placements import Placements, placements
 
 JOB: dict[str, Any] = {
@@ -50,19 +50,19 @@ def answer(folder: Path, layout: LayerLayout | None) -> Path:
 
 
 def test_a_move_takes_one_layer_from_a_stage_to_another() -> None:
-    after = {(giver, taker): layout for giver, taker, layout in moved(((1, 0), (2, 1)))}
+    after = {(giver, taker): layout for giver, taker, layout in moves_of(((1, 0), (2, 1)))}
     assert len(after) == 3 * 3
     assert after[0, 1] == ((0, 1), (2, 1))
     assert after[2, 0] == ((2, 0), (1, 1))
     assert after[3, 1] == ((1, 1), (2, 0))
-    beside = {(giver, taker): layout for giver, taker, layout in moved(((1, 0), (2, 1)), neighbours=True)}
+    beside = {(giver, taker): layout for giver, taker, layout in moves_of(((1, 0), (2, 1)), neighbours=True)}
     assert beside == {move: after[move] for move in ((0, 1), (2, 1), (2, 3), (3, 2))}
 
 
 def test_the_best_move_is_the_best_of_all_placements_one_layer_away(every: Placements) -> None:
     slow = replace(PLAN, layer_layout=SLOW)
     times_s = {plan.layer_layout: float(s) for plan, s in zip(every.strategies, every.simulated_s, strict=True)}
-    beside = [layout for _, _, layout in moved(SLOW)]
+    beside = [layout for _, _, layout in moves_of(SLOW)]
     found = checked(WORKLOAD, slow, CONSTANTS)
     assert found.best is not None
     assert found.num_moves == found.num_allowed == len(beside) == 3 * 3
