@@ -131,6 +131,8 @@ def parse_job(
     delivery = None
     if document.get("delivery") is not None:
         delivery = check(DeliverySection, document["delivery"], "delivery", labels)
+        if delivery.mtbf_s is not None and "failures_per_node_day" in delivery.model_fields_set:
+            raise InputError("delivery: mtbf_s and failures_per_node_day say the same in two ways; give one of them.")
     assumed: dict[str, str] = {}
     warnings: list[str] = []
     model, preset = resolve_model(document["model"], folder=folder, warnings=warnings)

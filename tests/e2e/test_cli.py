@@ -210,6 +210,10 @@ def test_what_a_plan_delivers(tmp_path: Path) -> None:
     assert "2 interruptions in" in " ".join(shown.stdout.split())
     refused(meshplan("goodput", *job, "--mtbf", "3x"), "--mtbf: '3x' is not allowed")
     refused(meshplan("goodput", *job, "--failure-log", log), "--log-nodes")
+    refused(meshplan("goodput", *job, "--failure-log", log, "--log-nodes", "64", "--mtbf", "3h"), "beside --failure-log")
+    site = tmp_path / "site.yaml"
+    site.write_text("failures_per_node_day: 1\nhistories: 100\n", encoding="utf-8")
+    assert documents(meshplan("goodput", *job, "--delivery", site, "--mtbf", "3.1h", "--json"))["mtbf_s"] == pytest.approx(11_160)
 
 
 def test_a_simulated_estimate_and_its_timeline(tmp_path: Path) -> None:

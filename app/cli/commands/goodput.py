@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.commands import options
-from app.cli.commands.estimate import STRATEGY, STRATEGY_FIELDS
-from app.cli.commands.options import JOB_FIELDS
+from app.cli.commands.estimate import STRATEGY, job_of_flags
 from app.exit_codes import DONE
 from documents.errors import InputError, show
 
@@ -79,12 +78,15 @@ def goodput(
     from app.text import terminal
     from documents.reading import read_document
 
-    params = dict(context.params)
-    if params["features"] is not None:
-        params["features"] = [name.strip() for name in params["features"].split(",") if name.strip()]
-    fields = {**JOB_FIELDS, **STRATEGY_FIELDS}
-    sections, labels = options.sections(fields, params), options.labels(fields, params)
+    params = context.params
+    sections, labels = job_of_flags(context)
     values = {} if delivery is None else dict(read_document(delivery))
+    rates = {"--mtbf": params["mtbf"], "--failures-per-node-day": params["failures_per_node_day"], "--failure-log": failure_log}
+    given = [flag for flag, value in rates.items() if value is not None]
+    if len(given) > 1:
+        raise InputError(f"{given[0]}: given beside {given[1]}; give one of the two.")
+    if given:
+        values |= {"mtbf_s": None, "failures_per_node_day": None}  # that of a file gives way
     for name in SITE:
         if params.get(name) is None:
             continue
