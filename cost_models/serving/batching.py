@@ -227,7 +227,7 @@ def _unbounded(
             held, elapsed = held + entered[event], elapsed + waits[event]
     finish = np.empty_like(responses)
     np.put_along_axis(finish, order, times.T, axis=1)
-    return finish, peak <= capacity
+    return np.where(responses > 0.0, finish, 0.0), peak <= capacity
 
 
 def _evicting(
@@ -252,9 +252,9 @@ def _evicting(
     ends: list[tuple[float, int, float]] = []
     rows: dict[int, Floats] = {}
     clock = elapsed = held = prefilled = 0.0
-    evictions = 0
+    evictions, admits = 0, True
     while waiting or flying:
-        while waiting and len(flying) < slots:
+        while admits and waiting and len(flying) < slots:
             index = waiting[0]
             if flying and held + need[index] > (1.0 - WATERMARK_FRACTION) * capacity:
                 break
@@ -264,6 +264,7 @@ def _evicting(
             held += need[index]
             prefilled += need[index]
             elapsed += need[index] * prefill_s_per_token
+        admits = False  # until the next is done: who was evicted would only be so again
         while flying.get(ends[0][1]) != ends[0][2]:
             heapq.heappop(ends)
         batch = len(flying)
@@ -279,7 +280,7 @@ def _evicting(
         if ends[0][0] <= clock:
             index = heapq.heappop(ends)[1]
             held -= need[index] + clock - flying.pop(index)
-            finish[index] = elapsed
+            finish[index], admits = elapsed, True
         else:
             index, admitted = flying.popitem()
             held -= need[index] + clock - admitted
