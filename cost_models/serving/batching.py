@@ -220,7 +220,9 @@ def _unbounded(
         now = ended[event]
         middle = held / batch + (clock + now + 1.0) / 2.0  # a stretch from n to m has the steps n + 1 to m
         elapsed = elapsed + (now - clock) / steps.tokens_per_step * steps.step_s(batch, middle)
-        times[event], clock = elapsed, now
+        # Those that end with one step are done together, before others enter.
+        times[event] = elapsed if event == 0 else np.where(now > clock, elapsed, times[event - 1])
+        clock = now
         peak = np.maximum(peak, held + batch * now)
         held = held - left[event]
         if event < num_requests - slots:
@@ -278,9 +280,11 @@ def _evicting(
         held += batch * (now - clock)
         clock = now
         if ends[0][0] <= clock:
-            index = heapq.heappop(ends)[1]
-            held -= need[index] + clock - flying.pop(index)
-            finish[index], admits = elapsed, True
+            while ends and ends[0][0] <= clock:
+                _, index, admitted = heapq.heappop(ends)
+                if flying.get(index) == admitted:
+                    held -= need[index] + clock - flying.pop(index)
+                    finish[index], admits = elapsed, True
         else:
             index, admitted = flying.popitem()
             held -= need[index] + clock - admitted

@@ -17,7 +17,7 @@ def step_s(batch: int, context: float) -> float:
     return float(TABLE.step_s(batch, np.array(context)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 60), st.integers(0, 120)), min_size=1, max_size=24),
     st.integers(1, 24),
@@ -31,7 +31,7 @@ def test_finishes_agree_where_memory_holds_all(requests: list[tuple[int, int]], 
     assert np.sort(found.finish_s) == pytest.approx(np.sort(played), rel=0.01, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 60), st.integers(0, 120)), min_size=2, max_size=24),
     st.integers(1, 24),
