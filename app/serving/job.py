@@ -82,6 +82,12 @@ def load_serving_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels
     return _resolved(job, section, own_calibrations(job))
 
 
+def parse_serving_job(document: Mapping[str, Any]) -> ServingJob:
+    """The job in a document that names no files."""
+    plain, section = _parts(document, {})
+    return _resolved(parse_job(plain), section, ())
+
+
 def request_serving_job(document: Mapping[str, Any], database: Database) -> ServingJob:
     """The job of a request, for which no file is read."""
     plain, section = _parts(document, {})
