@@ -286,8 +286,10 @@ def layer_times(
         Context of decode, or prompt of prefill. [tokens]
     decode : bool
         One step of decode, else of prefill.
-    attention_cores, expert_cores : float
-        Share of a device's matmul cores for either side.
+    attention_cores : float
+        Share of a device's matmul cores for projections and attention.
+    expert_cores : float
+        Share for experts and the MLP.
 
     Returns
     -------
