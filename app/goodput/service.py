@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from app.goodput.schemas import (
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
 from app.jobs.requests import parse_request
-from app.storage.session import Database
 from app.text.documents import plain
 from calibration.files import Calibration
 from cost_models.delivery.checkpoints import daly_interval_s, young_interval_s
@@ -45,6 +44,10 @@ from documents.errors import InfeasibleError, InputError
 from search.lattice import search
 from search.space import search_space
 from search.stepwise import ProgressCallback
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
+
 
 MONTH_S = 30.0 * DAY_S
 CONSIDERED_PLANS = 50  # of a search, ranked by what they deliver
