@@ -277,6 +277,10 @@ class Client:
         """What the job's strategy delivers on a site whose nodes fail; ``delivery`` is the site, as of ``meshplan goodput``."""
         return self._json("POST", "/v1/goodput", {**job, "delivery": {**(delivery or {})}})
 
+    def serving(self, job: Mapping[str, Any]) -> JsonObject:
+        """What a service of a model gives, by pool; ``job`` is a serving job, as of ``meshplan serving estimate``."""
+        return self._json("POST", "/v1/serving/estimates", job)
+
     def add_runs(self, records: Iterable[Mapping[str, Any]]) -> list[JsonObject]:
         """Each measured run predicted beside what it measured, or ``refused`` with a sentence, in order.
 
