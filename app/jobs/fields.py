@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, create_model
 
@@ -43,6 +43,7 @@ GRAPH_STACKS = tuple(name for name, stack in STACKS.items() if stack.graph_by_de
 
 TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
 Precision = Literal["bf16", "fp16", "fp8", "nvfp4", "fp32"]
+PRECISIONS: tuple[str, ...] = get_args(Precision)  # of training; profiles have rates of others, for inference
 
 CP_ALGOS = {kind.label: kind for kind in CpAlgo}
 DISPATCHERS = {kind.label: kind for kind in Dispatcher}

@@ -20,6 +20,7 @@ from app.jobs.fields import (
     DEFAULT_TRIALS,
     EXHAUSTIVE,
     GRAPH_STACKS,
+    PRECISIONS,
     SETTINGS,
     ClusterSection,
     JobDocument,
@@ -295,7 +296,9 @@ def _training(
 
 
 def _precision(given: str | None, default: DefaultTraining | None, profile: HardwareProfile, assumed: dict[str, str]) -> str:
-    supported = profile.matmul_flops_per_s
+    supported = [name for name in profile.matmul_flops_per_s if name in PRECISIONS]
+    if not supported:
+        raise InputError(f"cluster.hardware: {profile.name} has no matmul rate in {', '.join(PRECISIONS)}.")
     if given is not None:
         if given not in supported:
             raise InputError(

@@ -63,7 +63,7 @@ class ServingJob:
         spread = self.workload.spread
         if spread is not None:
             found.append(f"expert loads as of a router balanced by {spread.balance.value} ({spread.source})")
-        return found
+        return [*(sentence for sentence in self.job.assumptions if not sentence.startswith("training.")), *found]
 
 
 def load_serving_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> ServingJob:
@@ -105,7 +105,7 @@ def _parts(document: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[dict
     length = section.prompt_tokens + section.response_tokens
     if length > MAX_CONTEXT_TOKENS:
         raise InputError(f"serving.prompt_tokens: {length:,} tokens with the response are more than {MAX_CONTEXT_TOKENS:,}.")
-    return {**rest, "training": {"seq_length": length, "global_batch_size": 1, "precision": "bf16"}}, section
+    return {**rest, "training": {"seq_length": length, "global_batch_size": 1}}, section
 
 
 def _resolved(job: Job, section: ServingSection, own: Sequence[Calibration]) -> ServingJob:
