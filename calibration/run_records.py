@@ -30,12 +30,14 @@ from calibration.record_document import (
     quoted,
     refused,
 )
+from calibration.record_keys import unread_sentences
 from calibration.record_layout import num_noop_layers
 from calibration.record_model import record_model
 from calibration.record_software import record_software, software_stack, with_launches
 from calibration.record_strategy import record_degrees, record_strategy
 from cost_models.shapes.expert_spread import ExpertSpread, RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.traits import STACKS
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload
 from documents.bounds import MAX_TEXT, RUN_BYTES, RUNS_BYTES, Devices, NumLayers, SeqLength, Width
 from documents.checking import Checked, check
@@ -130,6 +132,7 @@ def parse_run_record(
         workload, strategy, stated, flags = _priced(row, cluster, software, profile_of, warnings)
     except InputError as error:
         return RefusedRecord(record_id, line_number, str(error), category, measured)
+    warnings += unread_sentences(row)
     return RunRecord(
         id=record_id,
         line_number=line_number,
@@ -208,6 +211,8 @@ def _priced(
     training_section = _section(TrainingSection, row, "training")
     training = _training(training_section, training_notes)
     software = record_software(software_section, flags, stack, profile=cluster.profile, precision=training.precision)
+    if software_section.version and software.software.year is None and STACKS[stack].traits.releases is not None:
+        software_notes.add("version", software_section.version, "names no release that is known, priced as the newest")
     section = _section(StrategySection, row, "strategy")
     degrees = record_degrees(section, strategy_notes, cluster.num_devices)
     stages = degrees.virtual_stages  # those of the embedding and of the loss may hold no layer of their own
