@@ -1,4 +1,4 @@
-"""The sections of a run record, typed: unknown keys are left out (``record_keys`` names them), null is absent, 8.0 counts as 8."""
+"""The sections of a run record, typed: unknown keys are left out (see ``record_keys``), null is absent, 8.0 counts as 8."""
 
 from __future__ import annotations
 
