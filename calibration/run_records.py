@@ -45,12 +45,20 @@ from documents.errors import InputError
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
 
+# The first of these that a precision's text holds: recipes add their own words, such as amp_fp8, MXFP8 or bf16_mixed.
 _PRECISIONS = {
-    "bf16": ("bf16", "bfloat16", "amp_bf16"),
-    "fp16": ("fp16", "float16"),
-    "fp8": ("fp8", "mxfp8", "fp8-cs", "fp8-mx", "amp_fp8", "hif8"),
-    "nvfp4": ("nvfp4", "fp4"),
-    "fp32": ("fp32", "float32"),
+    "fp4": "nvfp4",
+    "fp8": "fp8",
+    "float8": "fp8",
+    "hif8": "fp8",
+    "e4m3": "fp8",
+    "bf16": "bf16",
+    "bfloat16": "bf16",
+    "fp16": "fp16",
+    "float16": "fp16",
+    "fp32": "fp32",
+    "float32": "fp32",
+    "tf32": "fp32",
 }
 _LISTED = re.compile(r"\b(recompute|select_recompute)['\"]?\s*[:=]\s*(\[[\d\s,\[\]]*\])")
 _BASES = ("allocated_first_iteration", "allocated", "reserved", "device")
@@ -254,8 +262,8 @@ def _cluster(section: ClusterSection, profile_of: Callable[[str], HardwareProfil
 
 def _training(section: TrainingSection, notes: Notes) -> TrainingJob:
     text = section.precision.lower()
-    precision = next((known for known, spellings in _PRECISIONS.items() if text in spellings), "bf16")
-    if text not in _PRECISIONS:
+    precision = next((known for held, known in _PRECISIONS.items() if held in text), "bf16")
+    if text != precision:
         notes.add("precision", section.precision or None, f"is read as {precision}")
     return TrainingJob(seq_length=section.seq_length, global_batch_size=section.global_batch_size, precision=precision)
 
