@@ -404,7 +404,7 @@ def _experts_s(
         chosen_by, copies = tokens, tokens * moe.top_k / layout.ep * load
     read = held * -np.expm1(chosen_by * np.log1p(-moe.top_k / moe.num_experts)) if moe.top_k < moe.num_experts else held
     padded = copies + PADDING_TILE_FRACTION * TILE_ROWS * read
-    arithmetic_s = 2.0 * padded * each * workload.constants.expert_matmul_factor / device.linear_flops_per_s
+    arithmetic_s = 2.0 * padded * each / device.linear_flops_per_s
     read_s = read * each * WEIGHT_BYTES[workload.engine.precision] / device.read_bytes_per_s
     return np.maximum(arithmetic_s, read_s) + MLP_KERNELS * device.kernel_s
 
