@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, create_model
 from app.jobs.assumed import AssumedFields
 from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
+from app.jobs.sweep import SweepSection
 from cost_models.shapes.expert_spread import RouterBalance
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
@@ -271,6 +272,12 @@ class HowToSearch(Section):
     fit_confidence: float = Field(
         default=DEFAULT_CONFIDENCE, ge=0.5, le=0.99, description="how sure it must be that a strategy fits and leaves that free"
     )
+    deadline_days: float | None = Field(
+        default=None, gt=0, le=1e6, description="plans that need longer for training.train_tokens are not offered"
+    )
+    budget_usd: float | None = Field(
+        default=None, gt=0, le=1e15, description="plans that cost more for training.train_tokens are not offered"
+    )
     time_limit_s: float | None = Field(default=None, gt=0, le=1e7)
     sampler: Annotated[str, OneOf(*SAMPLERS)] = Field(
         default=EXHAUSTIVE, description="exhaustive prices every strategy and proves the best; the others try some of them"
@@ -312,6 +319,7 @@ class JobDocument(Section):
     delivery: DeliverySection | None = Field(
         default=None, description="the site and its failures: answers then say what their plans deliver"
     )
+    sweep: SweepSection | None = Field(default=None, description="what `meshplan sweep` tries beside the job's own sizes")
     strategy: StrategySection | None = Field(
         default=None, description="what `estimate` prices; in a search, the baseline to beat"
     )
