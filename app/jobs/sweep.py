@@ -33,6 +33,9 @@ class SweepSection(Section):
     devices: Devices | Annotated[list[Devices], Field(min_length=1, max_length=MAX_VALUES)] | DeviceRange | None = Field(
         default=None, description="counts; {min, max}: min, doubled up to max"
     )
+    devices_at_most: Devices | None = Field(
+        default=None, description="counts above it are left out; without devices: it and its halves down to a sixteenth"
+    )
     global_batch_size: _some(GlobalBatch) = None  # type: ignore[valid-type]
     seq_length: _some(SeqLength) = None  # type: ignore[valid-type]
     hardware: _some(Name) = None  # type: ignore[valid-type]
