@@ -32,6 +32,7 @@ from app.plans import endpoints as plans
 from app.plans import explanations
 from app.scripts import endpoints as scripts
 from app.sequences import endpoints as sequences
+from app.sweeps import endpoints as sweeps
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
 from app.server.pricing import PricingInThreads
@@ -67,7 +68,7 @@ def create_app(
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences)
+    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, sweeps)
     for part in (studies, plans, *reading, runs, calibrations, accuracy, catalogue, audit):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)

@@ -57,12 +57,13 @@ def sweep_document(
     *,
     on_progress: OnProgress | None = None,
     time_limit_s: float | None = None,
+    check: Callable[[Job], None] = lambda job: None,
 ) -> SweepDocument:
     """The document that ``meshplan schema sweep`` describes; ``InputError`` where no point of it is a job.
 
-    ``time_limit_s`` is of all points together, beside the one that the job itself gives.
+    ``time_limit_s`` is of all points together, beside the one that the job itself gives; ``check`` refuses jobs.
     """
-    run = SweepRun(source, own_of, on_progress, time_limit_s)
+    run = SweepRun(source, own_of, on_progress, time_limit_s, check)
     run.to_end()
     return run.document()
 
@@ -75,6 +76,7 @@ class SweepRun:
     own_of: OwnCalibrations
     on_progress: OnProgress | None = None
     time_limit_s: float | None = None
+    check: Callable[[Job], None] = lambda job: None
     points: list[SweepPoint] = field(default_factory=list)
     jobs: list[tuple[Job, Sequence[Calibration]]] = field(default_factory=list)
     stopped_by: str | None = None
@@ -107,6 +109,7 @@ class SweepRun:
 
     def _job(self, point: Point) -> Job:
         job = job_of(self.source, point)
+        self.check(job)
         if job.settings.sampler != EXHAUSTIVE:
             raise InputError("search.sampler: a sweep prices every strategy; leave it out.")
         limit_s = job.settings.time_limit_s
@@ -158,6 +161,7 @@ class SweepRun:
         workload = job.workload
         return SweepPoint.model_validate(
             {
+                **_NO_PLAN,
                 "point": len(self.points) + 1,
                 "hardware": workload.cluster.profile.name,
                 "stack": workload.software.stack,
@@ -173,16 +177,19 @@ class SweepRun:
         document = self.source.document
         parts: list[dict[str, Any]] = [dict(part) if isinstance(part := document.get(name), dict) else {} for name in _PARTS]
         cluster, training, software = parts
-        return SweepPoint(
-            point=len(self.points) + 1,
-            hardware=str(point.hardware or cluster.get("hardware") or ""),
-            stack=str((point.software or software).get("stack") or ""),
-            target="",
-            num_devices=_count(point.devices, cluster.get("num_devices")),
-            global_batch_size=_count(point.global_batch_size, training.get("global_batch_size")),
-            seq_length=_count(point.seq_length, training.get("seq_length")),
-            state="refused",
-            reason=str(error),
+        return SweepPoint.model_validate(
+            {
+                **_NO_PLAN,
+                "point": len(self.points) + 1,
+                "hardware": str(point.hardware or cluster.get("hardware") or ""),
+                "stack": str((point.software or software).get("stack") or ""),
+                "target": "",
+                "num_devices": _count(point.devices, cluster.get("num_devices")),
+                "global_batch_size": _count(point.global_batch_size, training.get("global_batch_size")),
+                "seq_length": _count(point.seq_length, training.get("seq_length")),
+                "state": "refused",
+                "reason": str(error),
+            }
         )
 
     def _days_and_costs(
@@ -236,6 +243,7 @@ class SweepRun:
         )
 
 
+_NO_PLAN = {name: None for name, field in SweepPoint.model_fields.items() if not field.is_required()}
 _PARTS = ("cluster", "training", "software")
 _NUMBERS = (
     "step_time_s",

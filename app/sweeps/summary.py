@@ -10,7 +10,6 @@ from app.answers.site import assumed_sentences, nodes_of
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
 from app.sweeps.schemas import Curve, Structure, SweepPoint, Winner
-from documents.errors import InputError
 from search.ranking import STRUCTURE
 from search.sweep.curves import knee, linearity, marginal, pareto
 
@@ -133,9 +132,7 @@ def _best(job: Job, planned: Sequence[SweepPoint], constraints: dict[str, float]
         return None, _none_within(planned, constraints)
     valued = [(value, point.num_devices, point.point) for point in allowed if (value := value_of(point)) is not None]
     if not valued:
-        if objective in ("cost", "energy"):
-            raise InputError(f"search.objective: {objective} needs {needed}.")
-        return None, f"No point has {needed} that can be compared."
+        return None, f"The best by {objective} is unknown: no point has {needed}."
     value, devices, number = min(valued)
     limits = f" of {len(allowed)} points within {_limits(constraints)}" if constraints else f" of {len(allowed)} points"
     return Winner(point=number, objective=objective, value=abs(value), why=f"{called}{limits}, on {devices:,} devices"), None
@@ -151,7 +148,7 @@ def _none_within(planned: Sequence[SweepPoint], constraints: dict[str, float]) -
     for name, called in (("days", "the fastest takes {:,.1f} days"), ("cost_usd", "the cheapest costs {:,.0f} USD")):
         values = [value for point in planned if (value := getattr(point, name)) is not None]
         if name in constraints:
-            parts.append(called.format(min(values)) if values else f"no point has a number for {name}")
+            parts.append(called.format(min(values)) if values else "no point has a price (--price-per-device-hour)" if name == "cost_usd" else "no point ever ends")
     return f"No point is within {_limits(constraints)}: {', '.join(parts)}."
 
 
