@@ -32,7 +32,6 @@ from app.plans import endpoints as plans
 from app.plans import explanations
 from app.scripts import endpoints as scripts
 from app.sequences import endpoints as sequences
-from app.sweeps import endpoints as sweeps
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
 from app.server.pricing import PricingInThreads
@@ -41,6 +40,7 @@ from app.storage.session import Database
 from app.studies import endpoints as studies
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.following import Following
+from app.sweeps import endpoints as sweeps
 from meshplan import __version__
 
 DESCRIPTION = (

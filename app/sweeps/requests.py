@@ -22,7 +22,9 @@ def sweep_request(document: Mapping[str, Any], database: Database) -> SweepDocum
     source = Source(document)
     number = len(points_of(source))
     if number > MAX_SERVED_POINTS:
-        raise InputError(f"sweep: {number} points are more than the {MAX_SERVED_POINTS} that the server takes at once; ask in parts.")
+        raise InputError(
+            f"sweep: {number} points are more than the {MAX_SERVED_POINTS} that the server takes at once; ask in parts."
+        )
     return sweep_document(
         source,
         lambda job: stored_calibrations(database, job),

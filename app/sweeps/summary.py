@@ -148,7 +148,13 @@ def _none_within(planned: Sequence[SweepPoint], constraints: dict[str, float]) -
     for name, called in (("days", "the fastest takes {:,.1f} days"), ("cost_usd", "the cheapest costs {:,.0f} USD")):
         values = [value for point in planned if (value := getattr(point, name)) is not None]
         if name in constraints:
-            parts.append(called.format(min(values)) if values else "no point has a price (--price-per-device-hour)" if name == "cost_usd" else "no point ever ends")
+            parts.append(
+                called.format(min(values))
+                if values
+                else "no point has a price (--price-per-device-hour)"
+                if name == "cost_usd"
+                else "no point ever ends"
+            )
     return f"No point is within {_limits(constraints)}: {', '.join(parts)}."
 
 
