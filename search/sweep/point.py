@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical
-from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch, concatenate
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate_priced
@@ -25,6 +25,7 @@ from search.ranking import Leaderboard, Scored
 from search.space import SearchSpace
 from search.stepwise import Clock
 
+TOGETHER = 10_000  # rows that are priced at once: few are left of a chunk, and each call has a price of its own
 BEFORE_ALL = -1  # the place of a plan that was there before the enumeration
 
 
@@ -47,13 +48,37 @@ class PointSearch(LatticeSearch):
     ) -> None:
         state = starting_state(workload, space, constants, known)
         super().__init__(workload, space, constants, top=1, clock=clock, state=state)
+        self._waiting: StrategyBatch | None = None
+
+    def advance(self) -> bool:
+        """As of the lattice search; what waits to be priced is priced once nothing is left to wait for."""
+        going = super().advance()
+        if self.state.is_enumerated and self._waiting is not None:
+            self._price_waiting()
+            return True
+        return going
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is left that could beat the best time."""
+        return self._waiting is None and super().is_closed
 
     def _consider(self, batch: StrategyBatch) -> None:
         best_s = self.state.finalists.best_s
-        if len(batch) and np.isfinite(best_s):
-            priced = priced_by(self._prices, batch)
-            batch = batch.take(least_step_times_s(priced, work(priced)).step_s < best_s)
-        super()._consider(batch)
+        if not len(batch) or not np.isfinite(best_s):
+            super()._consider(batch)
+            return
+        priced = priced_by(self._prices, batch)
+        batch = batch.take(least_step_times_s(priced, work(priced)).step_s < best_s)
+        if len(batch):
+            self._waiting = batch if self._waiting is None else concatenate([self._waiting, batch])
+        if self._waiting is not None and len(self._waiting) >= TOGETHER:
+            self._price_waiting()
+
+    def _price_waiting(self) -> None:
+        assert self._waiting is not None
+        super()._consider(self._waiting)
+        self._waiting = None
 
     @property
     def before_climbing(self) -> ParallelStrategy | None:
