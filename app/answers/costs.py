@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.answers.site import assumed_sentences, failing_site, nodes_of
+from app.jobs.assumed import field_of
 from app.jobs.delivery import DeliverySection
+from app.jobs.job import Job
 from cost_models.delivery.energy import JOULES_PER_KWH, device_power, mean_power_w, owned_device_hour_usd
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.workload import Workload
@@ -83,3 +86,31 @@ def price_of(workload: Workload, section: DeliverySection, draw: Draw | None, *,
         per_day += draw.kwh_per_day * section.price_per_kwh_usd
         basis += f", and {section.price_per_kwh_usd:g} USD a kWh"
     return Price(hour, per_day, basis)
+
+
+_WITHOUT_SITE = ("idle_power_fraction", "waiting_power_fraction", "host_power_fraction", "pue", "years", "used_fraction")
+
+
+def basis_sentences(jobs: Sequence[Job]) -> list[str]:
+    """Where power and price of each hardware come from, and which defaults of the site are behind them."""
+    sentences: list[str] = []
+    with_power = with_price = False
+    for job in {job.workload.cluster.profile.name: job for job in jobs}.values():
+        section, profile = job.delivery or DeliverySection(), job.workload.cluster.profile
+        draw = draw_of(job.workload, section, {"step_time_s": 1.0, "time_breakdown_s": {}})
+        price = price_of(job.workload, section, draw)
+        if draw is not None and section.power_w is None:
+            stated = profile.provenance["power_w"]
+            sentences.append(f"delivery.power_w = {profile.power_w:g} of {profile.name} ({stated.basis}, {stated.source})")
+        if price is not None:
+            sentences.append(f"cost: {price.device_hour_usd:.4g} USD an hour of a device: {price.basis}")
+        with_power, with_price = with_power or draw is not None, with_price or price is not None
+    first = jobs[0]
+    section, num_nodes = first.delivery or DeliverySection(), nodes_of(first.workload)
+    counts_failures = failing_site(first) is not None
+    assumed = assumed_sentences(section, num_nodes, with_power=with_power, with_price=with_price)
+    if not counts_failures:
+        assumed = [sentence for sentence in assumed if field_of(sentence).removeprefix("delivery.") in _WITHOUT_SITE]
+    elif len({nodes_of(job.workload) for job in jobs}) > 1:  # a share of the nodes
+        assumed = [sentence for sentence in assumed if field_of(sentence) != "delivery.spares"]
+    return [*sentences, *assumed]

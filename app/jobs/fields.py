@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, create_model
+from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
 from app.jobs.assumed import AssumedFields
 from app.jobs.delivery import DeliverySection
@@ -37,7 +37,7 @@ from documents.bounds import (
 from documents.checking import OneOf, Section
 from search.finalists import MAX_SIMULATIONS
 from search.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
-from search.ranking import OBJECTIVES
+from search.ranking import OBJECTIVES, OF_LATTICE
 
 MAX_COUNTED_LAYERS = 1024
 GRAPH_STACKS = tuple(name for name, stack in STACKS.items() if stack.graph_by_default)
@@ -261,10 +261,15 @@ class StrategySection(Section):
     switches: Switches = Field(default=Switches(), description="switches that differ from `features`, on or off")
 
 
+Objective = Annotated[str, OneOf(*OBJECTIVES)]
+
+
 class HowToSearch(Section):
     """How to search."""
 
-    objective: Annotated[str, OneOf(*OBJECTIVES)] = "step_time"
+    objective: Objective | Annotated[list[Objective], Field(min_length=1, max_length=len(OBJECTIVES))] = Field(
+        default="step_time", description="what ranks plans; of several the first, and the answer holds their Pareto front"
+    )
     top: int = Field(default=20, ge=1, le=MAX_RANKED, description="plans to report")
     min_headroom: Headroom = Field(
         default=0.0, description="device memory that must stay free: bytes, text such as 4GiB, or 5% of the device's limit"
@@ -293,6 +298,20 @@ class HowToSearch(Section):
         default=False,
         description="also the fastest structures of target any by recompute and swap of single tensors; no framework takes these",
     )
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Each once; the first ranks."""
+        return tuple(dict.fromkeys([self.objective] if isinstance(self.objective, str) else self.objective))
+
+    @model_validator(mode="after")
+    def _a_sampler_ranks_strategies(self) -> Self:
+        judged = [name for name in self.objectives if name not in OF_LATTICE]
+        several = len(self.objectives) > 1
+        if self.sampler != EXHAUSTIVE and (judged or several or self.deadline_days or self.budget_usd):
+            what = f"objective {judged[0]}" if judged else "more than one objective" if several else "a deadline or a budget"
+            raise ValueError(f"{what} needs the exhaustive search; leave sampler out.")
+        return self
 
 
 class SearchSettings(LimitFields, HowToSearch):

@@ -41,7 +41,7 @@ class SweepPoint(Document):
     marginal_fraction: float | None = Field(
         default=None, description="what a device beyond the count before brings, over one at the smallest count"
     )
-    effective_time_fraction: float | None = Field(default=None, description="where the job has a site (`delivery`); else null")
+    effective_time_fraction: float | None = Field(default=None, description="where failures count (`site`); else null")
     days: float | None = Field(default=None, description="to the token budget")
     device_days: float | None = None
     energy_kwh: float | None = Field(default=None, description="null where nobody knows what a device draws")
@@ -103,5 +103,5 @@ class SweepDocument(Answer):
     structures: list[Structure]
     best: Winner | None
     why_none: str | None = Field(description="why no point is the best; null with one")
-    site: dict[str, Any] | None = Field(description="the job's `delivery`; null where failures do not count")
+    site: dict[str, Any] | None = Field(description="whose failures count: the job's `delivery`; null where none do")
     elapsed_s: float

@@ -11,6 +11,7 @@ from app.answers.costs import draw_of, price_of
 from app.answers.delivery import LEAST_RATE, delivered_of
 from app.answers.price import fill_intervals
 from app.answers.provenance import priced_with
+from app.answers.site import failing_site
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.delivery import DeliverySection
@@ -18,7 +19,7 @@ from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import Job
 from app.sweeps.points import Point, Source, job_of, points_of
 from app.sweeps.schemas import SweepDocument, SweepPoint
-from app.sweeps.summary import assumptions_of, summary
+from app.sweeps.summary import assumptions_of, constraints_of, summary
 from calibration.files import Calibration
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.strategy import ParallelStrategy
@@ -115,6 +116,8 @@ class SweepRun:
         limit_s = job.settings.time_limit_s
         if limit_s is not None:
             self.time_limit_s = limit_s if self.time_limit_s is None else min(limit_s, self.time_limit_s)
+        if constraints_of(job) and job.workload.training.train_tokens is None:
+            raise InputError("search: a deadline or a budget is for how many tokens? Give training.train_tokens.")
         own = self.own_of(job)
         job = with_usual_target(job, own)
         self.jobs.append((job, own))
@@ -198,8 +201,9 @@ class SweepRun:
         workload = job.workload
         section, rate, running, spares = job.delivery or DeliverySection(), 1.0, 1.0, 0
         found: dict[str, Any] = {}
-        if job.delivery is not None:
-            delivered, site = delivered_of(job, strategy, numbers["step_time_s"], own)
+        failing = failing_site(job)
+        if failing is not None:
+            delivered, site = delivered_of(job, failing, strategy, numbers["step_time_s"], own)
             rate, spares = delivered.rate, site.num_spares
             running = delivered.supply.rate * (delivered.effective.useful + delivered.effective.repeated)
             found["effective_time_fraction"] = rate
@@ -236,7 +240,7 @@ class SweepRun:
                 "num_points": len(self.asked),
                 "num_done": len(self.points),
                 "stopped_by": self.stopped_by,
-                "site": None if job.delivery is None else job.delivery.model_dump(),
+                "site": None if (site := failing_site(job)) is None else site.model_dump(),
                 "elapsed_s": self.elapsed_s,
                 **told,
             }

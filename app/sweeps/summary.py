@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.answers.costs import draw_of, price_of
-from app.answers.site import assumed_sentences, nodes_of
-from app.jobs.delivery import DeliverySection
+from app.answers.costs import basis_sentences
 from app.jobs.job import Job
 from app.sweeps.schemas import Curve, Structure, SweepPoint, Winner
+from search.pareto import pareto
 from search.ranking import STRUCTURE
-from search.sweep.curves import knee, linearity, marginal, pareto
-
-_WITHOUT_SITE = ("idle_power_fraction", "waiting_power_fraction", "host_power_fraction", "pue", "years", "used_fraction")
+from search.sweep.curves import knee, linearity, marginal
 
 
 def _robust_days(point: SweepPoint) -> float | None:
@@ -123,7 +120,7 @@ def _structures(planned: Sequence[SweepPoint]) -> list[Structure]:
 
 
 def _best(job: Job, planned: Sequence[SweepPoint], constraints: dict[str, float]) -> tuple[Winner | None, str | None]:
-    objective = job.settings.objective
+    objective = job.settings.objectives[0]
     value_of, called, needed = _VALUES[objective]
     if not planned:
         return None, "No point has a plan."
@@ -161,24 +158,6 @@ def _none_within(planned: Sequence[SweepPoint], constraints: dict[str, float]) -
 def assumptions_of(jobs: Sequence[Job]) -> list[str]:
     """Sentences of all points, each once, and where power and price come from."""
     sentences = [sentence for job in jobs for sentence in job.assumptions]
-    first = jobs[0]
-    if first.workload.training.train_tokens is None:
+    if jobs[0].workload.training.train_tokens is None:
         sentences.append("training.train_tokens = 1e+12 (neither the job nor its preset says; days and costs are for these)")
-    with_power = with_price = False
-    for job in {job.workload.cluster.profile.name: job for job in jobs}.values():
-        section, profile = job.delivery or DeliverySection(), job.workload.cluster.profile
-        draw = draw_of(job.workload, section, {"step_time_s": 1.0, "time_breakdown_s": {}})
-        price = price_of(job.workload, section, draw)
-        if draw is not None and section.power_w is None:
-            stated = profile.provenance["power_w"]
-            sentences.append(f"delivery.power_w = {profile.power_w:g} of {profile.name} ({stated.basis}, {stated.source})")
-        if price is not None:
-            sentences.append(f"cost: {price.device_hour_usd:.4g} USD an hour of a device: {price.basis}")
-        with_power, with_price = with_power or draw is not None, with_price or price is not None
-    section = first.delivery or DeliverySection()
-    assumed = assumed_sentences(section, nodes_of(first.workload), with_power=with_power, with_price=with_price)
-    if first.delivery is None:
-        assumed = [sentence for sentence in assumed if sentence.partition(" = ")[0].removeprefix("delivery.") in _WITHOUT_SITE]
-    else:  # a share of the nodes, which differ from point to point
-        assumed = [sentence for sentence in assumed if not sentence.startswith("delivery.spares")]
-    return list(dict.fromkeys([*sentences, *assumed]))
+    return list(dict.fromkeys([*sentences, *basis_sentences(jobs)]))

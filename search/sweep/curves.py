@@ -1,4 +1,4 @@
-"""What points of a sweep say together: how a job scales, where that ends, and which points no other beats."""
+"""What points of a sweep say together: how a job scales, and where that ends."""
 
 from __future__ import annotations
 
@@ -28,16 +28,3 @@ def knee(devices: Sequence[int], tokens_per_s: Sequence[float]) -> int | None:
     """The last count before further devices bring less than ``KNEE``; none where they always bring more."""
     brought = marginal(devices, tokens_per_s)
     return next((devices[place - 1] for place, gain in enumerate(brought) if gain is not None and gain < KNEE), None)
-
-
-def pareto(values: Sequence[Sequence[float]]) -> list[int]:
-    """Rows that no other row equals or beats in every value, smaller being better; in the order of the first value.
-
-    Of equal rows the first stays.
-    """
-    order = sorted(range(len(values)), key=lambda row: (*values[row], row))
-    front: list[int] = []
-    for row in order:
-        if not any(all(a <= b for a, b in zip(values[kept], values[row], strict=True)) for kept in front):
-            front.append(row)
-    return front

@@ -46,9 +46,11 @@ def print_search(console: Console, document: SearchDocument) -> None:
         console.print(_headline(plans[0], document), style="bold", markup=False)
         for sentence in evidence_sentences(plans[0].estimate, job):
             console.print(sentence, markup=False)
+        if plans[0].explanation.objective is not None:
+            console.print(f"Plan 1: {plans[0].explanation.objective}", markup=False)
         for sentence in (*tie_sentences(plans), *placement_sentences(plans[0].strategy)):
             console.print(sentence, markup=False)
-    for sentence in (*beside_sentences(document), *by_tensor_sentences(document)):
+    for sentence in (*beside_sentences(document), *by_tensor_sentences(document), *pareto_sentences(document)):
         console.print(sentence, markup=False)
     console.print(_counts(document), markup=False)
     if document.space is not None:
@@ -128,6 +130,17 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
             yield nearest.why
 
 
+def pareto_sentences(document: SearchDocument) -> Iterator[str]:
+    """Which plans no other beats in every objective."""
+    if document.pareto:
+        ranks = {plan.plan_id: str(plan.rank) for plan in document.plans}
+        listed = [ranks[each.plan_id] for each in document.pareto if each.plan_id in ranks]
+        others = len(document.pareto) - len(listed)
+        beside = f", and {others} that {'is' if others == 1 else 'are'} not listed (--json)" if others else ""
+        names = ", ".join(document.pareto[0].values)
+        yield f"Of the plans that were compared, none beats in all of {names}: {', '.join(listed)}{beside}."
+
+
 def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
     """What the fastest choice of single tensors comes to, for all that the proof does not cover it."""
     if document.by_tensor:
@@ -172,7 +185,9 @@ def _counts(document: SearchDocument) -> str:
     if counts.sampled is not None:
         return f"{text}; nothing is proved, as most of the space is unseen"
     if not proof.proved_best:
-        return text
+        gap = proof.optimality_gap_fraction
+        least = "" if gap is None else f"; no other can be better by more than {percent(gap)}"
+        return f"{text}; best by {proof.objective} of {proof.scope}{least}" if document.plans else text
     proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
     return (
         f"{text}; best of the whole {proof.scope}"

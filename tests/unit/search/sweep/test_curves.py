@@ -1,10 +1,8 @@
 """How a job scales, in numbers worked by hand."""
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import given
 
-from search.sweep.curves import KNEE, knee, linearity, marginal, pareto
+from search.sweep.curves import KNEE, knee, linearity, marginal
 
 
 def test_linearity_is_tokens_of_a_device_over_those_at_the_smallest_count() -> None:
@@ -22,15 +20,3 @@ def test_the_knee_is_the_count_before_devices_bring_less_than_half() -> None:
     assert knee([8, 16, 32], [800.0, 1440.0, 1440.0 + KNEE * 1600.0]) is None
     assert knee([8, 16], [800.0, 799.0]) == 8
     assert knee([8], [800.0]) is None
-
-
-def test_the_front_holds_what_nothing_beats_in_every_value() -> None:
-    assert pareto([(4.0, 1.0), (2.0, 2.0), (2.0, 3.0), (1.0, 5.0), (1.0, 5.0), (3.0, 3.0)]) == [3, 1, 0]
-
-
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6)), max_size=12))
-def test_every_row_is_on_the_front_or_behind_one_that_is(rows: list[tuple[int, int, int]]) -> None:
-    front = pareto(rows)
-    for row, values in enumerate(rows):
-        beaten = [kept for kept in front if all(a <= b for a, b in zip(rows[kept], values, strict=True))]
-        assert (row in front) == (beaten == [row])
