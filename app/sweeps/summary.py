@@ -131,7 +131,8 @@ def _best(job: Job, planned: Sequence[SweepPoint], constraints: dict[str, float]
     if not valued:
         return None, f"The best by {objective} is unknown: no point has {needed}."
     value, devices, number = min(valued)
-    limits = f" of {len(allowed)} points within {_limits(constraints)}" if constraints else f" of {len(allowed)} points"
+    number_of = f"{len(allowed)} point{'' if len(allowed) == 1 else 's'}"
+    limits = f" of {number_of} within {_limits(constraints)}" if constraints else f" of {number_of}"
     return Winner(point=number, objective=objective, value=abs(value), why=f"{called}{limits}, on {devices:,} devices"), None
 
 

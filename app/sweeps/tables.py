@@ -73,7 +73,7 @@ def _print_points(console: Console, document: SweepDocument) -> None:
         ">memory",
         ">days",
         ">device-days",
-        ">cost",
+        ">USD",
         ">MWh",
     )
     steps = iter(column_seconds(point.step_time_s for point in points if point.step_time_s is not None))
