@@ -113,10 +113,7 @@ class Judgement:
         if self.is_of_lattice:
             return found if first_is_kept else replace(found, proved_best=False, optimality_gap_fraction=None)
         gap = None if found.optimality_gap_fraction is None else self._gap_fraction(best.ordered_by[self.name], least_step_s)
-        if found.proved_best and gap == 0.0:
-            return replace(found, objective=self.name)
-        scope = f"the {self.considered} fastest structures of the {found.scope}"
-        return replace(found, objective=self.name, proved_best=False, optimality_gap_fraction=gap, scope=scope)
+        return replace(found, objective=self.name, proved_best=found.proved_best and gap == 0.0, optimality_gap_fraction=gap)
 
     def _gap_fraction(self, value: float, least_step_s: float) -> float:
         """How much better another plan could be at most; 0 where none can."""

@@ -186,8 +186,11 @@ def _counts(document: SearchDocument) -> str:
         return f"{text}; nothing is proved, as most of the space is unseen"
     if not proof.proved_best:
         gap = proof.optimality_gap_fraction
-        least = "" if gap is None else f"; no other can be better by more than {percent(gap)}"
-        return f"{text}; best by {proof.objective} of {proof.scope}{least}" if document.plans else text
+        if not document.plans or gap is None:
+            return text
+        return (
+            f"{text}; of the {proof.scope}, no other can be better by {proof.objective} than plan 1 by more than {percent(gap)}"
+        )
     proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
     return (
         f"{text}; best of the whole {proof.scope}"
