@@ -34,12 +34,10 @@ Estimates = Sequence[Mapping[str, Any]]
 def judgement_of(job: Job, own: Sequence[Calibration] = ()) -> Judgement | None:
     """Nothing where step time or memory alone ranks; ``InputError`` for an objective or a limit that has no number."""
     settings = job.settings
+    if not settings.judges_plans:
+        return None
     judge = _Judge(job, own)
-    limits = tuple(judge.limits())
-    names = settings.objectives
-    measures = tuple(judge.measure(name) for name in names)
-    judgement = Judgement(measures, limits, settings.top)
-    return None if judgement.is_of_lattice and len(names) == 1 and not limits else judgement
+    return Judgement(tuple(map(judge.measure, settings.objectives)), tuple(judge.limits()), settings.top)
 
 
 def judged_sentences(job: Job) -> list[str]:

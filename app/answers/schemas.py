@@ -462,7 +462,9 @@ class SearchDocument(Answer):
     baseline: Baseline | None
     nearest: str | None = Field(description="without a plan: what stands in the way, and what would do")
     physics_best: PhysicsBestDocument | None = Field(
-        default=None, description="null with target any, from a sampler, and where the time ended before it was searched"
+        default=None,
+        description="null with target any, from a sampler, with several or other objectives than the lattice's own, with a "
+        "deadline or a budget, and where the time ended before it was searched",
     )
     nearest_launchable: list[NearestLaunchableDocument] = Field(
         default_factory=list, description="with target any, for each framework of the devices"

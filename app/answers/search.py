@@ -22,7 +22,6 @@ from search.judgement import Judgement
 from search.lattice import LatticeSearch
 from search.lattice_state import LatticeState
 from search.launchable import LaunchableSearch, on_physics
-from search.ranking import OF_LATTICE
 from search.space import SearchSpace, search_space
 from search.stepwise import ProgressCallback, Stepwise, run_to_end
 from search.ties import PairedError
@@ -30,11 +29,10 @@ from search.trials import trials_from_mappings
 
 
 def spaces_of(job: Job) -> tuple[SearchSpace, SearchSpace | None]:
-    """What a search tries, and what physics alone adds where the job has a target and the lattice is ordered by its objective."""
+    """What a search tries, and what physics alone adds where the job has a target, no sampler, and plans are not judged."""
     workload = job.workload
     space = search_space(workload, job.limits)
-    by_lattice = job.settings.sampler == EXHAUSTIVE and job.settings.objectives[0] in OF_LATTICE
-    if workload.software.target == ANY.name or not by_lattice:
+    if workload.software.target == ANY.name or job.settings.sampler != EXHAUSTIVE or job.settings.judges_plans:
         return space, None
     return space, search_space(on_physics(workload), job.limits)
 

@@ -304,11 +304,17 @@ class HowToSearch(Section):
         """Each once; the first ranks."""
         return tuple(dict.fromkeys([self.objective] if isinstance(self.objective, str) else self.objective))
 
+    @property
+    def judges_plans(self) -> bool:
+        """Whether more ranks or bounds plans than one order of the lattice itself."""
+        is_one = len(self.objectives) == 1 and self.objectives[0] in OF_LATTICE
+        return not is_one or self.deadline_days is not None or self.budget_usd is not None
+
     @model_validator(mode="after")
     def _a_sampler_ranks_strategies(self) -> Self:
         judged = [name for name in self.objectives if name not in OF_LATTICE]
         several = len(self.objectives) > 1
-        if self.sampler != EXHAUSTIVE and (judged or several or self.deadline_days or self.budget_usd):
+        if self.sampler != EXHAUSTIVE and self.judges_plans:
             what = f"objective {judged[0]}" if judged else "more than one objective" if several else "a deadline or a budget"
             raise ValueError(f"{what} needs the exhaustive search; leave sampler out.")
         return self

@@ -25,6 +25,7 @@ from app.text.terminal import WIDE, plain_table
 from cost_models.shapes.switches import DEFAULT_FEATURES
 from frameworks.target import ANY
 from search.explanation import layers_text
+from search.ranking import OF_LATTICE
 
 SHOWN_PLANS = 10
 USUAL = frozenset(str(feature.name).lower() for feature in DEFAULT_FEATURES)
@@ -120,7 +121,7 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
         if physics.stopped_by:
             cut = physics.stopped_by.replace("_", " ")
             yield f"The search of what {target} refuses was cut by {cut}: physics may allow better plans."
-    elif target != ANY.name and document.plans and document.counts.sampled is None:
+    elif target != ANY.name and document.plans and document.counts.sampled is None and not _is_judged(document.job["search"]):
         yield f"What {target} refuses was not searched: the time ended first."
     for nearest in document.nearest_launchable:
         if nearest.strategy is not None and nearest.estimate is not None and nearest.replaced:
@@ -128,6 +129,12 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
             yield f"Nearest on {nearest.target}: {strategy_text(nearest.strategy)}: {step} a step. {nearest.why}"
         elif nearest.rules:
             yield nearest.why
+
+
+def _is_judged(search: Mapping[str, Any]) -> bool:
+    """Whether more than one order of the lattice ranks or bounds plans: physics alone is then not searched."""
+    limits = (search.get("deadline_days"), search.get("budget_usd"))
+    return search.get("objective") not in OF_LATTICE or any(limit is not None for limit in limits)
 
 
 def pareto_sentences(document: SearchDocument) -> Iterator[str]:
