@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from cost_models.step.placing import least_step_times_s, work
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import violations
-from search.finalists import Finalists, simulated_rows
+from search.finalists import simulated_rows
 from search.lattice import LatticeSearch
 from search.lattice_state import LatticeState
 from search.limits import DEGREES
@@ -106,12 +105,9 @@ def starting_state(
         return state
     best = fitting[[int(found.step_time_s[fitting].argmin())]]
     row = Scored(batch.take(best), found.step_time_s[best], found.peak_memory_bytes[best], np.array([BEFORE_ALL]))
-    played = simulated_rows(row, simulate, prices)
-    return replace(
-        state,
-        leaderboard=Leaderboard("step_time", 1, kept=row),
-        finalists=Finalists(simulated=played, best_s=float(played.step_time_s[0])),
-    )
+    state = LatticeState(Leaderboard("step_time", 1, kept=row))
+    state.finalists.settle(simulated_rows(row, simulate, prices))
+    return state
 
 
 def _is_of(workload: Workload, space: SearchSpace, plan: ParallelStrategy) -> bool:
