@@ -8,7 +8,7 @@ from typing import Any
 
 from app.calibrations.constants import constants_for, own_calibrations
 from app.calibrations.stored import stored_calibrations
-from app.jobs.job import Job, parse_job, source_document
+from app.jobs.job import Job, job_document, parse_job
 from app.jobs.requests import parse_request
 from app.serving.fields import InstanceSection, ServingJobDocument, ServingSection
 from app.storage.session import Database
@@ -68,15 +68,7 @@ class ServingJob:
 
 def load_serving_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> ServingJob:
     """The job of a preset, ``config.json`` or job file, with flags by section."""
-    document, folder = source_document(source)
-    for name, values in flags.items():
-        if values:
-            before = document.get(name) or {}
-            if isinstance(before, str):
-                before = {"hardware": before} if name == "cluster" else {"stack": before}
-            if not isinstance(before, Mapping):
-                raise InputError(f"{name}: give a mapping of field names to values.")
-            document[name] = {**before, **values}
+    document, folder = job_document(source, flags)
     plain, section = _parts(document, labels)
     job = parse_job(plain, folder=folder, labels=labels)
     return _resolved(job, section, own_calibrations(job))

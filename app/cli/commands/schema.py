@@ -27,6 +27,7 @@ NAMES = (
     "serving-job",
     "serving",
     "serving-search",
+    "sweep",
 )
 
 
@@ -44,8 +45,10 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.measuring.schemas import MeasureDocument
     from app.plans.schemas import ExplainDocument
     from app.scripts.schemas import TuneDocument
+    from app.sequences.schemas import SequencePlanDocument
     from app.serving.fields import ServingJobDocument
     from app.serving.schemas import ServingDocument, ServingSearchDocument
+    from app.sweeps.schemas import SweepDocument
     from app.text import terminal
     from calibration.measurements.files import MeasurementsDocument
     from documents.errors import unknown_name
@@ -68,6 +71,8 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "serving-job": ServingJobDocument,
         "serving": ServingDocument,
         "serving-search": ServingSearchDocument,
+        "sequences": SequencePlanDocument,
+        "sweep": SweepDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")
