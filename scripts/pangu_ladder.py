@@ -187,7 +187,8 @@ def gain(without: Point, having: Point) -> str:
 
 def rung_row(name: str, point: Point, published: float | None, gains: tuple[str, str, str] = ("", "", "")) -> tuple[str, ...]:
     found = price(point)
-    host = found["time_breakdown_s"]["host"] / found["step_time_s"]
+    parts = found["time_breakdown_s"]
+    host = (parts["host"] + parts["size_synchronisation"]) / found["step_time_s"]
     ours = mfu(point)
     return (
         name,

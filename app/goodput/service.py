@@ -58,6 +58,7 @@ WAITING = (
     "pipeline_p2p",
     "pipeline_bubble",
     "host",
+    "size_synchronisation",
 )
 
 

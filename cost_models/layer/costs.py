@@ -102,12 +102,13 @@ def layer_costs(
     # The host runs ahead while the device computes or communicates; only what it needs beyond that shows, unless launches block.
     blocked = BLOCKED_FORWARD_S * workload.software.blocking_launches
     device_forward, device_backward = sum(forward.values(), zero), sum(backward.values(), zero)
-    forward["host"] = np.maximum(dispatch - device_forward, blocked) + wait
-    backward["host"] = np.maximum(backward_dispatch - device_backward, 2.0 * blocked) + wait
+    forward["host"] = np.maximum(dispatch - device_forward, blocked)
+    backward["host"] = np.maximum(backward_dispatch - device_backward, 2.0 * blocked)
+    forward["size_synchronisation"] = backward["size_synchronisation"] = wait
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
     # Merged pairs schedule the exchange of the experts anew, with the contention that it brings.
-    alone_forward = forward_s - forward["host"] + wait - experts_again
-    alone_backward = backward_s - backward["host"] + wait - comm.ep_comm.backward_s - stretch * comm.ep_comm.behind_backward_s
+    alone_forward = forward_s - forward["host"] - experts_again
+    alone_backward = backward_s - backward["host"] - comm.ep_comm.backward_s - stretch * comm.ep_comm.behind_backward_s
     again = _again_s(workload, compute, comm, exchange, stretch) + wait + blocked
     return LayerCosts(
         forward=forward,
