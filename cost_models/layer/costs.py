@@ -10,7 +10,7 @@ from cost_models.layer.communication import ExpertComm
 from cost_models.layer.compute import Device
 from cost_models.layer.host import BLOCKED_FORWARD_S, host_s, repeated_host_s
 from cost_models.layer.modules import LayerCompute, layer_compute
-from cost_models.layer.overlap import LayerComm, layer_comm
+from cost_models.layer.overlap import LayerComm, host_copy_stretch, layer_comm
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -78,7 +78,7 @@ def layer_costs(
     backward_dispatch = 2.0 * dispatch + repeated_host_s(workload, keys, device.constants, moe=moe)
     zero = np.zeros(len(keys.tp))
     stretch = device.constants.hidden_stretch_fraction
-    contention_forward, contention_backward = comm.contention_s(stretch)
+    contention_forward, contention_backward = comm.contention_s(stretch, host_copy_stretch(workload))
     experts_again = comm.ep_comm.forward_s + stretch * comm.ep_comm.behind_forward_s
     selective = compute.selective_recompute + np.where(keys.recomputes(RecomputeModule.MOE), experts_again, 0.0)
     forward = {
