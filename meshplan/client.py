@@ -13,6 +13,8 @@ from uuid import uuid4
 
 import httpx
 
+from meshplan.errors import MeshplanError as MeshplanError
+
 DEFAULT_URL = "http://127.0.0.1:8765"
 FINISHED = ("completed", "failed", "cancelled")
 PAGE = 200
@@ -28,17 +30,6 @@ FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 Visibility = Literal["private", "link", "public"]
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 JsonObject = dict[str, Any]
-
-
-class MeshplanError(Exception):
-    """The server's refusal. ``status`` is 0 where no server answered.
-
-    ``detail`` says in one sentence what is wrong, ``pointer`` where in the request, ``hint`` what would do.
-    """
-
-    def __init__(self, status: int, detail: str, *, hint: str | None = None, pointer: str | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.hint, self.pointer = status, detail, hint, pointer
 
 
 @dataclass(frozen=True)
@@ -154,8 +145,7 @@ class Client:
     def change(self, study_id: str, *, visibility: Visibility | None = None, priority: int | None = None) -> Study:
         """Shares a study with other owners' keys, or moves it among its owner's that wait."""
         changes = {"visibility": visibility, "priority": priority}
-        given = {name: value for name, value in changes.items() if value is not None}
-        return _study(self._json("PATCH", f"/v1/studies/{study_id}", given))
+        return _study(self._json("PATCH", f"/v1/studies/{study_id}", _given(changes)))
 
     def study(self, study_id: str) -> Study:
         """The study as it is now."""
@@ -265,12 +255,43 @@ class Client:
     ) -> JsonObject:
         """The job held against a budget, an earlier answer or both; ``status`` and ``exit_code`` as of ``meshplan check``."""
         given = {"budget": budget, "baseline": baseline}
-        parts = {name: part for name, part in given.items() if part is not None}
-        return self._json("POST", "/v1/checks", {**job, **parts, "pin": pin})
+        return self._json("POST", "/v1/checks", {**job, **_given(given), "pin": pin})
 
     def goodput(self, job: Mapping[str, Any], *, delivery: Mapping[str, Any] | None = None) -> JsonObject:
         """What the job's strategy delivers on a site whose nodes fail; ``delivery`` is the site, as of ``meshplan goodput``."""
         return self._json("POST", "/v1/goodput", {**job, "delivery": {**(delivery or {})}})
+
+    def explain(self, job: Mapping[str, Any]) -> JsonObject:
+        """Why the job's strategy takes what it takes, beside the best of a search; without one why that is best."""
+        return self._json("POST", "/v1/explanations", job, timeout_s=max(self._timeout_s, FIT_TIMEOUT_S))
+
+    def plan_experts(
+        self, job: Mapping[str, Any], loads: Mapping[str, Any], *, placement: Any = None, terms: Mapping[str, Any] | None = None
+    ) -> JsonObject:
+        """Which experts to move or copy for the job's strategy, as of ``meshplan experts plan``, and what that gains.
+
+        ``loads`` has ``counts`` by (step,) layer and expert, the ``text`` of a log, or ``generated``; ``placement`` is a map that
+        holds now, ``terms`` have ``valid_steps``, ``steps_held_back`` and ``max_copies``.
+        """
+        given = {"loads": loads, "placement": placement, "terms": terms}
+        return self._json("POST", "/v1/experts/plans", {**job, **_given(given)})
+
+    def plan_sequences(
+        self,
+        job: Mapping[str, Any],
+        *,
+        lengths: Sequence[int] | None = None,
+        histogram: Mapping[int, int] | None = None,
+        terms: Mapping[str, Any] | None = None,
+    ) -> JsonObject:
+        """What the order of sequences costs the job's strategy and rearranging recovers, as of ``meshplan sequences plan``.
+
+        ``lengths`` are those of samples in their order, or ``histogram`` has how many there are of each; ``terms`` have ``steps``
+        and ``seed``.
+        """
+        by_length = None if histogram is None else {str(length): count for length, count in histogram.items()}
+        given = {"lengths": None if lengths is None else list(lengths), "histogram": by_length, "terms": terms}
+        return self._json("POST", "/v1/sequences/plans", {**job, **_given(given)})
 
     def add_runs(self, records: Iterable[Mapping[str, Any]]) -> list[JsonObject]:
         """Each measured run predicted beside what it measured, or ``refused`` with a sentence, in order.
@@ -380,6 +401,10 @@ class Client:
                 if "data" in fields and "id" in fields:
                     yield Event(int(fields["id"]), fields.get("event", "message"), json.loads(fields["data"]))
                 fields = {}
+
+
+def _given(values: Mapping[str, Any]) -> JsonObject:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _pause_s(response: httpx.Response) -> float | None:

@@ -8,14 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ("meshplan/local.py", "meshplan/errors.py", "meshplan/client.py")
 BLOCK = re.compile(r"(<!-- reference: [^\n]*-->\n).*?(<!-- /reference -->)", re.DOTALL)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def reference(source: str) -> str:
-    """Every public class of a module with its fields, properties and methods, in the order of the source."""
-    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-    return "\n".join(line for node in classes for line in _of_class(node))
+    """Every public function of a module, then every public class with its fields, properties and methods, in order."""
+    public = [node for node in ast.parse(source).body if not getattr(node, "name", "_").startswith("_")]
+    functions = [line for node in public if isinstance(node, Function) for line in _of_function(node)]
+    return "\n".join([*functions, *(line for node in public if isinstance(node, ast.ClassDef) for line in _of_class(node))])
+
+
+def _of_function(node: Function) -> Iterator[str]:
+    yield f"## {node.name}\n\n{_text(node)}\n\n- `{_signature(node.name, node)}`\n"
 
 
 def _of_class(node: ast.ClassDef) -> Iterator[str]:
@@ -36,7 +42,8 @@ def _signature(name: str, member: Function) -> str:
     returned = f" -> {ast.unparse(member.returns)}" if member.returns and member.name != "__init__" else ""
     if any(ast.unparse(decorator) == "property" for decorator in member.decorator_list):
         return name + returned
-    member.args.args = member.args.args[1:]
+    if member.args.args and member.args.args[0].arg == "self":
+        member.args.args = member.args.args[1:]
     return f"{name}({ast.unparse(member.args).replace('=', ' = ')}){returned}"
 
 
@@ -49,7 +56,7 @@ def _text(node: ast.ClassDef | Function) -> str:
 
 def page(current: str) -> str:
     """The page with its reference as the sources have it now."""
-    made = reference((ROOT / "meshplan/client.py").read_text(encoding="utf-8"))
+    made = "\n".join(reference((ROOT / source).read_text(encoding="utf-8")) for source in SOURCES)
     return BLOCK.sub(lambda found: f"{found[1]}{made}{found[2]}", current)
 
 

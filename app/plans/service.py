@@ -91,7 +91,11 @@ def analysis(database: Database, study_id: str, plan_id: str) -> PlanAnalysis:
 
 def plan_timeline(database: Database, study_id: str, plan_id: str) -> PlanTimeline:
     """A stored plan's step as the dashboard reads it."""
-    played = plan_step(database, study_id, plan_id)
+    return timeline_document(plan_step(database, study_id, plan_id))
+
+
+def timeline_document(played: PlayedStep) -> PlanTimeline:
+    """A step that was played, as columns."""
     shown, bars = played.timeline, played.timeline.bars
     return PlanTimeline(
         schema_version=SCHEMA_VERSION,
