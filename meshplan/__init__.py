@@ -4,6 +4,7 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
+    from meshplan.client import AsyncClient as AsyncClient
     from meshplan.client import Client as Client
     from meshplan.errors import MeshplanError as MeshplanError
     from meshplan.local import estimate as estimate
@@ -13,6 +14,7 @@ if typing.TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _EXPORTED = {
+    "AsyncClient": "meshplan.client",
     "Client": "meshplan.client",
     "MeshplanError": "meshplan.errors",
     "estimate": "meshplan.local",

@@ -3,7 +3,7 @@
 from types import FunctionType
 
 import meshplan
-from meshplan import client, errors, local
+from meshplan import answers, client, errors, local
 from scripts.write_python import ROOT, page, reference
 
 PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
@@ -18,7 +18,7 @@ def test_all_that_can_be_imported_from_meshplan_is_on_the_page() -> None:
     headings = {line.removeprefix("## ") for line in made.splitlines() if line.startswith("## ")}
     own = {
         name
-        for module in (client, errors, local)
+        for module in (answers, client, errors, local)
         for name, value in vars(module).items()
         if isinstance(value, type | FunctionType) and value.__module__ == module.__name__ and not name.startswith("_")
     }
@@ -28,7 +28,7 @@ def test_all_that_can_be_imported_from_meshplan_is_on_the_page() -> None:
 
 
 def test_every_public_method_is_on_the_page_with_its_parameters() -> None:
-    methods = [name for name in vars(client.Client) if not name.startswith("_")]
+    methods = [name for name in dir(client.Client) if not name.startswith("_")]
     assert len(methods) > 20
     assert [name for name in methods if f"- `{name}(" not in PAGE] == []
 
