@@ -52,6 +52,10 @@ def _as_it_is(item: JsonObject) -> Any:
     return item
 
 
+def _text(response: httpx.Response) -> str:
+    return response.text
+
+
 class _Methods:
     """What both clients ask, each method once. ``_url`` is the server's."""
 
@@ -135,7 +139,13 @@ class _Methods:
     def trace(self, study_id: str, plan_id: str) -> Flow[str]:
         """The same as trace events: a file for Perfetto and MindStudio Insight."""
         path = f"/v1/studies/{study_id}/plans/{plan_id}/timeline"
-        return reading(lambda response: response.text, self._request("GET", path, parameters={"format": "chrome"}))
+        return reading(_text, self._request("GET", path, parameters={"format": "chrome"}))
+
+    @call
+    def report(self, study_id: str, *, form: str = "html", language: str = "en") -> Flow[str]:
+        """A finished study as one page: ``html``, ``pdf-ready`` or ``markdown``, in English or Chinese (``zh``)."""
+        parameters = {"format": form, "language": language}
+        return reading(_text, self._request("GET", f"/v1/studies/{study_id}/report", parameters=parameters))
 
     @call
     def cancel(self, study_id: str) -> Flow[Study]:

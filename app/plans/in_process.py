@@ -16,7 +16,7 @@ from app.calibrations.constants import constants_for, own_calibrations
 from app.jobs.job import Job, load_job, parse_job
 from app.plans.explained import explain_document
 from app.plans.schemas import ExplainDocument, PlanTimeline
-from app.plans.service import timeline_document
+from app.plans.timeline import timeline_document
 from documents.errors import InputError
 from search.stepwise import ProgressCallback
 

@@ -22,7 +22,8 @@ CALIBRATION = {
 JOB = {"model": "m", "strategy": {"tp": 8}}
 CALLS: dict[str, tuple[Any, ...]] = {
     "submit": (JOB,), "change": ("s1",), "study": ("s1",), "wait": ("s1",), "plans": ("s1",), "trials": ("s1",),
-    "rejections": ("s1",), "launch": ("s1", "p1"), "timeline": ("s1", "p1"), "trace": ("s1", "p1"), "cancel": ("s1",),
+    "rejections": ("s1",), "launch": ("s1", "p1"), "timeline": ("s1", "p1"), "trace": ("s1", "p1"), "report": ("s1",),
+    "cancel": ("s1",),
     "resume": ("s1",), "delete": ("s1",), "estimate": (JOB,), "estimates": (JOB, [{"tp": 4}]), "check": (JOB,),
     "goodput": (JOB,), "explain": (JOB,), "plan_experts": (JOB, {"generated": {}}), "add_runs": ([{"id": "r"}],),
     "plan_sequences": (JOB,), "calibrate": ("h", "s"), "calibration": ("c1",), "model": ("m",), "hardware_profile": ("h",),

@@ -150,3 +150,12 @@ def test_a_foreign_package_of_the_same_name_is_said(tmp_path: Path) -> None:
 
 def test_plans_are_estimates() -> None:
     assert issubclass(LocalPlan, local.Estimate)
+
+
+def test_an_estimate_loads_neither_a_server_nor_a_database() -> None:
+    code = (
+        "import sys, meshplan\n"
+        "meshplan.estimate('llama-2-7b', cluster={'hardware': 'atlas-800t-a2', 'num_devices': 8}, strategy={'tp': 8})\n"
+        "sys.exit(bool({'fastapi', 'httpx', 'optuna', 'sqlalchemy'} & {name.partition('.')[0] for name in sys.modules}))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
