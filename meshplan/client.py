@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -17,12 +17,13 @@ from meshplan.answers import Study as Study
 from meshplan.errors import MeshplanError as MeshplanError
 from meshplan.flows import (
     DEFAULT_URL,
+    FIRST_PAUSE_S,
     Answer,
+    Asking,
     EventLines,
     Flow,
     Pages,
     Pause,
-    Request,
     calibration_of,
     call,
     checked,
@@ -31,16 +32,9 @@ from meshplan.flows import (
     listing,
     plan_of,
     reading,
-    repeat_after_s,
     study_of,
 )
 
-PAGE = 200
-WHOLE_LISTS = ("/v1/models", "/v1/hardware")  # in one page
-ATTEMPTS = 4
-FIRST_PAUSE_S = 0.25
-SILENCE_S = 60.0  # a stream that says nothing for this long is lost: the server sends something every 15 s
-MAX_LOST_STREAMS = 20  # in a row, about half a minute
 RUNS_A_REQUEST = 50  # of at most 64 KiB each, in a body of at most 4 MiB
 FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 
@@ -48,19 +42,12 @@ Visibility = Literal["private", "link", "public"]
 T = TypeVar("T")
 
 
-def _as_it_is(item: JsonObject) -> Any:
-    return item
-
-
 def _text(response: httpx.Response) -> str:
     return response.text
 
 
-class _Methods:
-    """What both clients ask, each method once. ``_url`` is the server's."""
-
-    _timeout_s: float
-    _url: str
+class _Methods(Asking):
+    """What both clients ask, each method once."""
 
     @call
     def submit(
@@ -289,72 +276,6 @@ class _Methods:
     def hardware_profile(self, name: str) -> Flow[JsonObject]:
         """One profile, every number with its source."""
         return self._json("GET", f"/v1/hardware/{name}")
-
-    def _items(
-        self, path: str, query: Mapping[str, str | None] | None = None, *, read: Callable[[JsonObject], T] = _as_it_is
-    ) -> Pages[T]:
-        parameters: dict[str, str | int] = {name: value for name, value in (query or {}).items() if value is not None}
-        if path not in WHOLE_LISTS:
-            parameters["limit"] = PAGE
-
-        def page(cursor: str | None) -> Flow[JsonObject]:
-            return self._json("GET", path, parameters=parameters if cursor is None else {**parameters, "cursor": cursor})
-
-        return Pages(page, read)
-
-    def _json(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        parameters: Mapping[str, str | int] | None = None,
-        *,
-        timeout_s: float | None = None,
-    ) -> Flow[JsonObject]:
-        response = yield from self._request(method, path, body, headers, parameters, timeout_s=timeout_s)
-        document: JsonObject = response.json()
-        return document
-
-    def _request(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        parameters: Mapping[str, str | int] | None = None,
-        *,
-        timeout_s: float | None = None,
-    ) -> Flow[httpx.Response]:
-        timeout = self._timeout_s if timeout_s is None else timeout_s
-        for attempt in range(ATTEMPTS):
-            answer: httpx.Response | httpx.TransportError = yield Request(method, path, body, headers, parameters, timeout)
-            if isinstance(answer, httpx.TimeoutException):
-                raise MeshplanError(0, f"{self._url} did not answer in time.") from answer
-            if isinstance(answer, httpx.TransportError):
-                if attempt == ATTEMPTS - 1:
-                    raise self._unreachable(answer) from answer
-                pause_s: float | None = 0.0
-            else:
-                pause_s = repeat_after_s(answer)
-                if pause_s is None or attempt == ATTEMPTS - 1:
-                    return checked(answer)
-            yield Pause(max(pause_s, FIRST_PAUSE_S * 2**attempt))
-        raise AssertionError("the last attempt returns or raises")
-
-    def _unreachable(self, error: Exception) -> MeshplanError:
-        return MeshplanError(0, f"no server answers at {self._url} ({error}).", hint="Start one with `meshplan serve`.")
-
-    def _lost(self, failures: int, error: httpx.TransportError) -> float:
-        """How long to wait for the next stream after so many that were lost in a row. [s]"""
-        if failures > MAX_LOST_STREAMS:
-            raise self._unreachable(error) from error
-        return min(FIRST_PAUSE_S * 2.0**failures, 2.0)
-
-    def _stream(self, study_id: str, after: int) -> JsonObject:
-        timeout = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, SILENCE_S))
-        url, headers = f"/v1/studies/{study_id}/events", {"Last-Event-ID": str(after)}
-        return {"method": "GET", "url": url, "headers": headers, "timeout": timeout}
 
 
 class Client(_Methods):

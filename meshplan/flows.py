@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from meshplan.client import AsyncClient, Client
 
 DEFAULT_URL = "http://127.0.0.1:8765"
+PAGE = 200
+WHOLE_LISTS = ("/v1/models", "/v1/hardware")  # in one page
+ATTEMPTS = 4
+FIRST_PAUSE_S = 0.25
+SILENCE_S = 60.0  # a stream that says nothing for this long is lost: the server sends something every 15 s
+MAX_LOST_STREAMS = 20  # in a row, about half a minute
 MAX_PAUSE_S = 5.0  # that a server may ask for; a quota's is longer, and told
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -200,3 +206,80 @@ def calibration_of(document: JsonObject) -> Calibration:
     """As the server tells it."""
     named = {name: document[name] for name in ("id", "hardware", "stack", "num_runs", "errors", "warnings")}
     return Calibration(**named, file=document["calibration"], document=document)
+
+
+def _as_it_is(item: JsonObject) -> Any:
+    return item
+
+
+class Asking:
+    """How a method asks: again where no server answers, page by page, and with what it says where it gives up."""
+
+    _timeout_s: float
+    _url: str
+
+    def _items(
+        self, path: str, query: Mapping[str, str | None] | None = None, *, read: Callable[[JsonObject], T] = _as_it_is
+    ) -> Pages[T]:
+        parameters: dict[str, str | int] = {name: value for name, value in (query or {}).items() if value is not None}
+        if path not in WHOLE_LISTS:
+            parameters["limit"] = PAGE
+
+        def page(cursor: str | None) -> Flow[JsonObject]:
+            return self._json("GET", path, parameters=parameters if cursor is None else {**parameters, "cursor": cursor})
+
+        return Pages(page, read)
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        parameters: Mapping[str, str | int] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Flow[JsonObject]:
+        response = yield from self._request(method, path, body, headers, parameters, timeout_s=timeout_s)
+        document: JsonObject = response.json()
+        return document
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        parameters: Mapping[str, str | int] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Flow[httpx.Response]:
+        timeout = self._timeout_s if timeout_s is None else timeout_s
+        for attempt in range(ATTEMPTS):
+            answer: httpx.Response | httpx.TransportError = yield Request(method, path, body, headers, parameters, timeout)
+            if isinstance(answer, httpx.TimeoutException):
+                raise MeshplanError(0, f"{self._url} did not answer in time.") from answer
+            if isinstance(answer, httpx.TransportError):
+                if attempt == ATTEMPTS - 1:
+                    raise self._unreachable(answer) from answer
+                pause_s: float | None = 0.0
+            else:
+                pause_s = repeat_after_s(answer)
+                if pause_s is None or attempt == ATTEMPTS - 1:
+                    return checked(answer)
+            yield Pause(max(pause_s, FIRST_PAUSE_S * 2**attempt))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _unreachable(self, error: Exception) -> MeshplanError:
+        return MeshplanError(0, f"no server answers at {self._url} ({error}).", hint="Start one with `meshplan serve`.")
+
+    def _lost(self, failures: int, error: httpx.TransportError) -> float:
+        """How long to wait for the next stream after so many that were lost in a row. [s]"""
+        if failures > MAX_LOST_STREAMS:
+            raise self._unreachable(error) from error
+        return min(FIRST_PAUSE_S * 2.0**failures, 2.0)
+
+    def _stream(self, study_id: str, after: int) -> JsonObject:
+        timeout = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, SILENCE_S))
+        url, headers = f"/v1/studies/{study_id}/events", {"Last-Event-ID": str(after)}
+        return {"method": "GET", "url": url, "headers": headers, "timeout": timeout}
