@@ -36,6 +36,7 @@ from meshplan.flows import (
 )
 
 RUNS_A_REQUEST = 50  # of at most 64 KiB each, in a body of at most 4 MiB
+SWEEP_TIMEOUT_S = 120.0  # a server gives a sweep 60 s, and others may be before it
 FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 
 Visibility = Literal["private", "link", "public"]
@@ -221,6 +222,12 @@ class _Methods(Asking):
         by_length = None if histogram is None else {str(length): count for length, count in histogram.items()}
         given = {"lengths": None if lengths is None else list(lengths), "histogram": by_length, "terms": terms}
         return self._json("POST", "/v1/sequences/plans", {**job, **_given(given)})
+
+    @call
+    def sweep(self, /, job: Mapping[str, Any], **tried: Any) -> Flow[JsonObject]:
+        """The job at many sizes; ``tried`` are values of its ``sweep``, as in ``devices=[512, 1024]``. What 60 s allow."""
+        body = {**job, "sweep": {**job.get("sweep", {}), **tried}}
+        return self._json("POST", "/v1/sweeps", body, timeout_s=max(self._timeout_s, SWEEP_TIMEOUT_S))
 
     @call
     def add_runs(self, records: Iterable[Mapping[str, Any]]) -> Flow[list[JsonObject]]:

@@ -50,8 +50,8 @@ def _signature(name: str, member: Function) -> str:
     returned = f" -> {told}" if told and member.name != "__init__" else ""
     if any(ast.unparse(decorator) == "property" for decorator in member.decorator_list):
         return name + returned
-    if member.args.args and member.args.args[0].arg == "self":
-        member.args.args = member.args.args[1:]
+    for arguments in (member.args.posonlyargs, member.args.args):
+        arguments[:] = [argument for argument in arguments if argument.arg != "self"]
     return f"{name}({ast.unparse(member.args).replace('=', ' = ')}){returned}"
 
 

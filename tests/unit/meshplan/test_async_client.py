@@ -26,7 +26,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "cancel": ("s1",),
     "resume": ("s1",), "delete": ("s1",), "estimate": (JOB,), "estimates": (JOB, [{"tp": 4}]), "check": (JOB,),
     "goodput": (JOB,), "explain": (JOB,), "plan_experts": (JOB, {"generated": {}}), "add_runs": ([{"id": "r"}],),
-    "plan_sequences": (JOB,), "calibrate": ("h", "s"), "calibration": ("c1",), "model": ("m",), "hardware_profile": ("h",),
+    "plan_sequences": (JOB,), "sweep": (JOB,),
+    "calibrate": ("h", "s"), "calibration": ("c1",), "model": ("m",), "hardware_profile": ("h",),
     "models": (), "hardware": (), "studies": (), "runs": (), "calibrations": (), "events": ("s1",),
 }  # fmt: skip
 OWN = {"close"}
