@@ -18,7 +18,6 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate_priced, peaks
-from cost_models.step.placing import ToBeat
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
@@ -26,7 +25,7 @@ from frameworks.target import ANY
 from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, legal_rows, option_rules
 from search.explanation import Estimator
-from search.finalists import MAX_SIMULATIONS, simulated_rows
+from search.finalists import MAX_SIMULATIONS, Finalists, simulated_rows
 from search.lattice_state import LatticeState
 from search.leaner import leaner, leanest
 from search.placement.climb import climbed
@@ -79,7 +78,7 @@ class LatticeSearch:
         self.constants = constants
         self.baseline = baseline
         self._space = space
-        self.state = state or LatticeState(Leaderboard(objective, top))
+        self.state = state or LatticeState(Leaderboard(objective, top), finalists=Finalists(top))
         self._answers = Answers(workload, space, constants, simulator, objective, paired_error or PairedError())
         self._price = pricer
         self.simulator = simulator
@@ -150,31 +149,23 @@ class LatticeSearch:
         state.price_s += priced_s - begun_s
         state.rank_s += now() - priced_s
         # A good time early keeps the pool small.
-        promising = state.finalists.most_promising()
-        if promising is not None and state.finalists.num_simulated < self._max_simulations:
+        promising = state.finalists.most_promising(self._max_simulations - state.finalists.num_simulated)
+        if promising is not None:
             self._settle(promising)
 
     def _priced(self, batch: StrategyBatch, origin: IntColumn) -> PricedRows:
         least_bytes = float("inf") if self.state.leanest is None else self.state.leanest[0]
-        priced = placed_rows(self._prices, self._placer, batch, origin, self._price, self._to_beat, least_bytes)
+        priced = placed_rows(self._prices, self._placer, batch, origin, self._price, self._to_beat_s, least_bytes)
         least = int(np.argmin(priced.peak_memory_bytes))
         peak = float(priced.peak_memory_bytes[least])
         if peak < least_bytes:
             self.state.leanest = (peak, priced.batch.row(least))
         return priced
 
-    def _to_beat(self, priced: PricedRows | None) -> ToBeat:
-        """What a row must be better than, whatever placement it gets, where some have been priced or not."""
-        board, best_s = self.state.leaderboard, self.state.finalists.best_s
-        if not self._proves_by_time:
-            return ToBeat()
-        if priced is None:
-            return ToBeat() if self._refused_by is not None else ToBeat(board.worst_that_counts, best_s)
-        if self._refused_by is not None:  # beside plans for a target, nothing counts that is not better than they are
-            return ToBeat(-float("inf"), best_s)
-        shown = Leaderboard(board.objective, board.top, kept=board.kept)
-        shown.add(self._scored(priced.take(priced.fits & np.isfinite(priced.step_time_s))))
-        return ToBeat(shown.worst_that_counts, best_s)
+    @property
+    def _to_beat_s(self) -> float:
+        """The step time that a row must be below to be listed."""
+        return self.state.finalists.bar_s if self._proves_by_time else float("inf")
 
     def _scored(self, rows: PricedRows) -> Scored:
         return Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, self.state.legal + np.arange(len(rows.batch)))
@@ -184,16 +175,14 @@ class LatticeSearch:
         model, switches, state = self.workload.model, self._space.leaner, self.state
         if not switches:
             return []
-        worst = state.leaderboard.worst_that_counts
-        could, enough_bytes = self._could_matter(as_it_is, worst), self._answers.rule.fit_limit_bytes
-        if not self._proves_by_time:
-            enough_bytes = worst
+        could = self._could_matter(as_it_is)
+        enough_bytes = self._answers.rule.fit_limit_bytes if self._proves_by_time else state.leaderboard.worst_that_counts
         could &= as_it_is.kept_bytes <= enough_bytes
         if could.any():
             could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
         if self._proves_by_time:
             as_it_is.time(np.flatnonzero(could & ~as_it_is.timed), self._prices, self._price)
-            could &= self._could_matter(as_it_is, worst)
+            could &= self._could_matter(as_it_is)
         found = leaner(model, as_it_is.batch.take(could), switches)
         if found is None:
             return []
@@ -202,13 +191,11 @@ class LatticeSearch:
         state.enumerated += len(batch)
         return [self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]])] if legal.any() else []
 
-    def _could_matter(self, as_it_is: PricedRows, worst: float) -> NDArray[np.bool_]:
-        """Rows of which leaner forms could be listed, or be the best, by what is known of their time."""
+    def _could_matter(self, as_it_is: PricedRows) -> NDArray[np.bool_]:
+        """Rows of which leaner forms could be listed, by what is known of their time."""
         if not self._proves_by_time:
             return np.ones(len(as_it_is.batch), dtype=np.bool_)
-        # Beside plans for a target, nothing counts that is not better than they are.
-        counts = as_it_is.step_time_s <= worst if self._refused_by is None else np.zeros_like(as_it_is.fits)
-        could: NDArray[np.bool_] = ~as_it_is.fits & (counts | (as_it_is.bound_s < self.state.finalists.best_s))
+        could: NDArray[np.bool_] = ~as_it_is.fits & (as_it_is.bound_s < self._to_beat_s)
         return could
 
     def _can_be_lean(self, batch: StrategyBatch, enough_bytes: float) -> NDArray[np.bool_]:
@@ -240,6 +227,8 @@ class LatticeSearch:
         if kept is None:
             return None
         unseen = finalists.unseen(kept)
+        if self._proves_by_time and self.is_closed:  # variants of what is listed; nothing else can be
+            unseen = unseen.take(finalists.listed(unseen))
         if not len(unseen):
             return finalists.simulated
         shown = simulated_rows(unseen, self.simulator, self._prices)
@@ -294,7 +283,7 @@ class LatticeSearch:
                 simulated=num_simulated,
             ),
             rejections=listed_rejections(self.workload, state.rejections),
-            proof=self._proof(stopped_by, self._answers.best_of(plans)),
+            proof=self._proof(stopped_by, self._answers.best_of(plans), len(plans)),
             timing=self._timing(simulated_s - begun_s, explain_s, refine_s),
             plans=plans,
             baseline=comparison,
@@ -353,20 +342,23 @@ class LatticeSearch:
         is_open = self._proves_by_time and np.isfinite(self.state.finalists.open_bound_s)
         return self.state.is_enumerated == 1 and not is_open
 
-    def _proof(self, stopped_by: str | None, best: DeploymentPlan | None) -> Proof:
+    def _proof(self, stopped_by: str | None, best: DeploymentPlan | None, num_listed: int) -> Proof:
         any_plan = best is not None
         finalists, target = self.state.finalists, self.workload.software.target
         enumerated = self.state.is_enumerated == 1
-        open_bound_s = finalists.open_bound_s if self._proves_by_time else float("inf")
         closed = self.is_closed and any_plan
         if stopped_by is None and enumerated and any_plan and not closed:
             stopped_by = "max_simulations"
+        num_proved = 0
+        if enumerated and any_plan:
+            num_proved = finalists.num_proved if self._proves_by_time else self.state.leaderboard.top
         gap = None
         if enumerated and any_plan:
-            gap = 0.0 if closed else (finalists.best_s - open_bound_s) / finalists.best_s
+            gap = 0.0 if num_proved else (finalists.best_s - finalists.open_bound_s) / finalists.best_s
         return Proof(
             exhaustive=enumerated,
-            proved_best=closed,
+            proved_best=num_proved > 0,
+            places=min(num_proved, num_listed),
             scope="lattice, simulated" if target == ANY.name else f"lattice of {target}, simulated",
             objective=self.state.leaderboard.objective,
             optimality_gap_fraction=gap,

@@ -15,7 +15,7 @@ from search.errors import SearchError
 from search.finalists import Finalists
 from search.ranking import Leaderboard, scored_from_mapping, scored_to_mapping
 
-FORMAT = 3
+FORMAT = 4
 _RULES = {rule.name: rule for rule in RULES}
 
 
@@ -69,7 +69,7 @@ class LatticeState:
             return cls(
                 leaderboard=Leaderboard(objective, top, kept=None if kept is None else scored_from_mapping(kept)),
                 rejections=rejections,
-                finalists=Finalists.from_mapping(mapping["finalists"]),
+                finalists=Finalists.from_mapping(mapping["finalists"], top),
                 leanest=None if leanest is None else (float(leanest[0]), strategy_from_values(*leanest[1:])),
                 **plain,
             )
