@@ -343,18 +343,13 @@ class LatticeSearch:
         return self.state.is_enumerated == 1 and not is_open
 
     def _proof(self, stopped_by: str | None, best: DeploymentPlan | None, num_listed: int) -> Proof:
-        any_plan = best is not None
         finalists, target = self.state.finalists, self.workload.software.target
         enumerated = self.state.is_enumerated == 1
-        closed = self.is_closed and any_plan
-        if stopped_by is None and enumerated and any_plan and not closed:
-            stopped_by = "max_simulations"
-        num_proved = 0
-        if enumerated and any_plan:
-            num_proved = finalists.num_proved if self._proves_by_time else self.state.leaderboard.top
-        gap = None
-        if enumerated and any_plan:
-            gap = 0.0 if num_proved else (finalists.best_s - finalists.open_bound_s) / finalists.best_s
+        num_proved, gap = 0, None
+        if enumerated and best is not None:
+            num_proved = finalists.num_proved if self._proves_by_time else num_listed
+            gap = 0.0 if num_proved else max(0.0, 1.0 - finalists.open_bound_s / best.estimate["step_time_s"])
+            stopped_by = None if num_proved else stopped_by or "max_simulations"
         return Proof(
             exhaustive=enumerated,
             proved_best=num_proved > 0,
@@ -362,7 +357,7 @@ class LatticeSearch:
             scope="lattice, simulated" if target == ANY.name else f"lattice of {target}, simulated",
             objective=self.state.leaderboard.objective,
             optimality_gap_fraction=gap,
-            stopped_by=None if closed else stopped_by,
+            stopped_by=stopped_by,
             plan_id=None if best is None else best.plan_id,
         )
 

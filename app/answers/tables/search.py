@@ -174,11 +174,9 @@ def _counts(document: SearchDocument) -> str:
     if not proof.proved_best:
         return text
     proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
-    return (
-        f"{text}; best of the whole {proof.scope}"
-        if proved == 1
-        else f"{text}; plan {proved} is the fastest of the whole {proof.scope}"
-    )
+    first = "best" if proved == 1 else f"plan {proved} is the fastest"
+    text = f"{text}; {first} of the whole {proof.scope}"
+    return text if proof.places >= len(document.plans) else f"{text}; {proof.places} of {len(document.plans)} places are proved"
 
 
 def space_sentence(space: Space) -> str:

@@ -155,6 +155,23 @@ def test_a_proof_that_is_cut_reports_the_bound_it_dropped() -> None:
     assert best_s >= found_s * (1 - gap) * (1 - 1e-12)
 
 
+def test_a_proof_that_is_cut_says_how_many_places_it_has() -> None:
+    job = workload(LARGE, num_devices=16)
+    whole = run(job, SMALL, top=6)
+    assert whole.proof.places == len(whole.plans) == 6
+    assert whole.counts.simulated is not None
+    times = sorted(plan.estimate["step_time_s"] for plan in whole.plans)
+    numbers = set()
+    for most in range(6, whole.counts.simulated, 8):
+        found = run(job, SMALL, top=6, max_simulations=most)
+        numbers.add(found.proof.places)
+        assert found.proof.proved_best == (found.proof.places > 0)
+        assert (found.proof.stopped_by is None) == found.proof.proved_best
+        proved = sorted(plan.estimate["step_time_s"] for plan in found.plans)[: found.proof.places]
+        assert proved == pytest.approx(times[: len(proved)], rel=1e-12)
+    assert len(numbers) > 1
+
+
 def test_counts_add_up_and_rejections_carry_their_numbers() -> None:
     result = run(workload(MOE, num_devices=16), SMALL)
     assert result.counts.enumerated == result.counts.legal + sum(rejection.count for rejection in result.rejections)
