@@ -18,6 +18,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate_priced, peaks
+from cost_models.step.placing import least_step_times_s, work
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
@@ -130,45 +131,52 @@ class LatticeSearch:
             return
         state, now = self.state, self._now
         begun_s = now()
-        as_it_is = self._priced(batch, np.arange(len(batch)))
-        parts = [as_it_is, *self._leaner(as_it_is)]
+        parts = self._priced(batch, np.arange(len(batch)))
+        parts += [forms for part in parts for forms in self._leaner(part)]
         if self._refused_by is not None:
             parts = [part.take(refused_mask(self.workload, part.batch, self._refused_by)) for part in parts]
-        priced_s = now()
-        fitting = [part.take(part.fits) for part in parts]
-        origin = np.concatenate([part.origin for part in fitting])
-        order = np.argsort(origin, kind="stable")  # rows of one structure stay neighbours
-        rows = joined_rows(fitting).take(order)
-        rows = rows.take(np.isfinite(rows.step_time_s))  # others were not worth a price
-        num_legal = sum(len(part.batch) for part in parts)
-        scored = self._scored(rows)
-        state.leaderboard.add(scored)
-        if self._proves_by_time:
-            state.finalists.consider(scored, rows.bound_s)
-        state.legal, state.fits_memory = state.legal + num_legal, state.fits_memory + len(order)
-        state.price_s += priced_s - begun_s
-        state.rank_s += now() - priced_s
+        state.legal += sum(len(part.batch) for part in parts)
+        state.ruled_out += sum(int(part.ruled_out.sum()) for part in parts)
+        begun_s, state.price_s = now(), state.price_s + now() - begun_s
+        if parts:
+            fitting = [part.take(part.fits) for part in parts]
+            order = np.argsort(np.concatenate([part.origin for part in fitting]), kind="stable")  # structures stay together
+            rows = joined_rows(fitting).take(order)
+            scored = Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, state.fits_memory + np.arange(len(order)))
+            state.fits_memory += len(order)
+            state.leaderboard.add(scored)
+            if self._proves_by_time:
+                state.finalists.consider(scored, rows.bound_s)
+        state.rank_s += now() - begun_s
         # A good time early keeps the pool small.
         promising = state.finalists.most_promising(self._max_simulations - state.finalists.num_simulated)
         if promising is not None:
             self._settle(promising)
 
-    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> PricedRows:
-        least_bytes = float("inf") if self.state.leanest is None else self.state.leanest[0]
-        priced = placed_rows(self._prices, self._placer, batch, origin, self._price, self._to_beat_s, least_bytes)
+    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
+        """Rows that could be listed, if any; what their layers take rules out the others before anything else is counted."""
+        state, usual = self.state, priced_by(self._prices, batch)
+        open_rows = least_step_times_s(usual, work(usual)).step_s < self._to_beat_s
+        if not open_rows.all():
+            closed = batch.take(~open_rows)
+            refused = None if self._refused_by is None else refused_mask(self.workload, closed, self._refused_by)
+            number = len(closed) if refused is None else int(refused.sum())
+            state.legal, state.ruled_out = state.legal + number, state.ruled_out + number
+            if len(closed) == len(batch):
+                return []
+            usual, origin = usual.take(open_rows), origin[open_rows]
+        least_bytes = float("inf") if state.leanest is None else state.leanest[0]
+        priced = placed_rows(self._prices, self._placer, usual, origin, self._price, self._to_beat_s, least_bytes)
         least = int(np.argmin(priced.peak_memory_bytes))
         peak = float(priced.peak_memory_bytes[least])
         if peak < least_bytes:
-            self.state.leanest = (peak, priced.batch.row(least))
-        return priced
+            state.leanest = (peak, priced.batch.row(least))
+        return [priced]
 
     @property
     def _to_beat_s(self) -> float:
         """The step time that a row must be below to be listed."""
         return self.state.finalists.bar_s if self._proves_by_time else float("inf")
-
-    def _scored(self, rows: PricedRows) -> Scored:
-        return Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, self.state.legal + np.arange(len(rows.batch)))
 
     def _leaner(self, as_it_is: PricedRows) -> list[PricedRows]:
         """The leaner forms of rows that could still matter: no form of a row is faster than the row as it is."""
@@ -189,7 +197,7 @@ class LatticeSearch:
         batch, origin = found
         legal = legal_rows(self.workload, batch, self._rules, state.rejections)
         state.enumerated += len(batch)
-        return [self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]])] if legal.any() else []
+        return self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]]) if legal.any() else []
 
     def _could_matter(self, as_it_is: PricedRows) -> NDArray[np.bool_]:
         """Rows of which leaner forms could be listed, by what is known of their time."""
@@ -278,8 +286,8 @@ class LatticeSearch:
                 enumerated,
                 state.legal,
                 state.fits_memory,
-                estimated=state.legal,
-                pruned_by_bound=state.fits_memory - num_simulated - waiting,
+                estimated=state.legal - state.ruled_out,
+                pruned_by_bound=state.ruled_out + state.fits_memory - num_simulated - waiting,
                 simulated=num_simulated,
             ),
             rejections=listed_rejections(self.workload, state.rejections),

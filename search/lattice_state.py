@@ -31,6 +31,7 @@ class LatticeState:
     is_enumerated: int = 0  # 1 once no chunk is left
     enumerated: int = 0
     legal: int = 0
+    ruled_out: int = 0  # of them, by a bound on their time
     fits_memory: int = 0
     leanest: tuple[float, ParallelStrategy] | None = None  # least peak memory of all legal strategies
     enumerate_s: float = 0.0

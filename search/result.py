@@ -33,7 +33,8 @@ class Counts:
     """``enumerated`` = ``legal`` + the sum of the rejections. ``None``: this release does not do that.
 
     ``estimated`` have their memory counted, or were ruled out by their weights and states alone, and their time priced where they
-    fit, or found too long by a bound.
+    fit. The other legal ones were ruled out by what their layers take at least, before that; they and those that fit and were not
+    simulated are ``pruned_by_bound``. ``fits_memory`` is of those estimated.
     """
 
     enumerated: int
