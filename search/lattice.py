@@ -189,7 +189,8 @@ class LatticeSearch:
         if could.any():
             could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
         if self._proves_by_time:
-            as_it_is.time(np.flatnonzero(could & ~as_it_is.timed), self._prices, self._price)
+            alone = as_it_is.batch.pp == 1  # where layers usually lie says nothing of where those of a leaner form would
+            as_it_is.time(np.flatnonzero(could & alone & ~as_it_is.timed), self._prices, self._price)
             could &= self._could_matter(as_it_is)
         found = leaner(model, as_it_is.batch.take(could), switches)
         if found is None:

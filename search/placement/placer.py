@@ -126,17 +126,17 @@ class Placer:
 
     def _pipelines(self, priced: PricedBatch) -> Iterator[tuple[IntColumn, PricedBatch, _Pipeline]]:
         """Rows that share a pipeline of several ranks, with the placements that they may have, if any."""
-        batch, switches = priced.batch, priced.shared_switches
-        for rows in rows_alike([batch.pp, batch.vpp, batch.schedule, switches]):
+        batch, switches, head_layers = priced.batch, priced.shared_switches, self._head_layers(priced)
+        for rows in rows_alike([batch.pp, batch.vpp, batch.schedule, switches, head_layers]):
             if batch.pp[rows[0]] == 1:
                 continue
             alike = priced.take(rows)
-            one, head_layers = alike.batch.row(0), self._head_layers(alike)
-            key = one.pp, one.vpp, one.schedule, int(switches[rows[0]]), head_layers
+            one, of_head = alike.batch.row(0), int(head_layers[rows[0]])
+            key = one.pp, one.vpp, one.schedule, int(switches[rows[0]]), of_head
             if key not in self._known:
                 while len(self._known) >= MOST_KNOWN:
                     del self._known[next(iter(self._known))]
-                placements = self._of_pipeline(one, head_layers)
+                placements = self._of_pipeline(one, of_head)
                 forms = tuple(self._shortest_form(one, placement) for placement in placements)
                 self._known[key] = _Pipeline(forms, Alternatives(alike.under(placements))) if forms else None
             if (pipeline := self._known[key]) is not None:
@@ -169,14 +169,17 @@ class Placer:
         usual = placement.layer_layout == default_layout(self._workload.model, one.pp, one.vpp, one.schedule)
         return None if usual else placement.layer_layout, placement.mtp_before_head
 
-    def _head_layers(self, alike: PricedBatch) -> int:
-        """Layers that take as long as what runs on the last virtual stage beside its own, rounded up."""
-        keys, mtp = alike.keys, self._workload.model.mtp_num_layers
-        rows = np.unique(alike.key_of)
-        layer_s = np.min([_seconds(costs)[rows] for costs in keys.layers], axis=0)
-        last_s = _seconds(keys.layers[-1])[rows]
-        head_s = (keys.edges.head_forward_s + keys.edges.head_backward_s)[rows]
-        return int(np.ceil((((1 + mtp) * head_s + mtp * last_s) / layer_s).max()))
+    def _head_layers(self, priced: PricedBatch) -> IntColumn:
+        """Layers that take as long as what runs on the last virtual stage beside its own, rounded up to 1, 2, 4, ..., ``[n]``.
+
+        Of each row alone: where its layers lie does not depend on what it is priced with.
+        """
+        keys, mtp = priced.keys, self._workload.model.mtp_num_layers
+        layer_s = np.min([_seconds(costs) for costs in keys.layers], axis=0)
+        head_s = (1 + mtp) * (keys.edges.head_forward_s + keys.edges.head_backward_s) + mtp * _seconds(keys.layers[-1])
+        powers = np.ceil(np.log2(np.maximum(np.ceil(head_s / layer_s), 1.0)))
+        rounded: IntColumn = (2**powers).astype(np.int64)[priced.key_of]
+        return rounded
 
 
 class _Chosen:
