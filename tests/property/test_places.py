@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from search.lattice import LatticeSearch
 from search.leaner import leaner
 from search.limits import SearchLimits
 from search.placement.placer import Placer
+from search.placement.pricing import MOST_OVERFULL
 from search.recompute_modes import recompute_mode
 from search.space import search_space
 from tests.oracle.placements import layouts
@@ -79,13 +81,15 @@ def strategies(job: Workload, limits: SearchLimits) -> list[ParallelStrategy]:
     ),
     LIMITS,
     st.integers(1, 6),
+    st.sampled_from([MOST_OVERFULL, 1.0]),
 )
-def test_every_place_is_the_best_of_what_is_left(job: Workload, limits: SearchLimits, top: int) -> None:
+def test_every_place_is_the_best_of_what_is_left(job: Workload, limits: SearchLimits, top: int, most_overfull: float) -> None:
     if job.model.moe is None:
         limits = replace(limits, ep=None, dispatcher=None)
     lattice = LatticeSearch(job, search_space(job, limits), CONSTANTS, top=top)
-    while lattice.advance():
-        pass
+    with patch("search.placement.pricing.MOST_OVERFULL", most_overfull):
+        while lattice.advance():
+            pass
     rows = strategies(job, limits)
     best_s: dict[bytes, float] = {}
     for structure, row in zip(structures(StrategyBatch.of(rows)) if rows else [], rows, strict=True):
