@@ -22,6 +22,7 @@ from search.enumeration import Rejections, chunks, layout_rules, option_rules
 from search.lattice import LatticeSearch, search
 from search.lattice_state import LatticeState
 from search.limits import SearchLimits
+from search.placement.placer import Placer
 from search.recompute_modes import recompute_mode
 from search.result import SearchResult
 from search.space import search_space
@@ -111,6 +112,19 @@ def test_plans_are_as_fast_as_they_are_said_to_be() -> None:
         played = simulate(made, StrategyBatch.of([plan.parallel]), CONSTANTS)
         assert plan.estimate["step_time_s"] == pytest.approx(float(played.step_time_s[0]), rel=1e-9)
         assert played.fits[0]
+
+
+def test_where_layers_lie_does_not_depend_on_what_else_is_priced() -> None:
+    made = job(HEAVY_HEAD)
+    strategies = [
+        ParallelStrategy(tp=tp, pp=4, dp=2 // tp, vpp=2, micro_batch_size=size, schedule=Schedule.INTERLEAVED)
+        for tp in (1, 2)
+        for size in (1, 2, 4)
+    ]
+    placer = Placer(made)
+    alone = [Placer(made).best(CONSTANTS, [strategy])[0] for strategy in strategies]
+    assert placer.best(CONSTANTS, strategies) == alone
+    assert placer.best(CONSTANTS, strategies[::-1]) == alone[::-1]
 
 
 def test_a_search_that_is_saved_and_continued_places_the_same() -> None:
