@@ -34,7 +34,7 @@ from search.placement.placer import Placer
 from search.placement.pricing import PricedRows, Pricer, joined_rows, placed_rows
 from search.plan import DeploymentPlan
 from search.ranking import Leaderboard, RankedStrategy, Scored, joined
-from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
+from search.result import ENUMERATE, SIMULATE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
 from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
 from search.tensor_choice.refine import TensorRefinement, refined
@@ -90,6 +90,7 @@ class LatticeSearch:
         self._rules = option_rules(workload)
         self._placer, self._prices = Placer(workload), LayerPrices(workload, constants)
         self._stream = self._continued(space)
+        self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
     def _continued(self, space: SearchSpace) -> Iterator[Chunk]:
         """The chunks that are still to be priced. Those before are enumerated again, which is cheap, and not counted."""
@@ -257,6 +258,7 @@ class LatticeSearch:
             state.finalists.best_s if state.finalists.num_simulated else state.leaderboard.best_step_time_s,
             state.elapsed_s,
             simulated=state.finalists.num_simulated,
+            phase=SIMULATE if state.is_enumerated == 1 else ENUMERATE,
         )
 
     def checkpoint(self) -> dict[str, Any]:
@@ -269,8 +271,7 @@ class LatticeSearch:
         # An interrupt may come in the middle of a chunk, which then counts as far as it came.
         enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
         begun_s = self._now()
-        shown = self._shown()
-        ranked = self._climbed(self._ranked(shown))
+        shown, ranked = self._found()
         simulated_s = self._now()
         plans = self._answers.plans(ranked)
         num_simulated = 0 if shown is None else len(shown)
@@ -315,6 +316,20 @@ class LatticeSearch:
         proved = self._proves_by_time and self.is_closed
         ranked = self._climbed(self._ranked(self.state.finalists.simulated if proved else self._shown()))
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
+
+    def ranked(self) -> tuple[RankedStrategy, ...]:
+        """The best structures in simulated time, their layers moved for as long as that helps."""
+        return self._found()[1]
+
+    def _found(self) -> tuple[Scored | None, tuple[RankedStrategy, ...]]:
+        """What is shown, and the best of it; the same again once the search is over."""
+        if self._final is not None:
+            return self._final
+        shown = self._shown()
+        found = shown, self._climbed(self._ranked(shown))
+        if self.is_closed:
+            self._final = found
+        return found
 
     def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
         final = Leaderboard(self.state.leaderboard.objective, self.state.leaderboard.top)

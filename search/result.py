@@ -10,13 +10,19 @@ from cost_models.shapes.workload import Workload
 from search.account import SpaceAccount
 from search.enumeration import Rejections
 from search.plan import DeploymentPlan
+from search.refinement.answer import Refinement
 from search.tensor_choice.refine import TensorRefinement
 from search.ties import PairedError
+
+PHASES = ENUMERATE, SIMULATE, SAMPLE, REFINE, EXPLAIN = ("enumerate", "simulate", "sample", "refine", "explain")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a search has come. ``done_fraction`` counts layouts, not strategies: it is no forecast of time."""
+    """How far a search has come. ``done_fraction`` counts layouts, not strategies: it is no forecast of time.
+
+    ``phase`` is what the search is doing now: of ``PHASES``. Strategies are ruled out by bounds while they are enumerated.
+    """
 
     done_fraction: float
     enumerated: int
@@ -24,8 +30,9 @@ class Progress:
     fits_memory: int
     best_step_time_s: float | None
     elapsed_s: float
-    sampled: int | None = None  # trials of a sampler
+    sampled: int | None = None  # trials of a sampler, or of a refinement
     simulated: int | None = None
+    phase: str = ENUMERATE
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ class Timing:
     explain_s: float
     total_s: float
     simulate_s: float | None = None
-    refine_s: float | None = None  # tensors chosen one by one, beside the search itself
+    refine_s: float | None = None  # trials around the best plans and tensors chosen one by one, beside the search itself
 
     def to_mapping(self) -> dict[str, float | None]:
         """``estimate_s`` covers enumeration, legality and pricing."""
@@ -163,7 +170,8 @@ class NearestLaunchable:
 class SearchResult:
     """Plans, best first, with the account of how they were found. ``nearest`` is a hint where nothing fits.
 
-    ``physics_best`` stands beside plans for a target, ``nearest_launchable`` and ``by_tensor`` beside those of the physics alone.
+    ``physics_best`` stands beside plans for a target, ``nearest_launchable`` and ``by_tensor`` beside those of the physics alone,
+    ``refinement`` beside those of either where it is asked for.
     """
 
     counts: Counts
@@ -178,6 +186,7 @@ class SearchResult:
     paired_error: PairedError = field(default_factory=PairedError)
     space: SpaceAccount | None = None
     by_tensor: tuple[TensorRefinement, ...] = ()
+    refinement: Refinement | None = None
 
     @property
     def best(self) -> DeploymentPlan | None:
@@ -198,6 +207,7 @@ class SearchResult:
             "space": None if self.space is None else self.space.to_mapping(),
             "nearest_launchable": [nearest.to_mapping() for nearest in self.nearest_launchable],
             "by_tensor": [each.to_mapping() for each in self.by_tensor],
+            "refinement": None if self.refinement is None else self.refinement.to_mapping(),
             "paired_error": asdict(self.paired_error),
         }
 

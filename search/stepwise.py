@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from search.errors import SearchError
 from search.ranking import OBJECTIVES
-from search.result import Progress, SearchResult
+from search.result import EXPLAIN, Progress, SearchResult
 from search.trials import Trial
 
 Clock = Callable[[], float]
@@ -41,8 +42,16 @@ class Stepwise(Protocol):
 def run_to_end(search: Stepwise, time_limit_s: float | None, on_progress: ProgressCallback | None) -> str | None:
     """Advance until nothing is left (``None``), the time is over or an interrupt; what stopped it, as ``Proof`` names it.
 
-    ``on_progress`` is called after every step and stops the search by returning ``False``.
+    ``on_progress`` is called after every step and stops the search by returning ``False``; once more at the end, since what was
+    found is still to be explained.
     """
+    stopped_by = _advanced(search, time_limit_s, on_progress)
+    if on_progress is not None:
+        on_progress(replace(search.progress, phase=EXPLAIN))
+    return stopped_by
+
+
+def _advanced(search: Stepwise, time_limit_s: float | None, on_progress: ProgressCallback | None) -> str | None:
     try:
         while search.advance():
             progress = search.progress

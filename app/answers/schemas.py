@@ -398,6 +398,45 @@ class ByTensorDocument(Document):
     added_s: float = Field(description="of a micro batch, on the rank that pays most")
 
 
+class RefinedPlanDocument(Document):
+    """A plan that a refinement found, which the proof does not cover."""
+
+    plan_id: str
+    of_plan_id: str = Field(description="the proved plan that it is held against")
+    change: str
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+    gain_fraction: float = Field(description="of the proved plan's step time")
+    launchable_on: list[str]
+    launch: dict[str, LaunchDocument | None]
+
+
+class RefinementCountsDocument(Document):
+    """Trials, and what became of their distinct strategies."""
+
+    trials: int
+    distinct: int
+    legal: int
+    fits_memory: int
+    pruned_by_bound: int = Field(description="fit, but cannot be better: not simulated")
+    simulated: int
+
+
+class RefinementDocument(Document):
+    """Trials around the best plans, beside the ranking and outside of its proof."""
+
+    sampler: str
+    seed: int
+    max_trials: int
+    stopped_by: str | None = Field(description="max_trials, stagnation, time_limit or interrupt")
+    counts: RefinementCountsDocument
+    gain_fraction: float = Field(description="of the proved plan's step time, by the first of `plans`; 0 where there is none")
+    plans: list[RefinedPlanDocument] = Field(description="faster than the proved plan, the fastest first")
+    front: list[RefinedPlanDocument] = Field(
+        description="with `refine_front`: each faster than all that need less memory, the fastest first"
+    )
+
+
 class Plan(Document):
     rank: int = Field(description="place in the answer: by group, inside a group the sturdier first")
     rank_group: int = Field(description="plans that share one cannot be told apart by time: see `paired_error`")
@@ -461,3 +500,4 @@ class SearchDocument(Answer):
         default_factory=list,
         description="with target any: the first plans, recompute and swap chosen tensor by tensor, where faster",
     )
+    refinement: RefinementDocument | None = Field(default=None, description="null unless `search.refine` asks for it")

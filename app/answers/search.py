@@ -11,7 +11,7 @@ from app.answers.price import fill_intervals
 from app.answers.provenance import about, priced_with
 from app.answers.schemas import SearchDocument
 from app.calibrations.constants import constants_for, paired_error_of
-from app.jobs.fields import EXHAUSTIVE
+from app.jobs.fields import EXHAUSTIVE, refines
 from app.jobs.job import Job
 from calibration.files import Calibration
 from cost_models.constants import Constants
@@ -49,6 +49,42 @@ def search_of(
 
     ``physics`` is the space that the plans for a target are held against, ``paired_error`` what decides a tie.
     """
+    if refines(job.settings):
+        return _refined(job, space, constants, physics, paired_error, checkpoint, trials)
+    return _search_of(job, space, constants, physics, paired_error, checkpoint, trials)
+
+
+def _refined(
+    job: Job,
+    space: SearchSpace,
+    constants: Constants,
+    physics: SearchSpace | None,
+    paired_error: PairedError | None,
+    checkpoint: Mapping[str, Any] | None,
+    trials: Sequence[Mapping[str, Any]],
+) -> Stepwise:
+    """The exhaustive search with trials around its best plans."""
+    from search.refinement.search import RefinedSearch  # Optuna is slow to import, and most searches do without
+    from search.refinement.stage import Settings
+
+    whole = _search_of(job, space, constants, physics, paired_error, RefinedSearch.part(checkpoint), ())
+    lattice = whole.launchable if isinstance(whole, LaunchableSearch) else whole
+    assert isinstance(lattice, LatticeSearch)
+    settings = Settings(job.settings.refine, job.settings.seed, job.settings.refine_front)
+    return RefinedSearch(
+        whole, lattice, space, job.limits, settings, clock=time.perf_counter, checkpoint=checkpoint, trials=trials
+    )
+
+
+def _search_of(
+    job: Job,
+    space: SearchSpace,
+    constants: Constants,
+    physics: SearchSpace | None,
+    paired_error: PairedError | None,
+    checkpoint: Mapping[str, Any] | None,
+    trials: Sequence[Mapping[str, Any]],
+) -> Stepwise:
     settings = job.settings
     shared: dict[str, Any] = {
         "objective": settings.objective,

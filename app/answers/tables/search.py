@@ -48,7 +48,7 @@ def print_search(console: Console, document: SearchDocument) -> None:
             console.print(sentence, markup=False)
         for sentence in (*tie_sentences(plans), *placement_sentences(plans[0].strategy)):
             console.print(sentence, markup=False)
-    for sentence in (*beside_sentences(document), *by_tensor_sentences(document)):
+    for sentence in (*beside_sentences(document), *by_tensor_sentences(document), *refinement_sentences(document)):
         console.print(sentence, markup=False)
     console.print(_counts(document), markup=False)
     if document.space is not None:
@@ -140,6 +140,34 @@ def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
             f"{percent(best.gain_fraction)} shorter, {percent(best.saved_fraction)} of activation memory saved for "
             f"{1e3 * best.added_s:.1f} ms a micro batch; outside of the proof, and no public release can be told "
             "(meshplan estimate --memory-plan)."
+        )
+
+
+def refinement_sentences(document: SearchDocument) -> Iterator[str]:
+    """What the trials around the best plans gained, for all that the proof does not cover it."""
+    refinement = document.refinement
+    if refinement is None:
+        return
+    counts, refine_s = refinement.counts, document.timing.refine_s
+    tried = (
+        f"{counts.trials:,} trials ({refinement.sampler}) around the best plans: {counts.distinct:,} distinct, "
+        f"{counts.fits_memory:,} fit, {counts.pruned_by_bound:,} ruled out by a bound, {counts.simulated:,} simulated"
+        f"{'' if refine_s is None else f', in {refine_s:.1f} s'}"
+    )
+    if refinement.plans:
+        best = refinement.plans[0]
+        where = ", ".join(best.launchable_on) or "no public release"
+        yield (
+            f"Refined, outside of the proof: {seconds(best.estimate.step_time_s)} a step, {percent(best.gain_fraction)} shorter "
+            f"than the proved plan: {best.change}; can be launched on: {where}."
+        )
+        yield f"{tried}."
+    else:
+        yield f"Nothing faster than the proved plan in {tried}."
+    for plan in refinement.front:
+        yield (
+            f"On the front: {seconds(plan.estimate.step_time_s)} a step, {plan.estimate.peak_memory_bytes / GIB:.1f} GiB: "
+            f"{plan.change or 'the proved plan'}."
         )
 
 
