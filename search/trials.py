@@ -14,7 +14,7 @@ from search.space import SearchSpace
 
 OUTCOMES = FITS, TOO_LARGE, ILLEGAL = ("fits", "too_large", "illegal")
 _EVALUATED = ("outcome", "rule", "step_time_s", "peak_memory_bytes")  # as they are in a trial's JSON
-BASELINE, SAMPLED, ELITE = "baseline", "sampled", "elite"
+BASELINE, SAMPLED, SEED = "baseline", "sampled", "seed"
 UNPRICED = 1e30  # value of an illegal strategy; its constraint keeps a sampler from taking it for a slow one
 
 
@@ -44,7 +44,7 @@ class Trial:
     """
 
     number: int
-    source: str  # baseline | sampled | elite
+    source: str  # baseline | sampled | seed, of a refinement: an elite, or that with one change
     strategy: ParallelStrategy
     evaluation: Evaluation
     best_value: float | None

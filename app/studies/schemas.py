@@ -171,7 +171,7 @@ class Trial(Document):
     value: float | None
     best_value: float | None
     duplicate_of: int | None
-    source: Literal["baseline", "sampled", "elite"]
+    source: Literal["baseline", "sampled", "seed"]
 
 
 @dataclass(frozen=True)

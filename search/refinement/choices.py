@@ -43,7 +43,6 @@ PARTS = (1, 2, 4, 8)  # into which the ranks that share an optimizer state are d
 MOST_MOVES = 2  # of single layers
 AS_IT_IS, MODULES, BY_RANK, BLOCK, BY_TENSOR = "as_it_is", "modules", "by_rank", "block", "by_tensor"
 BEST, MOVED = "best", "moved"
-SEEDED = ("micro_batch_size", "recompute", "module", "placement")  # of which every value is tried on every elite first
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Choices:
         for place, parameters in enumerate(own):
             self.parameters(self._as_is(place), offers)
             for name in parameters:
-                for value in offers[name] if name.partition(".")[0] in SEEDED else ():
+                for value in offers[name] if name != "elite" else ():
                     if value != parameters[name]:
                         yield self.parameters(self._as_is(place, {name: value}))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
@@ -13,7 +14,7 @@ from search.explanation import Estimator
 from search.ranking import RankedStrategy
 from search.refinement.choices import Choices, Draft
 from search.refinement.evaluation import Beaten, Evaluator
-from search.trials import ELITE, FITS, Evaluation, Trial, evaluation_of
+from search.trials import FITS, SEED, Evaluation, Trial, evaluation_of
 
 BATCH_TRIALS = 16
 PATIENCE = 8  # batches in a row that find nothing better
@@ -59,6 +60,9 @@ class Stage:
             for mapping in stored[first : first + BATCH_TRIALS]:
                 self._remember(self._restored(mapping, beaten))
         self._asker.restore(self.trials, lambda trial: self._values(trial.evaluation))
+        most_seeds = max(len(choices.elites), settings.max_trials // 2)
+        for parameters in islice(choices.seeds(), len(self.trials), max(most_seeds, len(self.trials))):
+            self._asker.enqueue(parameters, SEED)
 
     def _restored(self, mapping: Mapping[str, Any], beaten: Beaten) -> Trial:
         parameters = mapping["sampler_state"]["parameters"]
@@ -92,9 +96,6 @@ class Stage:
         if self.stopped_by is not None:
             return False
         first, beaten = len(self.trials), self._beaten
-        if first == 0:
-            for parameters in self._choices.seeds():
-                self._asker.enqueue(parameters, ELITE)
         asked = self._asker.ask(first, min(BATCH_TRIALS, self.settings.max_trials - first))
         strategies = [self._completed(one.drawn, beaten) for one in asked]
         evaluations = {strategy: self._seen[strategy].evaluation for strategy in strategies if strategy in self._seen}
