@@ -29,6 +29,7 @@ from search.explanation import Estimator
 from search.finalists import MAX_SIMULATIONS, simulated_rows
 from search.lattice_state import LatticeState
 from search.leaner import leaner, leanest
+from search.limits import SearchLimits
 from search.placement.climb import climbed
 from search.placement.placer import Placer
 from search.placement.pricing import PricedRows, Pricer, joined_rows, placed_rows
@@ -36,7 +37,7 @@ from search.plan import DeploymentPlan
 from search.ranking import Leaderboard, RankedStrategy, Scored, joined
 from search.result import ENUMERATE, SIMULATE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
-from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
+from search.stepwise import Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
 from search.tensor_choice.refine import TensorRefinement, refined
 from search.ties import PairedError
 from search.trials import Trial
@@ -50,7 +51,7 @@ class LatticeSearch:
     ``search.baseline``). ``clock`` returns seconds; without it timings are zero. ``pricer`` prices a batch (as
     ``cost_models.step.composition.estimate_priced``), ``simulator`` one of finalists (as
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
-    ``paired_error`` says which plans tie.
+    ``paired_error`` says which plans tie. ``limits`` are those of ``space``, for what to say where they leave no plan.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
 
@@ -73,6 +74,7 @@ class LatticeSearch:
         refused_by: str | None = None,
         paired_error: PairedError | None = None,
         by_tensor: bool = False,
+        limits: SearchLimits | None = None,
     ) -> None:
         check_objective(objective, top)
         self.workload = workload
@@ -80,7 +82,9 @@ class LatticeSearch:
         self.baseline = baseline
         self._space = space
         self.state = state or LatticeState(Leaderboard(objective, top))
-        self._answers = Answers(workload, space, constants, simulator, objective, paired_error or PairedError())
+        self._answers = Answers(
+            workload, space, constants, simulator, objective, paired_error or PairedError(), limits or SearchLimits()
+        )
         self._price = pricer
         self.simulator = simulator
         self._max_simulations, self._refines = max_simulations, by_tensor
@@ -281,7 +285,8 @@ class LatticeSearch:
             waiting -= int(np.isin(state.finalists.pool.ordinal, shown.ordinal).sum())
         comparison = self._answers.compared_with(self.baseline, plans)
         launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
-        nearest = None if plans or stopped_by else self._answers.nearest(state.rejections, state.leanest)
+        story = None if plans or stopped_by else self._answers.infeasible(state.leanest)
+        nearest = None if story is None else self._answers.nearest(state.rejections, state.leanest, story)
         explain_s = self._now() - simulated_s
         by_tensor = self._by_tensor(ranked) if stopped_by is None else ()
         refine_s = self._now() - simulated_s - explain_s if self._refines else None
@@ -300,6 +305,7 @@ class LatticeSearch:
             plans=plans,
             baseline=comparison,
             nearest=nearest,
+            infeasible=story,
             nearest_launchable=launchable,
             by_tensor=by_tensor,
             paired_error=self._answers.paired_error,
@@ -409,4 +415,4 @@ def search(
     """
     check_time_limit(time_limit_s, clock)
     lattice = LatticeSearch(workload, space, constants, clock=clock, **settings)
-    return lattice.result(run_to_end(lattice, time_limit_s, on_progress))
+    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress))

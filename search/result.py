@@ -9,6 +9,7 @@ from typing import Any
 from cost_models.shapes.workload import Workload
 from search.account import SpaceAccount
 from search.enumeration import Rejections
+from search.infeasible import Infeasible
 from search.plan import DeploymentPlan
 from search.refinement.answer import Refinement
 from search.tensor_choice.refine import TensorRefinement
@@ -171,7 +172,7 @@ class SearchResult:
     """Plans, best first, with the account of how they were found. ``nearest`` is a hint where nothing fits.
 
     ``physics_best`` stands beside plans for a target, ``nearest_launchable`` and ``by_tensor`` beside those of the physics alone,
-    ``refinement`` beside those of either where it is asked for.
+    ``refinement`` beside those of either where it is asked for. Without a plan of an exhaustive search, ``infeasible`` says why.
     """
 
     counts: Counts
@@ -187,6 +188,7 @@ class SearchResult:
     space: SpaceAccount | None = None
     by_tensor: tuple[TensorRefinement, ...] = ()
     refinement: Refinement | None = None
+    infeasible: Infeasible | None = None
 
     @property
     def best(self) -> DeploymentPlan | None:
@@ -203,6 +205,7 @@ class SearchResult:
             "plans": [plan.to_mapping() for plan in self.plans],
             "baseline": None if self.baseline is None else {**vars(self.baseline), "violations": list(self.baseline.violations)},
             "nearest": self.nearest,
+            "infeasible": None if self.infeasible is None else self.infeasible.to_mapping(),
             "physics_best": None if self.physics_best is None else self.physics_best.to_mapping(),
             "space": None if self.space is None else self.space.to_mapping(),
             "nearest_launchable": [nearest.to_mapping() for nearest in self.nearest_launchable],

@@ -398,6 +398,25 @@ class ByTensorDocument(Document):
     added_s: float = Field(description="of a micro batch, on the rank that pays most")
 
 
+class NearestChangeDocument(Document):
+    """A change of the job under which a plan fits, with a lean plan that shows it; a search finds faster ones."""
+
+    change: str
+    fields: dict[str, Any] = Field(description="fields of the job by their path, as cluster.num_devices; null: leave it out")
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+
+
+class InfeasibleDocument(Document):
+    """Why there is no plan, and what would do."""
+
+    rules: list[BrokenRuleDocument] = Field(description="where no strategy is legal: what the strategies break that come nearest")
+    leanest: StrategyDocument | None = Field(description="the legal strategy that needs the least memory")
+    peak_memory_bytes: float | None = Field(description="what that needs")
+    missing_bytes: float | None
+    changes: list[NearestChangeDocument] = Field(description="of each way to change the job, the nearest that was found")
+
+
 class RefinedPlanDocument(Document):
     """A plan that a refinement found, which the proof does not cover."""
 
@@ -499,5 +518,8 @@ class SearchDocument(Answer):
     by_tensor: list[ByTensorDocument] = Field(
         default_factory=list,
         description="with target any: the first plans, recompute and swap chosen tensor by tensor, where faster",
+    )
+    infeasible: InfeasibleDocument | None = Field(
+        default=None, description="null where there is a plan, or nobody looked for all"
     )
     refinement: RefinementDocument | None = Field(default=None, description="null unless `search.refine` asks for it")

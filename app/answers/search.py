@@ -21,7 +21,7 @@ from search.lattice import LatticeSearch
 from search.lattice_state import LatticeState
 from search.launchable import LaunchableSearch, on_physics
 from search.space import SearchSpace, search_space
-from search.stepwise import ProgressCallback, Stepwise, run_to_end
+from search.stepwise import ProgressCallback, Stepwise, answer_of, run_to_end
 from search.ties import PairedError
 from search.trials import trials_from_mappings
 
@@ -93,6 +93,8 @@ def _search_of(
         "paired_error": paired_error,
         "clock": time.perf_counter,
     }
+    if settings.sampler == EXHAUSTIVE:
+        shared["limits"] = job.limits
     if settings.sampler == EXHAUSTIVE and physics is not None:
         return LaunchableSearch(
             job.workload,
@@ -129,7 +131,7 @@ def search_document(job: Job, on_progress: ProgressCallback | None = None, *, ow
     search = search_of(
         job, space, constants_for(job.workload, own), physics=physics, paired_error=paired_error_of(job.workload, own)
     )
-    result = search.result(run_to_end(search, job.settings.time_limit_s, on_progress))
+    result = answer_of(search, run_to_end(search, job.settings.time_limit_s, on_progress))
     return SearchDocument.model_validate(
         {
             **about(job, own, result.plans[0].parallel if result.plans else None, "search"),

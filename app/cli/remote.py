@@ -34,6 +34,7 @@ FOUND = (
     "space",
     "by_tensor",
     "refinement",
+    "infeasible",
 )  # in the order of a local answer
 
 

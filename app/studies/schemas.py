@@ -12,6 +12,7 @@ from app.answers.schemas import (
     ByTensorDocument,
     Counts,
     EstimateNumbers,
+    InfeasibleDocument,
     NearestLaunchableDocument,
     PhysicsBestDocument,
     PlanAsStored,
@@ -137,6 +138,7 @@ class StudyResult(Document):
     space: Space | None = None
     by_tensor: list[ByTensorDocument] = Field(default_factory=list)
     refinement: RefinementDocument | None = None
+    infeasible: InfeasibleDocument | None = None
 
 
 class StudyDocument(StudySummary):

@@ -12,6 +12,7 @@ from app.answers.schemas import (
     Baseline,
     BrokenRuleDocument,
     EstimateNumbers,
+    InfeasibleDocument,
     LeftOut,
     Plan,
     SearchDocument,
@@ -62,6 +63,8 @@ def print_search(console: Console, document: SearchDocument) -> None:
         _print_explanation(console, plans[0], document.baseline)
     elif document.nearest:
         console.print(document.nearest, markup=False, style="bold")
+        if document.infeasible is not None and document.infeasible.changes:
+            console.print(_changes_table(document.infeasible))
     console.print()
     print_assumptions(console, document.assumptions, ())
     _print_rejections(console, document)
@@ -261,6 +264,21 @@ def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -
         cells += [f"{estimate.peak_memory_bytes / GIB:.1f}", chance(estimate.fits_probability)]
         cells += [_bound(estimate)] if wide else []
         table.add_row(*cells, style="bold" if plan.rank == 1 else None)
+    return table
+
+
+def _changes_table(infeasible: InfeasibleDocument) -> Table:
+    """Jobs near the one that has no plan, each with a lean plan of it."""
+    table = plain_table("the nearest jobs that have a plan", "a lean plan of it", ">step", ">GiB", ">sure")
+    for change in infeasible.changes:
+        estimate = change.estimate
+        table.add_row(
+            change.change,
+            strategy_text(change.strategy),
+            seconds(estimate.step_time_s),
+            f"{estimate.peak_memory_bytes / GIB:.1f}",
+            chance(estimate.fits_probability),
+        )
     return table
 
 
