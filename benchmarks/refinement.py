@@ -19,12 +19,13 @@ from app.answers.search import spaces_of
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job, parse_job
+from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.simulation.step_times import simulate
 from cost_models.step.priced_keys import LayerPrices
 from search.lattice import LatticeSearch
 from search.proposals import Value
 from search.ranking import RankedStrategy
-from search.refinement.choices import ELITES, Choices
+from search.refinement.choices import ELITES, Choices, answering, changed
 from search.refinement.evaluation import Evaluator
 from search.refinement.stage import BATCH_TRIALS, Settings, Stage
 from search.stepwise import run_to_end
@@ -37,9 +38,9 @@ JOBS: tuple[dict[str, Any], ...] = (
     {"model": "qwen3-30b-a3b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 64}},
     {"model": "deepseek-v3", "cluster": {"hardware": "h800-sxm-80gb", "num_devices": 2048}},
     {
-        "model": "llama-3.1-70b",
-        "cluster": {"hardware": "atlas-800t-a2-910b4", "num_devices": 128},
-        "software": {"target": "mindformers"},
+        "model": "qwen3-32b",
+        "cluster": {"hardware": "atlas-800t-a2-910b4", "num_devices": 64},
+        "software": {"stack": "mindformers", "target": "mindformers"},
     },
     {
         "model": "pangu-ultra-135b",
@@ -100,16 +101,17 @@ def by(method: Callable[[Choices, random.Random, list[tuple[float, Parameters]]]
     def run(found: Proved, seed: int) -> Run:
         begun_s = time.process_time()
         evaluator = Evaluator(LayerPrices(found.job.workload, constants_for(found.job.workload)), simulate)
-        best_s, seen, known = found.elites[0].step_time_s, [], {}
+        best_s = found.elites[0].step_time_s
+        seen: list[tuple[float, Parameters]] = []
+        known: dict[ParallelStrategy, Evaluation] = {}
         proposals = method(found.choices, random.Random(seed), seen)
         for _ in range(NUM_TRIALS // BATCH_TRIALS):
             batch = list(islice(proposals, BATCH_TRIALS))
             beaten = [(best_s, 0.0)]
-            drafts = [found.choices.draft(lambda name, offered, own=own: own[name]) for own in batch]
-            strategies = [evaluator.completed(draft, beaten) for draft in drafts]
+            strategies = [evaluator.completed(found.choices.draft(answering(own, random.Random())), beaten) for own in batch]
             known |= evaluator.evaluated([one for one in dict.fromkeys(strategies) if one not in known], beaten)
             for own, strategy in zip(batch, strategies, strict=True):
-                evaluation: Evaluation = known[strategy]
+                evaluation = known[strategy]
                 if evaluation.outcome == FITS:
                     seen.append((evaluation.value, own))
                     best_s = min(best_s, evaluation.step_time_s or best_s)
@@ -121,7 +123,7 @@ def by(method: Callable[[Choices, random.Random, list[tuple[float, Parameters]]]
 def chance(choices: Choices, rng: random.Random, _seen: list[tuple[float, Parameters]]) -> Proposer:
     yield from islice(choices.seeds(), len(choices.elites))
     while True:
-        yield choices.parameters(lambda _name, offered: rng.choice(offered))
+        yield choices.parameters(answering({}, rng))
 
 
 def local(choices: Choices, rng: random.Random, seen: list[tuple[float, Parameters]]) -> Proposer:
@@ -130,12 +132,7 @@ def local(choices: Choices, rng: random.Random, seen: list[tuple[float, Paramete
     yield from elites
     while True:
         best = min(seen, key=lambda one: one[0])[1] if seen and rng.random() < 0.8 else rng.choice(elites)
-        anew = set(rng.choices(list(best), k=rng.choice((1, 1, 2, 3))))
-        yield choices.parameters(
-            lambda name, offered, best=best, anew=anew: (
-                best[name] if name in best and name not in anew and best[name] in offered else rng.choice(offered)
-            )
-        )
+        yield choices.parameters(changed(best, rng))
 
 
 METHODS: dict[str, Callable[[Proved, int], Run]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 from cost_models.shapes.canonical import canonical
@@ -40,6 +41,7 @@ ELITES = 4  # plans around which is searched
 WIDEST = 4  # times the elite's micro batch
 TURNS = (1, 2, 3, 4)  # times pp micro batches that a chunk takes in turn
 PARTS = (1, 2, 4, 8)  # into which the ranks that share an optimizer state are divided
+ANEW = (1, 1, 2, 3)  # choices that a change makes anew
 MOST_MOVES = 2  # of single layers
 AS_IT_IS, MODULES, BY_RANK, BLOCK, BY_TENSOR = "as_it_is", "modules", "by_rank", "block", "by_tensor"
 BEST, MOVED = "best", "moved"
@@ -69,16 +71,25 @@ class Choices:
         self._legal: dict[tuple[int, str], tuple[int, ...]] = {}
 
     def seeds(self) -> Iterator[dict[str, Value]]:
-        """The parameters of each elite itself, then those with one change, best elite first."""
+        """The parameters of each elite itself, then, best elite first, those with one change.
+
+        A change of the way of recompute begins without modules, since what the elite recomputes may leave nothing to choose; it
+        counts as none, so that each other change stands beside each way.
+        """
         own = [self.parameters(self._as_is(place)) for place in range(len(self.elites))]
         yield from own
-        offers: dict[str, Offered] = {}
-        for place, parameters in enumerate(own):
-            self.parameters(self._as_is(place), offers)
-            for name in parameters:
-                for value in offers[name] if name != "elite" else ():
-                    if value != parameters[name]:
-                        yield self.parameters(self._as_is(place, {name: value}))
+        no_modules: dict[str, Value] = {f"module.{name}": False for name in self._modules}
+        for place in range(len(own)):
+            ways = [way for way in self._ways if way not in (MODULES, AS_IT_IS)]
+            for base in ({}, *({"recompute": way, **no_modules} for way in ways)):
+                if base:
+                    yield self.parameters(self._as_is(place, base))
+                offers: dict[str, Offered] = {}
+                found = self.parameters(self._as_is(place, base), offers)
+                for name, offered in offers.items():
+                    for value in offered if name not in ("elite", "recompute") else ():
+                        if value != found[name]:
+                            yield self.parameters(self._as_is(place, {**base, name: value}))
 
     def parameters(self, choose: Choose, offers: dict[str, Offered] | None = None) -> dict[str, Value]:
         """All that is asked where ``choose`` answers, with the answers; ``offers`` takes note of what it had to choose from."""
@@ -235,3 +246,18 @@ def _by_module(plan: ParallelStrategy) -> bool:
 def _selective(plan: ParallelStrategy, modules: RecomputeModule) -> ParallelStrategy:
     """With these modules recomputed, of a plan that recomputes nothing."""
     return replace(plan, recompute=Recompute.SELECTIVE if modules else Recompute.NONE, recompute_modules=modules)
+
+
+def answering(known: Mapping[str, Value], rng: Random) -> Choose:
+    """Answers with what is known, and with chance where it is not, or is not offered."""
+
+    def choose(name: str, offered: Offered) -> Value:
+        return known[name] if name in known and known[name] in offered else rng.choice(offered)
+
+    return choose
+
+
+def changed(known: Mapping[str, Value], rng: Random) -> Choose:
+    """Answers with what is known but for one to three choices, which are made anew, and what follows from them."""
+    anew = set(rng.choices(list(known), k=rng.choice(ANEW)))
+    return answering({name: value for name, value in known.items() if name not in anew}, rng)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from random import Random
 from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.step.priced_keys import LayerPrices
 from search.asking import Asker, Told
 from search.explanation import Estimator
+from search.proposals import Value
 from search.ranking import RankedStrategy
-from search.refinement.choices import Choices, Draft
+from search.refinement.choices import Choices, Draft, answering, changed
 from search.refinement.evaluation import Beaten, Evaluator
-from search.trials import FITS, SEED, Evaluation, Trial, evaluation_of
+from search.trials import FITS, SAMPLED, SEED, Evaluation, Trial, evaluation_of
 
 BATCH_TRIALS = 16
-PATIENCE = 8  # batches in a row that find nothing better
+PATIENCE = 8  # batches in a row, the first changes of the elites apart, that find nothing better
+CHANGED, BY_CHANCE = 4, 4  # trials of a batch that the sampler does not propose: changes of the best one, and chance
+TPE = "tpe"
 MAX_TRIALS, STAGNATION = "max_trials", "stagnation"
 
 
@@ -28,7 +32,7 @@ class Settings:
     max_trials: int
     seed: int = 0
     front: bool = False
-    sampler: str = "tpe"
+    sampler: str = TPE
 
     @property
     def sampler_name(self) -> str:
@@ -60,8 +64,9 @@ class Stage:
             for mapping in stored[first : first + BATCH_TRIALS]:
                 self._remember(self._restored(mapping, beaten))
         self._asker.restore(self.trials, lambda trial: self._values(trial.evaluation))
-        most_seeds = max(len(choices.elites), settings.max_trials // 2)
-        for parameters in islice(choices.seeds(), len(self.trials), max(most_seeds, len(self.trials))):
+        seeds = list(islice(choices.seeds(), max(len(choices.elites), settings.max_trials // 2)))
+        self._num_seeds = len(seeds)
+        for parameters in seeds[len(self.trials) :]:
             self._asker.enqueue(parameters, SEED)
 
     def _restored(self, mapping: Mapping[str, Any], beaten: Beaten) -> Trial:
@@ -80,8 +85,8 @@ class Stage:
         """What ended it, if it has ended."""
         if len(self.trials) >= self.settings.max_trials:
             return MAX_TRIALS
-        patient = PATIENCE * BATCH_TRIALS
-        if len(self.trials) > patient and not any(self._is_new(trial) for trial in self.trials[-patient:]):
+        last = [trial for trial in self.trials if trial.source != SEED][-PATIENCE * BATCH_TRIALS :]
+        if len(last) == PATIENCE * BATCH_TRIALS and not any(map(self._is_new, last)):
             return STAGNATION
         return None
 
@@ -96,6 +101,9 @@ class Stage:
         if self.stopped_by is not None:
             return False
         first, beaten = len(self.trials), self._beaten
+        if first >= self._num_seeds and self.settings.sampler_name == TPE:
+            for parameters in self._beside_the_sampler(first):
+                self._asker.enqueue(parameters, SAMPLED)
         asked = self._asker.ask(first, min(BATCH_TRIALS, self.settings.max_trials - first))
         strategies = [self._completed(one.drawn, beaten) for one in asked]
         evaluations = {strategy: self._seen[strategy].evaluation for strategy in strategies if strategy in self._seen}
@@ -106,6 +114,13 @@ class Stage:
             told = self._asker.tell(one, self._values(evaluation), evaluation.constraints)
             self._remember(self._trial(strategy, evaluation, told))
         return True
+
+    def _beside_the_sampler(self, first: int) -> Iterator[Mapping[str, Value]]:
+        """Changes of the best trial so far, and chance, which keep a sampler that has seen few good trials from settling."""
+        rng = Random(f"{self.settings.seed} {first}")  # noqa: S311 - no secret
+        best = min(self.trials, key=lambda trial: (max(trial.evaluation.constraints.values()) > 0.0, trial.evaluation.value))
+        for number in range(CHANGED + BY_CHANCE):
+            yield self._choices.parameters(changed(best.parameters, rng) if number < CHANGED else answering({}, rng))
 
     def _completed(self, draft: Draft, beaten: Beaten) -> ParallelStrategy:
         if draft not in self._drafts:
