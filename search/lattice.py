@@ -27,6 +27,7 @@ from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, legal_rows, option_rules
 from search.explanation import Estimator
 from search.finalists import MAX_SIMULATIONS, simulated_rows
+from search.judgement import Judgement
 from search.lattice_state import LatticeState
 from search.leaner import leaner, leanest
 from search.limits import SearchLimits
@@ -52,6 +53,7 @@ class LatticeSearch:
     ``cost_models.step.composition.estimate_priced``), ``simulator`` one of finalists (as
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
     ``paired_error`` says which plans tie. ``limits`` are those of ``space``, for what to say where they leave no plan.
+    ``judgement`` ranks and bounds what is found by more than the lattice's own order, and says ``objective`` and ``top``.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
 
@@ -75,15 +77,18 @@ class LatticeSearch:
         paired_error: PairedError | None = None,
         by_tensor: bool = False,
         limits: SearchLimits | None = None,
+        judgement: Judgement | None = None,
     ) -> None:
+        if judgement is not None:
+            objective, top = judgement.of_lattice, judgement.considered
         check_objective(objective, top)
         self.workload = workload
         self.constants = constants
         self.baseline = baseline
-        self._space = space
+        self._space, self._judgement = space, judgement
         self.state = state or LatticeState(Leaderboard(objective, top))
         self._answers = Answers(
-            workload, space, constants, simulator, objective, paired_error or PairedError(), limits or SearchLimits()
+            workload, space, constants, simulator, objective, paired_error or PairedError(), judgement, limits or SearchLimits()
         )
         self._price = pricer
         self.simulator = simulator
@@ -277,7 +282,8 @@ class LatticeSearch:
         begun_s = self._now()
         shown, ranked = self._found()
         simulated_s = self._now()
-        plans = self._answers.plans(ranked)
+        judgement, compared = self._judgement, self._answers.plans(ranked)
+        plans = compared if judgement is None else compared[: judgement.top]
         num_simulated = 0 if shown is None else len(shown)
         waiting = 0 if shown is None or state.finalists.pool is None else len(state.finalists.pool)
         if shown is not None and waiting:
@@ -285,8 +291,10 @@ class LatticeSearch:
             waiting -= int(np.isin(state.finalists.pool.ordinal, shown.ordinal).sum())
         comparison = self._answers.compared_with(self.baseline, plans)
         launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
-        story = None if plans or stopped_by else self._answers.infeasible(state.leanest)
+        story = None if ranked or stopped_by else self._answers.infeasible(state.leanest)
         nearest = None if story is None else self._answers.nearest(state.rejections, state.leanest, story)
+        if ranked and not plans:
+            nearest = self._answers.why_beyond(ranked)
         explain_s = self._now() - simulated_s
         by_tensor = self._by_tensor(ranked) if stopped_by is None else ()
         refine_s = self._now() - simulated_s - explain_s if self._refines else None
@@ -300,7 +308,7 @@ class LatticeSearch:
                 simulated=num_simulated,
             ),
             rejections=listed_rejections(self.workload, state.rejections),
-            proof=self._proof(stopped_by, self._answers.best_of(plans)),
+            proof=self._judged_proof(stopped_by, plans, ranked),
             timing=self._timing(simulated_s - begun_s, explain_s, refine_s),
             plans=plans,
             baseline=comparison,
@@ -310,6 +318,7 @@ class LatticeSearch:
             by_tensor=by_tensor,
             paired_error=self._answers.paired_error,
             space=self._answers.space_account(plans[0] if plans else None),
+            pareto=() if judgement is None else tuple(judgement.front(compared)),
         )
 
     def best(self) -> tuple[RankedStrategy | None, Timing]:
@@ -373,6 +382,14 @@ class LatticeSearch:
         """Whether nothing is left that could beat the best time."""
         is_open = self._proves_by_time and np.isfinite(self.state.finalists.open_bound_s)
         return self.state.is_enumerated == 1 and not is_open
+
+    def _judged_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
+        best, finalists = self._answers.best_of(plans), self.state.finalists
+        proof = self._proof(stopped_by, best)
+        if self._judgement is None:
+            return proof
+        first_is_kept = any(plan.parallel == ranked[0].strategy for plan in plans)
+        return self._judgement.proof(proof, best, min(finalists.best_s, finalists.open_bound_s), first_is_kept=first_is_kept)
 
     def _proof(self, stopped_by: str | None, best: DeploymentPlan | None) -> Proof:
         any_plan = best is not None

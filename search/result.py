@@ -189,6 +189,7 @@ class SearchResult:
     by_tensor: tuple[TensorRefinement, ...] = ()
     refinement: Refinement | None = None
     infeasible: Infeasible | None = None
+    pareto: tuple[DeploymentPlan, ...] = ()  # of all plans that were compared, where there are several objectives
 
     @property
     def best(self) -> DeploymentPlan | None:
@@ -212,6 +213,9 @@ class SearchResult:
             "by_tensor": [each.to_mapping() for each in self.by_tensor],
             "refinement": None if self.refinement is None else self.refinement.to_mapping(),
             "paired_error": asdict(self.paired_error),
+            "pareto": [
+                {"plan_id": plan.plan_id, "values": dict(plan.values), "strategy": dict(plan.strategy)} for plan in self.pareto
+            ],
         }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from search.errors import SearchError
-from search.ranking import OBJECTIVES
+from search.ranking import OF_LATTICE
 from search.result import EXPLAIN, Progress, SearchResult
 from search.trials import Trial
 
@@ -71,8 +71,8 @@ def answer_of(search: Stepwise, stopped_by: str | None) -> SearchResult:
 
 def check_objective(objective: str, top: int) -> None:
     """Raise ``SearchError`` for an unknown objective or for fewer than one plan."""
-    if objective not in OBJECTIVES:
-        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OBJECTIVES)}.")
+    if objective not in OF_LATTICE:
+        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OF_LATTICE)}.")
     if top < 1:
         raise SearchError(f"top: {top} is below 1.")
 

@@ -26,6 +26,7 @@ from app.cli.commands import (
     search,
     sequences,
     serve,
+    sweep,
     tune,
     validate,
     worker,
@@ -46,6 +47,7 @@ application = typer.Typer(
 )
 application.command()(search.search)
 application.command()(estimate.estimate)
+application.command()(sweep.sweep)
 application.command()(explain.explain)
 application.command()(goodput.goodput)
 application.command()(tune.tune)

@@ -14,6 +14,7 @@ from app.answers.schemas import (
     EstimateNumbers,
     InfeasibleDocument,
     NearestLaunchableDocument,
+    ParetoPlan,
     PhysicsBestDocument,
     PlanAsStored,
     RefinementDocument,
@@ -139,6 +140,7 @@ class StudyResult(Document):
     by_tensor: list[ByTensorDocument] = Field(default_factory=list)
     refinement: RefinementDocument | None = None
     infeasible: InfeasibleDocument | None = None
+    pareto: list[ParetoPlan] = Field(default_factory=list)
 
 
 class StudyDocument(StudySummary):

@@ -24,6 +24,7 @@ NAMES = (
     "measurements",
     "experts",
     "sequences",
+    "sweep",
 )
 
 
@@ -41,6 +42,8 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.measuring.schemas import MeasureDocument
     from app.plans.schemas import ExplainDocument
     from app.scripts.schemas import TuneDocument
+    from app.sequences.schemas import SequencePlanDocument
+    from app.sweeps.schemas import SweepDocument
     from app.text import terminal
     from calibration.measurements.files import MeasurementsDocument
     from documents.errors import unknown_name
@@ -60,6 +63,8 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "measure": MeasureDocument,
         "measurements": MeasurementsDocument,
         "experts": ExpertPlanDocument,
+        "sequences": SequencePlanDocument,
+        "sweep": SweepDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")
