@@ -30,14 +30,15 @@ from search.finalists import MAX_SIMULATIONS, Finalists, simulated_rows
 from search.judgement import Judgement
 from search.lattice_state import LatticeState
 from search.leaner import leaner, leanest
+from search.limits import SearchLimits
 from search.placement.climb import climbed
 from search.placement.placer import Placer
 from search.placement.pricing import PricedRows, Pricer, joined_rows, placed_rows
 from search.plan import DeploymentPlan
 from search.ranking import Leaderboard, RankedStrategy, Scored, joined
-from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
+from search.result import ENUMERATE, SIMULATE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
-from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
+from search.stepwise import Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
 from search.tensor_choice.refine import TensorRefinement, refined
 from search.ties import PairedError
 from search.trials import Trial
@@ -51,8 +52,8 @@ class LatticeSearch:
     ``search.baseline``). ``clock`` returns seconds; without it timings are zero. ``pricer`` prices a batch (as
     ``cost_models.step.composition.estimate_priced``), ``simulator`` one of finalists (as
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
-    ``paired_error`` says which plans tie. ``judgement`` ranks and bounds what is found by more than the lattice's own order, and
-    says ``objective`` and ``top``.
+    ``paired_error`` says which plans tie. ``limits`` are those of ``space``, for what to say where they leave no plan.
+    ``judgement`` ranks and bounds what is found by more than the lattice's own order, and says ``objective`` and ``top``.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
 
@@ -75,6 +76,7 @@ class LatticeSearch:
         refused_by: str | None = None,
         paired_error: PairedError | None = None,
         by_tensor: bool = False,
+        limits: SearchLimits | None = None,
         judgement: Judgement | None = None,
     ) -> None:
         if judgement is not None:
@@ -85,7 +87,9 @@ class LatticeSearch:
         self.baseline = baseline
         self._space, self._judgement = space, judgement
         self.state = state or LatticeState(Leaderboard(objective, top), finalists=Finalists(top))
-        self._answers = Answers(workload, space, constants, simulator, objective, paired_error or PairedError(), judgement)
+        self._answers = Answers(
+            workload, space, constants, simulator, objective, paired_error or PairedError(), judgement, limits or SearchLimits()
+        )
         self._price = pricer
         self.simulator = simulator
         self._max_simulations, self._refines = max_simulations, by_tensor
@@ -95,6 +99,7 @@ class LatticeSearch:
         self._rules = option_rules(workload)
         self._placer, self._prices = Placer(workload), LayerPrices(workload, constants)
         self._stream = self._continued(space)
+        self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
     def _continued(self, space: SearchSpace) -> Iterator[Chunk]:
         """The chunks that are still to be priced. Those before are enumerated again, which is cheap, and not counted."""
@@ -260,6 +265,7 @@ class LatticeSearch:
             state.finalists.best_s if state.finalists.num_simulated else state.leaderboard.best_step_time_s,
             state.elapsed_s,
             simulated=state.finalists.num_simulated,
+            phase=SIMULATE if state.is_enumerated == 1 else ENUMERATE,
         )
 
     def checkpoint(self) -> dict[str, Any]:
@@ -272,8 +278,7 @@ class LatticeSearch:
         # An interrupt may come in the middle of a chunk, which then counts as far as it came.
         enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
         begun_s = self._now()
-        shown = self._shown()
-        ranked = self._climbed(self._ranked(shown))
+        shown, ranked = self._found()
         simulated_s = self._now()
         judgement, compared = self._judgement, self._answers.plans(ranked)
         plans = compared if judgement is None else compared[: judgement.top]
@@ -284,7 +289,8 @@ class LatticeSearch:
             waiting -= int(np.isin(state.finalists.pool.ordinal, shown.ordinal).sum())
         comparison = self._answers.compared_with(self.baseline, plans)
         launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
-        nearest = None if plans or stopped_by else self._answers.nearest(state.rejections, state.leanest)
+        story = None if ranked or stopped_by else self._answers.infeasible(state.leanest)
+        nearest = None if story is None else self._answers.nearest(state.rejections, state.leanest, story)
         if ranked and not plans:
             nearest = self._answers.why_beyond(ranked)
         explain_s = self._now() - simulated_s
@@ -305,6 +311,7 @@ class LatticeSearch:
             plans=plans,
             baseline=comparison,
             nearest=nearest,
+            infeasible=story,
             nearest_launchable=launchable,
             by_tensor=by_tensor,
             paired_error=self._answers.paired_error,
@@ -322,6 +329,20 @@ class LatticeSearch:
         proved = self._proves_by_time and self.is_closed
         ranked = self._climbed(self._ranked(self.state.finalists.simulated if proved else self._shown()))
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
+
+    def ranked(self) -> tuple[RankedStrategy, ...]:
+        """The best structures in simulated time, their layers moved for as long as that helps."""
+        return self._found()[1]
+
+    def _found(self) -> tuple[Scored | None, tuple[RankedStrategy, ...]]:
+        """What is shown, and the best of it; the same again once the search is over."""
+        if self._final is not None:
+            return self._final
+        shown = self._shown()
+        found = shown, self._climbed(self._ranked(shown))
+        if self.is_closed:
+            self._final = found
+        return found
 
     def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
         final = Leaderboard(self.state.leaderboard.objective, self.state.leaderboard.top)
@@ -407,4 +428,4 @@ def search(
     """
     check_time_limit(time_limit_s, clock)
     lattice = LatticeSearch(workload, space, constants, clock=clock, **settings)
-    return lattice.result(run_to_end(lattice, time_limit_s, on_progress))
+    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress))

@@ -77,6 +77,11 @@ class LaunchableSearch:
         )
         self._beyond = None if beyond is None else self._search_beyond(LatticeState.from_mapping(beyond, objective, 1))
 
+    @property
+    def launchable(self) -> LatticeSearch:
+        """The search whose plans are ranked."""
+        return self._launchable
+
     def _search_beyond(self, state: LatticeState) -> LatticeSearch:
         settings = self._settings
         return LatticeSearch(

@@ -399,6 +399,64 @@ class ByTensorDocument(Document):
     added_s: float = Field(description="of a micro batch, on the rank that pays most")
 
 
+class NearestChangeDocument(Document):
+    """A change of the job under which a plan fits, with a lean plan that shows it; a search finds faster ones."""
+
+    change: str
+    fields: dict[str, Any] = Field(description="fields of the job by their path, as cluster.num_devices; null: leave it out")
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+
+
+class InfeasibleDocument(Document):
+    """Why there is no plan, and what would do."""
+
+    rules: list[BrokenRuleDocument] = Field(description="where no strategy is legal: what the strategies break that come nearest")
+    leanest: StrategyDocument | None = Field(description="the legal strategy that needs the least memory")
+    peak_memory_bytes: float | None = Field(description="what that needs")
+    missing_bytes: float | None
+    changes: list[NearestChangeDocument] = Field(description="of each way to change the job, the nearest that was found")
+
+
+class RefinedPlanDocument(Document):
+    """A plan that a refinement found, which the proof does not cover."""
+
+    plan_id: str
+    of_plan_id: str = Field(description="the proved plan that it is held against")
+    change: str
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+    gain_fraction: float = Field(description="of the proved plan's step time")
+    launchable_on: list[str]
+    launch: dict[str, LaunchDocument | None]
+
+
+class RefinementCountsDocument(Document):
+    """Trials, and what became of their distinct strategies."""
+
+    trials: int
+    distinct: int
+    legal: int
+    fits_memory: int
+    pruned_by_bound: int = Field(description="fit, but cannot be better: not simulated")
+    simulated: int
+
+
+class RefinementDocument(Document):
+    """Trials around the best plans, beside the ranking and outside of its proof."""
+
+    sampler: str
+    seed: int
+    max_trials: int
+    stopped_by: str | None = Field(description="max_trials, stagnation, time_limit or interrupt")
+    counts: RefinementCountsDocument
+    gain_fraction: float = Field(description="of the proved plan's step time, by the first of `plans`; 0 where there is none")
+    plans: list[RefinedPlanDocument] = Field(description="faster than the proved plan, the fastest first")
+    front: list[RefinedPlanDocument] = Field(
+        description="with `refine_front`: each faster than all that need less memory, the fastest first"
+    )
+
+
 class Plan(Document):
     rank: int = Field(description="place in the answer: by group, inside a group the sturdier first")
     rank_group: int = Field(description="plans that share one cannot be told apart by time: see `paired_error`")
@@ -477,6 +535,10 @@ class SearchDocument(Answer):
         default_factory=list,
         description="with target any: the first plans, recompute and swap chosen tensor by tensor, where faster",
     )
+    infeasible: InfeasibleDocument | None = Field(
+        default=None, description="null where there is a plan, or nobody looked for all"
+    )
+    refinement: RefinementDocument | None = Field(default=None, description="null unless `search.refine` asks for it")
     pareto: list[ParetoPlan] = Field(
         default_factory=list,
         description="with several objectives: the front of the plans that were compared, the best of each of the 50 structures "

@@ -12,7 +12,7 @@ from app.answers.price import fill_intervals
 from app.answers.provenance import about, priced_with
 from app.answers.schemas import SearchDocument
 from app.calibrations.constants import constants_for, paired_error_of
-from app.jobs.fields import EXHAUSTIVE
+from app.jobs.fields import EXHAUSTIVE, refines
 from app.jobs.job import Job
 from calibration.files import Calibration
 from cost_models.constants import Constants
@@ -23,7 +23,7 @@ from search.lattice import LatticeSearch
 from search.lattice_state import LatticeState
 from search.launchable import LaunchableSearch, on_physics
 from search.space import SearchSpace, search_space
-from search.stepwise import ProgressCallback, Stepwise, run_to_end
+from search.stepwise import ProgressCallback, Stepwise, answer_of, run_to_end
 from search.ties import PairedError
 from search.trials import trials_from_mappings
 
@@ -53,6 +53,43 @@ def search_of(
     ``physics`` is the space that the plans for a target are held against, ``paired_error`` what decides a tie, ``judgement`` what
     else ranks and bounds plans.
     """
+    if refines(job.settings):
+        return _refined(job, space, constants, physics, paired_error, checkpoint, trials)
+    return _search_of(job, space, constants, physics, paired_error, judgement, checkpoint, trials)
+
+
+def _refined(
+    job: Job,
+    space: SearchSpace,
+    constants: Constants,
+    physics: SearchSpace | None,
+    paired_error: PairedError | None,
+    checkpoint: Mapping[str, Any] | None,
+    trials: Sequence[Mapping[str, Any]],
+) -> Stepwise:
+    """The exhaustive search with trials around its best plans."""
+    from search.refinement.search import RefinedSearch  # Optuna is slow to import, and most searches do without
+    from search.refinement.stage import Settings
+
+    whole = _search_of(job, space, constants, physics, paired_error, None, RefinedSearch.part(checkpoint), ())
+    lattice = whole.launchable if isinstance(whole, LaunchableSearch) else whole
+    assert isinstance(lattice, LatticeSearch)
+    settings = Settings(job.settings.refine, job.settings.seed, job.settings.refine_front)
+    return RefinedSearch(
+        whole, lattice, space, job.limits, settings, clock=time.perf_counter, checkpoint=checkpoint, trials=trials
+    )
+
+
+def _search_of(
+    job: Job,
+    space: SearchSpace,
+    constants: Constants,
+    physics: SearchSpace | None,
+    paired_error: PairedError | None,
+    judgement: Judgement | None,
+    checkpoint: Mapping[str, Any] | None,
+    trials: Sequence[Mapping[str, Any]],
+) -> Stepwise:
     settings = job.settings
     objective, top = settings.objectives[0], settings.top
     if judgement is not None:
@@ -64,6 +101,8 @@ def search_of(
         "paired_error": paired_error,
         "clock": time.perf_counter,
     }
+    if settings.sampler == EXHAUSTIVE:
+        shared["limits"] = job.limits
     if settings.sampler == EXHAUSTIVE and physics is not None:
         return LaunchableSearch(
             job.workload,
@@ -106,7 +145,7 @@ def search_document(job: Job, on_progress: ProgressCallback | None = None, *, ow
         paired_error=paired_error_of(job.workload, own),
         judgement=judgement_of(job, own),
     )
-    result = search.result(run_to_end(search, job.settings.time_limit_s, on_progress))
+    result = answer_of(search, run_to_end(search, job.settings.time_limit_s, on_progress))
     told = about(job, own, result.plans[0].parallel if result.plans else None, "search")
     return SearchDocument.model_validate(
         {

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.text.quantities import seconds
 from app.text.terminal import messages
+from search.result import ENUMERATE, EXPLAIN, REFINE, SAMPLE, SIMULATE
 from search.result import Progress as SearchProgress
 
 if TYPE_CHECKING:
@@ -19,9 +20,20 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 10.0
 
 
+_DOING = {
+    ENUMERATE: "enumerating and bounding",
+    SIMULATE: "simulating",
+    SAMPLE: "sampling",
+    REFINE: "refining",
+    EXPLAIN: "explaining",
+}
+
+
 def _text(progress: SearchProgress) -> str:
+    tried = {SIMULATE: progress.simulated, SAMPLE: progress.sampled, REFINE: progress.sampled}.get(progress.phase)
+    doing = _DOING[progress.phase] + ("" if tried is None else f" ({tried:,})")
     best = f", best {seconds(progress.best_step_time_s)} a step" if progress.best_step_time_s else ""
-    return f"{progress.enumerated:,} enumerated, {progress.legal:,} legal, {progress.fits_memory:,} fit{best}"
+    return f"{doing}: {progress.enumerated:,} enumerated, {progress.legal:,} legal, {progress.fits_memory:,} fit{best}"
 
 
 @contextmanager

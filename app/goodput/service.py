@@ -141,6 +141,7 @@ def _best_plan(
         search_space(workload, job.limits),
         constants,
         top=CONSIDERED_PLANS,
+        limits=job.limits,
         clock=time.perf_counter,
         time_limit_s=job.settings.time_limit_s,
         on_progress=on_progress,

@@ -57,6 +57,7 @@ SAMPLERS = (EXHAUSTIVE, "tpe", "nsga2", "random")
 MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next ones
 MAX_RANKED = 1000  # plans that a search reports, and a study stores
 DEFAULT_TRIALS = 1000
+MAX_REFINE_TRIALS = 10_000  # each may be simulated
 
 
 def _form_of_counts(value: object) -> str:
@@ -301,6 +302,15 @@ class HowToSearch(Section):
     max_trials: int | None = Field(
         default=None, ge=1, le=MAX_TRIALS, description=f"strategies that a sampler tries; default {DEFAULT_TRIALS}"
     )
+    refine: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_REFINE_TRIALS,
+        description="trials around the best plans of an exhaustive search, by Optuna with `seed`, outside of its proof; 0: none",
+    )
+    refine_front: bool = Field(
+        default=False, description="refine for step time and memory at once (NSGA-II), and list what no plan beats in both"
+    )
     by_tensor: bool = Field(
         default=False,
         description="also the fastest structures of target any by recompute and swap of single tensors; no framework takes these",
@@ -325,6 +335,12 @@ class HowToSearch(Section):
             what = f"objective {judged[0]}" if judged else "more than one objective" if several else "a deadline or a budget"
             raise ValueError(f"{what} needs the exhaustive search; leave sampler out.")
         return self
+
+
+def refines(settings: HowToSearch) -> bool:
+    """Whether plans are refined: those of an exhaustive search by step time."""
+    by_time = "memory_headroom" not in settings.objectives and not settings.judges_plans
+    return settings.refine > 0 and settings.sampler == EXHAUSTIVE and by_time
 
 
 class SearchSettings(LimitFields, HowToSearch):

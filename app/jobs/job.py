@@ -29,6 +29,7 @@ from app.jobs.fields import (
     SoftwareSection,
     StrategySection,
     TrainingSection,
+    refines,
 )
 from app.jobs.headroom import headroom_bytes
 from app.jobs.strategy import feature_warnings, strategy_from_section
@@ -426,6 +427,13 @@ def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwarePr
         )
     if settings.max_trials is not None and settings.sampler == EXHAUSTIVE:
         warnings.append("search.max_trials has no effect: every strategy is enumerated and priced.")
+    if settings.refine and not refines(settings):
+        what = f"sampler {settings.sampler}" if settings.sampler != EXHAUSTIVE else f"objective {', '.join(settings.objectives)}"
+        warnings.append(
+            f"search.refine has no effect: plans of an exhaustive search by step time are refined, and this is {what}."
+        )
+    if settings.refine_front and not settings.refine:
+        warnings.append("search.refine_front has no effect without search.refine, the number of trials.")
 
 
 def _resolved(

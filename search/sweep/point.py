@@ -87,7 +87,8 @@ class PointSearch(LatticeSearch):
 
     def why_nothing(self) -> str:
         """What stands between this point and a plan."""
-        return self._answers.nearest(self.state.rejections, self.state.leanest)
+        leanest = self.state.leanest
+        return self._answers.nearest(self.state.rejections, leanest, self._answers.infeasible(leanest))
 
 
 def starting_state(

@@ -12,6 +12,7 @@ from app.answers.schemas import (
     Baseline,
     BrokenRuleDocument,
     EstimateNumbers,
+    InfeasibleDocument,
     LeftOut,
     Plan,
     SearchDocument,
@@ -51,7 +52,8 @@ def print_search(console: Console, document: SearchDocument) -> None:
             console.print(f"Plan 1: {plans[0].explanation.objective}", markup=False)
         for sentence in (*tie_sentences(plans), *placement_sentences(plans[0].strategy)):
             console.print(sentence, markup=False)
-    for sentence in (*beside_sentences(document), *by_tensor_sentences(document), *pareto_sentences(document)):
+    beside = (*beside_sentences(document), *by_tensor_sentences(document), *refinement_sentences(document))
+    for sentence in (*beside, *pareto_sentences(document)):
         console.print(sentence, markup=False)
     console.print(_counts(document), markup=False)
     if document.space is not None:
@@ -65,6 +67,8 @@ def print_search(console: Console, document: SearchDocument) -> None:
         _print_explanation(console, plans[0], document.baseline)
     elif document.nearest:
         console.print(document.nearest, markup=False, style="bold")
+        if document.infeasible is not None and document.infeasible.changes:
+            console.print(_changes_table(document.infeasible))
     console.print()
     print_assumptions(console, document.assumptions, ())
     _print_rejections(console, document)
@@ -163,6 +167,34 @@ def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
         )
 
 
+def refinement_sentences(document: SearchDocument) -> Iterator[str]:
+    """What the trials around the best plans gained, for all that the proof does not cover it."""
+    refinement = document.refinement
+    if refinement is None:
+        return
+    counts, refine_s = refinement.counts, document.timing.refine_s
+    tried = (
+        f"{counts.trials:,} trials ({refinement.sampler}) around the best plans: {counts.distinct:,} distinct, "
+        f"{counts.fits_memory:,} fit, {counts.pruned_by_bound:,} ruled out by a bound, {counts.simulated:,} simulated"
+        f"{'' if refine_s is None else f', in {refine_s:.1f} s'}"
+    )
+    if refinement.plans:
+        best = refinement.plans[0]
+        where = ", ".join(best.launchable_on) or "no public release"
+        yield (
+            f"Refined, outside of the proof: {seconds(best.estimate.step_time_s)} a step, {percent(best.gain_fraction)} shorter "
+            f"than the proved plan: {best.change}; can be launched on: {where}."
+        )
+        yield f"{tried}."
+    else:
+        yield f"Nothing faster than the proved plan in {tried}."
+    for plan in refinement.front:
+        yield (
+            f"On the front: {seconds(plan.estimate.step_time_s)} a step, {plan.estimate.peak_memory_bytes / GIB:.1f} GiB: "
+            f"{plan.change or 'the proved plan'}."
+        )
+
+
 def launch_sentences(plan: Plan) -> Iterator[str]:
     """Where a plan can be launched, what to know there, and which rules of the other frameworks of the devices it breaks."""
     yield f"Plan {plan.rank} can be launched on: {', '.join(plan.launchable_on) or 'no public release'}."
@@ -258,6 +290,21 @@ def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -
         cells += [f"{estimate.peak_memory_bytes / GIB:.1f}", chance(estimate.fits_probability)]
         cells += [_bound(estimate)] if wide else []
         table.add_row(*cells, style="bold" if plan.rank == 1 else None)
+    return table
+
+
+def _changes_table(infeasible: InfeasibleDocument) -> Table:
+    """Jobs near the one that has no plan, each with a lean plan of it."""
+    table = plain_table("the nearest jobs that have a plan", "a lean plan of it", ">step", ">GiB", ">sure")
+    for change in infeasible.changes:
+        estimate = change.estimate
+        table.add_row(
+            change.change,
+            strategy_text(change.strategy),
+            seconds(estimate.step_time_s),
+            f"{estimate.peak_memory_bytes / GIB:.1f}",
+            chance(estimate.fits_probability),
+        )
     return table
 
 

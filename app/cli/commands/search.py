@@ -22,7 +22,10 @@ LIMITS: dict[str, Any] = {
         "microbatch_group_size_per_vp_stage", "moe_dispatcher", "recompute", "zero_stage",
     )
 }  # fmt: skip
-SETTINGS = ("objective", "deadline_days", "budget_usd", "top", "time_limit_s", "sampler", "max_trials", "seed", "by_tensor")
+SETTINGS = (
+    "objective", "deadline_days", "budget_usd", "top", "time_limit_s", "sampler", "max_trials", "seed", "refine", "refine_front",
+    "by_tensor",
+)  # fmt: skip
 SEARCH_FIELDS = {**{name: ("search", name) for name in (*SETTINGS, *LIMITS)}, "devices_at_most": ("cluster", "num_devices")}
 PRICE = {"price_per_device_hour": ("delivery", "price_per_device_hour_usd")}
 
@@ -53,11 +56,18 @@ def search(
         str | None, typer.Option(help="exhaustive (default), or tpe, nsga2, random: try some of the space only")
     ] = None,
     max_trials: Annotated[int | None, typer.Option(help="strategies that a sampler tries (default 1000)")] = None,
+    refine: Annotated[
+        int | None, typer.Option(help="trials around the best plans by Optuna, outside of the proof (default 0: none)")
+    ] = None,
+    refine_front: Annotated[
+        bool | None,
+        typer.Option("--refine-front", help="refine for step time and memory at once, and list what no plan beats in both"),
+    ] = None,
     by_tensor: Annotated[
         bool | None,
         typer.Option("--by-tensor", help="also by recompute and swap of single tensors; no framework takes these"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="of a sampler (default 0)")] = None,
+    seed: Annotated[int | None, typer.Option(help="of a sampler or a refinement (default 0)")] = None,
     switch: Annotated[
         list[str] | None,
         typer.Option(

@@ -43,7 +43,7 @@ def ticking(step_s: float = 1.0) -> Callable[[], float]:
 
 
 def run(job: Workload, limits: SearchLimits | None = None, **options: Any) -> SearchResult:
-    return search(job, search_space(job, limits), CONSTANTS, **options)
+    return search(job, search_space(job, limits), CONSTANTS, limits=limits, **options)
 
 
 def everything(job: Workload, limits: SearchLimits | None = None) -> list[ParallelStrategy]:
@@ -339,17 +339,22 @@ def test_nothing_fits_names_the_shortfall_and_devices_that_are_enough() -> None:
     assert result.counts.legal > result.counts.fits_memory == 0
     assert not result.proof.proved_best
     assert result.proof.optimality_gap_fraction is None
+    assert result.infeasible is not None
+    assert result.infeasible.missing_bytes
     assert result.nearest is not None
-    enough = int(result.nearest.split(" devices are enough")[0].split()[-1])
-    assert run(workload(LARGE, num_devices=enough), LEAN, top=1).plans
-    assert not run(workload(LARGE, num_devices=enough // 2), LEAN, top=1).plans
+    assert f"{result.infeasible.missing_bytes / 2**30:.1f} GiB too much" in result.nearest
+    enough = next(change.fields for change in result.infeasible.changes if "cluster.num_devices" in change.fields)
+    number = enough["cluster.num_devices"]
+    assert f"{number} devices" in result.nearest
+    assert run(workload(LARGE, num_devices=number), SMALL, top=1).plans
+    assert not run(workload(LARGE, num_devices=number // 2), SMALL, top=1).plans
 
 
 def test_limits_alone_may_stand_between_search_and_plan() -> None:
     result = run(workload(LARGE, num_devices=64), SearchLimits(tp=(1,), pp=(1,), ep=(1,), vpp=(1,), micro_batch_size=(1,)))
     assert result.plans == ()
     assert result.nearest is not None
-    assert "Without the limits on the search it fits on these 64 devices." in result.nearest
+    assert "pp as the search chooses" in result.nearest
 
 
 def test_nothing_legal_says_what_most_strategies_break() -> None:
@@ -357,7 +362,7 @@ def test_nothing_legal_says_what_most_strategies_break() -> None:
     assert result.plans == ()
     assert result.counts.legal == 0
     assert result.nearest is not None
-    assert result.nearest.startswith("No strategy is legal; most often: tp 3")
+    assert result.nearest.startswith("No strategy is legal; what comes nearest breaks: tp 3")
 
 
 def test_a_refusal_of_the_whole_job_is_told_first_and_once() -> None:
@@ -376,4 +381,6 @@ def test_limits_that_leave_nothing_are_told() -> None:
     job = workload(DENSE, num_devices=8, seq_length=32768)
     result = run(job, SearchLimits(cp=(2,), cp_algo=(CpAlgo.HYBRID,)))
     assert result.counts.enumerated == 0
-    assert result.nearest == "The search space is empty: its limits leave no strategy to try."
+    assert result.nearest is not None
+    assert result.nearest.startswith("The search space is empty: its limits leave no strategy to try. What would do")
+    assert "cp as the search chooses" in result.nearest
