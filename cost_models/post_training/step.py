@@ -1,0 +1,211 @@
+"""One step of post-training, from its answers to its seconds: rollout, training side and changes of layout put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.constants import Constants
+from cost_models.post_training.constants import DEFAULT_ENGINE
+from cost_models.post_training.placements import SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, step_time
+from cost_models.post_training.resharding import Reshard, Shares, host_copy_s, reshard, residual_bytes, training_shares
+from cost_models.post_training.rollout_side import RolloutTimes, rollout_times
+from cost_models.post_training.training_side import TrainingTimes, training_times
+from cost_models.serving.engine import WEIGHT_BYTES, ServingLayout, ServingWorkload
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Workload
+
+MICRO_BATCHES = 16  # in which a queue hands answers over
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Which tasks a step has beside rollout and update.
+
+    ``old_log_prob``: of the answers under the weights that made them, by the training engine. ``kept_fraction``: of the generated
+    prompts that a filter passes (DAPO's dynamic sampling); what it drops was generated for nothing. ``num_updates``: optimizer
+    steps over one batch.
+    """
+
+    reference: bool = True
+    old_log_prob: bool = True
+    critic: bool = False
+    reward_model: bool = False
+    kept_fraction: float = 1.0
+    num_updates: int = 1
+
+
+@dataclass(frozen=True)
+class PostTraining:
+    """A step: what is trained and rolled out, where, and on which answers.
+
+    ``training`` and ``serving`` each know the devices of their own pool. ``lengths`` are the answers that are trained on,
+    ``[prompts, samples]``, ``prompt_tokens`` the mean prompt. ``memory_fraction``: of a device that a rollout instance may fill.
+    """
+
+    training: Workload
+    strategy: ParallelStrategy
+    constants: Constants
+    serving: ServingWorkload
+    layout: ServingLayout
+    lengths: NDArray[np.int64]
+    prompt_tokens: float
+    placement: PlacementKind = PlacementKind.FULLY_COLOCATED
+    staleness: Staleness = SYNCHRONOUS
+    algorithm: Algorithm = Algorithm()
+    pack_length: int = 8192
+    reshard_engine: str = DEFAULT_ENGINE
+    max_requests: int | None = None
+    memory_fraction: float = 0.9
+    offloads: bool = True
+
+    @property
+    def num_devices(self) -> int:
+        """Of all pools together."""
+        train, rollout = self.training.cluster.num_devices, self.serving.cluster.num_devices
+        return train if self.shares_devices else train + rollout
+
+    @property
+    def shares_devices(self) -> bool:
+        """Whether rollout runs where training does."""
+        return self.placement in (PlacementKind.COLOCATED, PlacementKind.FULLY_COLOCATED)
+
+    @property
+    def tokens(self) -> float:
+        """Of prompts and answers that a step trains on."""
+        return float(self.lengths.sum()) + self.prompt_tokens * self.lengths.size
+
+
+@dataclass(frozen=True)
+class PostTrainingStep:
+    """What a step takes and why."""
+
+    time: StepTime
+    training: TrainingTimes
+    rollout: RolloutTimes
+    to_rollout: Reshard
+    residual_bytes: float
+    offload_s: float
+    onload_s: float
+
+    @property
+    def step_s(self) -> float:
+        """Seconds a step once it repeats."""
+        return self.time.step_s
+
+
+def post_training_step(job: PostTraining) -> PostTrainingStep:
+    """Prices one step.
+
+    Parameters
+    ----------
+    job : PostTraining
+        The step.
+
+    Returns
+    -------
+    PostTrainingStep
+    """
+    sequences = np.rint(job.lengths.ravel() + job.prompt_tokens).astype(np.int64)
+    trained = training_times(
+        job.training,
+        job.strategy,
+        job.constants,
+        sequences,
+        pack_length=job.pack_length,
+        num_updates=job.algorithm.num_updates,
+    )
+    generated = _with_dropped(job)
+    rolled = rollout_times(
+        job.serving,
+        job.layout,
+        generated,
+        job.prompt_tokens,
+        max_requests=job.max_requests,
+        memory_fraction=job.memory_fraction,
+    )
+    profile = job.serving.cluster.profile
+    changed = reshard(
+        job.serving.model,
+        profile,
+        training_shares(job.strategy) if job.shares_devices else None,
+        rollout_shares(job.layout),
+        job.reshard_engine,
+        bytes_per_weight=float(WEIGHT_BYTES[job.serving.engine.precision]),
+    )
+    copy_s = host_copy_s(trained.allocated_after_step_bytes, profile) if job.offloads and job.shares_devices else 0.0
+    time = step_time(job.placement, _parts(job, trained, rolled, changed, copy_s), job.staleness)
+    return PostTrainingStep(
+        time=time,
+        training=trained,
+        rollout=rolled,
+        to_rollout=changed,
+        residual_bytes=residual_bytes(profile) if job.shares_devices else 0.0,
+        offload_s=copy_s,
+        onload_s=copy_s,
+    )
+
+
+def rollout_shares(layout: ServingLayout) -> Shares:
+    """Of the weights that a rollout device holds.
+
+    Parameters
+    ----------
+    layout : ServingLayout
+        Of one instance.
+
+    Returns
+    -------
+    Shares
+    """
+    sliced = layout.tp if layout.ep == 1 else layout.ep
+    return Shares(1.0 / (layout.tp * layout.pp), 1.0 / (sliced * layout.pp))
+
+
+def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
+    """Answers that are generated: those that a filter drops are as long as those it keeps."""
+    kept = job.algorithm.kept_fraction
+    if kept >= 1.0:
+        return job.lengths
+    groups = max(round(len(job.lengths) / kept), len(job.lengths))
+    return job.lengths[np.arange(groups) % len(job.lengths)]
+
+
+def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, changed: Reshard, copy_s: float) -> Parts:
+    """Seconds of every task. A critic is priced as the actor is; a reward model passes every answer once."""
+    wanted, forward = job.algorithm, trained.forward_s
+    leftover = job.staleness.leftover_fraction or 0.0
+    separate = not job.shares_devices
+    return Parts(
+        rollout_s=rolled.makespan_s,
+        steady_rollout_s=rolled.steady_s,
+        kept_s=rolled.finished_s(1.0 / (1.0 + leftover)),
+        old_log_prob_s=forward if wanted.old_log_prob else 0.0,
+        reference_s=forward if wanted.reference else 0.0,
+        reward_s=forward if wanted.reward_model else 0.0,
+        critic_s=trained.update_s + forward if wanted.critic else 0.0,
+        update_s=trained.update_s,
+        to_rollout_s=0.0 if separate else changed.seconds + copy_s,
+        to_train_s=0.0 if separate else copy_s,
+        sync_s=changed.seconds if separate else 0.0,
+        finish_s=tuple(rolled.finished_s((piece + 1) / MICRO_BATCHES) for piece in range(MICRO_BATCHES)),
+    )
+
+
+def with_staleness(job: PostTraining, staleness: Staleness) -> PostTraining:
+    """The same step under another staleness.
+
+    Parameters
+    ----------
+    job : PostTraining
+        The step.
+    staleness : Staleness
+        How far rollout may run ahead.
+
+    Returns
+    -------
+    PostTraining
+    """
+    return replace(job, staleness=staleness)
