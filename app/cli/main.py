@@ -21,6 +21,7 @@ from app.cli.commands import (
     hardware,
     keys,
     models,
+    rl,
     schema,
     search,
     sequences,
@@ -61,6 +62,7 @@ application.add_typer(hardware.commands, name="hardware")
 application.add_typer(models.commands, name="models")
 application.add_typer(experts.commands, name="experts")
 application.add_typer(sequences.commands, name="sequences")
+application.add_typer(rl.commands, name="rl")
 application.command()(schema.schema)
 
 

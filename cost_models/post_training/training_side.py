@@ -47,7 +47,8 @@ class PackedBatch:
 def packed(sequence_lengths: NDArray[np.int64], longest: int, replicas: int, multiple: int, num_updates: int) -> PackedBatch:
     """How the sequences of one of ``num_updates`` equal mini-batches fill packs.
 
-    A replica gets at least one pack, so packs are shorter where a mini-batch has too few tokens to fill one each.
+    A replica gets at least one pack, so packs are shorter where a mini-batch has too few tokens to fill one each. No split of a
+    mini-batch over replicas is better than its longest sample: the busiest replica sets the pace.
 
     Parameters
     ----------
@@ -67,6 +68,8 @@ def packed(sequence_lengths: NDArray[np.int64], longest: int, replicas: int, mul
     PackedBatch
     """
     tokens = float(sequence_lengths.sum()) / num_updates
+    each = sequence_lengths[: sequence_lengths.size // num_updates * num_updates].reshape(num_updates, -1)
+    tokens = max(tokens, replicas * float(np.maximum(each.max(axis=1), tokens / replicas).mean()))
     length = min(float(longest), max(tokens / replicas, float(sequence_lengths.mean())))
     length = max(multiple, math.ceil(length / multiple) * multiple)
     count = max(replicas, math.ceil(tokens / length / replicas) * replicas)
