@@ -13,7 +13,7 @@ from cost_models.post_training.lengths import DEFAULT_SIGMA, draw_lengths, lengt
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.step import Algorithm, PostTraining
 from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
-from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
 from documents.errors import InputError, show
@@ -23,11 +23,12 @@ from search.post_training.layouts import best_training_layout, default_rollout_l
 
 # What stands in for a field that a record leaves out; each use is listed with the row.
 PROMPTS, SAMPLES = 256, 16
-ANSWERS_PER_UPDATE = 512  # NeMo RL's train_global_batch_size; verl's 32 prompts x 16 [nemo-rl; verl-docs]
+DAPO_ANSWERS_PER_UPDATE = 512  # 16 updates a step of 512 prompts x 16 [dapo, section 4.1]; others update once [deepseekmath]
 MEAN_OF_WINDOW = 0.4  # mean answer over the shorter of cap and trained window: 0.34 to 0.41 of three math workloads [seer; verl-docs]
-LONGEST_CAP = 32_768  # tokens, where a source names none
+LONGEST_CAP = 16_384  # tokens, where a source names none: the middle of those that do, 1,024 to 98,304
 PROMPT_TOKENS = 150.0  # of mathematics: 100 to 150 in NeMo RL's table [nemo-rl]
 SOFTWARE_YEAR = 2025.5
+SHARED_MEMORY_FRACTION = 0.6  # median of what MindSpeed-RL's colocated recipes state [mindspeed-rl]
 
 
 @dataclass
@@ -65,7 +66,7 @@ def step_of(record: PostTrainingRecord, assumed: Assumed) -> PostTraining:
     constants = constants_for(workload)
     sequences = np.rint(lengths.ravel() + prompt_tokens).astype(np.int64)
     pack = int(cap + prompt_tokens)
-    strategy = _strategy(record.train, workload, constants, sequences, pack, updates, assumed)
+    strategy = _strategy(record.train, workload, constants, sequences, pack, updates, assumed, recomputes=placed.kind != PlacementKind.SEPARATE)
     serving, layout = _rollout(record, model, profile, rollout_devices, workload, assumed)
     return PostTraining(
         training=workload,
@@ -85,8 +86,14 @@ def step_of(record: PostTrainingRecord, assumed: Assumed) -> PostTraining:
         ),
         pack_length=pack,
         max_requests=record.rollout.max_num_seqs,
-        memory_fraction=record.rollout.memory_fraction or 0.9,
+        memory_fraction=_memory_fraction(record),
     )
+
+
+def _memory_fraction(record: PostTrainingRecord) -> float:
+    """Of a device that a rollout may fill: what is stated, else less where training sleeps on it."""
+    shared = record.placed.kind != PlacementKind.SEPARATE
+    return record.rollout.memory_fraction or (SHARED_MEMORY_FRACTION if shared else 0.9)
 
 
 def _pools(record: PostTrainingRecord, placed: Placed, assumed: Assumed) -> tuple[int, int]:
@@ -94,7 +101,7 @@ def _pools(record: PostTrainingRecord, placed: Placed, assumed: Assumed) -> tupl
     if placed.kind == PlacementKind.FULLY_COLOCATED:
         return devices, devices
     if placed.rollout_devices and placed.train_devices:
-        return placed.rollout_devices, placed.train_devices
+        return (devices if placed.kind == PlacementKind.HYBRID else placed.rollout_devices), placed.train_devices
     half = max(devices // 2, 1)
     assumed.note(f"split = {half} devices roll out, {devices - half or 1} train: the record does not say")
     return half, max(devices - half, 1)
@@ -138,8 +145,8 @@ def _lengths(
 def _updates(record: PostTrainingRecord, answers: int, assumed: Assumed) -> int:
     each = record.train_batch
     if each is None:
-        each = ANSWERS_PER_UPDATE
-        assumed.note(f"answers an optimizer step = {each}")
+        each = DAPO_ANSWERS_PER_UPDATE if "dapo" in record.algorithm else answers
+        assumed.note(f"answers an optimizer step = {min(each, answers)}")
     return max(round(answers / each), 1)
 
 
@@ -164,14 +171,16 @@ def _strategy(
     pack: int,
     updates: int,
     assumed: Assumed,
+    *,
+    recomputes: bool,
 ) -> ParallelStrategy:
-    """The stated layout, else the fastest that fits; recompute only where memory asks for it."""
+    """The stated layout, else the fastest that fits; recompute where rollout shares the memory, or where memory asks for it."""
     zero = 3 if given.fsdp else None
     stated = []
     if given.is_stated:
         stated = [
             found
-            for recompute in (False, True)
+            for recompute in ((True,) if recomputes else (False, True))
             if (
                 found := strategy_of(
                     workload.model,
@@ -188,7 +197,9 @@ def _strategy(
         ]
         if not stated:
             assumed.note("the stated training layout does not divide the training devices: the fastest that fits is taken")
-    candidates = stated or list(training_layouts(workload, zero_stage=zero))
+    candidates = stated or [
+        layout for layout in training_layouts(workload, zero_stage=zero) if not recomputes or layout.recompute is Recompute.FULL
+    ]
     strategy, found = best_training_layout(
         workload, candidates, constants, sequences, pack_length=pack, num_updates=updates  # type: ignore[arg-type]
     )
@@ -218,7 +229,7 @@ def _rollout(
     serving = ServingWorkload(model, Cluster(profile, devices), constants_for(workload), engine)
     layout = _layout(record.rollout, model, devices)
     if layout is None:
-        layout = default_rollout_layout(serving, memory_fraction=record.rollout.memory_fraction or 0.9)
+        layout = default_rollout_layout(serving, memory_fraction=_memory_fraction(record))
         assumed.note(f"rollout instance = tp {layout.tp}, ep {layout.ep}, {layout.num_devices} devices: the smallest with room for a cache")
     return serving, layout
 

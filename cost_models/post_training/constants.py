@@ -22,6 +22,10 @@ class PostTrainingConstant:
 CONSTANTS: tuple[PostTrainingConstant, ...] = (
     PostTrainingConstant("remainder_fraction", "reward, data and book-keeping of a synchronous step, of all its other parts", "1",
                          0.03, 0.07, 0.05, "[verl-docs, fully_async: step less generation, log-probabilities, update]"),
+    PostTrainingConstant("rollout_device_factor", "device time of a decode step inside a rollout over that of a tuned service", "1",
+                         1.0, 2.5, 1.5, "[verl-docs; seer; nemo-rl]: sampling, log-probabilities of samples, weights behind wrappers"),
+    PostTrainingConstant("forward_factor", "a pass for log-probabilities over the forward part of an update", "1",
+                         1.0, 3.4, 1.45, "[verl-docs, fully_async and one_step_off: old_log_prob over update_actor]"),
 )  # fmt: skip
 
 

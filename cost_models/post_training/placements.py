@@ -29,7 +29,7 @@ class Parts:
     ``rollout_s`` lasts from the first prompt to the last answer; ``steady_rollout_s`` is what the same tokens take where new
     prompts follow at once, so that no instance drains. ``kept_s``: until all but the answers that may be left over are there.
     ``to_rollout_s`` and ``to_train_s`` are changes of layout with their loads and offloads, ``sync_s`` weights sent to devices
-    that only roll out.
+    that only roll out. ``train_share``: of a hybrid's devices, those that train.
     """
 
     rollout_s: float
@@ -43,6 +43,7 @@ class Parts:
     to_rollout_s: float = 0.0
     to_train_s: float = 0.0
     sync_s: float = 0.0
+    train_share: float = 1.0
     finish_s: tuple[float, ...] = field(default=(), repr=False)  # when micro-batches of answers are complete, ascending
 
     @property
@@ -123,7 +124,9 @@ def tasks_of(kind: PlacementKind, parts: Parts, staleness: Staleness = SYNCHRONO
         return _colocated(parts, side=(ALL,))
     if kind is PlacementKind.COLOCATED:
         return _colocated(parts, side=(SIDE,))
-    return _separate(parts, staleness, shares_devices=kind is PlacementKind.HYBRID)
+    if kind is PlacementKind.HYBRID:
+        return _hybrid(parts, staleness)
+    return _separate(parts, staleness)
 
 
 def _colocated(parts: Parts, side: tuple[str, ...]) -> tuple[Task, ...]:
@@ -141,13 +144,23 @@ def _colocated(parts: Parts, side: tuple[str, ...]) -> tuple[Task, ...]:
     )
 
 
-def _separate(parts: Parts, staleness: Staleness, *, shares_devices: bool) -> tuple[Task, ...]:
-    """Rollout ahead of training by ``lag`` steps; in pieces where training begins on the answers that are complete.
-
-    In a hybrid the devices that train stop their rollout meanwhile, so that training keeps both pools.
-    """
+def _hybrid(parts: Parts, staleness: Staleness) -> tuple[Task, ...]:
+    """All devices roll out; while some train, the others go on, so that training takes its share of the pool's time."""
     lag = lag_of(staleness)
-    pools = (ROLLOUT, TRAIN) if shares_devices else (TRAIN,)
+    occupied = parts.steady_rollout_s if lag or staleness.partial else parts.rollout_s
+    displaced = parts.train_share if lag else 1.0
+    return (
+        Task("rollout", (ALL,), occupied, (("update", 1 + lag),)),
+        Task("training", (TRAIN,), parts.training_s, (("rollout", 0),), lag),
+        Task("update", (ALL,), displaced * parts.training_s, (("rollout", 0),), lag),
+        Task("sync", (ALL,), parts.sync_s, (("training", 0), ("update", 0)), lag),
+    )
+
+
+def _separate(parts: Parts, staleness: Staleness) -> tuple[Task, ...]:
+    """Rollout ahead of training by ``lag`` steps; in pieces where training begins on the answers that are complete."""
+    lag = lag_of(staleness)
+    pools = (TRAIN,)
     ends, tail = _pieces(parts, staleness)
     tasks: list[Task] = []
     before = 0.0

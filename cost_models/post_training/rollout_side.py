@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.serving.batching import StepTable, batched_times, step_table
+from cost_models.post_training.constants import constant
+from cost_models.serving.batching import TABLE_BATCHES, TABLE_CONTEXTS, StepTable, batched_times
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.memory import DEFAULT_UTILISATION, kv_capacity_tokens
-from cost_models.serving.steps import prefill_s
+from cost_models.serving.steps import StepTimes, decode_step, prefill_s
 from cost_models.shapes.workload import WorkloadError
 
 Floats = NDArray[np.float64]
@@ -96,7 +97,7 @@ def rollout_times(
             f"the longest sequence of {longest:,.0f} tokens does not fit into an instance of {layout.num_devices} devices, "
             f"whose memory holds {capacity:,.0f} tokens beside the weights"
         )
-    steps = step_table(workload, layout, slots, longest)
+    steps = rollout_steps(workload, layout, slots, longest)
     together = max(PREFILL_PASS_TOKENS / max(prompt_tokens, 1.0), 1.0) * layout.dp
     prompt_s = float(prefill_s(workload, layout, together, prompt_tokens)) / (together * max(prompt_tokens, 1.0))
     found = batched_times(
@@ -119,6 +120,40 @@ def rollout_times(
         preemptions=int(found.preemptions.sum()),
         output_tokens=float(lengths.sum()),
     )
+
+
+def rollout_steps(workload: ServingWorkload, layout: ServingLayout, max_in_flight: int, max_context_tokens: float) -> StepTable:
+    """Decode steps inside a rollout: those of a service with ``rollout_device_factor`` on what devices do.
+
+    Dispatch that a longer device time hides stays hidden.
+
+    Parameters
+    ----------
+    workload : ServingWorkload
+        Model, the rollout pool and the engine.
+    layout : ServingLayout
+        Of one instance.
+    max_in_flight : int
+        Requests of the instance.
+    max_context_tokens : float
+        Longest mean context.
+
+    Returns
+    -------
+    StepTable
+    """
+    batches = np.unique(np.rint(np.geomspace(1.0, max(max_in_flight, 1), min(max_in_flight, TABLE_BATCHES))))
+    contexts = np.linspace(0.0, max(max_context_tokens, 1.0), TABLE_CONTEXTS)
+    found = decode_step(workload, layout, batches[:, None], contexts[None, :])
+    return StepTable(batches, contexts, _stretched_s(found, workload.constants.host_micro_batch_s), workload.engine.tokens_per_step)
+
+
+def _stretched_s(step: StepTimes, preparing_s: float) -> Floats:
+    host = step.parts_s["host"]
+    device = step.total_s - host
+    more = (constant("rollout_device_factor") - 1.0) * device
+    stretched: Floats = device + more + np.maximum(host - more, np.minimum(host, preparing_s))
+    return stretched
 
 
 def _steady_s(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.post_training.constants import DEFAULT_ENGINE
+from cost_models.post_training.constants import DEFAULT_ENGINE, constant
 from cost_models.post_training.placements import SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, step_time
 from cost_models.post_training.resharding import Reshard, Shares, host_copy_s, reshard, residual_bytes, training_shares
 from cost_models.post_training.rollout_side import RolloutTimes, rollout_times
@@ -41,7 +41,8 @@ class Algorithm:
 class PostTraining:
     """A step: what is trained and rolled out, where, and on which answers.
 
-    ``training`` and ``serving`` each know the devices of their own pool. ``lengths`` are the answers that are trained on,
+    ``training`` and ``serving`` each know the devices of their own pool, which is all of them where rollout shares those of
+    training. ``lengths`` are the answers that are trained on,
     ``[prompts, samples]``, ``prompt_tokens`` the mean prompt. ``memory_fraction``: of a device that a rollout instance may fill.
     """
 
@@ -65,7 +66,7 @@ class PostTraining:
     def num_devices(self) -> int:
         """Of all pools together."""
         train, rollout = self.training.cluster.num_devices, self.serving.cluster.num_devices
-        return train if self.shares_devices else train + rollout
+        return rollout if self.placement is not PlacementKind.SEPARATE else train + rollout
 
     @property
     def shares_devices(self) -> bool:
@@ -175,9 +176,9 @@ def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
 
 def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, changed: Reshard, copy_s: float) -> Parts:
     """Seconds of every task. A critic is priced as the actor is; a reward model passes every answer once."""
-    wanted, forward = job.algorithm, trained.forward_s
+    wanted, forward = job.algorithm, constant("forward_factor") * trained.forward_s
     leftover = job.staleness.leftover_fraction or 0.0
-    separate = not job.shares_devices
+    separate, hybrid = not job.shares_devices, job.placement is PlacementKind.HYBRID
     return Parts(
         rollout_s=rolled.makespan_s,
         steady_rollout_s=rolled.steady_s,
@@ -190,6 +191,7 @@ def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, chan
         to_rollout_s=0.0 if separate else changed.seconds + copy_s,
         to_train_s=0.0 if separate else copy_s,
         sync_s=changed.seconds if separate else 0.0,
+        train_share=job.training.cluster.num_devices / job.serving.cluster.num_devices if hybrid else 1.0,
         finish_s=tuple(rolled.finished_s((piece + 1) / MICRO_BATCHES) for piece in range(MICRO_BATCHES)),
     )
 
