@@ -56,6 +56,7 @@ def rollout_times(
     *,
     max_requests: int | None = None,
     memory_fraction: float = DEFAULT_UTILISATION,
+    batches_under_way: float = 1.0,
 ) -> RolloutTimes:
     """Rolls out the answers of one step; groups go to the instances in turn, as frameworks send them.
 
@@ -73,6 +74,8 @@ def rollout_times(
         In flight in an instance's replica at once.
     memory_fraction : float
         Of a device's memory that an instance may fill.
+    batches_under_way : float
+        Of which answers are in flight together where rollout does not drain between steps.
 
     Returns
     -------
@@ -89,7 +92,9 @@ def rollout_times(
     dealt = np.zeros((each * instances, lengths.shape[1]), dtype=np.float64)
     dealt[:groups] = lengths
     requests = dealt.reshape(each, instances, -1).transpose(1, 0, 2).reshape(instances, -1)
-    slots = min((max_requests or MAX_REQUESTS) * layout.dp, requests.shape[1])
+    most = (max_requests or MAX_REQUESTS) * layout.dp
+    slots = min(most, requests.shape[1])
+    under_way = min(float(most), max(lengths.size / instances * batches_under_way, 1.0))
     capacity = kv_capacity_tokens(workload, layout, utilisation=memory_fraction, requests=float(slots))
     longest = float(lengths.max()) + prompt_tokens
     if capacity < longest:
@@ -97,7 +102,7 @@ def rollout_times(
             f"the longest sequence of {longest:,.0f} tokens does not fit into an instance of {layout.num_devices} devices, "
             f"whose memory holds {capacity:,.0f} tokens beside the weights"
         )
-    steps = rollout_steps(workload, layout, slots, longest)
+    steps = rollout_steps(workload, layout, math.ceil(max(under_way, slots)), longest)
     together = max(PREFILL_PASS_TOKENS / max(prompt_tokens, 1.0), 1.0) * layout.dp
     prompt_s = float(prefill_s(workload, layout, together, prompt_tokens)) / (together * max(prompt_tokens, 1.0))
     found = batched_times(
@@ -112,7 +117,7 @@ def rollout_times(
     used = found.makespan_s[found.makespan_s > 0.0]
     return RolloutTimes(
         makespan_s=float(found.makespan_s.max()),
-        steady_s=_steady_s(lengths, prompt_tokens, instances, slots, capacity, steps, prompt_s),
+        steady_s=_steady_s(lengths, prompt_tokens, instances, under_way, capacity, steps, prompt_s),
         finish_s=finish,
         first_instance_s=float(used.min()),
         instances=instances,
@@ -160,7 +165,7 @@ def _steady_s(
     lengths: NDArray[np.int64],
     prompt_tokens: float,
     instances: int,
-    slots: int,
+    under_way: float,
     capacity: float,
     steps: StepTable,
     prompt_s: float,
@@ -169,7 +174,7 @@ def _steady_s(
     answers = lengths.astype(np.float64)
     total = float(answers.sum())
     context = prompt_tokens + float((answers**2).sum()) / (2.0 * total)  # of a token that is made, in the mean
-    in_flight = max(min(float(slots), lengths.size / instances, capacity / max(context, 1.0)), 1.0)
+    in_flight = max(min(under_way, capacity / max(context, 1.0)), 1.0)
     step = float(steps.step_s(in_flight, context))
     made = total / instances / (in_flight * steps.tokens_per_step) * step
     return made + lengths.size / instances * prompt_tokens * prompt_s

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.post_training.constants import DEFAULT_ENGINE, constant
-from cost_models.post_training.placements import SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, step_time
+from cost_models.post_training.placements import SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, lag_of, step_time
 from cost_models.post_training.resharding import Reshard, Shares, host_copy_s, reshard, residual_bytes, training_shares
 from cost_models.post_training.rollout_side import RolloutTimes, rollout_times
 from cost_models.post_training.training_side import TrainingTimes, training_times
@@ -17,6 +17,7 @@ from cost_models.serving.engine import WEIGHT_BYTES, ServingLayout, ServingWorkl
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 
+MOST_AHEAD = 1.0  # batches that are begun while one is still under way: engines are fed a batch at a time
 MICRO_BATCHES = 16  # in which a queue hands answers over
 
 
@@ -126,6 +127,7 @@ def post_training_step(job: PostTraining) -> PostTrainingStep:
         job.prompt_tokens,
         max_requests=job.max_requests,
         memory_fraction=job.memory_fraction,
+        batches_under_way=1.0 + min(job.staleness.leftover_fraction or float(lag_of(job.staleness)), MOST_AHEAD),
     )
     profile = job.serving.cluster.profile
     changed = reshard(
