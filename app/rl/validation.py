@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -322,17 +322,35 @@ def _errors(rows: Sequence[RlValidationRow], records: dict[str, PostTrainingReco
 
 
 def _ordered(rows: Sequence[RlValidationRow], records: dict[str, PostTrainingRecord]) -> list[bool]:
-    """Of each two measured rows of one model with one unit that differ by more than noise, whether predictions agree."""
+    """Of each two measured rows of one model with one unit that differ by more than noise, whether predictions agree.
+
+    One set-up that was measured with several releases of its software has no order.
+    """
     groups: dict[tuple[str, str, str], list[RlValidationRow]] = defaultdict(list)
     for row in rows:
         record = records.get(row.id)
         if record is not None and row.error_fraction is not None and row.kind == "rl_step":
-            release = re.sub(r"\d+$", "", str(record.model))
-            groups[release, record.hardware or "", row.unit or ""].append(row)
+            groups[str(record.model), record.hardware or "", row.unit or ""].append(row)
     found = []
     for listed in groups.values():
         for one, other in combinations(listed, 2):
             assert one.measured and other.measured and one.predicted and other.predicted
-            if abs(np.log(one.measured / other.measured)) > NOISE:
+            if _setup(records[one.id]) != _setup(records[other.id]) and abs(np.log(one.measured / other.measured)) > NOISE:
                 found.append((one.measured > other.measured) == (one.predicted > other.predicted))
     return found
+
+
+def _setup(record: PostTrainingRecord) -> tuple[object, ...]:
+    """What was chosen for a run, without its answers."""
+    return (
+        record.devices,
+        record.placed,
+        replace(record.train, recompute=False),
+        replace(record.rollout, max_num_seqs=None),
+        record.algorithm,
+        record.precision,
+        record.prompts,
+        record.samples,
+        record.max_response,
+        record.max_sequence,
+    )

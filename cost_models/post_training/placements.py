@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -27,14 +28,13 @@ class Parts:
     """Seconds of each task of one step on its own devices.
 
     ``rollout_s`` lasts from the first prompt to the last answer; ``steady_rollout_s`` is what the same tokens take where new
-    prompts follow at once, so that no instance drains. ``kept_s``: until all but the answers that may be left over are there.
+    prompts follow at once, so that no instance drains.
     ``to_rollout_s`` and ``to_train_s`` are changes of layout with their loads and offloads, ``sync_s`` weights sent to devices
     that only roll out. ``train_share``: of a hybrid's devices, those that train.
     """
 
     rollout_s: float
     steady_rollout_s: float
-    kept_s: float
     old_log_prob_s: float
     reference_s: float
     reward_s: float
@@ -44,7 +44,7 @@ class Parts:
     to_train_s: float = 0.0
     sync_s: float = 0.0
     train_share: float = 1.0
-    finish_s: tuple[float, ...] = field(default=(), repr=False)  # when micro-batches of answers are complete, ascending
+    finish_s: tuple[float, ...] = field(default=(), repr=False)  # when each of ``PIECES`` parts of the answers is complete
 
     @property
     def training_s(self) -> float:
@@ -198,15 +198,14 @@ def lag_of(staleness: Staleness) -> int:
     int
     """
     if staleness.leftover_fraction is not None:
-        return 1 if staleness.leftover_fraction > 0.0 else 0
+        return 0
     return MOST_LAG if staleness.steps is None else min(staleness.steps, MOST_LAG)
 
 
 def _pieces(parts: Parts, staleness: Staleness) -> tuple[tuple[float, ...], float]:
     """When pieces of a batch leave the rollout pool, from its start, and how much later each is complete."""
     if staleness.leftover_fraction:
-        held = max(parts.steady_rollout_s, parts.kept_s)
-        return tuple(held * (index + 1) / PIECES for index in range(PIECES)), 0.0
+        return _left_over(parts, staleness.leftover_fraction), 0.0
     if staleness.partial:
         tail = max(parts.rollout_s - parts.steady_rollout_s, 0.0)
         count = PIECES if staleness.streams else 1
@@ -214,6 +213,18 @@ def _pieces(parts: Parts, staleness: Staleness) -> tuple[tuple[float, ...], floa
     if staleness.streams and parts.finish_s:
         return parts.finish_s, 0.0
     return (parts.rollout_s,), 0.0
+
+
+def _left_over(parts: Parts, fraction: float) -> tuple[float, ...]:
+    """Ends of the pieces where part of a batch is there when its step begins; the pool makes what is left over beside them."""
+    ends, last = [], 0.0
+    for index in range(PIECES):
+        share = (index + 1) / PIECES
+        made = share - min(fraction, 1.0)
+        reached = parts.finish_s[max(math.ceil(made * PIECES) - 1, 0)] if made > 0.0 and parts.finish_s else 0.0
+        last = max(last, reached, parts.steady_rollout_s * share)
+        ends.append(last)
+    return tuple(ends)
 
 
 def _named(name: str, index: int) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.post_training.constants import DEFAULT_ENGINE, constant
-from cost_models.post_training.placements import SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, lag_of, step_time
+from cost_models.post_training.placements import PIECES, SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, lag_of, step_time
 from cost_models.post_training.resharding import Reshard, Shares, host_copy_s, reshard, residual_bytes, training_shares
 from cost_models.post_training.rollout_side import RolloutTimes, rollout_times
 from cost_models.post_training.training_side import TrainingTimes, training_times
@@ -18,7 +18,6 @@ from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 
 MOST_AHEAD = 1.0  # batches that are begun while one is still under way: engines are fed a batch at a time
-MICRO_BATCHES = 16  # in which a queue hands answers over
 
 
 @dataclass(frozen=True)
@@ -179,12 +178,10 @@ def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
 def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, changed: Reshard, copy_s: float) -> Parts:
     """Seconds of every task. A critic is priced as the actor is; a reward model passes every answer once."""
     wanted, forward = job.algorithm, constant("forward_factor") * trained.forward_s
-    leftover = job.staleness.leftover_fraction or 0.0
     separate, hybrid = not job.shares_devices, job.placement is PlacementKind.HYBRID
     return Parts(
         rollout_s=rolled.makespan_s,
         steady_rollout_s=rolled.steady_s,
-        kept_s=rolled.finished_s(1.0 / (1.0 + leftover)),
         old_log_prob_s=forward if wanted.old_log_prob else 0.0,
         reference_s=forward if wanted.reference else 0.0,
         reward_s=forward if wanted.reward_model else 0.0,
@@ -194,7 +191,7 @@ def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, chan
         to_train_s=0.0 if separate else copy_s,
         sync_s=changed.seconds if separate else 0.0,
         train_share=job.training.cluster.num_devices / job.serving.cluster.num_devices if hybrid else 1.0,
-        finish_s=tuple(rolled.finished_s((piece + 1) / MICRO_BATCHES) for piece in range(MICRO_BATCHES)),
+        finish_s=tuple(rolled.finished_s((piece + 1) / PIECES) for piece in range(PIECES)),
     )
 
 
