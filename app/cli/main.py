@@ -26,6 +26,7 @@ from app.cli.commands import (
     search,
     sequences,
     serve,
+    serving,
     tune,
     validate,
     worker,
@@ -63,6 +64,7 @@ application.add_typer(models.commands, name="models")
 application.add_typer(experts.commands, name="experts")
 application.add_typer(sequences.commands, name="sequences")
 application.add_typer(rl.commands, name="rl")
+application.add_typer(serving.commands, name="serving")
 application.command()(schema.schema)
 
 

@@ -28,6 +28,7 @@ _READING_PATHS = (
     "/v1/goodput",
     "/v1/experts/plans",
     "/v1/sequences/plans",
+    "/v1/serving/estimates",
     "/v1/models:import",
 )  # POST for the size of the question; it stores nothing
 

@@ -79,7 +79,7 @@ class Job:
 
 def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> Job:
     """The job that ``source`` (a preset, a ``config.json`` or a job file) and the flags, by section, describe together."""
-    document, folder = _document(source)
+    document, folder = source_document(source)
     for section, values in flags.items():
         if values:
             document[section] = _with_flags(_as_mapping(document, section), values)
@@ -215,7 +215,8 @@ def _assumptions(found: Mapping[str, str], stated: object, resolved: Mapping[str
     return {**earlier, **{name: Assumption(name, value_of(name), why) for name, why in found.items() if name not in earlier}}
 
 
-def _document(source: str) -> tuple[dict[str, Any], Path]:
+def source_document(source: str) -> tuple[dict[str, Any], Path]:
+    """What a preset's name, a ``config.json`` or a job file says, and where paths in it start."""
     path = Path(source)
     is_file = os.path.exists(path) or path.suffix in (".json", ".yaml", ".yml")  # noqa: PTH110 - Path's raises for a long name
     if source in preset_names() or not source or not is_file:

@@ -317,10 +317,11 @@ def layer_times(
     mlp = linear_s(rows, parts.router, ROUTER_KERNELS, beside.half_flops_per_s, ELEMENT_BYTES, beside)
     if parts.shared_experts and not workload.engine.shared_experts_apart:
         mlp = mlp + mixed_linear_s(workload, rows, parts.shared_experts / tp, MLP_KERNELS, beside)
-    experts = _experts_s(workload, layout, moe, parts, requests * tokens, rows, beside)
+    load = expert_load(workload, layout, moe, requests * tokens)
+    experts = _experts_s(workload, layout, moe, parts, requests * tokens, rows, load, beside)
     if layout.ep == 1:
         return LayerTimes(projections, core, 2.0 * reduced, mlp, experts, np.zeros_like(rows))
-    exchange = _exchange_s(workload, layout, moe, requests * tokens, rows / tp, decode=decode)
+    exchange = _exchange_s(workload, layout, moe, rows / tp, load, decode=decode)
     return LayerTimes(projections, core, reduced, mlp, experts, exchange)
 
 
@@ -381,6 +382,7 @@ def _experts_s(
     parts: LayerParameters,
     tokens: Floats,
     rows: Floats,
+    load: Floats,
     device: Rates,
 ) -> Floats:
     """Routed experts of the busiest device: all experts that some token chose are read, and their rows multiplied. [s]
@@ -389,13 +391,15 @@ def _experts_s(
     ----------
     tokens, rows : Floats
         Of the instance, and of one attention replica.
+    load : Floats
+        Copies of the busiest device over the mean.
     """
     each = parts.experts / moe.num_experts
     if layout.ep == 1:  # sliced: every device has a slice of every expert, for its replica's tokens
         each, held, chosen_by, copies = each / layout.tp, float(moe.num_experts), rows, rows * moe.top_k
     else:
         held = max((moe.num_experts + layout.redundant_experts) / layout.ep, 1.0)
-        chosen_by, copies = tokens, tokens * moe.top_k / layout.ep * expert_load(workload, layout, moe, tokens)
+        chosen_by, copies = tokens, tokens * moe.top_k / layout.ep * load
     read = held * -np.expm1(chosen_by * np.log1p(-moe.top_k / moe.num_experts)) if moe.top_k < moe.num_experts else held
     padded = copies + PADDING_TILE_FRACTION * TILE_ROWS * read
     arithmetic_s = 2.0 * padded * each * workload.constants.expert_matmul_factor / device.linear_flops_per_s
@@ -404,7 +408,7 @@ def _experts_s(
 
 
 def _exchange_s(
-    workload: ServingWorkload, layout: ServingLayout, moe: MoeShape, tokens: Floats, sent: Floats, *, decode: bool
+    workload: ServingWorkload, layout: ServingLayout, moe: MoeShape, sent: Floats, load: Floats, *, decode: bool
 ) -> Floats:
     """Dispatch in the engine's precision and combine in 16 bits. [s]
 
@@ -413,10 +417,10 @@ def _exchange_s(
 
     Parameters
     ----------
-    tokens, sent : Floats
-        Of the instance, and that a device sends in the mean.
+    sent, load : Floats
+        Tokens of a device in the mean, and copies of the busiest over the mean.
     """
-    width, load = workload.model.hidden_size, expert_load(workload, layout, moe, tokens)
+    width = workload.model.hidden_size
     dispatched = width * WEIGHT_BYTES[workload.engine.precision]
     if decode:
         puts = direct_puts(workload.network)

@@ -24,6 +24,9 @@ NAMES = (
     "measurements",
     "experts",
     "sequences",
+    "serving-job",
+    "serving",
+    "serving-search",
 )
 
 
@@ -41,6 +44,8 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.measuring.schemas import MeasureDocument
     from app.plans.schemas import ExplainDocument
     from app.scripts.schemas import TuneDocument
+    from app.serving.fields import ServingJobDocument
+    from app.serving.schemas import ServingDocument, ServingSearchDocument
     from app.text import terminal
     from calibration.measurements.files import MeasurementsDocument
     from documents.errors import unknown_name
@@ -60,6 +65,9 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "measure": MeasureDocument,
         "measurements": MeasurementsDocument,
         "experts": ExpertPlanDocument,
+        "serving-job": ServingJobDocument,
+        "serving": ServingDocument,
+        "serving-search": ServingSearchDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")
