@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cost_models.post_training.constants import constant
-from cost_models.post_training.program import Steady, Task, steady
+from cost_models.post_training.program import Steady, Task, steady, streamed_end_s
 
 ROLLOUT, TRAIN, SIDE, ALL = "rollout", "train", "reference", "all"
 PIECES = 16  # of a batch that is handed over while it is made
@@ -30,7 +30,8 @@ class Parts:
     ``rollout_s`` lasts from the first prompt to the last answer; ``steady_rollout_s`` is what the same tokens take where new
     prompts follow at once, so that no instance drains.
     ``to_rollout_s`` and ``to_train_s`` are changes of layout with their loads and offloads, ``sync_s`` weights sent to devices
-    that only roll out. ``train_share``: of a hybrid's devices, those that train.
+    that only roll out. ``train_share``: of a hybrid's devices, those that train. ``queue_s``: samples through the storage of a
+    queue, all of a step.
     """
 
     rollout_s: float
@@ -44,6 +45,7 @@ class Parts:
     to_train_s: float = 0.0
     sync_s: float = 0.0
     train_share: float = 1.0
+    queue_s: float = 0.0
     finish_s: tuple[float, ...] = field(default=(), repr=False)  # when each of ``PIECES`` parts of the answers is complete
 
     @property
@@ -121,23 +123,34 @@ def tasks_of(kind: PlacementKind, parts: Parts, staleness: Staleness = SYNCHRONO
     tuple of Task
     """
     if kind is PlacementKind.FULLY_COLOCATED:
-        return _colocated(parts, side=(ALL,))
+        return _colocated(parts, (ALL,), parts.reference_s, parts.reward_s)
     if kind is PlacementKind.COLOCATED:
-        return _colocated(parts, side=(SIDE,))
+        return _colocated(parts, (SIDE,), *_beside(parts, staleness))
     if kind is PlacementKind.HYBRID:
         return _hybrid(parts, staleness)
     return _separate(parts, staleness)
 
 
-def _colocated(parts: Parts, side: tuple[str, ...]) -> tuple[Task, ...]:
+def _beside(parts: Parts, staleness: Staleness) -> tuple[float, float]:
+    """Reference and reward on devices of their own: through a queue they are done with most answers when the last one comes."""
+    both = parts.reference_s + parts.reward_s
+    if not staleness.streams or not parts.finish_s or both <= 0.0:
+        return parts.reference_s, parts.reward_s
+    count = len(parts.finish_s)
+    end = streamed_end_s(parts.finish_s, both / count, transfer_s=parts.queue_s / count)
+    left = max(end - parts.rollout_s, both / count) / both
+    return parts.reference_s * left, parts.reward_s * left
+
+
+def _colocated(parts: Parts, side: tuple[str, ...], reference_s: float, reward_s: float) -> tuple[Task, ...]:
     """One order on all devices; on a side pool the reference runs beside the old log-probabilities."""
     before_update = ("to_train", "old_log_prob", "reference", "reward", "critic")
     return (
         Task("to_rollout", (ALL,), parts.to_rollout_s, (("update", 1),)),
         Task("rollout", (ALL,), parts.rollout_s, (("to_rollout", 0),)),
         Task("to_train", (ALL,), parts.to_train_s, (("rollout", 0),)),
-        Task("reward", side, parts.reward_s, (("rollout", 0),)),
-        Task("reference", side, parts.reference_s, (("rollout", 0),)),
+        Task("reward", side, reward_s, (("rollout", 0),)),
+        Task("reference", side, reference_s, (("rollout", 0),)),
         Task("old_log_prob", (ALL,), parts.old_log_prob_s, (("to_train", 0),)),
         Task("critic", (ALL,), parts.critic_s, (("reward", 0),)),
         Task("update", (ALL,), parts.update_s, tuple((name, 0) for name in before_update)),
@@ -166,7 +179,8 @@ def _separate(parts: Parts, staleness: Staleness) -> tuple[Task, ...]:
     before = 0.0
     first = (("sync", 1 + lag),)
     for index, end in enumerate(ends):
-        tasks.append(Task(_named("rollout", index), (ROLLOUT,), end - before, first if index == 0 else (), tail_s=tail))
+        after = first if index == 0 else ()
+        tasks.append(Task(_named("rollout", index), (ROLLOUT,), end - before, after, tail_s=tail + parts.queue_s / len(ends)))
         before = end
     part = 1.0 / len(ends)
     for index in range(len(ends)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from cost_models.serving.engine import WEIGHT_BYTES, ServingLayout, ServingWorkl
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 
+QUEUE_TOKEN_BYTES = 16.0  # ids of 8 bytes, log-probabilities of the policy and of the reference [asyncflow]
 MOST_AHEAD = 1.0  # batches that are begun while one is still under way: engines are fed a batch at a time
 
 
@@ -44,6 +45,8 @@ class PostTraining:
     ``training`` and ``serving`` each know the devices of their own pool, which is all of them where rollout shares those of
     training. ``lengths`` are the answers that are trained on,
     ``[prompts, samples]``, ``prompt_tokens`` the mean prompt. ``memory_fraction``: of a device that a rollout instance may fill.
+    ``reference_devices``: of their own, where reference and reward do not share those of training. ``queue_bytes_per_s``: of the
+    storage behind a queue of samples; None: none.
     """
 
     training: Workload
@@ -61,12 +64,14 @@ class PostTraining:
     max_requests: int | None = None
     memory_fraction: float = 0.9
     offloads: bool = True
+    reference_devices: int | None = None
+    queue_bytes_per_s: float | None = None
 
     @property
     def num_devices(self) -> int:
         """Of all pools together."""
         train, rollout = self.training.cluster.num_devices, self.serving.cluster.num_devices
-        return rollout if self.placement is not PlacementKind.SEPARATE else train + rollout
+        return rollout + (self.reference_devices or 0) + (train if self.placement is PlacementKind.SEPARATE else 0)
 
     @property
     def shares_devices(self) -> bool:
@@ -97,8 +102,8 @@ class PostTrainingStep:
         return self.time.step_s
 
 
-def post_training_step(job: PostTraining) -> PostTrainingStep:
-    """Prices one step.
+def trained_times(job: PostTraining) -> TrainingTimes:
+    """The training side of a step, which no choice of rollout moves.
 
     Parameters
     ----------
@@ -107,10 +112,10 @@ def post_training_step(job: PostTraining) -> PostTrainingStep:
 
     Returns
     -------
-    PostTrainingStep
+    TrainingTimes
     """
     sequences = np.rint(job.lengths.ravel() + job.prompt_tokens).astype(np.int64)
-    trained = training_times(
+    return training_times(
         job.training,
         job.strategy,
         job.constants,
@@ -118,6 +123,23 @@ def post_training_step(job: PostTraining) -> PostTrainingStep:
         pack_length=job.pack_length,
         num_updates=job.algorithm.num_updates,
     )
+
+
+def post_training_step(job: PostTraining, trained: TrainingTimes | None = None) -> PostTrainingStep:
+    """Prices one step.
+
+    Parameters
+    ----------
+    job : PostTraining
+        The step.
+    trained : TrainingTimes or None
+        Its training side, where it is known.
+
+    Returns
+    -------
+    PostTrainingStep
+    """
+    trained = trained or trained_times(job)
     generated = _with_dropped(job)
     rolled = rollout_times(
         job.serving,
@@ -178,35 +200,20 @@ def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
 def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, changed: Reshard, copy_s: float) -> Parts:
     """Seconds of every task. A critic is priced as the actor is; a reward model passes every answer once."""
     wanted, forward = job.algorithm, constant("forward_factor") * trained.forward_s
+    aside = forward if job.reference_devices is None else forward * job.training.cluster.num_devices / job.reference_devices
     separate, hybrid = not job.shares_devices, job.placement is PlacementKind.HYBRID
     return Parts(
         rollout_s=rolled.makespan_s,
         steady_rollout_s=rolled.steady_s,
         old_log_prob_s=forward if wanted.old_log_prob else 0.0,
-        reference_s=forward if wanted.reference else 0.0,
-        reward_s=forward if wanted.reward_model else 0.0,
+        reference_s=aside if wanted.reference else 0.0,
+        reward_s=aside if wanted.reward_model else 0.0,
         critic_s=trained.update_s + forward if wanted.critic else 0.0,
         update_s=trained.update_s,
         to_rollout_s=0.0 if separate else changed.seconds + copy_s,
         to_train_s=0.0 if separate else copy_s,
         sync_s=changed.seconds if separate else 0.0,
         train_share=job.training.cluster.num_devices / job.serving.cluster.num_devices if hybrid else 1.0,
+        queue_s=0.0 if job.queue_bytes_per_s is None else job.tokens * QUEUE_TOKEN_BYTES / job.queue_bytes_per_s,
         finish_s=tuple(rolled.finished_s((piece + 1) / PIECES) for piece in range(PIECES)),
     )
-
-
-def with_staleness(job: PostTraining, staleness: Staleness) -> PostTraining:
-    """The same step under another staleness.
-
-    Parameters
-    ----------
-    job : PostTraining
-        The step.
-    staleness : Staleness
-        How far rollout may run ahead.
-
-    Returns
-    -------
-    PostTraining
-    """
-    return replace(job, staleness=staleness)
