@@ -35,6 +35,7 @@ from app.sequences import endpoints as sequences
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
 from app.server.pricing import PricingInThreads
+from app.rl import endpoints as rl
 from app.serving import endpoints as serving
 from app.storage.away import DATABASE_AWAY, cause, told
 from app.storage.session import Database
@@ -68,7 +69,7 @@ def create_app(
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving)
+    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, rl)
     for part in (studies, plans, *reading, runs, calibrations, accuracy, catalogue, audit):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)

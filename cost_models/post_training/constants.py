@@ -26,6 +26,8 @@ CONSTANTS: tuple[PostTrainingConstant, ...] = (
                          1.0, 2.5, 1.5, "[verl-docs; seer; nemo-rl]: sampling, log-probabilities of samples, weights behind wrappers"),
     PostTrainingConstant("forward_factor", "a pass for log-probabilities over the forward part of an update", "1",
                          1.0, 3.4, 1.45, "[verl-docs, fully_async and one_step_off: old_log_prob over update_actor]"),
+    PostTrainingConstant("step_log_error", "below which the logarithm of measured over predicted step lies for four in five", "1",
+                         0.1, 1.0, 0.42, "[post-training, validation table]: published steps, nothing fitted to one system alone"),
 )  # fmt: skip
 
 

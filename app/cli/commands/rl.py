@@ -18,6 +18,35 @@ def _group() -> None:
     """Post-training by reinforcement."""
 
 
+_JOB = Annotated[str, typer.Argument(metavar="JOB", help="job file (YAML or JSON) with model, cluster and post_training")]
+
+
+@commands.command("estimate")
+def estimate(job: _JOB, as_json: Json = False) -> int:
+    """What a step takes on the job's placement: tasks, pools, changes of layout, what waits for what."""
+    from app.rl.job import load_rl_job
+    from app.rl.service import rl_document
+    from app.rl.tables import print_rl
+    from app.text import terminal
+
+    document = rl_document(load_rl_job(job))
+    terminal.answer(document, as_json, lambda console: print_rl(console, document))
+    return DONE
+
+
+@commands.command("search")
+def search(job: _JOB, as_json: Json = False) -> int:
+    """The fastest placement, split of devices, layouts and staleness, and what each step of staleness gains."""
+    from app.rl.job import load_rl_job
+    from app.rl.service import rl_search_document
+    from app.rl.tables import print_rl_search
+    from app.text import terminal
+
+    document = rl_search_document(load_rl_job(job))
+    terminal.answer(document, as_json, lambda console: print_rl_search(console, document))
+    return DONE
+
+
 @commands.command("validate")
 def validate(
     runs: Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="measured post-training runs, one JSON object a line")],

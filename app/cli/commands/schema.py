@@ -27,6 +27,10 @@ NAMES = (
     "serving-job",
     "serving",
     "serving-search",
+    "rl-job",
+    "rl",
+    "rl-search",
+    "rl-validate",
 )
 
 
@@ -44,6 +48,8 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.measuring.schemas import MeasureDocument
     from app.plans.schemas import ExplainDocument
     from app.scripts.schemas import TuneDocument
+    from app.rl.fields import RlJobDocument
+    from app.rl.schemas import RlDocument, RlSearchDocument, RlValidationDocument
     from app.serving.fields import ServingJobDocument
     from app.serving.schemas import ServingDocument, ServingSearchDocument
     from app.text import terminal
@@ -68,6 +74,10 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "serving-job": ServingJobDocument,
         "serving": ServingDocument,
         "serving-search": ServingSearchDocument,
+        "rl-job": RlJobDocument,
+        "rl": RlDocument,
+        "rl-search": RlSearchDocument,
+        "rl-validate": RlValidationDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")
