@@ -30,12 +30,18 @@ from app.rl.models import model_of
 from app.storage.session import Database
 from calibration.files import Calibration
 from cost_models.constants import Constants
-from cost_models.post_training.lengths import DEFAULT_SIGMA, ResponseLengths, draw_lengths, lengths_from_mean, lengths_from_quantile
+from cost_models.post_training.lengths import (
+    DEFAULT_SIGMA,
+    ResponseLengths,
+    draw_lengths,
+    lengths_from_mean,
+    lengths_from_quantile,
+)
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.step import Algorithm, PostTraining
 from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import ParallelStrategy, Recompute
-from cost_models.shapes.workload import Cluster, Workload, WorkloadError
+from cost_models.shapes.workload import Workload, WorkloadError
 from documents.bounds import DOCUMENT_BYTES
 from documents.checking import check
 from documents.errors import InfeasibleError, InputError, show
@@ -79,7 +85,9 @@ class RlJob:
         if "prompt_tokens" not in self.section.model_fields_set:
             found.append(f"post_training.prompt_tokens = {self.section.prompt_tokens:g} (assumed)")
         if self.rollout.memory_fraction is None:
-            found.append(f"rollout.memory_fraction = {OWN_MEMORY_FRACTION:g}, {SHARED_MEMORY_FRACTION:g} beside sleeping training (assumed)")
+            found.append(
+                f"rollout.memory_fraction = {OWN_MEMORY_FRACTION:g}, {SHARED_MEMORY_FRACTION:g} beside sleeping training (assumed)"
+            )
         return [*self.job.assumptions, *found]
 
     def engine(self) -> Engine:
@@ -111,7 +119,8 @@ class RlJob:
     @property
     def sequences(self) -> NDArray[np.int64]:
         """Prompt and answer of every sample. [tokens]"""
-        return np.rint(self.drawn.ravel() + self.section.prompt_tokens).astype(np.int64)
+        found: NDArray[np.int64] = np.rint(self.drawn.ravel() + self.section.prompt_tokens).astype(np.int64)
+        return found
 
     @property
     def pack_length(self) -> int:
@@ -149,7 +158,11 @@ class RlJob:
         else:
             degrees = given.model_dump(exclude={"recompute"})
             wanted = [shared, True] if given.recompute is None else [given.recompute]
-            choices = [found for one in dict.fromkeys(wanted) if (found := strategy_of(workload.model, devices, **degrees, recompute=one))]
+            choices = [
+                found
+                for one in dict.fromkeys(wanted)
+                if (found := strategy_of(workload.model, devices, **degrees, recompute=one))
+            ]
             if not choices:
                 raise InfeasibleError(
                     f"strategy: tp {given.tp} x pp {given.pp} x cp {given.cp} with ep {given.ep} does not fill {devices} devices of training "
@@ -222,7 +235,11 @@ def _parts(document: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, 
     cluster = document.get("cluster")
     sections = check(RlJobDocument, {**document, "cluster": {"hardware": cluster} if isinstance(cluster, str) else cluster})
     model = document["model"]
-    if isinstance(model, str) and model not in preset_names() and not (folder is not None and (model.endswith(".json") or "/" in model)):
+    if (
+        isinstance(model, str)
+        and model not in preset_names()
+        and not (folder is not None and (model.endswith(".json") or "/" in model))
+    ):
         model = model_to_mapping(model_of(model))
     rest = {name: value for name, value in document.items() if name in ("schema_version", "cluster", "software")}
     return {**rest, "model": model, "training": {"seq_length": 4096, "global_batch_size": 1, "precision": "bf16"}}, sections
@@ -237,7 +254,9 @@ def _resolved(job: Job, document: RlJobDocument, own: Sequence[Calibration], fol
     profile = job.workload.cluster.profile
     if document.rollout.precision not in profile.matmul_flops_per_s and document.rollout.precision not in ("bf16", "fp16"):
         known = sorted(set(profile.matmul_flops_per_s) & {"bf16", "fp16", "fp8", "int8"})
-        raise InputError(f"rollout.precision: {show(document.rollout.precision)} has no matmul rate on {profile.name}; give one of {', '.join(known)}.")
+        raise InputError(
+            f"rollout.precision: {show(document.rollout.precision)} has no matmul rate on {profile.name}; give one of {', '.join(known)}."
+        )
     lengths = _lengths(section.lengths, folder)
     return RlJob(
         job=job,
@@ -268,7 +287,9 @@ def _lengths(section: LengthsSection, folder: Path | None) -> ResponseLengths:
     if section.quantile_level is not None and section.quantile_length is not None:
         if section.sigma is not None:
             raise InputError(f"{where}.sigma: given beside a quantile, which decides it; give one of the two.")
-        return lengths_from_quantile(section.mean, section.cap, section.quantile_level, section.quantile_length, section.group_share)
+        return lengths_from_quantile(
+            section.mean, section.cap, section.quantile_level, section.quantile_length, section.group_share
+        )
     sigma = DEFAULT_SIGMA if section.sigma is None else section.sigma
     return lengths_from_mean(section.mean, section.cap, sigma, section.group_share)
 

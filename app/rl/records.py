@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from app.calibrations.constants import constants_for
 from app.rl.models import model_of, trained_window
 from calibration.post_training_records import Degrees, Placed, PostTrainingRecord
+from cost_models.constants import Constants
 from cost_models.post_training.lengths import DEFAULT_SIGMA, draw_lengths, lengths_from_mean
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.step import Algorithm, PostTraining
@@ -24,7 +25,9 @@ from search.post_training.layouts import best_training_layout, default_rollout_l
 # What stands in for a field that a record leaves out; each use is listed with the row.
 PROMPTS, SAMPLES = 256, 16
 DAPO_ANSWERS_PER_UPDATE = 512  # 16 updates a step of 512 prompts x 16 [dapo, section 4.1]; others update once [deepseekmath]
-MEAN_OF_WINDOW = 0.4  # mean answer over the shorter of cap and trained window: 0.34 to 0.41 of three math workloads [seer; verl-docs]
+MEAN_OF_WINDOW = (
+    0.4  # mean answer over the shorter of cap and trained window: 0.34 to 0.41 of three math workloads [seer; verl-docs]
+)
 LONGEST_CAP = 16_384  # tokens, where a source names none: the middle of those that do, 1,024 to 98,304
 PROMPT_TOKENS = 150.0  # of mathematics: 100 to 150 in NeMo RL's table [nemo-rl]
 SOFTWARE_YEAR = 2025.5
@@ -66,7 +69,9 @@ def step_of(record: PostTrainingRecord, assumed: Assumed) -> PostTraining:
     constants = constants_for(workload)
     sequences = np.rint(lengths.ravel() + prompt_tokens).astype(np.int64)
     pack = int(cap + prompt_tokens)
-    strategy = _strategy(record.train, workload, constants, sequences, pack, updates, assumed, recomputes=placed.kind != PlacementKind.SEPARATE)
+    strategy = _strategy(
+        record.train, workload, constants, sequences, pack, updates, assumed, recomputes=placed.kind != PlacementKind.SEPARATE
+    )
     serving, layout = _rollout(record, model, profile, rollout_devices, workload, assumed)
     return PostTraining(
         training=workload,
@@ -136,7 +141,9 @@ def _lengths(
     mean = record.mean_response
     if mean is None:
         mean = MEAN_OF_WINDOW * min(cap, trained_window(model))
-        assumed.note(f"mean response = {mean:.0f} tokens: {MEAN_OF_WINDOW:g} x the shorter of the cap and the model's trained window")
+        assumed.note(
+            f"mean response = {mean:.0f} tokens: {MEAN_OF_WINDOW:g} x the shorter of the cap and the model's trained window"
+        )
     assumed.note(f"sigma of ln(length) = {DEFAULT_SIGMA:g}: no source publishes quantiles")
     drawn = draw_lengths(lengths_from_mean(min(mean, cap), cap), prompts, samples)
     return drawn, prompt, cap
@@ -166,7 +173,7 @@ def _workload(
 def _strategy(
     given: Degrees,
     workload: Workload,
-    constants: object,
+    constants: Constants,
     sequences: np.ndarray[tuple[int], np.dtype[np.int64]],
     pack: int,
     updates: int,
@@ -200,15 +207,20 @@ def _strategy(
     candidates = stated or [
         layout for layout in training_layouts(workload, zero_stage=zero) if not recomputes or layout.recompute is Recompute.FULL
     ]
-    strategy, found = best_training_layout(
-        workload, candidates, constants, sequences, pack_length=pack, num_updates=updates  # type: ignore[arg-type]
+    strategy, times = best_training_layout(
+        workload,
+        candidates,
+        constants,
+        sequences,
+        pack_length=pack,
+        num_updates=updates,
     )
     if not stated:
         assumed.note(
             f"training layout = tp {strategy.tp}, pp {strategy.pp}, cp {strategy.cp}, ep {strategy.ep}, dp {strategy.dp}: "
             "the fastest that fits"
         )
-    if not found.fits:
+    if not times.fits:
         assumed.note("states beyond the devices' memory are kept on the hosts")
     return strategy
 
@@ -230,7 +242,9 @@ def _rollout(
     layout = _layout(record.rollout, model, devices)
     if layout is None:
         layout = default_rollout_layout(serving, memory_fraction=_memory_fraction(record))
-        assumed.note(f"rollout instance = tp {layout.tp}, ep {layout.ep}, {layout.num_devices} devices: the smallest with room for a cache")
+        assumed.note(
+            f"rollout instance = tp {layout.tp}, ep {layout.ep}, {layout.num_devices} devices: the smallest with room for a cache"
+        )
     return serving, layout
 
 
@@ -258,8 +272,3 @@ def _staleness(placed: Placed, assumed: Assumed) -> Staleness:
         assumed.note("staleness: any number of steps, as the record names no bound")
     steps = None if placed.unbounded else placed.steps or 0
     return Staleness(steps, placed.partial or placed.unbounded, placed.leftover_fraction, placed.streams)
-
-
-def with_pool(job: PostTraining, devices: int) -> PostTraining:
-    """The same step with another rollout pool."""
-    return replace(job, serving=replace(job.serving, cluster=replace(job.serving.cluster, num_devices=devices)))

@@ -84,7 +84,9 @@ class RlRollout(Document):
     output_tokens_per_s: float
     mean_length: float
     longest_length: int
-    truncated_fraction: float = Field(description="of the answers that reach the cap: a log tells whether the distribution is right")
+    truncated_fraction: float = Field(
+        description="of the answers that reach the cap: a log tells whether the distribution is right"
+    )
 
 
 class RlReshard(Document):
@@ -155,7 +157,9 @@ class RlDocument(Answer):
     staleness_steps: int | None
     strategy: TrainLayout
     rollout_layout: RolloutLayout
-    parts_s: dict[str, float] = Field(description="seconds of each task on its own devices; they add up to the step where nothing runs beside another")
+    parts_s: dict[str, float] = Field(
+        description="seconds of each task on its own devices; they add up to the step where nothing runs beside another"
+    )
     utilisation: dict[str, float] = Field(description="share of the step in which each pool is busy")
     rollout: RlRollout
     reshard: RlReshard

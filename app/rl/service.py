@@ -81,7 +81,8 @@ def rl_search_document(job: RlJob) -> RlSearchDocument:
     )
     distinct: dict[tuple[object, ...], Candidate] = {}
     for candidate in found.candidates:
-        key = (candidate.job.placement, candidate.job.training.cluster.num_devices, candidate.staleness_steps)
+        # The least stale of equal steps comes first, so that staleness that gains nothing is not shown.
+        key = (candidate.job.placement, candidate.job.training.cluster.num_devices, round(candidate.step.step_s, 6))
         distinct.setdefault(key, candidate)
     best = found.candidates[0]
     return RlSearchDocument(
@@ -305,4 +306,3 @@ def _warnings(step: PostTraining, found: PostTrainingStep) -> list[str]:
     if (step.staleness.steps or 0) > 0 or step.staleness.steps is None or step.staleness.leftover_fraction:
         told.append(QUALITY)
     return told
-

@@ -17,8 +17,10 @@ def print_validation(console: Console, document: RlValidationDocument, *, with_r
         table.add_row(
             kind,
             str(found.count),
-            *("-" if value is None else percent(value) for value in (
-                found.median_abs_error_fraction, found.mean_abs_error_fraction, found.bias_fraction)),
+            *(
+                "-" if value is None else percent(value)
+                for value in (found.median_abs_error_fraction, found.mean_abs_error_fraction, found.bias_fraction)
+            ),
             str(found.num_pairs),
             "-" if found.pairs_in_order_fraction is None else percent(found.pairs_in_order_fraction, 0),
         )
@@ -55,7 +57,9 @@ def print_rl_search(console: Console, document: RlSearchDocument) -> None:
     print_assumptions(console, document.assumptions, document.warnings)
     console.print(f"{document.priced:,} choices priced.", markup=False)
     for title, plans in (("Fastest", document.plans), ("Throughput against staleness", document.pareto)):
-        table = plain_table(">", "placement", ">roll out", ">train", ">stale", "training", "instance", ">step", ">tokens/s", title=title)
+        table = plain_table(
+            ">", "placement", ">roll out", ">train", ">stale", "training", "instance", ">step", ">tokens/s", title=title
+        )
         for plan in plans:
             table.add_row(
                 str(plan.rank),

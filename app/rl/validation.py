@@ -55,7 +55,14 @@ _SYNC: tuple[tuple[str, str | None], ...] = (
     ("sync_s_per_tensor", "per-tensor"),
     ("update_s", "pipelined"),
 )
-_BACKENDS = {"nccl": "bucketed", "nixl": "bucketed", "hccl": "bucketed", "kimi": "pipelined", "checkpoint": "sharded", "naive": "per-tensor"}
+_BACKENDS = {
+    "nccl": "bucketed",
+    "nixl": "bucketed",
+    "hccl": "bucketed",
+    "kimi": "pipelined",
+    "checkpoint": "sharded",
+    "naive": "per-tensor",
+}
 _INFERENCE = (
     ("output_tokens_per_s_per_npu", "tokens/s/package"),
     ("input_tokens_per_s_per_npu", "tokens/s/package"),
@@ -215,11 +222,15 @@ def _serving(record: PostTrainingRecord, assumed: Assumed) -> tuple[ServingWorkl
         acceptance=0.7 if drafts else 0.0,
         balanced=balanced,
     )
-    base = Workload(model, TrainingJob(4096, 1), Cluster(profile, max(devices, 1)), Software(default_stack(profile.family), year=2025.5))
+    base = Workload(
+        model, TrainingJob(4096, 1), Cluster(profile, max(devices, 1)), Software(default_stack(profile.family), year=2025.5)
+    )
     serving = ServingWorkload(model, base.cluster, constants_for(base), engine)
     tp = record.rollout.tp
     if wide > 1 and devices % wide == 0:
-        layout = ServingLayout(tp=1, dp=wide, ep=wide, redundant_experts=max(wide - (model.moe.num_experts if model.moe else wide), 0))
+        layout = ServingLayout(
+            tp=1, dp=wide, ep=wide, redundant_experts=max(wide - (model.moe.num_experts if model.moe else wide), 0)
+        )
     elif tp is not None and (devices == 0 or tp * (record.rollout.dp or 1) <= devices):
         layout = ServingLayout(tp=tp)
     else:

@@ -83,7 +83,9 @@ class StepTime:
     remainder_s: float
 
 
-def step_time(kind: PlacementKind, parts: Parts, staleness: Staleness = SYNCHRONOUS, *, remainder_fraction: float | None = None) -> StepTime:
+def step_time(
+    kind: PlacementKind, parts: Parts, staleness: Staleness = SYNCHRONOUS, *, remainder_fraction: float | None = None
+) -> StepTime:
     """Seconds a step of a placement under a staleness.
 
     Parameters

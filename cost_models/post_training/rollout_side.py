@@ -150,7 +150,9 @@ def rollout_steps(workload: ServingWorkload, layout: ServingLayout, max_in_fligh
     batches = np.unique(np.rint(np.geomspace(1.0, max(max_in_flight, 1), min(max_in_flight, TABLE_BATCHES))))
     contexts = np.linspace(0.0, max(max_context_tokens, 1.0), TABLE_CONTEXTS)
     found = decode_step(workload, layout, batches[:, None], contexts[None, :])
-    return StepTable(batches, contexts, _stretched_s(found, workload.constants.host_micro_batch_s), workload.engine.tokens_per_step)
+    return StepTable(
+        batches, contexts, _stretched_s(found, workload.constants.host_micro_batch_s), workload.engine.tokens_per_step
+    )
 
 
 def _stretched_s(step: StepTimes, preparing_s: float) -> Floats:
@@ -175,6 +177,6 @@ def _steady_s(
     total = float(answers.sum())
     context = prompt_tokens + float((answers**2).sum()) / (2.0 * total)  # of a token that is made, in the mean
     in_flight = max(min(under_way, capacity / max(context, 1.0)), 1.0)
-    step = float(steps.step_s(in_flight, context))
+    step = float(steps.step_s(in_flight, np.array(context)))
     made = total / instances / (in_flight * steps.tokens_per_step) * step
     return made + lengths.size / instances * prompt_tokens * prompt_s

@@ -93,7 +93,9 @@ def search_placements(
     refused: list[tuple[Split, str]] = []
     for split in pools:
         try:
-            job = replace(step_of(split.kind, split.rollout_devices, split.train_devices), reference_devices=split.reference_devices)
+            job = replace(
+                step_of(split.kind, split.rollout_devices, split.train_devices), reference_devices=split.reference_devices
+            )
             trained = trained_times(job)
             layouts = layouts_of(job.serving, split.kind)[:INSTANCES]
         except (InfeasibleError, ValueError) as error:

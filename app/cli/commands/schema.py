@@ -47,9 +47,9 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.jobs.fields import JobDocument
     from app.measuring.schemas import MeasureDocument
     from app.plans.schemas import ExplainDocument
-    from app.scripts.schemas import TuneDocument
     from app.rl.fields import RlJobDocument
     from app.rl.schemas import RlDocument, RlSearchDocument, RlValidationDocument
+    from app.scripts.schemas import TuneDocument
     from app.serving.fields import ServingJobDocument
     from app.serving.schemas import ServingDocument, ServingSearchDocument
     from app.text import terminal
