@@ -162,6 +162,7 @@ def _section(kind: type[Checked], row: Mapping[str, object], name: str) -> Check
 
 
 def record_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not empty, with their numbers; ``InputError`` where it cannot be read."""
     try:
         if path.stat().st_size > RUNS_BYTES:
             raise InputError(f"{path} holds {path.stat().st_size} bytes; at most {RUNS_BYTES} are read.")

@@ -86,7 +86,8 @@ class RlJob:
             found.append(f"post_training.prompt_tokens = {self.section.prompt_tokens:g} (assumed)")
         if self.rollout.memory_fraction is None:
             found.append(
-                f"rollout.memory_fraction = {OWN_MEMORY_FRACTION:g}, {SHARED_MEMORY_FRACTION:g} beside sleeping training (assumed)"
+                f"rollout.memory_fraction = {OWN_MEMORY_FRACTION:g}, and {SHARED_MEMORY_FRACTION:g} beside sleeping training "
+                "(assumed)"
             )
         return [*self.job.assumptions, *found]
 
@@ -165,7 +166,8 @@ class RlJob:
             ]
             if not choices:
                 raise InfeasibleError(
-                    f"strategy: tp {given.tp} x pp {given.pp} x cp {given.cp} with ep {given.ep} does not fill {devices} devices of training "
+                    f"strategy: tp {given.tp} x pp {given.pp} x cp {given.cp} with ep {given.ep} does not fill {devices} "
+                    f"devices of training "
                     f"for {workload.model.name}."
                 )
         found, _ = best_training_layout(
@@ -255,7 +257,8 @@ def _resolved(job: Job, document: RlJobDocument, own: Sequence[Calibration], fol
     if document.rollout.precision not in profile.matmul_flops_per_s and document.rollout.precision not in ("bf16", "fp16"):
         known = sorted(set(profile.matmul_flops_per_s) & {"bf16", "fp16", "fp8", "int8"})
         raise InputError(
-            f"rollout.precision: {show(document.rollout.precision)} has no matmul rate on {profile.name}; give one of {', '.join(known)}."
+            f"rollout.precision: {show(document.rollout.precision)} has no matmul rate on {profile.name}; "
+            f"give one of {', '.join(known)}."
         )
     lengths = _lengths(section.lengths, folder)
     return RlJob(

@@ -55,7 +55,7 @@ def profile_of(record: PostTrainingRecord, assumed: Assumed) -> HardwareProfile:
 
 
 def step_of(record: PostTrainingRecord, assumed: Assumed) -> PostTraining:
-    """The step of an ``rl_step`` or ``rollout`` record; ``InputError``, ``WorkloadError`` or ``InfeasibleError`` where there is none."""
+    """The step of an ``rl_step`` or ``rollout`` record; ``InputError``, ``WorkloadError`` or ``InfeasibleError`` without one."""
     model, profile = model_of(record.model), profile_of(record, assumed)
     if record.devices is None:
         raise InputError("devices: missing; a step needs to know how many devices it has.")

@@ -31,9 +31,9 @@ from search.post_training.search import Candidate, Split, search_placements, spl
 
 DEFINITION = "prompt and answer tokens that are trained on, of a whole step, over all devices"
 QUALITY = (
-    "Staleness changes what is learned, which is not predicted. Published: AReaL's decoupled PPO keeps AIME24 from 42.1 to 41.0 up to "
-    "8 versions and falls to 38.7 at 16 [areal]; verl's best accuracies are .354, .347 and .352 at thresholds 0.1, 0.3 and 0.5, "
-    "against .357 synchronous [verl-docs]."
+    "Staleness changes what is learned, which is not predicted. Published: AReaL's decoupled PPO keeps AIME24 from 42.1 to "
+    "41.0 up to 8 versions and falls to 38.7 at 16 [areal]; verl's best accuracies are .354, .347 and .352 at thresholds 0.1, "
+    "0.3 and 0.5, against .357 synchronous [verl-docs]."
 )
 
 

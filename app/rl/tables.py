@@ -88,7 +88,8 @@ def _layout(plan: RlPlan) -> str:
 def _print_step(console: Console, document: RlDocument) -> None:
     console.print(
         f"{seconds(document.step_time_s)} a step ({seconds(document.step_time_low_s)} to {seconds(document.step_time_high_s)}), "
-        f"{count(document.tokens_per_s)} tokens/s, {document.tokens_per_s_per_device:,.1f} for each of {document.num_devices:,} devices "
+        f"{count(document.tokens_per_s)} tokens/s, {document.tokens_per_s_per_device:,.1f} for each of "
+        f"{document.num_devices:,} devices "
         f"({document.tokens_per_s_definition}).",
         style="bold",
         markup=False,
@@ -99,9 +100,12 @@ def _print_step(console: Console, document: RlDocument) -> None:
     console.print(table)
     rolled, moved = document.rollout, document.reshard
     console.print(
-        f"\nRollout: {document.rollout_layout.instances} instances of {document.rollout_layout.instance_devices} devices, "
-        f"{rolled.in_flight:,} in flight, {rolled.preemptions:,} preemptions; answers of {rolled.mean_length:,.0f} tokens, the longest "
-        f"{rolled.longest_length:,}, {percent(rolled.truncated_fraction)} cut off; the last tenth takes {seconds(rolled.tail_s)} alone.",
+        f"\nRollout: {document.rollout_layout.instances} instances of "
+        f"{document.rollout_layout.instance_devices} devices, "
+        f"{rolled.in_flight:,} in flight, {rolled.preemptions:,} preemptions; answers of {rolled.mean_length:,.0f} tokens, "
+        f"the longest "
+        f"{rolled.longest_length:,}, {percent(rolled.truncated_fraction)} cut off; "
+        f"the last tenth takes {seconds(rolled.tail_s)} alone.",
         markup=False,
     )
     console.print(

@@ -190,7 +190,7 @@ def _predict_rollout(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
 
 def _predict_sync(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
     profile, model = profile_of(record, assumed), model_of(record.model)
-    name, engine = next(((name, engine) for name, engine in _SYNC if name in record.measured), ("sync_s", None))
+    engine = next((engine for name, engine in _SYNC if name in record.measured), None)
     if engine is None:
         backend = record.rollout.backend or ""
         engine = next((own for word, own in _BACKENDS.items() if word in backend), None)
@@ -345,7 +345,10 @@ def _ordered(rows: Sequence[RlValidationRow], records: dict[str, PostTrainingRec
     found = []
     for listed in groups.values():
         for one, other in combinations(listed, 2):
-            assert one.measured and other.measured and one.predicted and other.predicted
+            assert one.measured
+            assert other.measured
+            assert one.predicted
+            assert other.predicted
             if _setup(records[one.id]) != _setup(records[other.id]) and abs(np.log(one.measured / other.measured)) > NOISE:
                 found.append((one.measured > other.measured) == (one.predicted > other.predicted))
     return found

@@ -30,12 +30,12 @@ from app.http.security import require_caller
 from app.http.state import WRONG_KEYS_A_MINUTE, ServerState
 from app.plans import endpoints as plans
 from app.plans import explanations
+from app.rl import endpoints as rl
 from app.scripts import endpoints as scripts
 from app.sequences import endpoints as sequences
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
 from app.server.pricing import PricingInThreads
-from app.rl import endpoints as rl
 from app.serving import endpoints as serving
 from app.storage.away import DATABASE_AWAY, cause, told
 from app.storage.session import Database

@@ -52,7 +52,7 @@ class ResponseLengths:
     @property
     def truncated_fraction(self) -> float:
         """Share of the answers that reach the cap: what a user can check in a log."""
-        return float((self.quantile(_grid()) >= self.cap).mean())
+        return float((self.quantile(_grid()) > self.cap - 0.5).mean())
 
 
 def lengths_from_mean(

@@ -223,7 +223,7 @@ def _pieces(parts: Parts, staleness: Staleness) -> tuple[tuple[float, ...], floa
     if staleness.leftover_fraction:
         return _left_over(parts, staleness.leftover_fraction), 0.0
     if staleness.partial:
-        tail = max(parts.rollout_s - parts.steady_rollout_s, 0.0)
+        tail = 0.0 if staleness.steps is None else max(parts.rollout_s - parts.steady_rollout_s, 0.0)
         count = PIECES if staleness.streams else 1
         return tuple(parts.steady_rollout_s * (index + 1) / count for index in range(count)), tail
     if staleness.streams and parts.finish_s:

@@ -85,7 +85,7 @@ def best_training_layout(
     pack_length: int,
     num_updates: int = 1,
 ) -> tuple[ParallelStrategy, TrainingTimes]:
-    """The fastest of those that fit; where none does, the one that needs least memory. ``InfeasibleError`` without a candidate."""
+    """The fastest of those that fit, else the one that needs least memory; ``InfeasibleError`` without a candidate."""
     best: tuple[tuple[bool, float], ParallelStrategy, TrainingTimes] | None = None
     for strategy in candidates:
         try:
@@ -120,7 +120,8 @@ def default_rollout_layout(workload: ServingWorkload, *, memory_fraction: float 
     found = rollout_layouts(workload, memory_fraction=memory_fraction)
     if not found:
         raise InfeasibleError(
-            f"No rollout instance of {workload.model.name} in {workload.engine.precision} fits on {workload.cluster.num_devices} devices."
+            f"No rollout instance of {workload.model.name} in {workload.engine.precision} fits on "
+            f"{workload.cluster.num_devices} devices."
         )
     return min(found, key=lambda layout: (layout.num_devices, layout.ep, layout.dp))
 
