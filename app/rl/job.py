@@ -221,6 +221,12 @@ def load_rl_job(source: str) -> RlJob:
     return _resolved(job, sections, own_calibrations(job), folder)
 
 
+def parse_rl_job(document: Mapping[str, Any]) -> RlJob:
+    """The job of a document that names no file."""
+    plain, sections = _parts(document, None)
+    return _resolved(parse_job(plain), sections, (), None)
+
+
 def request_rl_job(document: Mapping[str, Any], database: Database) -> RlJob:
     """The job of a request, for which no file is read."""
     plain, sections = _parts(document, None)
