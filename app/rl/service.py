@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,11 +79,6 @@ def rl_search_document(job: RlJob) -> RlSearchDocument:
         max_staleness=job.section.max_staleness,
         is_queued=job.section.queue,
     )
-    distinct: dict[tuple[object, ...], Candidate] = {}
-    for candidate in found.candidates:
-        # The least stale of equal steps comes first, so that staleness that gains nothing is not shown.
-        key = (candidate.job.placement, candidate.job.training.cluster.num_devices, round(candidate.step.step_s, 6))
-        distinct.setdefault(key, candidate)
     best = found.candidates[0]
     return RlSearchDocument(
         schema_version=1,
@@ -91,11 +86,22 @@ def rl_search_document(job: RlJob) -> RlSearchDocument:
         assumptions=job.assumptions,
         warnings=_warnings(best.job, best.step),
         priced=len(found.candidates),
-        plans=[_plan(rank, one) for rank, one in enumerate(list(distinct.values())[: job.section.top], start=1)],
+        plans=[_plan(rank, one) for rank, one in enumerate(_shown(found.candidates, job.section.top), start=1)],
         pareto=[_plan(rank, one) for rank, one in enumerate(found.pareto(), start=1)],
         refused=[f"{split.kind}, {split.train_devices} devices train: {reason}" for split, reason in found.refused],
         best=_document(job, best.job, best.step),
     )
+
+
+def _shown(candidates: Sequence[Candidate], top: int) -> list[Candidate]:
+    """The best of every placement and then of every split, the fastest first; of equal steps the least stale."""
+    by_kind: dict[object, Candidate] = {}
+    by_split: dict[object, Candidate] = {}
+    for one in candidates:
+        by_kind.setdefault(one.job.placement, one)
+        by_split.setdefault((one.job.placement, one.job.training.cluster.num_devices), one)
+    chosen = list({id(one): one for one in (*by_kind.values(), *by_split.values())}.values())[: max(top, len(by_kind))]
+    return sorted(chosen, key=lambda one: (one.step.step_s, one.staleness_steps))
 
 
 def _priced(step: PostTraining) -> PostTrainingStep:

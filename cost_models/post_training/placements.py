@@ -31,7 +31,7 @@ class Parts:
     prompts follow at once, so that no instance drains.
     ``to_rollout_s`` and ``to_train_s`` are changes of layout with their loads and offloads, ``sync_s`` weights sent to devices
     that only roll out. ``train_share``: of a hybrid's devices, those that train. ``queue_s``: samples through the storage of a
-    queue, all of a step.
+    queue, all of a step. ``longest_s``: of the longest answer beside a whole batch of others.
     """
 
     rollout_s: float
@@ -46,6 +46,7 @@ class Parts:
     sync_s: float = 0.0
     train_share: float = 1.0
     queue_s: float = 0.0
+    longest_s: float = 0.0
     finish_s: tuple[float, ...] = field(default=(), repr=False)  # when each of ``PIECES`` parts of the answers is complete
 
     @property
@@ -223,7 +224,8 @@ def _pieces(parts: Parts, staleness: Staleness) -> tuple[tuple[float, ...], floa
     if staleness.leftover_fraction:
         return _left_over(parts, staleness.leftover_fraction), 0.0
     if staleness.partial:
-        tail = 0.0 if staleness.steps is None else max(parts.rollout_s - parts.steady_rollout_s, 0.0)
+        tail = 0.0 if staleness.steps is None else max(parts.rollout_s, parts.longest_s) - parts.steady_rollout_s
+        tail = max(tail, 0.0)
         count = PIECES if staleness.streams else 1
         return tuple(parts.steady_rollout_s * (index + 1) / count for index in range(count)), tail
     if staleness.streams and parts.finish_s:

@@ -25,11 +25,12 @@ class RolloutTimes:
     """Of one step's answers. [s]
 
     ``makespan_s`` from the first prompt to the last answer, ``steady_s`` what the same tokens take where new prompts follow at
-    once; ``finish_s`` ascending, of every answer. ``first_instance_s``: when the first instance is idle.
+    once, ``longest_s`` what the longest answer takes there, beside a batch of others to its end; ``finish_s`` ascending, of every answer. ``first_instance_s``: when the first instance is idle.
     """
 
     makespan_s: float
     steady_s: float
+    longest_s: float
     finish_s: Floats
     first_instance_s: float
     instances: int
@@ -118,6 +119,7 @@ def rollout_times(
     return RolloutTimes(
         makespan_s=float(found.makespan_s.max()),
         steady_s=_steady_s(lengths, prompt_tokens, instances, under_way, capacity, steps, prompt_s),
+        longest_s=_longest_s(lengths, prompt_tokens, min(lengths.size / instances, float(slots)), steps),
         finish_s=finish,
         first_instance_s=float(used.min()),
         instances=instances,
@@ -163,6 +165,18 @@ def _stretched_s(step: StepTimes, preparing_s: float) -> Floats:
     return stretched
 
 
+def _longest_s(lengths: NDArray[np.int64], prompt_tokens: float, beside: float, steps: StepTable) -> float:
+    """Seconds of the longest answer where others take the place of those that are done."""
+    step = float(steps.step_s(max(beside, 1.0), np.array(_mean_context(lengths, prompt_tokens))))
+    return float(lengths.max()) / steps.tokens_per_step * step
+
+
+def _mean_context(lengths: NDArray[np.int64], prompt_tokens: float) -> float:
+    """What lies before a token that is made, in the mean. [tokens]"""
+    answers = lengths.astype(np.float64)
+    return prompt_tokens + float((answers**2).sum()) / (2.0 * float(answers.sum()))
+
+
 def _steady_s(
     lengths: NDArray[np.int64],
     prompt_tokens: float,
@@ -173,9 +187,7 @@ def _steady_s(
     prompt_s: float,
 ) -> float:
     """Seconds in which a pool that never drains makes the tokens of the batch."""
-    answers = lengths.astype(np.float64)
-    total = float(answers.sum())
-    context = prompt_tokens + float((answers**2).sum()) / (2.0 * total)  # of a token that is made, in the mean
+    total, context = float(lengths.sum()), _mean_context(lengths, prompt_tokens)
     in_flight = max(min(under_way, capacity / max(context, 1.0)), 1.0)
     step = float(steps.step_s(in_flight, np.array(context)))
     made = total / instances / (in_flight * steps.tokens_per_step) * step

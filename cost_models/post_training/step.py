@@ -204,6 +204,7 @@ def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, chan
     separate, hybrid = not job.shares_devices, job.placement is PlacementKind.HYBRID
     return Parts(
         rollout_s=rolled.makespan_s,
+        longest_s=max(rolled.longest_s, rolled.makespan_s),
         steady_rollout_s=rolled.steady_s,
         old_log_prob_s=forward if wanted.old_log_prob else 0.0,
         reference_s=aside if wanted.reference else 0.0,

@@ -114,7 +114,7 @@ def search_placements(
             refused.append((split, reasons[-1]))
     if not found:
         raise InfeasibleError(f"No placement holds the job: {refused[0][1].rstrip('.') if refused else 'there is no split'}.")
-    found.sort(key=lambda one: (one.step.step_s, one.staleness_steps))
+    found.sort(key=lambda one: (round(one.step.step_s, 6), one.staleness_steps))
     return Found(tuple(found), tuple(refused))
 
 
