@@ -69,17 +69,23 @@ class ServingJob:
 def load_serving_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> ServingJob:
     """The job of a preset, ``config.json`` or job file, with flags by section."""
     document, folder = source_document(source)
-    for section, values in flags.items():
+    for name, values in flags.items():
         if values:
-            before = document.get(section) or {}
+            before = document.get(name) or {}
             if isinstance(before, str):
-                before = {"hardware": before} if section == "cluster" else {"stack": before}
+                before = {"hardware": before} if name == "cluster" else {"stack": before}
             if not isinstance(before, Mapping):
-                raise InputError(f"{section}: give a mapping of field names to values.")
-            document[section] = {**before, **values}
+                raise InputError(f"{name}: give a mapping of field names to values.")
+            document[name] = {**before, **values}
     plain, section = _parts(document, labels)
     job = parse_job(plain, folder=folder, labels=labels)
     return _resolved(job, section, own_calibrations(job))
+
+
+def parse_serving_job(document: Mapping[str, Any]) -> ServingJob:
+    """The job in a document that names no files."""
+    plain, section = _parts(document, {})
+    return _resolved(parse_job(plain), section, ())
 
 
 def request_serving_job(document: Mapping[str, Any], database: Database) -> ServingJob:

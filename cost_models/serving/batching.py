@@ -220,14 +220,16 @@ def _unbounded(
         now = ended[event]
         middle = held / batch + (clock + now + 1.0) / 2.0  # a stretch from n to m has the steps n + 1 to m
         elapsed = elapsed + (now - clock) / steps.tokens_per_step * steps.step_s(batch, middle)
-        times[event], clock = elapsed, now
+        # Those that end with one step are done together, before others enter.
+        times[event] = elapsed if event == 0 else np.where(now > clock, elapsed, times[event - 1])
+        clock = now
         peak = np.maximum(peak, held + batch * now)
         held = held - left[event]
         if event < num_requests - slots:
             held, elapsed = held + entered[event], elapsed + waits[event]
     finish = np.empty_like(responses)
     np.put_along_axis(finish, order, times.T, axis=1)
-    return finish, peak <= capacity
+    return np.where(responses > 0.0, finish, 0.0), peak <= capacity
 
 
 def _evicting(
@@ -252,9 +254,9 @@ def _evicting(
     ends: list[tuple[float, int, float]] = []
     rows: dict[int, Floats] = {}
     clock = elapsed = held = prefilled = 0.0
-    evictions = 0
+    evictions, admits = 0, True
     while waiting or flying:
-        while waiting and len(flying) < slots:
+        while admits and waiting and len(flying) < slots:
             index = waiting[0]
             if flying and held + need[index] > (1.0 - WATERMARK_FRACTION) * capacity:
                 break
@@ -264,6 +266,7 @@ def _evicting(
             held += need[index]
             prefilled += need[index]
             elapsed += need[index] * prefill_s_per_token
+        admits = False  # until the next is done: who was evicted would only be so again
         while flying.get(ends[0][1]) != ends[0][2]:
             heapq.heappop(ends)
         batch = len(flying)
@@ -277,9 +280,11 @@ def _evicting(
         held += batch * (now - clock)
         clock = now
         if ends[0][0] <= clock:
-            index = heapq.heappop(ends)[1]
-            held -= need[index] + clock - flying.pop(index)
-            finish[index] = elapsed
+            while ends and ends[0][0] <= clock:
+                _, index, admitted = heapq.heappop(ends)
+                if flying.get(index) == admitted:
+                    held -= need[index] + clock - flying.pop(index)
+                    finish[index], admits = elapsed, True
         else:
             index, admitted = flying.popitem()
             held -= need[index] + clock - admitted

@@ -16,6 +16,7 @@ from cost_models.serving.steps import decode_step_s, prefill_s
 Floats = NDArray[np.float64]
 
 MAX_IN_FLIGHT = 2**20  # requests of an instance; no engine schedules more
+PASSES_TO_SETTLE = 6  # a pass that is longer finds more prompts that waited
 SETTLING = 64  # numbers in flight among which the one is found that prefill keeps up with
 
 
@@ -200,7 +201,7 @@ def service(
 
     Notes
     -----
-    TTFT is a pass, half of one more in the share of time that prefill works, the way of keys and values, and a step of decode:
+    TTFT is the wait for a pass under way, a pass of what arrived meanwhile, the way of keys and values, and a step of decode:
     requests that arrive evenly. A queue before an overloaded pool is not in it.
     """
     rate = prefill_rate(workload, decode if prefill is None else prefill[0], shape, pass_tokens)
@@ -209,8 +210,9 @@ def service(
         tpot_s = float(time_per_token_s(workload, decode, shape, in_flight, each_s))
         requests_per_s = num_decode * in_flight / (tpot_s * shape.response_tokens + rate.pass_s)
         use = requests_per_s / num_decode * each_s
+        waits_s = _first_pass_s(workload, decode, shape, rate, requests_per_s / num_decode)
         alone_s = float(time_per_token_s(workload, decode, shape, in_flight))
-        return Service(requests_per_s, (1.0 + use / 2.0) * rate.pass_s + alone_s, tpot_s, in_flight, use, 1.0 - use)
+        return Service(requests_per_s, waits_s + alone_s, tpot_s, in_flight, use, 1.0 - use)
     layout, num_prefill = prefill
     flying = np.linspace(in_flight / SETTLING, in_flight, SETTLING)
     tpots = time_per_token_s(workload, decode, shape, flying)
@@ -222,5 +224,26 @@ def service(
     tpot_s = float(np.interp(settled, flying, tpots))
     use = requests_per_s / prefilled
     step_s = tpot_s * workload.engine.tokens_per_step
-    ttft_s = (1.0 + use / 2.0) * rate.pass_s + cache_transfer_s(workload, layout, shape) + step_s
+    waits_s = _first_pass_s(workload, layout, shape, rate, requests_per_s / num_prefill)
+    ttft_s = waits_s + cache_transfer_s(workload, layout, shape) + step_s
     return Service(requests_per_s, ttft_s, tpot_s, settled, use, requests_per_s / decoded)
+
+
+def _first_pass_s(
+    workload: ServingWorkload, layout: ServingLayout, shape: RequestShape, rate: PrefillRate, arrivals_per_s: float
+) -> float:
+    """Half a pass in the share of time that one is under way, and a pass of the prompts that arrive during one.
+
+    Parameters
+    ----------
+    rate : PrefillRate
+        Of full passes.
+    arrivals_per_s : float
+        Requests of one instance.
+    """
+    prompts, pass_s = rate.prompts_per_pass, rate.pass_s
+    for _ in range(PASSES_TO_SETTLE):
+        prompts = min(max(arrivals_per_s / layout.pp * pass_s, 1.0), rate.prompts_per_pass)
+        pass_s = float(prefill_s(workload, layout, prompts, shape.new_tokens))
+    use = min(arrivals_per_s / layout.pp * pass_s / prompts, 1.0)
+    return (1.0 + use / 2.0) * pass_s
