@@ -43,12 +43,12 @@ _HARDWARE: tuple[tuple[str, str], ...] = (
     ("cloudmatrix", "atlas-900-a3-superpod"),
     ("cm384", "atlas-900-a3-superpod"),
     ("910c", "atlas-900-a3-superpod"),
+    ("a2/a3", "atlas-800t-a2"),
     ("-a3", "atlas-900-a3-superpod"),
     (" a3", "atlas-900-a3-superpod"),
     ("(a3", "atlas-900-a3-superpod"),
     ("800i-a2", "atlas-800t-a2"),
     ("-a2", "atlas-800t-a2"),
-    (" a2/a3", "atlas-900-a3-superpod"),
     (" a2", "atlas-800t-a2"),
     ("(a2", "atlas-800t-a2"),
     ("ascend", "atlas-900-a3-superpod"),
@@ -136,6 +136,7 @@ class PostTrainingRecord:
     batch_tokens: float | None = None
     concurrency: int | None = None
     tpot_slo_ms: float | None = None
+    model_bytes: float | None = None
     throughput_definition: str = ""
     placement_text: str = ""
     notes: str = ""
@@ -204,6 +205,7 @@ def parse_post_training_record(row: Mapping[str, Any], line_number: int = 1) -> 
         batch_tokens=_number(row.get("batch_tokens")),
         concurrency=_count(row.get("concurrency"), MAX_SAMPLES),
         tpot_slo_ms=_number(row.get("tpot_slo_ms")),
+        model_bytes=None if (gigabytes := _number(row.get("model_bytes_gb"))) is None else gigabytes * 1e9,
         throughput_definition=_text(row.get("throughput_definition")),
         placement_text=placement,
         notes=" ".join(note for note in notes if isinstance(note, str))[: 4 * MAX_TEXT] if isinstance(notes, list) else "",

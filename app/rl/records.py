@@ -14,6 +14,7 @@ from cost_models.post_training.lengths import DEFAULT_SIGMA, draw_lengths, lengt
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.step import Algorithm, PostTraining
 from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
+from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
@@ -31,6 +32,7 @@ MEAN_OF_WINDOW = (
 LONGEST_CAP = 16_384  # tokens, where a source names none: the middle of those that do, 1,024 to 98,304
 PROMPT_TOKENS = 150.0  # of mathematics: 100 to 150 in NeMo RL's table [nemo-rl]
 SOFTWARE_YEAR = 2025.5
+NARROW_BYTES = 1.5  # a parameter, below which weights are kept in 8 bits
 SHARED_MEMORY_FRACTION = 0.6  # median of what MindSpeed-RL's colocated recipes state [mindspeed-rl]
 
 
@@ -235,6 +237,9 @@ def _rollout(
 ) -> tuple[ServingWorkload, ServingLayout]:
     text = record.precision
     precision = next((name for name in ("fp8", "int8") if name in text or (name == "int8" and "w8a8" in text)), "bf16")
+    if record.model_bytes is not None and record.model_bytes < NARROW_BYTES * num_parameters(model).total:
+        precision = "fp8" if "fp8" in profile.matmul_flops_per_s else "int8"
+        assumed.note(f"rollout precision = {precision}: the model is kept in {record.model_bytes / 1e9:,.0f} GB")
     if precision not in profile.matmul_flops_per_s and precision != "int8":
         precision = "bf16"
     engine = Engine(precision=precision, graph=profile.family != "ascend")

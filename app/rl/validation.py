@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import numpy as np
 
 from app.calibrations.constants import constants_for
 from app.rl.models import model_of
-from app.rl.records import Assumed, profile_of, step_of
+from app.rl.records import SOFTWARE_YEAR, Assumed, profile_of, step_of
 from app.rl.schemas import RlErrors, RlSummary, RlValidationDocument, RlValidationRow
 from calibration.post_training_records import PostTrainingRecord
 from calibration.run_records import RefusedRecord
@@ -19,7 +20,7 @@ from cost_models.post_training.constants import ENGINES
 from cost_models.post_training.resharding import Shares, reshard
 from cost_models.post_training.rollout_side import rollout_times
 from cost_models.post_training.step import post_training_step
-from cost_models.serving.engine import CACHE_BYTES, Engine, Overlap, ServingLayout, ServingWorkload
+from cost_models.serving.engine import Engine, Overlap, ServingLayout, ServingWorkload
 from cost_models.serving.steps import decode_step_s, prefill_s
 from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
@@ -28,6 +29,9 @@ from search.post_training.layouts import default_rollout_layout
 
 SCHEMA_VERSION = 1
 NOISE = 0.05  # two measured steps nearer than this have no order: the same row was republished up to 22 % apart
+DIES_OF_A_PACKAGE = 2
+ACCEPTANCE = 0.7  # of a draft token [cloudmatrix384]
+FIXED_POINT_STEPS = 30
 QUALITY = "quality of a policy is shown beside throughput, never predicted"
 
 Predicted = tuple[float, str, dict[str, float]]  # value, unit, parts
@@ -207,38 +211,47 @@ def _predict_sync(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
 def _serving(record: PostTrainingRecord, assumed: Assumed) -> tuple[ServingWorkload, ServingLayout, int]:
     """The workload, its layout, and devices a package where rates are per package."""
     model, profile = model_of(record.model), profile_of(record, assumed)
-    text = f"{record.precision} {record.notes.lower()} {record.placement_text.lower()}"
+    placement = record.placement_text.lower()
+    text = f"{record.precision} {record.notes.lower()} {placement}"
     narrow = "int8" in text or "w8a8" in text
     precision = "int8" if narrow else "fp8" if "fp8" in text or (model.mla is not None and profile.family == "nvidia") else "bf16"
     drafts = int("mtp" in text and profile.family == "ascend")
-    per_package = 2 if profile.name == "atlas-900-a3-superpod" else 1
-    devices = (record.devices or 0) * (per_package if record.devices_are_packages else 1)
-    wide = record.rollout.ep or 1
-    balanced = "eplb" in text or "redundant" in text
+    package = DIES_OF_A_PACKAGE if profile.name == "atlas-900-a3-superpod" else 1
+    devices = (record.devices or 0) * (package if record.devices_are_packages else 1)
+    spread = record.rollout.ep or 1
+    is_wide = spread > profile.devices_per_node
     engine = Engine(
         precision=precision,
-        overlap=Overlap.FASTEST if wide > 16 else Overlap.NONE,
+        graph=profile.family != "ascend" or narrow,
+        asynchronous=is_wide,
+        overlap=Overlap.FASTEST if is_wide else Overlap.NONE,
         draft_tokens=drafts,
-        acceptance=0.7 if drafts else 0.0,
-        balanced=balanced,
+        acceptance=ACCEPTANCE if drafts else 0.0,
+        balanced="perfect" in placement,
+        shared_experts_apart="shared cop" in placement,
     )
-    base = Workload(
-        model, TrainingJob(4096, 1), Cluster(profile, max(devices, 1)), Software(default_stack(profile.family), year=2025.5)
-    )
-    serving = ServingWorkload(model, base.cluster, constants_for(base), engine)
-    tp = record.rollout.tp
-    if wide > 1 and devices % wide == 0:
-        layout = ServingLayout(
-            tp=1, dp=wide, ep=wide, redundant_experts=max(wide - (model.moe.num_experts if model.moe else wide), 0)
+    pool = Cluster(profile, devices or profile.devices_per_node)
+    base = Workload(model, TrainingJob(4096, 1), pool, Software(default_stack(profile.family), year=SOFTWARE_YEAR))
+    serving = ServingWorkload(model, pool, constants_for(base), engine)
+    stated = _stated_instance(record, pool.num_devices, spread, placement)
+    if stated is None:
+        stated = default_rollout_layout(serving)
+        assumed.note(
+            f"instance = tp {stated.tp}, ep {stated.ep}, {stated.num_devices} devices: the smallest with room for a cache"
         )
-    elif tp is not None and (devices == 0 or tp * (record.rollout.dp or 1) <= devices):
-        layout = ServingLayout(tp=tp)
-    else:
-        many = devices or profile.devices_per_node
-        serving = ServingWorkload(model, Cluster(profile, many), serving.constants, engine)
-        layout = default_rollout_layout(serving)
-        assumed.note(f"instance = tp {layout.tp}, ep {layout.ep}, {layout.num_devices} devices")
-    return serving, layout, per_package
+    return serving, stated, package
+
+
+def _stated_instance(record: PostTrainingRecord, devices: int, spread: int, placement: str) -> ServingLayout | None:
+    """The instance of a record: experts over so many devices, degrees, or those of its text for the phase that it measures."""
+    copies = re.search(r"(\d+) redundant", placement)
+    if spread > 1 and devices % spread == 0:
+        return ServingLayout(dp=spread, ep=spread, redundant_experts=int(copies[1]) if copies else 0)
+    named = re.search(r"decode dp(\d+) tp(\d+)", placement)
+    if named and record.kind != "inference_prefill":
+        dp, tp = int(named[1]), int(named[2])
+        return ServingLayout(tp=tp, dp=dp, ep=tp * dp)
+    return ServingLayout(tp=record.rollout.tp) if record.rollout.tp and record.rollout.tp <= devices else None
 
 
 def _predict_decode(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
@@ -292,16 +305,20 @@ def _predict_prefill(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
 
 
 def _predict_serving(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
-    serving, layout, _ = _serving(record, assumed)
+    serving, layout, package = _serving(record, assumed)
     context = (record.input_length or 0.0) + (record.output_length or 0.0) / 2.0
     if not context:
         raise InputError("input_length: missing; the time of a step of decode depends on what lies before it.")
-    concurrency = record.concurrency
-    if concurrency is None:
-        concurrency = 8 * layout.num_devices
-        assumed.note(f"concurrency = {concurrency} requests an instance")
-    step = float(decode_step_s(serving, layout, concurrency, context)) / serving.engine.tokens_per_step
-    return step * 1e3, "ms", {"cache_bytes": float(CACHE_BYTES[serving.engine.cache_precision])}
+    tokens = serving.engine.tokens_per_step
+    concurrency = float(record.concurrency or 0)
+    if not concurrency:
+        rate = record.measured.get("tokens_per_s_per_card", 0.0) * (record.devices or 0) / package
+        concurrency = 8.0 * layout.num_devices
+        for _ in range(FIXED_POINT_STEPS if rate else 0):
+            concurrency = max(rate * float(decode_step_s(serving, layout, concurrency, context)) / tokens, 1.0)
+        assumed.note(f"concurrency = {concurrency:.0f} requests, {'by the rate that was measured' if rate else '8 a device'}")
+    step = float(decode_step_s(serving, layout, concurrency, context)) / tokens
+    return step * 1e3, "ms", {"concurrency": concurrency}
 
 
 def _no_quality(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
