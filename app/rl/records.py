@@ -21,7 +21,13 @@ from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJ
 from documents.errors import InputError, show
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
-from search.post_training.layouts import best_training_layout, default_rollout_layout, strategy_of, training_layouts
+from search.post_training.layouts import (
+    best_training_layout,
+    default_rollout_layout,
+    roomy_fraction,
+    strategy_of,
+    training_layouts,
+)
 
 # What stands in for a field that a record leaves out; each use is listed with the row.
 PROMPTS, SAMPLES = 256, 16
@@ -93,7 +99,7 @@ def step_of(record: PostTrainingRecord, assumed: Assumed) -> PostTraining:
         ),
         pack_length=pack,
         max_requests=record.rollout.max_num_seqs,
-        memory_fraction=_memory_fraction(record),
+        memory_fraction=record.rollout.memory_fraction or roomy_fraction(serving, layout, _memory_fraction(record)),
     )
 
 

@@ -112,7 +112,7 @@ def rollout_layouts(workload: ServingWorkload, *, memory_fraction: float = 0.9) 
     if workload.model.moe is not None:
         for ep in (degree for degree in POWERS if degree <= min(devices, workload.model.moe.num_experts)):
             found += [ServingLayout(tp=tp, dp=ep // tp, ep=ep) for tp in (1, 2, 4, 8) if ep > 1 and ep % tp == 0 and tp <= node]
-    return [layout for layout in found if _has_room(workload, layout, memory_fraction)]
+    return [layout for layout in found if has_room(workload, layout, memory_fraction)]
 
 
 def default_rollout_layout(workload: ServingWorkload, *, memory_fraction: float = 0.9) -> ServingLayout:
@@ -126,7 +126,14 @@ def default_rollout_layout(workload: ServingWorkload, *, memory_fraction: float 
     return min(found, key=lambda layout: (layout.num_devices, layout.ep, layout.dp))
 
 
-def _has_room(workload: ServingWorkload, layout: ServingLayout, memory_fraction: float) -> bool:
+def roomy_fraction(workload: ServingWorkload, layout: ServingLayout, least: float, most: float = 0.9) -> float:
+    """Of a device's memory, the least in steps of a tenth that leaves an instance room for a cache; the most where none does."""
+    tenths = [least + 0.1 * step for step in range(round((most - least) / 0.1) + 1)]
+    return next((fraction for fraction in tenths if has_room(workload, layout, fraction)), most)
+
+
+def has_room(workload: ServingWorkload, layout: ServingLayout, memory_fraction: float) -> bool:
+    """Whether an instance's weights leave a cache worth having."""
     memory = serving_memory(workload, layout, utilisation=memory_fraction)
     return memory.cache_bytes > ROOM_FOR_CACHE * memory.limit_bytes
 
