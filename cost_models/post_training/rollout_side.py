@@ -25,7 +25,8 @@ class RolloutTimes:
     """Of one step's answers. [s]
 
     ``makespan_s`` from the first prompt to the last answer, ``steady_s`` what the same tokens take where new prompts follow at
-    once, ``longest_s`` what the longest answer takes there, beside a batch of others to its end; ``finish_s`` ascending, of every answer. ``first_instance_s``: when the first instance is idle.
+    once, ``longest_s`` what the longest answer takes there, beside a batch of others to its end; ``finish_s`` ascending, of every
+    answer. ``first_instance_s``: when the first instance is idle.
     """
 
     makespan_s: float

@@ -40,7 +40,10 @@ def test_a_search_is_answered(api: TestClient) -> None:
         ({"post_training": None}, "#/post_training"),
         ({"post_training": {**JOB["post_training"], "prompts": 0}}, "#/post_training/prompts"),
         ({"post_training": {**JOB["post_training"], "lengths": {"cap": 5}}}, "#/post_training/lengths/mean"),
-        ({"post_training": {**JOB["post_training"], "lengths": {"cap": 5, "histogram": "x.csv"}}}, "#/post_training/lengths/histogram"),
+        (
+            {"post_training": {**JOB["post_training"], "lengths": {"cap": 5, "histogram": "x.csv"}}},
+            "#/post_training/lengths/histogram",
+        ),
         ({"rollout": {"tp": 3}}, "#/rollout/tp"),
         ({"rollout": {"precision": "fp8"}}, "#/rollout/precision"),
         ({"model": "gpt-9"}, "#/model"),

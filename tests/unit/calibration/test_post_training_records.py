@@ -97,7 +97,18 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = ("id", "model", "hardware", "devices", "placement", "train_parallel", "rollout_parallel", "measured", "notes", "precision")
+FIELDS = (
+    "id",
+    "model",
+    "hardware",
+    "devices",
+    "placement",
+    "train_parallel",
+    "rollout_parallel",
+    "measured",
+    "notes",
+    "precision",
+)
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), anything))
