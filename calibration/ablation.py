@@ -31,7 +31,6 @@ SWITCHED_OFF = {
     "cp_factor": 1.0,
     "expert_comm_factor": 1.0,
     "permute_passes": 0.0,
-    "expert_matmul_factor": 1.0,
     "cross_entropy_bytes": 0.0,
     "accumulation_bytes": 0.0,
     "cast_bytes": 0.0,

@@ -18,7 +18,7 @@ from calibration.groups import model_kind
 from calibration.intervals import LEARNING_PRECISIONS, Coverage, ErrorBand, Interval, interval
 from calibration.mechanisms import workload_mechanisms
 from calibration.memory_intervals import MemoryEvidence, memory_evidence
-from calibration.paired import PairedError
+from calibration.paired import CLOSE_LOG, PairedError
 from calibration.steps import STEPS, Step, mechanisms_taken
 from cost_models.constants import CONSTANTS, Constants, constants_with_options, prior_constants
 from cost_models.shapes.traits import FAMILIES as DEVICES
@@ -111,9 +111,12 @@ class Calibration:
         return replace(constants, peak_spread=self.memory_evidence(workload).spread)
 
     def paired_error(self, workload: Workload) -> PairedError:
-        """How far the difference of two plans of this workload is off; where the file says nothing, what the family's says."""
+        """How far the difference of two plans of this workload is off; where the file says nothing, what the family's says.
+
+        Where no job was ever measured under two plans, those that are predicted close are not told apart.
+        """
         by_kind = {error.kind: error for error in self.paired or shipped_calibration(self.family).paired}
-        return by_kind.get(model_kind(workload)) or by_kind["all"]
+        return by_kind.get(model_kind(workload)) or by_kind.get("all") or PairedError("all", CLOSE_LOG, 0, 0)
 
     @cached_property  # every answer names it
     def fingerprint(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -63,35 +64,58 @@ def error_bands(
     groups: Sequence[Hashable],
     wider: Sequence[ErrorBand] = (),
     kind_of: Callable[[Workload], str] = model_kind,
+    clusters: Sequence[Hashable] | None = None,
 ) -> tuple[ErrorBand, ...]:
     """Conformal quantiles of each kind of model, by ``kind_of``, and of all under ``all``.
 
     ``groups`` says which runs were left out together. Their errors come together too, so every group weighs the same, however
-    many runs it has, and one more such weight lies beyond the largest error [dunn2023]. One set of quantiles serves all kinds:
-    of errors over the scale of their kind [lei2018], its mean error, which is drawn towards that of all by as much as
-    ``PRIOR_GROUPS`` groups would. A kind of K groups is known to one part in K, which widens its band by (1 + 1/K)^(1/2). Fewer
-    than ``QUANTILES_FROM`` groups in all reach to the largest errors; a band of fewer reaches as far as that of its kind in
-    ``wider``.
+    many runs it has, and one more such weight lies beyond the largest error [dunn2023]. Groups of one of ``clusters`` have part
+    of their errors in common: n of them weigh, and count, as n^(1/2). One set of quantiles serves all kinds: of errors over the
+    scale of their kind [lei2018], its mean error, which is drawn towards that of all by as much as ``PRIOR_GROUPS`` groups would.
+    A kind of K groups is known to one part in K, which widens its band by (1 + 1/K)^(1/2). Fewer than ``QUANTILES_FROM`` groups
+    in all reach to the largest errors; a band of fewer reaches as far as that of its kind in ``wider``.
     """
     signed = -np.asarray(left_out_log_errors, dtype=np.float64)
     kinds = np.array([kind_of(r.workload) for r in records])
     labels, sizes = np.unique([str(group) for group in groups], return_inverse=True, return_counts=True)[1:]
-    weights = 1.0 / sizes[labels]
+    weights = _shares(groups, clusters) / sizes[labels]
     members = {"all": np.ones(len(kinds), dtype=bool)} | {kind: kinds == kind for kind in dict.fromkeys(kinds.tolist())}
     num_groups = {kind: len(np.unique(labels[own])) for kind, own in members.items()}
+    counted = {kind: _counted(groups, clusters, own) for kind, own in members.items()}
     pooled = _scale(signed, weights)
     scales = {
         kind: float(np.exp((n * np.log(_scale(signed[own], weights[own])) + PRIOR_GROUPS * np.log(pooled)) / (n + PRIOR_GROUPS)))
-        for (kind, own), n in zip(members.items(), num_groups.values(), strict=True)
+        for (kind, own), n in zip(members.items(), counted.values(), strict=True)
     }
     relative = signed / np.array([scales[kind] for kind in kinds.tolist()])
     low, high = -_upper(-relative, weights), _upper(relative, weights)
     bands = []
     for kind, own in members.items():
-        reach = scales[kind] * (1.0 + 1.0 / num_groups[kind]) ** 0.5
+        reach = scales[kind] * (1.0 + 1.0 / counted[kind]) ** 0.5
         band = ErrorBand(kind, low * reach, high * reach, int(own.sum()))
         bands.append(_reaching(band, wider) if num_groups[kind] < QUANTILES_FROM else band)
     return (*bands, *(band for band in wider if band.kind not in scales))
+
+
+def _shares(groups: Sequence[Hashable], clusters: Sequence[Hashable] | None) -> Floats:
+    """Weight of each run's group: one, or the inverse root of the number of groups in its cluster. ``[run]``"""
+    if clusters is None:
+        return np.ones(len(groups))
+    together = _together(groups, clusters)
+    return np.array([together[cluster] ** -0.5 for cluster in clusters])
+
+
+def _counted(groups: Sequence[Hashable], clusters: Sequence[Hashable] | None, own: NDArray[np.bool_]) -> float:
+    """What the groups of some runs count for."""
+    chosen = np.flatnonzero(own).tolist()
+    some = [groups[i] for i in chosen]
+    within = some if clusters is None else [clusters[i] for i in chosen]
+    return float(sum(number**0.5 for number in _together(some, within).values()))
+
+
+def _together(groups: Sequence[Hashable], clusters: Sequence[Hashable]) -> Counter[Hashable]:
+    """Groups of each cluster."""
+    return Counter(cluster for cluster, _ in dict.fromkeys(zip(clusters, groups, strict=True)))
 
 
 def _scale(signed: Floats, weights: Floats) -> float:

@@ -53,9 +53,7 @@ def left_out_errors(model: NestedModel) -> LeftOut:
     """The errors of a family's runs under every split."""
     records = [o.record for o in model.observations]
     teaches = np.array([o.weight > 0.0 for o in model.observations])
-    splits = {name: model.log_errors_of(grouped_folds([group(r) for r in records])) for name, group in GROUPINGS.items()}
-    splits["combination"] = model.log_errors_of(grouped_folds([cell(r.workload) for r in records]))
-    splits[ROLLING] = model.log_errors_of(rolling_folds([period(r) for r in records]))
+    splits = {name: model.log_errors_of(folds_of(records, name)) for name in SPLITS}
     used = [run_mechanisms(record) for record in records]
     mechanisms = {}
     for name in sorted(frozenset().union(*used)):
@@ -82,10 +80,15 @@ def near_log_errors(records: Sequence[RunRecord], left_out: LeftOut) -> Floats:
 
 
 def family_bands(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[ErrorBand, ...]:
-    """The bands of a new run of known hardware and software, by the runs in precisions that teach."""
+    """The bands of a new run of known hardware and software, by the runs in precisions that teach.
+
+    Shapes of one publication share its site, software and way of measuring.
+    """
     teaches = taught(records)
     own = [r for r, chosen in zip(records, teaches, strict=True) if chosen]
-    return error_bands(own, near_log_errors(records, left_out)[teaches].tolist(), [architecture(r) for r in own])
+    publications = [record.origin.publication for record in own]
+    groups = [(publication, architecture(record)) for publication, record in zip(publications, own, strict=True)]
+    return error_bands(own, near_log_errors(records, left_out)[teaches].tolist(), groups, clusters=publications)
 
 
 def family_steps(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[Step, ...]:
@@ -135,25 +138,42 @@ def _usual_errors(records: Sequence[RunRecord], near: Floats, teaches: Mask) -> 
     return found
 
 
-def publication_inside(records: Sequence[RunRecord], left_out: LeftOut) -> Mask:
-    """Whether each run lies inside the interval that all other publications give: with their bands and steps. ``[run]``"""
-    groups = [record.origin.publication for record in records]
-    inside = np.zeros(len(records), dtype=bool)
-    for publication in dict.fromkeys(groups):
-        out = np.array([group == publication for group in groups])
-        rest = [record for record, own in zip(records, out, strict=True) if not own]
+def inside_intervals(records: Sequence[RunRecord], left_out: LeftOut, split: str = "publication") -> Floats:
+    """1 where a run lies inside the interval that what taught it gives, with its bands and steps, 0 outside. ``[run]``
+
+    NaN where the split judges no run.
+    """
+    inside = np.full(len(records), np.nan)
+    for fold in folds_of(records, split):
+        rest = [record for record, teaches in zip(records, fold.teaches, strict=True) if teaches]
         if not taught(rest).any():
+            inside[fold.judged] = 0.0
             continue
-        others = left_out.some(~out)
+        others = left_out.some(fold.teaches)
         bands = {band.kind: band for band in family_bands(rest, others)}
         steps, seen = family_steps(rest, others), seen_mechanisms(rest)
         cells = [cell(r.workload) for r, teaches in zip(rest, taught(rest), strict=True) if teaches]
-        for i in np.flatnonzero(out).tolist():
-            record, error = records[i], left_out.splits["publication"][i]
+        for i in np.flatnonzero(fold.judged & ~np.isnan(left_out.splits[split])).tolist():
+            record, error = records[i], left_out.splits[split][i]
             band = bands.get(model_kind(record.workload)) or bands["all"]
             taken = [*steps_taken(record.workload, cells), *mechanisms_taken(run_mechanisms(record), seen)]
             factor = factor_of(taken, steps)
             inside[i] = min(band.low, 0.0) * factor <= -error <= max(band.high, 0.0) * factor
+    return inside
+
+
+def folds_of(records: Sequence[RunRecord], split: str) -> list[Fold]:
+    """Who teaches and who is judged under one of ``SPLITS``."""
+    if split == ROLLING:
+        return rolling_folds([period(record) for record in records])
+    if split == COMBINATION:
+        return grouped_folds([cell(record.workload) for record in records])
+    return grouped_folds([GROUPINGS[split](record) for record in records])
+
+
+def publication_inside(records: Sequence[RunRecord], left_out: LeftOut) -> Mask:
+    """Whether each run lies inside the interval that all other publications give. ``[run]``"""
+    inside: Mask = inside_intervals(records, left_out) == 1.0
     return inside
 
 

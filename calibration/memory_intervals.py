@@ -94,7 +94,7 @@ def memory_evidence(workload: Workload, bands: Sequence[ErrorBand], coverage: Se
     """
     kind, stack = memory_kind(workload), workload.software.stack
     by_kind = {band.kind: band for band in bands}
-    band = by_kind.get(kind) or by_kind["all"]
+    band = by_kind.get(kind) or by_kind.get("all") or ErrorBand("all", 0.0, 0.0, 0)
     own = [c for c in coverage if (c.stack, c.kind) == (stack, kind)]
     extrapolated, factor = [], 1.0
     if not own:

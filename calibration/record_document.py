@@ -1,4 +1,4 @@
-"""The sections of a run record, typed: unknown keys are ignored, null is absent, 8.0 counts as 8."""
+"""The sections of a run record, typed: unknown keys are left out (see ``record_keys``), null is absent, 8.0 counts as 8."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ def _texts(value: object) -> tuple[str, ...]:
     """The strings of a list, others left out; a single string is a list of one."""
     listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     return tuple(item[: bounds.MAX_TEXT] for item in listed[: bounds.MAX_TEXT] if isinstance(item, str))
+
+
+def _stated(value: object) -> object:
+    """An object of nulls says as little as null; without experts a model is dense."""
+    if isinstance(value, dict) and (value.get("num_experts") == 0 or not any(item is not None for item in value.values())):
+        return None
+    return None if value is False else value
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
@@ -43,21 +50,21 @@ class RecordSection(LenientSection):
 
 
 class MlaSection(RecordSection):
-    """``model.mla``."""
+    """``model.mla``; what is not stated is Megatron's default [megatron-0.12, MLATransformerConfig]."""
 
     q_lora_rank: bounds.NullableWidth = 0
-    kv_lora_rank: bounds.Width
-    qk_nope_head_dim: bounds.Width
-    qk_rope_head_dim: bounds.NullableWidth
-    v_head_dim: bounds.Width
+    kv_lora_rank: bounds.Width = 512
+    qk_nope_head_dim: bounds.Width = 128
+    qk_rope_head_dim: bounds.NullableWidth = 64
+    v_head_dim: bounds.Width = 128
 
 
 class MoeSection(RecordSection):
     """``model.moe``; the frequency may be Megatron's pattern of layers."""
 
     num_experts: bounds.Experts
-    top_k: bounds.Experts
-    expert_ffn_hidden_size: bounds.FfnWidth
+    top_k: bounds.Experts | None = None
+    expert_ffn_hidden_size: bounds.FfnWidth | None = None
     num_shared_experts: bounds.SharedExperts = 0
     shared_expert_ffn_hidden_size: bounds.SharedWidth | None = None
     num_leading_dense_layers: Unset = 0
@@ -88,8 +95,8 @@ class ModelSection(RecordSection):
     activation_clamp: bounds.Clamp | None = None
     sliding_window: bounds.SeqLength | None = None
     full_attention_every: bounds.Layers = 0
-    mla: MlaSection | None = None
-    moe: MoeSection | None = None
+    mla: Annotated[MlaSection | None, BeforeValidator(_stated)] = None
+    moe: Annotated[MoeSection | None, BeforeValidator(_stated)] = None
 
 
 class ClusterSection(RecordSection):

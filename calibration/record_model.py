@@ -14,6 +14,7 @@ from documents.errors import InputError
 _USUAL_HEAD_DIM = 128
 # Megatron pads the vocabulary to a multiple of 128 x tp [megatron-0.12, arguments.py, make-vocab-size-divisible-by].
 # MindSpeed-LLM's published scripts set that to 1 and state other paddings as padded-vocab-size.
+_USUAL_TOP_K = 2  # [megatron-0.12, arguments.py, moe-router-topk]
 _MINDFORMERS_CAPACITY = 1.1  # of its MoEConfig [mindformers-1.5, moe.py]
 _MINDFORMERS_CORE_YEAR = 2025.9  # r1.7
 _VOCABULARY_MULTIPLE = {"megatron-lm": 128, "nemo": 128, "megatron-deepspeed": 128}
@@ -31,7 +32,10 @@ def record_model(
         kv_channels = kv_channels or _USUAL_HEAD_DIM
         heads = max(hidden // kv_channels, 1)
         notes.add("num_attention_heads", None, f"is not stated, read as {heads} of {kv_channels} channels")
-    moe = None if section.moe is None else _moe(section.moe, notes, software)
+    moe = None if section.moe is None else _moe(section.moe, section.ffn_hidden_size or 4 * hidden, notes, software)
+    for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"):
+        if section.mla is not None and name not in section.mla.model_fields_set:
+            notes.add(f"mla.{name}", None, f"is not stated, read as {getattr(section.mla, name)}")
     ffn = section.ffn_hidden_size
     if ffn is None:
         ffn = moe.expert_ffn_hidden_size if moe else 4 * hidden
@@ -97,18 +101,24 @@ def _vocabulary(section: ModelSection, tp: int, stack: str) -> int:
     return -(-section.vocab_size // multiple) * multiple
 
 
-def _moe(section: MoeSection, notes: Notes, software: RecordSoftware) -> MoeShape:
-    experts, width, shared = section.num_experts, section.expert_ffn_hidden_size, section.num_shared_experts
+def _moe(section: MoeSection, ffn: int, notes: Notes, software: RecordSoftware) -> MoeShape:
+    """The experts; where the source does not say how wide they are, as the dense layers' ``ffn``."""
+    experts, width, shared = section.num_experts, section.expert_ffn_hidden_size or ffn, section.num_shared_experts
     dense, frequency = _moe_layers(section, notes)
-    if section.top_k > experts:
-        raise refused("model.moe.top_k", section.top_k, f"an integer up to num_experts {experts}")
+    top_k = section.top_k or min(_USUAL_TOP_K, experts)
+    if section.expert_ffn_hidden_size is None:
+        notes.add("moe.expert_ffn_hidden_size", None, f"is not stated, read as {width}")
+    if section.top_k is None:
+        notes.add("moe.top_k", None, f"is not stated, read as {top_k}")
+    if top_k > experts:
+        raise refused("model.moe.top_k", top_k, f"an integer up to num_experts {experts}")
     stated, capacity = section.shared_expert_ffn_hidden_size, section.capacity_factor
     if capacity is None and _has_default_capacity(software):
         capacity = _MINDFORMERS_CAPACITY
         notes.add("moe.capacity_factor", None, f"is not stated, read as the framework's {capacity}")
     return MoeShape(
         num_experts=experts,
-        top_k=section.top_k,
+        top_k=top_k,
         expert_ffn_hidden_size=width,
         num_shared_experts=shared,
         shared_expert_ffn_hidden_size=shared * width if stated is None else stated,

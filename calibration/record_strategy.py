@@ -92,9 +92,16 @@ def record_strategy(
     global_batch_size: int,
 ) -> RecordStrategy:
     """Strategy of a record's ``strategy`` section; ``InputError`` where its numbers do not fit together."""
-    schedule, vpp = _schedule(section, notes, degrees, model.num_layers)
-    degrees = replace(degrees, vpp=vpp)
     tp, cp, dp = degrees.tp, degrees.cp, degrees.dp
+    micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size, parts=_interleaved_parts(section, software))
+    schedule, vpp = _schedule(section, notes, degrees, model.num_layers)
+    num_microbatches = global_batch_size // (micro_batch_size * dp)
+    if schedule is Schedule.INTERLEAVED and num_microbatches % degrees.pp:  # [megatron-0.12, schedules.py]
+        notes.add(
+            "schedule", schedule.label, f"cannot run {num_microbatches} micro batches over {degrees.pp} ranks, read as 1f1b"
+        )
+        schedule, vpp = Schedule.ONE_F_ONE_B, 1
+    degrees = replace(degrees, vpp=vpp)
     named = read_features(section.features)
     names = frozenset(flag.name for flag in named)
     recompute_notes = Notes("strategy.recompute", notes.sentences)
@@ -103,7 +110,6 @@ def record_strategy(
         notes.add("offload", section.offload, "is not modelled")
     algo, ulysses = _context_parallel(section, notes, cp, model.num_attention_heads // tp, software)
     ep, etp = _expert_degrees(section, notes, degrees, model, software)
-    micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size, parts=_interleaved_parts(section, software))
     accumulates = global_batch_size > micro_batch_size * dp
     zero_stage, shard_size = _optimizer_sharding(section, dp * cp, software, accumulates=accumulates)
     return RecordStrategy(

@@ -30,12 +30,14 @@ from calibration.record_document import (
     quoted,
     refused,
 )
+from calibration.record_keys import unread_sentences
 from calibration.record_layout import num_noop_layers
 from calibration.record_model import record_model
 from calibration.record_software import record_software, software_stack, with_launches
 from calibration.record_strategy import record_degrees, record_strategy
 from cost_models.shapes.expert_spread import ExpertSpread, RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.traits import STACKS
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload
 from documents.bounds import MAX_TEXT, RUN_BYTES, RUNS_BYTES, Devices, NumLayers, SeqLength, Width
 from documents.checking import Checked, check
@@ -43,12 +45,20 @@ from documents.errors import InputError
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
 
+# The first of these that a precision's text holds: recipes add their own words, such as amp_fp8, MXFP8 or bf16_mixed.
 _PRECISIONS = {
-    "bf16": ("bf16", "bfloat16", "amp_bf16"),
-    "fp16": ("fp16", "float16"),
-    "fp8": ("fp8", "mxfp8", "fp8-cs", "fp8-mx", "amp_fp8", "hif8"),
-    "nvfp4": ("nvfp4", "fp4"),
-    "fp32": ("fp32", "float32"),
+    "fp4": "nvfp4",
+    "fp8": "fp8",
+    "float8": "fp8",
+    "hif8": "fp8",
+    "e4m3": "fp8",
+    "bf16": "bf16",
+    "bfloat16": "bf16",
+    "fp16": "fp16",
+    "float16": "fp16",
+    "fp32": "fp32",
+    "float32": "fp32",
+    "tf32": "fp32",
 }
 _LISTED = re.compile(r"\b(recompute|select_recompute)['\"]?\s*[:=]\s*(\[[\d\s,\[\]]*\])")
 _BASES = ("allocated_first_iteration", "allocated", "reserved", "device")
@@ -130,6 +140,7 @@ def parse_run_record(
         workload, strategy, stated, flags = _priced(row, cluster, software, profile_of, warnings)
     except InputError as error:
         return RefusedRecord(record_id, line_number, str(error), category, measured)
+    warnings += unread_sentences(row)
     return RunRecord(
         id=record_id,
         line_number=line_number,
@@ -209,6 +220,8 @@ def _priced(
     training_section = _section(TrainingSection, row, "training")
     training = _training(training_section, training_notes)
     software = record_software(software_section, flags, stack, profile=cluster.profile, precision=training.precision)
+    if software_section.version and software.software.year is None and STACKS[stack].traits.releases is not None:
+        software_notes.add("version", software_section.version, "names no release that is known, priced as the newest")
     section = _section(StrategySection, row, "strategy")
     degrees = record_degrees(section, strategy_notes, cluster.num_devices)
     stages = degrees.virtual_stages  # those of the embedding and of the loss may hold no layer of their own
@@ -250,8 +263,8 @@ def _cluster(section: ClusterSection, profile_of: Callable[[str], HardwareProfil
 
 def _training(section: TrainingSection, notes: Notes) -> TrainingJob:
     text = section.precision.lower()
-    precision = next((known for known, spellings in _PRECISIONS.items() if text in spellings), "bf16")
-    if text not in _PRECISIONS:
+    precision = next((known for held, known in _PRECISIONS.items() if held in text), "bf16")
+    if text != precision:
         notes.add("precision", section.precision or None, f"is read as {precision}")
     return TrainingJob(seq_length=section.seq_length, global_batch_size=section.global_batch_size, precision=precision)
 

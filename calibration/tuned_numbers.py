@@ -81,7 +81,6 @@ TUNED: tuple[WithoutRuns, ...] = (
     WithoutRuns("cp_factor", 1.0, 1.0, 0.3, "the formula"),
     WithoutRuns("expert_comm_factor", 1.0, 1.0, 0.3, "the formula"),
     WithoutRuns("permute_passes", 8.0, 8.0, 0.8, "four passes counted, twice that with indices and casts"),
-    WithoutRuns("expert_matmul_factor", 1.0, 1.0, 0.2, "the same tiles [asc-devkit-guide, GroupedMatmul]"),
     WithoutRuns("cross_entropy_bytes", 40.0, 24.0, 0.7, "eight to twenty reads and writes of 2 or 4 bytes [megatron-0.12]"),
     WithoutRuns("dp_exposed_fraction", 0.4, 0.4, 0.8, "between all and none"),
     WithoutRuns("hidden_stretch_fraction", 0.2, 0.2, 0.8, "[mc2-case]"),
@@ -97,6 +96,7 @@ TUNED: tuple[WithoutRuns, ...] = (
     WithoutRuns("EXPERT_KERNELS", 8, 8, 0.5, "counted in [megatron-0.12]", _HOST, 2, 40),
     WithoutRuns("QUANTISED_EXPERT_KERNELS", 1, 1, 0.7, "one call [transformer-engine]", _HOST, 0.1, 20),
     WithoutRuns("SLOWEST_HOST_FRACTION", 0.05, 0.05, 1.0, "some; no figure known", _HOST, 1e-4, 0.5),
+    WithoutRuns("BLOCKED_FORWARD_S", 6e-4, 6e-4, 0.5, "thirty kernels of 20 us", _HOST, 1e-4, 5e-3),
     WithoutRuns("QUANTISED_EXPERT_LAUNCHES", 10, 10, 0.5, "counted in [transformer-engine]", _MODULES, 1, 60),
     WithoutRuns("PERMUTE_FUSION_FRACTION", 0.5, 0.5, 0.5, "less traffic; no figure known", _MODULES, 0.1, 1.0),
 )  # fmt: skip

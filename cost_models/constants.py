@@ -78,7 +78,6 @@ class Constants:
     cp_factor: float
     expert_comm_factor: float
     permute_passes: float
-    expert_matmul_factor: float
     cross_entropy_bytes: float
     accumulation_bytes: float
     cast_bytes: float
@@ -171,8 +170,6 @@ CONSTANTS: tuple[Constant, ...] = (
              0.7, 3.0, 0.3, 1.2, 1.2, "[simumax]; [runs-fit]"),
     Constant("permute_passes", "HBM passes of permute and unpermute over the routed tokens, forward", "1",
              1.0, 60.0, 0.4, 20.0, 10.0, "[runs-fit]"),
-    Constant("expert_matmul_factor", "time of grouped expert matmuls over dense matmuls of the same tiles", "1",
-             0.8, 2.0, 0.2, 1.1, 1.0, "[asc-devkit-guide, GroupedMatmul]; [runs-fit]", "assumed"),
     Constant("cross_entropy_bytes", "HBM traffic a logit, forward and backward of the loss", "B",
              6.0, 150.0, 0.3, 79.0, 16.0, "[runs-fit]"),
     Constant("accumulation_bytes", "HBM traffic a parameter and micro batch to accumulate gradients", "B",

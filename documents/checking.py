@@ -48,7 +48,8 @@ Checked = TypeVar("Checked", bound=Section)
 
 
 @cache
-def _schema_of(model: type[Section]) -> dict[str, Any]:
+def schema_of(model: type[Section]) -> dict[str, Any]:
+    """The JSON Schema of a section, worked out once."""
     return model.model_json_schema()
 
 
@@ -138,7 +139,7 @@ def _label(keys: Sequence[str | int], where: str, labels: Mapping[str, str]) -> 
 
 
 def _explain(error: ValidationError, model: type[Section], value: object, where: str, labels: Mapping[str, str]) -> str:
-    document = _schema_of(model)
+    document = schema_of(model)
     definitions = document.get("$defs", {})
     best: tuple[tuple[int, bool], list[str | int], list[Schema], object, Mapping[str, Any]] | None = None
     for detail in error.errors(include_url=False):

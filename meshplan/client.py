@@ -226,6 +226,11 @@ class Client:
         path = f"/v1/studies/{study_id}/plans/{plan_id}/timeline"
         return self._request("GET", path, parameters={"format": "chrome"}).text
 
+    def report(self, study_id: str, *, form: str = "html", language: str = "en") -> str:
+        """A finished study as one page: ``html``, ``pdf-ready`` or ``markdown``, in English or Chinese (``zh``)."""
+        parameters = {"format": form, "language": language}
+        return self._request("GET", f"/v1/studies/{study_id}/report", parameters=parameters).text
+
     def cancel(self, study_id: str) -> Study:
         """Stops a study; what it found is kept."""
         return _study(self._json("POST", f"/v1/studies/{study_id}:cancel"))

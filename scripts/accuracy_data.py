@@ -18,7 +18,7 @@ from calibration.calibrate import family_observations
 from calibration.files import Calibration, shipped_calibration
 from calibration.fitting import Floats
 from calibration.intervals import ErrorBand, left_out_bands
-from calibration.left_out import ROLLING, LeftOut, publication_inside, shipped_left_out
+from calibration.left_out import ROLLING, SPLITS, LeftOut, inside_intervals, publication_inside, shipped_left_out
 from calibration.memory_intervals import MemoryErrors, family_priors, memory_errors, memory_kind
 from calibration.plan_order import PlanGroup, plan_groups
 from calibration.run_records import RunRecord, read_run_records
@@ -117,6 +117,16 @@ class FamilyAccuracy:
     def inside(self) -> Mask:
         """Of those that teach."""
         return self.all_inside[: len(self.used)]
+
+    def covered(self, split: str, wanted: Callable[[RunRecord], bool] = lambda _: True) -> tuple[int, float] | None:
+        """Runs that a split judges, of those that teach, and the share inside the interval that the rest gives."""
+        inside = self._inside_of[split][: len(self.used)][self.chosen(wanted)]
+        judged = inside[~np.isnan(inside)]
+        return (len(judged), float(judged.mean())) if len(judged) else None
+
+    @cached_property
+    def _inside_of(self) -> dict[str, Floats]:
+        return {split: inside_intervals(self.judged, self.left_out, split) for split in SPLITS}
 
     def memory_errors(self) -> dict[str, Floats]:
         """predicted / measured - 1 of the peak, by the kind of peak that was published."""

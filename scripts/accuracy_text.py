@@ -123,7 +123,13 @@ alike, as a new one meets them.
 
 {intervals}
 A kind of few publications is a rough figure: one holds most of the GPUs' MoE runs and one nearly all of their slices. Where the
-only Blackwell runs are left out, nothing tells how far a chip may stray.
+only Blackwell runs are left out, nothing tells how far a chip may stray. One document holds half of the shapes on Ascend: what is
+left without it reaches to its largest error, and covers more than it says.
+
+The same under every split: each run is judged by what is taught without its publication, stack, chip or release, or by what was
+published in earlier half years alone.
+
+{coverage}
 
 What a step into the unknown has cost in the past, and so widens an interval by: errors with every run of the thing left out over
 those of the same runs with others of it at hand, never less than 1. Several at once add in squares.

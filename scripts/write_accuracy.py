@@ -242,6 +242,20 @@ def interval_section(families: dict[str, FamilyAccuracy]) -> str:
     return table(header, rows)
 
 
+def coverage_section(families: dict[str, FamilyAccuracy]) -> str:
+    rows = []
+    for family in families.values():
+        for split in SPLITS:
+            every = family.covered(split)
+            if every is None:
+                continue
+            of_kinds = [family.covered(split, lambda r, kind=kind: model_kind(r.workload) == kind) for kind in MODEL_KINDS]
+            kinds = [f"{100 * found[1]:.0f} % ({found[0]})" if found else "" for found in of_kinds]
+            name = SPLIT_NAMES.get(split, split)
+            rows.append([f"{family.family}: {name}", str(every[0]), f"{100 * every[1]:.0f} %", *kinds])
+    return table(("left out", "runs judged", "inside", *MODEL_KINDS), rows)
+
+
 def steps_section(families: dict[str, FamilyAccuracy]) -> str:
     rows = [
         [f"{family.family}: {STEP_NAMES[step.kind]}", str(step.num_groups), str(step.num_runs), f"{step.factor:.2f}"]
@@ -414,6 +428,7 @@ def page(families: dict[str, FamilyAccuracy]) -> str:
         fidelities=fidelity_section(families),
         small=small_section(families),
         intervals=interval_section(families),
+        coverage=coverage_section(families),
         memory=memory_section(families),
         sure=sure_section(families),
         refused=refused_section(families),

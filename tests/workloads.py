@@ -48,7 +48,6 @@ NEUTRAL = {
     "cp_factor": 1.0,
     "expert_comm_factor": 1.0,
     "permute_passes": 6.0,
-    "expert_matmul_factor": 1.0,
     "cross_entropy_bytes": 10.0,
     "accumulation_bytes": 0.0,
     "cast_bytes": 0.0,

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.answers.price import JobPrices, is_far
 from app.answers.schemas import MAX_STRATEGIES, EstimateRequest
 from app.calibrations.stored import stored_calibrations
 from app.jobs.job import Job, with_strategy
 from app.jobs.requests import check_keys, parse_request
-from app.storage.session import Database
 from app.text.documents import json_bytes
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError, show
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
+
 
 MAX_JOBS = 16  # that are kept, a few megabytes each once many strategies of one have been asked for
 OF_ESTIMATE = ("strategies", "simulate", "advise", "memory_plan")  # keys of a request that are none of the job's

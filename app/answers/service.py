@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from app.jobs.fields import StrategySection
 from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request
 from app.jobs.strategy import strategy_from_section
-from app.storage.session import Database
 from app.text.documents import plain
 from calibration.files import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
@@ -33,6 +32,10 @@ from documents.checking import check
 from documents.errors import InputError, show
 from frameworks.legality import RULES, first_violation
 from search.plan import estimates_to_mappings
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
+
 
 # What one request may cost: distinct pipelines are composed one by one, each in the square of its virtual stages, and
 # every strategy keeps numbers for every stage. All fit 512 pipelines and 10,000 strategies of 128 virtual stages.

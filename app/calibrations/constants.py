@@ -37,8 +37,9 @@ def paired_error_of(workload: Workload, own: Sequence[Calibration] = ()) -> Pair
     """Below which difference two plans of the workload tie."""
     calibration = calibration_for(workload, own)
     found = calibration.paired_error(workload)
-    jobs = f"{found.num_groups} {'job' if found.num_groups == 1 else 'jobs'} measured under several plans"
-    basis = jobs if found.num_groups >= QUANTILES_FROM else f"only {jobs}, so widened"
+    jobs = f"{found.num_groups or 'no'} {'job' if found.num_groups == 1 else 'jobs'} measured under several plans"
+    few = f"only {jobs}, so widened" if found.num_groups else f"{jobs}: assumed"
+    basis = jobs if found.num_groups >= QUANTILES_FROM else few
     return PairedError(float(np.expm1(found.log_error)), CONFIDENCE, found.num_groups, found.num_pairs, basis)
 
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-from sqlalchemy.orm import Session
-
-from app.calibrations import repository
 from app.calibrations.constants import check_applies
 from app.jobs.job import Job
-from app.storage.session import Database
 from calibration.files import Calibration, parse_calibration
 from documents.errors import InputError, show
+
+if TYPE_CHECKING:  # SQLAlchemy takes a quarter of a second to import: commands without a database do without it
+    from sqlalchemy.orm import Session
+
+    from app.storage.session import Database
+
 
 FIELD = "software.calibration"
 
 
 def stored_constants(session: Session, name: str, field: str) -> Calibration:
     """The stored calibration of that id; ``InputError`` where there is none, or none that this version reads."""
+    from app.calibrations import repository
+
     found = repository.find(session, name)
     if found is None:
         raise InputError(f"{field}: {show(name)} is no stored calibration; GET /v1/calibrations lists those that are.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.calibrations.stored import stored_calibrations
 from app.checks.baseline import parse_baseline
@@ -11,8 +11,10 @@ from app.checks.budget import Budget, parse_budget
 from app.checks.check import check_job, check_without_job
 from app.checks.schemas import CheckDocument, CheckRequest
 from app.jobs.requests import check_keys, parse_request, with_time_limit
-from app.storage.session import Database
 from documents.errors import InfeasibleStrategyError, InputError, show
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
 
 
 def check_request(document: Mapping[str, Any], database: Database) -> CheckDocument:

@@ -21,6 +21,7 @@ from app.cli.commands import (
     hardware,
     keys,
     models,
+    report,
     rl,
     schema,
     search,
@@ -50,6 +51,7 @@ application.command()(estimate.estimate)
 application.command()(explain.explain)
 application.command()(goodput.goodput)
 application.command()(tune.tune)
+application.command()(report.report)
 application.command()(check.check)
 application.command()(validate.validate)
 application.command()(calibrate.calibrate)

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pydantic import ValidationError
 
 from app.answers.schemas import SearchDocument
+from app.answers.stored import search_document_of
 from app.calibrations.constants import FIELD
 from app.jobs.assumed import joined
-from app.jobs.job import SCHEMA_VERSION, Job
+from app.jobs.job import Job
 from documents.errors import InputError
-from documents.hashing import fingerprint
 from hardware_profiles import catalogue
-from hardware_profiles.loader import parse_profile
 from meshplan import __version__
 from meshplan.client import Client, MeshplanError, Study
 from search.result import Progress
 from search.stepwise import ProgressCallback
-
-FOUND = (
-    "counts",
-    "rejections",
-    "proof",
-    "timing",
-    "plans",
-    "baseline",
-    "nearest",
-    "physics_best",
-    "nearest_launchable",
-    "paired_error",
-    "space",
-    "by_tensor",
-)  # in the order of a local answer
 
 
 def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) -> SearchDocument:
@@ -51,39 +35,31 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
             study = _followed(client, client.submit(job.document), on_progress)
             if study.result is None:
                 raise RuntimeError(f"study {study.id} is {study.state}: {study.error or 'it left no result'}")
-            found = {
-                **study.result,
-                "rejections": client.rejections(study.id),
-                "plans": [plan.document for plan in client.plans(study.id)],
-            }
+            rejections, plans = client.rejections(study.id), [plan.document for plan in client.plans(study.id)]
     except MeshplanError as error:
         _refuse(error, url)
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "version": study.document["version"],
-        "job": study.document["job"],
-        "assumptions": joined(study.document["assumptions"], job.assumptions),
-        "warnings": list(job.warnings),
-        "priced_with": _priced_with(study),
-        **{name: found[name] for name in FOUND if name in found},  # an older server knows fewer
-    }
     try:
-        return SearchDocument.model_validate(document)
+        return search_document_of(
+            study.document,
+            rejections,
+            plans,
+            assumptions=joined(study.document["assumptions"], job.assumptions),
+            warnings=list(job.warnings),
+        )
     except ValidationError:
         raise InputError(
-            f"--server: {url} answers as version {document['version']} does, which this one ({__version__}) does not read; "
+            f"--server: {url} answers as version {study.document['version']} does, which this one ({__version__}) does not read; "
             "take the same version on both sides."
         ) from None
 
 
-def _priced_with(study: Study) -> dict[str, Any]:
-    """The hashes of what the server priced with."""
-    profile = parse_profile(study.document["hardware_profile"], f"study {study.id}")
-    return {
-        "version": study.document["version"],
-        "calibration": study.document["calibration"].get("fingerprint"),
-        "hardware_profile": fingerprint(profile),
-    }
+def remote_report(url: str, study_id: str, form: str, language: str) -> str:
+    """The report of a study that the server at ``url`` has."""
+    try:
+        with Client(url, api_key=os.environ.get("MESHPLAN_API_KEY")) as client:
+            return client.report(study_id, form=form, language=language)
+    except MeshplanError as error:
+        _refuse(error, url)
 
 
 def _followed(client: Client, study: Study, on_progress: ProgressCallback) -> Study:

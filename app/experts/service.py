@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from app.experts.schemas import (
 )
 from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request
-from app.storage.session import Database
 from calibration.files import Calibration
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
@@ -43,6 +42,10 @@ from search.experts.placement import Placement, in_order
 from search.experts.plan import Terms
 from search.experts.priced import PricedPlan, nodes_of_group, priced_plan
 from search.plan import strategy_to_mapping
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
+
 
 MAX_PLACES = 50_000_000  # layers x experts x ranks, of which a plan holds tables
 MAX_MATCHED = 5 * 10**9  # layers x ranks^3, in which new placements are named after old ones

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -64,6 +64,36 @@ class CostDocument(Document):
     usd: float | None = Field(description="for training.train_tokens; null without")
 
 
+class StretchDocument(Document):
+    """A time in which the job does one thing."""
+
+    start_s: float
+    end_s: float
+    state: Literal["runs", "recovers", "waits"]
+    rate: float = Field(description="of useful work, of the full one")
+    ended_by: str | None = Field(description="class of the failure at its end")
+    repeated_s: float = Field(description="of useful work, lost by that failure")
+
+
+class MonthDocument(Document):
+    """One of the simulated months, told."""
+
+    span_s: float = Field(description="30 days, or as much of them as 1,000 stretches tell")
+    stretches: list[StretchDocument]
+
+
+class OnDevices(Document):
+    """The same degrees and batch on another number of devices: other replicas."""
+
+    num_devices: int
+    step_time_s: float
+    fits: bool
+    effective_time_fraction: float
+    delivered_tokens_per_day: float
+    delivered_days: float | None = Field(description="to training.train_tokens; null without them, or where it never ends")
+    usd_per_trillion_tokens: float | None = Field(description="of devices and spares; null without a price")
+
+
 class DeliveringPlan(Document):
     plan_id: str
     strategy: StrategyDocument
@@ -90,6 +120,8 @@ class GoodputDocument(Answer):
     nodes_in_repair: float = Field(description="in the mean")
     changes: list[DeliveryChange] = Field(description="the largest gain first")
     waterfall: list[Stage]
+    month: MonthDocument
+    on_devices: list[OnDevices] = Field(description="from an eighth of the devices to eight times as many, where that is legal")
     energy: EnergyDocument | None = Field(description="null where nobody knows what a device draws")
     cost: CostDocument | None = Field(description="null without a price")
     plans: list[DeliveringPlan] | None = Field(default=None, description="of the search, where the job names no strategy")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from app.answers.schemas import EstimateDocument
 from app.answers.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
 from app.calibrations.constants import constants_for
 from app.calibrations.stored import stored_calibrations
+from app.goodput.scaling import on_devices
 from app.goodput.schemas import (
     CheckpointDocument,
     CostDocument,
@@ -23,29 +24,35 @@ from app.goodput.schemas import (
     DeliveryChange,
     EnergyDocument,
     GoodputDocument,
+    MonthDocument,
     Quantiles,
     Stage,
+    StretchDocument,
 )
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
 from app.jobs.requests import parse_request
-from app.storage.session import Database
 from app.text.documents import plain
 from calibration.files import Calibration
 from cost_models.delivery.checkpoints import daly_interval_s, young_interval_s
 from cost_models.delivery.delivered import Delivered, RunningPlan, Site, delivered
 from cost_models.delivery.energy import JOULES_PER_KWH, device_power, mean_power_w, owned_device_hour_usd
 from cost_models.delivery.failures import DAY_S, FailureRate
-from cost_models.delivery.monte_carlo import histories
+from cost_models.delivery.monte_carlo import histories, one_history
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InfeasibleError, InputError
 from search.lattice import search
 from search.space import search_space
 from search.stepwise import ProgressCallback
 
+if TYPE_CHECKING:
+    from app.storage.session import Database
+
+
 MONTH_S = 30.0 * DAY_S
 CONSIDERED_PLANS = 50  # of a search, ranked by what they deliver
 SHOWN_PLANS = 10
+TOLD_STRETCHES = 1000
 MAX_EVENTS = 5000  # of one history: seconds
 # Parts of a step in which a device waits: for a link, its host or other ranks.
 WAITING = (
@@ -118,6 +125,8 @@ def goodput_document(
             "nodes_in_repair": found.supply.mean_in_repair,
             "changes": _changes(plan, site, found, per_day),
             "waterfall": _waterfall(priced, losses),
+            "month": _month(found, section.seed),
+            "on_devices": on_devices(workload, strategy, section, None if cost is None else cost.device_hour_usd, own),
             "energy": energy,
             "cost": cost,
             **({} if ranked is None else {"plans": ranked}),
@@ -212,6 +221,13 @@ def _quantiles(job: Job, section: DeliverySection, found: Delivered, tokens_per_
     part = _played_part(found, target_s / found.rate)
     finished = histories(found.campaign, section.histories, section.seed + 1, target_s=target_s * part)
     return months, _summary(target_s / found.rate / DAY_S, finished.elapsed_s / part / DAY_S, part)
+
+
+def _month(found: Delivered, seed: int) -> MonthDocument:
+    """The first of the months, as far as its stretches are few enough to be told."""
+    span_s = MONTH_S * _played_part(found, MONTH_S)
+    told = one_history(found.campaign, seed, span_s)[:TOLD_STRETCHES]
+    return MonthDocument(span_s=told[-1].end_s, stretches=[StretchDocument.model_validate(asdict(one)) for one in told])
 
 
 def _played_part(found: Delivered, wall_s: float) -> float:

@@ -18,7 +18,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import SWITCHES, UNPRICED_FEATURES
 from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import Workload
-from documents.checking import Section
+from documents.checking import Section, schema_of
 from search.layer_moves import move_text, moved
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
@@ -154,7 +154,7 @@ def fields_with_defaults() -> tuple[str, ...]:
 def usual_others(field: str) -> tuple[Any, ...] | None:
     """The values that the field's own type has beside its default; None where the type says nothing."""
     section, _, name = field.partition(".")
-    schema = SECTIONS[section].model_json_schema()["properties"][name]
+    schema = schema_of(SECTIONS[section])["properties"][name]
     kinds = schema.get("anyOf", [schema])
     default = SECTIONS[section].model_fields[name].default
     for kind in kinds:

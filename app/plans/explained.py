@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from app.calibrations.stored import stored_calibrations
 from app.jobs.job import Job
 from app.jobs.requests import parse_request, with_time_limit
 from app.plans.schemas import Better, ExplainDocument
-from app.storage.session import Database
 from app.text.documents import plain
 from calibration.files import Calibration
 from cost_models.constants import Constants
@@ -32,6 +31,10 @@ from search.robustness import turning_points
 from search.sensitivity import sensitivity
 from search.space import search_space
 from search.stepwise import ProgressCallback
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
+
 
 LISTED = 20  # plans of the search among which another structure is looked for
 

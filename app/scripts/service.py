@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.answers.price import fill_intervals, priced
 from app.answers.provenance import about, priced_with
@@ -21,7 +21,6 @@ from app.scripts.launch import Given
 from app.scripts.patch import Patched, patched
 from app.scripts.reading import ReadScript, read_script_job
 from app.scripts.schemas import NotUnderstood, ScriptRequest, TuneDocument, TunedPlan
-from app.storage.session import Database
 from app.text.documents import plain
 from app.text.quantities import percent
 from calibration.files import Calibration
@@ -35,6 +34,9 @@ from hardware_profiles import catalogue
 from meshplan import __version__
 from search.plan import estimates_to_mappings, plan_id, strategy_to_mapping
 from search.stepwise import ProgressCallback
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
 
 
 def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:

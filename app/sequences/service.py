@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request
 from app.sequences.lengths import Histogram, Ints, lengths_of, samples
 from app.sequences.schemas import OrderDocument, SequencePlanDocument, SequencePlanRequest, SequenceTerms
-from app.storage.session import Database
 from calibration.files import Calibration
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import StrategyBatch
@@ -29,6 +28,10 @@ from meshplan import __version__
 from search.plan import strategy_to_mapping
 from search.sequences.order import MAX_SEQUENCES, Spread, packed_fractions
 from search.sequences.priced import SequencePlan, sequence_plan
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
+
 
 MAX_PLACES = 500_000  # sequences of all steps
 MAX_HANDED_OUT = 10**9  # sequences x replicas of all steps

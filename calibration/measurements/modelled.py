@@ -47,7 +47,7 @@ def modelled_s(measured: Measured, profile: HardwareProfile, constants: Constant
     if case.kind is Kind.GROUPED_MATMUL:
         found = float(matmul_s(n["rows"], n["columns"], n["depth"], device, groups=n["experts"]))
         launches = 0.0 if measured.is_fused else (n["experts"] - 1) * constants.kernel_s
-        return found * (constants.expert_matmul_factor if n["experts"] > 1 else 1.0) + launches
+        return found + launches
     if case.kind is Kind.ATTENTION:
         is_backward = case.operation.endswith("backward")
         forward_flops = case.flops / ATTENTION_BACKWARD_FLOPS if is_backward else case.flops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,44 @@ def histories(
     return Histories(*(np.concatenate([getattr(part, name) for part in parts]) for name in Histories.__dataclass_fields__))
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """A time in which a job does one thing.
+
+    ``state``: ``runs``, ``recovers`` or ``waits`` for nodes. ``rate`` is of useful work, over the full one. ``ended_by`` is the
+    class of the failure at its end, which makes ``repeated_s`` of useful time to be done again.
+    """
+
+    start_s: float
+    end_s: float
+    state: str
+    rate: float
+    ended_by: str | None = None
+    repeated_s: float = 0.0
+
+
+def one_history(campaign: Campaign, seed: int, horizon_s: float) -> list[Stretch]:
+    """One history of a job, told: the first of those that ``histories`` plays alone with this seed.
+
+    Parameters
+    ----------
+    campaign : Campaign
+        The job and what interrupts it.
+    seed : int
+        The same seed gives the same history.
+    horizon_s : float, seconds
+        Of wall time.
+
+    Returns
+    -------
+    list of Stretch
+        Without a gap from 0 to ``horizon_s``; checkpoints are part of ``runs``.
+    """
+    played = _Told(campaign, 1, np.random.default_rng(seed), horizon_s, math.inf)
+    played.to_the_end()
+    return played.stretches
+
+
 class _Columns:
     """The state of histories that go on: an event of each at a time."""
 
@@ -117,9 +155,13 @@ class _Columns:
         self.now = self.now + step
         self.slow_until = np.where(runs & (until_slow <= step), self.now + self.campaign.noticed_after_s, self.slow_until)
         is_done = (self.now >= self.horizon_s) | (until_target <= step)
+        self._tell(runs, waits, rate, step)
         self._fail(~is_done & (until_failure <= step))
         if is_done.any():
             self._leave(is_done)
+
+    def _tell(self, runs: Bools, waits: Bools, rate: Floats, step: Floats) -> None:
+        """What has just gone on, for who wants to know."""
 
     def _nodes(self) -> tuple[Floats, Floats]:
         """Share of the replicas that have their nodes, and when the next node comes back where that matters."""
@@ -183,7 +225,7 @@ class _Columns:
         if not len(rows):
             return
         self.failures[rows] += 1
-        kind = np.minimum(np.searchsorted(self.up_to, self.generator.random(len(rows)), side="right"), len(self.up_to) - 1)
+        kind = self._kinds(len(rows))
         lost = rows[~self.keeps[kind]]
         self.unsaved[lost] = 0.0
         self.position[lost] = 0.0
@@ -193,6 +235,11 @@ class _Columns:
             away_s = self.generator.standard_exponential(len(gone)) * self.campaign.repair_s
             self.back_at[gone, self.back_at[gone].argmin(axis=1)] = self.now[gone] + away_s
 
+    def _kinds(self, count: int) -> NDArray[np.int64]:
+        """Classes of failures that happen, by their rates."""
+        found: NDArray[np.int64] = np.searchsorted(self.up_to, self.generator.random(count), side="right")
+        return np.minimum(found, len(self.up_to) - 1)
+
     def _leave(self, is_done: Bools) -> None:
         done = self.index[is_done]
         self.found.elapsed_s[done] = self.now[is_done]
@@ -201,3 +248,35 @@ class _Columns:
         going = ~is_done
         for name in ("now", "saved", "unsaved", "position", "recovering", "slow_until", "back_at", "failures", "index"):
             setattr(self, name, getattr(self, name)[going])
+
+
+class _Told(_Columns):
+    """A single history that remembers."""
+
+    def __init__(self, campaign: Campaign, count: int, generator: np.random.Generator, horizon_s: float, target_s: float) -> None:
+        super().__init__(campaign, count, generator, horizon_s, target_s)
+        self.stretches: list[Stretch] = []
+        self._kind = 0
+
+    def _tell(self, runs: Bools, waits: Bools, rate: Floats, step: Floats) -> None:
+        state = "runs" if runs[0] else "waits" if waits[0] else "recovers"
+        end_s, pace = float(self.now[0]), float(rate[0]) if runs[0] else 0.0
+        start_s = end_s - float(step[0])
+        last = self.stretches[-1] if self.stretches else None
+        if last is not None and (last.state, last.rate, last.ended_by) == (state, pace, None):
+            start_s = self.stretches.pop().start_s
+        elif last is not None:
+            start_s = last.end_s
+        self.stretches.append(Stretch(start_s, end_s, state, pace))
+
+    def _kinds(self, count: int) -> NDArray[np.int64]:
+        found = super()._kinds(count)
+        self._kind = int(found[0])
+        return found
+
+    def _fail(self, failed: Bools) -> None:
+        unsaved_s = float(self.unsaved[0])
+        super()._fail(failed)
+        if failed[0]:
+            name = self.campaign.classes[self._kind].name
+            self.stretches[-1] = replace(self.stretches[-1], ended_by=name, repeated_s=unsaved_s - float(self.unsaved[0]))

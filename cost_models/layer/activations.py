@@ -25,6 +25,9 @@ SCORE_BYTES_SAVED, SCORE_DROPOUT_BYTES = 2, 3
 ROTARY_TABLES = 4  # sines and cosines, for queries and for keys
 ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, rope_utils.py]
 ROUTER_INPUT_BYTES, ROUTER_LOGIT_BYTES = 4, 8  # a token and channel, a token and expert, in FP32 [megatron-0.12]
+# What enters a norm, a channel, under tp-2d: no kernel fuses it over its grid, so that it keeps its input in FP32 and what it
+# made of it before the weight [mindspeed, rms_norm.py].
+GRID_NORM_BYTES = 6
 SCORE_GRADIENT_BYTES = 4  # gradients of the dropped scores and of the scores, while the backward passes through
 ALIBI_BYTES = 2  # every layer scales the position bias of its heads into a tensor of its own [mindspeed-attention]
 ZERO_MEMORY_KEPT_FRACTION = 0.3  # of the expert internals under moe-zero-memory level0 [mindspeed, moe-zero-memory.md]
@@ -250,18 +253,39 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
         saved_bytes=sum(saved.values(), none),
         waiting=waiting,
         waiting_bytes=sum(waiting.values(), none),
-        input_bytes=ELEMENT_BYTES * h * keys.sharded_tokens(workload.training),
+        input_bytes=ELEMENT_BYTES * h * between_blocks_tokens(workload, keys),
         unreduced_bytes=sum(whole.values(), none),
         transient_bytes=gathered + mlp.copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0),
     )
 
 
+def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:
+    """Tokens of the whole width that a rank holds between blocks: their share under sequence parallelism. ``[k]``
+
+    tp-2d splits tokens over one side of its grid and channels over the other, which is tp ways in all [mindspeed, tp-2d].
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[k]``, tokens
+    """
+    tokens = keys.tokens(workload.training) / keys.tp
+    return np.where(keys.has(Feature.TP_2D), tokens, keys.sharded_tokens(workload.training))
+
+
 def _norm_bytes(workload: Workload, keys: LayerKeys) -> dict[str, Floats]:
     """Inputs and outputs of a layer's norms, which feed linear layers, but for those of a sandwich that follow one."""
-    h, n_l, linear = float(workload.model.hidden_size), keys.sharded_tokens(workload.training), linear_input_bytes(workload)
+    h, n_l, linear = float(workload.model.hidden_size), between_blocks_tokens(workload, keys), linear_input_bytes(workload)
     norms = 2.0 if workload.model.sandwich_norm else 1.0
+    entering = np.where(keys.has(Feature.TP_2D) & (keys.tp > 1), GRID_NORM_BYTES, ELEMENT_BYTES)
     return {
-        "residual": 2.0 * ELEMENT_BYTES * h * n_l * norms,
+        "residual": 2.0 * entering * h * n_l * norms,
         "norm_output": (2.0 * linear + 2.0 * ELEMENT_BYTES * (norms - 1.0)) * h * n_l,
     }
 
@@ -426,7 +450,7 @@ def _waiting(workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp:
     none, block_gradient = np.zeros_like(n), linear * h * n
     return {
         "residual": none,
-        "norm_output": 2.0 * linear * h * keys.sharded_tokens(workload.training),
+        "norm_output": 2.0 * linear * h * between_blocks_tokens(workload, keys),
         "attention": whole["attention"] * linear / ELEMENT_BYTES + block_gradient,
         "attention_scores": none,
         "mlp": mlp.waiting["mlp"] + block_gradient if "mlp" in mlp.act else none,

@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.layer.communication import ExpertComm
 from cost_models.layer.compute import Device
-from cost_models.layer.host import BLOCKED_FORWARD_S, host_s, repeated_host_s
+from cost_models.layer.host import blocked_s, host_s, repeated_host_s
 from cost_models.layer.modules import LayerCompute, layer_compute
 from cost_models.layer.overlap import LayerComm, layer_comm
 from cost_models.network.tiers import Network
@@ -100,7 +100,7 @@ def layer_costs(
         "contention": contention_backward,
     }
     # The host runs ahead while the device computes or communicates; only what it needs beyond that shows, unless launches block.
-    blocked = BLOCKED_FORWARD_S * workload.software.blocking_launches
+    blocked = blocked_s(workload)
     device_forward, device_backward = sum(forward.values(), zero), sum(backward.values(), zero)
     forward["host"] = np.maximum(dispatch - device_forward, blocked) + wait
     backward["host"] = np.maximum(backward_dispatch - device_backward, 2.0 * blocked) + wait

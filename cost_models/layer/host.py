@@ -35,7 +35,7 @@ REPEATED_KERNELS = {
     RecomputeModule.MOE: CHECKPOINT_KERNELS + MOE_KERNELS,
 }
 # A layer's forward where launches block: thirty kernels, for each some 20 us of the host's and 10 us to launch and to wake up.
-# One plan with and without differed by 0.87 ms a layer and forward [bigscience, chronicles-prequel.md].
+# One plan with and without differed by 0.87 ms a layer and forward [bigscience, chronicles-prequel.md]; [runs-gpu].
 BLOCKED_FORWARD_S = 9e-4
 SLOWEST_HOST_FRACTION = 0.1  # dispatch time that each doubling of tp adds: every collective waits for its slowest host [runs-fit]
 
@@ -113,6 +113,22 @@ def repeated_host_s(workload: Workload, keys: LayerKeys, constants: Constants, *
             alone = keys.recomputes(module) & ~(block & MODULES[module].inside)
             kernels = kernels + np.where(alone, repeated, 0)
     return kernels * _kernel_s(workload, keys, constants)
+
+
+def blocked_s(workload: Workload) -> float:
+    """What a layer's forward waits for its own launches; a backward waits twice as long.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+
+    Returns
+    -------
+    float, seconds
+        0 where the host runs ahead of the device, as it does unless ``blocking_launches``.
+    """
+    return BLOCKED_FORWARD_S * workload.software.blocking_launches
 
 
 def _kernel_s(workload: Workload, keys: LayerKeys, constants: Constants) -> Floats:

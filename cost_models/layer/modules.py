@@ -167,11 +167,10 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, 
     each = 2.0 + (QUANTISED_EXPERT_LAUNCHES if workload.training.precision in QUANTISED_PRECISIONS else 0.0)
     kernel_s = device.constants.kernel_s * device.time_factor
     launches = np.where(one_kernel, 0.0, (held - 1.0) * each * kernel_s)
-    factor = np.where(held > 1.0, device.constants.expert_matmul_factor, 1.0)  # one expert is a plain matmul
-    experts = (first + second) * factor + launches
+    experts = first + second + launches
     router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.bf16_flops_per_s)
     shared, shared_last = _mlp_matmuls(model, shape.shared_expert_ffn_hidden_size, keys, n, device)
-    last, moe_s = second * factor + shared_last, experts + router + shared
+    last, moe_s = second + shared_last, experts + router + shared
     return Matmuls(attention, up, zero, last, moe_s, entering, query_up, router, shared_last)
 
 

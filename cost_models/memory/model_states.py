@@ -27,7 +27,8 @@ class StageParameters:
 
     dense: Floats
     experts: Floats
-    largest_tensor: Floats  # the biggest one, for the optimizer's transient
+    largest_tensor: Floats  # the biggest one, whose gradient is made as a whole
+    largest_shard: Floats  # what a rank's optimizer has of one tensor, at most
     largest_layer: Floats  # all of the biggest layer or embedding table, for the weights that ZeRO-3 gathers
 
 
@@ -149,7 +150,7 @@ def stage_parameters(
     model = workload.model
     last_kind = model.kinds_of_layers()[-1]
     h, none = model.hidden_size, np.zeros((len(layers[0]), len(batch)))
-    dense, experts, layer = none, none, none
+    dense, experts, layer, expert = none, none, none, none
     tensor = np.broadcast_to((2.0 if model.gated_linear_unit else 1.0) * h * model.ffn_hidden_size / batch.tp, none.shape)
     for kind, number in zip(model.layer_kinds(), layers, strict=True):
         its_dense, its_experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
@@ -158,16 +159,24 @@ def stage_parameters(
         layer = np.where(present, np.maximum(layer, its_dense + (its_experts if kind.moe else 0.0)), layer)
         if kind.moe:
             experts = experts + number * its_experts
-            # Gate and up are one tensor.
-            grouped = np.where(batch.has(Feature.MOE_GROUPED_GEMM), its_experts * 2.0 / GATED_MATRICES, 0.0)
-            tensor = np.where(present, np.maximum(tensor, grouped), tensor)
+            # Gate and up are one tensor: of all experts of a rank where they are grouped, else of each.
+            local = (model.moe.num_experts if model.moe else 1) / batch.ep
+            together = np.where(batch.has(Feature.MOE_GROUPED_GEMM), 1.0, local)
+            of_layer = its_experts * 2.0 / GATED_MATRICES / together
+            expert = np.where(present, np.maximum(expert, of_layer), expert)
     first, last, mtp, mtp_experts = edge_parameters(workload, batch)
     tables = is_first + is_last + is_mtp * model.mtp_num_layers
     table = np.where(tables > 0, model.vocab_size * h / batch.tp, 0.0)
+    dense = dense + is_first * first + is_last * last + is_mtp * mtp
+    experts = experts + is_mtp * mtp_experts
+    dense_shards, expert_shards = shard_sizes(batch)
+    of_dense = np.minimum(np.maximum(tensor, table), np.where(dense_shards > 1, dense / dense_shards, np.inf))
+    of_experts = np.minimum(expert, np.where(expert_shards > 1, experts / expert_shards, np.inf))
     return StageParameters(
-        dense=dense + is_first * first + is_last * last + is_mtp * mtp,
-        experts=experts + is_mtp * mtp_experts,
-        largest_tensor=np.maximum(tensor, table),
+        dense=dense,
+        experts=experts,
+        largest_tensor=np.maximum(np.maximum(tensor, table), expert),
+        largest_shard=np.maximum(of_dense, of_experts),
         largest_layer=np.maximum(layer, table),
     )
 

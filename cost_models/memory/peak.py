@@ -249,9 +249,10 @@ def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
 
 
 def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
-    """What the loss of one micro batch holds on the rank of the head, with each MTP module's. ``[n]``
+    """What the losses of one micro batch hold on the rank of the head. ``[n]``
 
-    Logits, the head's input gathered from the tensor-parallel ranks with its gradient, and the gradient of its weights.
+    Logits, the head's input gathered from the tensor-parallel ranks with its gradient, and the gradient of its weights. MTP
+    modules have theirs before the model's, and keep what waits for the backward [megatron-0.12, multi_token_prediction.py].
 
     Parameters
     ----------
@@ -270,8 +271,10 @@ def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
         logit_bytes = EAGER_ASCEND_LOGIT_BYTES
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     rows = model.vocab_size / batch.tp
-    each: Floats = tokens * (logit_bytes * rows + 2.0 * ELEMENT_BYTES * model.hidden_size)
-    return each * (1 + model.mtp_num_layers) + weight_gradient_bytes(workload) * rows * model.hidden_size
+    waiting = model.mtp_num_layers * WAITING_LOSS_LOGIT_BYTES
+    inputs = (1 + model.mtp_num_layers) * 2.0 * ELEMENT_BYTES * model.hidden_size
+    held: Floats = tokens * ((logit_bytes + waiting) * rows + inputs)
+    return held + weight_gradient_bytes(workload) * rows * model.hidden_size
 
 
 def weight_gradient_bytes(workload: Workload) -> float:
@@ -341,10 +344,9 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
         whole = workload.reads_whole_mask & batch.has(Feature.FLASH_ATTENTION) & (batch.cp == 1)
         held = np.where(whole, batch.micro_batch_size * float(workload.training.seq_length) ** 2, 0.0)
         return np.broadcast_to(held, (stages.num_kinds, len(batch)))
-    split = np.where(batch.has(Feature.TP_2D), batch.tp, 1)  # of tokens and hidden channels between layers
     relayed = stages.relays[1].sum(axis=1)[:, None]  # the outputs of MTP modules come along
     received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first + relayed, 0.0)
-    buffers: Floats = received * 2.0 * layer.input_bytes / split
+    buffers: Floats = received * 2.0 * layer.input_bytes
     mask = np.where(batch.has(Feature.FLASH_ATTENTION), (workload.training.seq_length / batch.cp) ** 2.0, 0.0)
     if workload.software.legacy_layers:
         buffers = buffers + stages.layers.sum(axis=(0, 2))[:, None] * mask
@@ -368,7 +370,7 @@ def optimizer_transient_bytes(parameters: StageParameters, states: ModelStates) 
     -------
     Floats, ``[stage, n]``, bytes
     """
-    held: Floats = FP32_BYTES * parameters.largest_tensor + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
+    held: Floats = FP32_BYTES * parameters.largest_shard + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
     return held
 
 
@@ -376,13 +378,16 @@ def _pools(workload: Workload, allocated: Floats, outside: Floats, constants: Co
     """Bytes that the allocator holds beyond what is allocated: the least that it needs, and what it grows to. ``[stage, n]``
 
     The pool grows while memory is free. Before an allocation fails its unused blocks go back [pytorch-allocator], so that
-    only the least counts in the peak that decides what fits. A compiled graph plans its memory ahead and needs none.
+    only the least counts in the peak that decides what fits. Where every micro batch asks for the sizes of the one before, on one
+    stream, it finds their blocks again and the pool stays at the least. A compiled graph plans its memory ahead and needs none.
     """
     if not workload.software_traits.eager:
         return np.zeros_like(allocated), np.zeros_like(allocated)
     moe = workload.model.moe
-    factor = DROPLESS_POOL_FACTOR if moe is not None and not moe.capacity_factor else 1.0
-    wanted = allocated * factor * constants.allocator_fraction
+    dropless = moe is not None and not moe.capacity_factor
+    factor = DROPLESS_POOL_FACTOR if dropless else 1.0
+    most = LEAST_POOL_FRACTION if workload.software_traits.repeats_allocations and not dropless else 1.0
+    wanted = allocated * factor * min(constants.allocator_fraction, most)
     least = np.minimum(allocated * factor * LEAST_POOL_FRACTION, wanted)
     free = workload.cluster.profile.usable_hbm_bytes - outside - allocated
     return least, np.clip(free, least, wanted)

@@ -212,7 +212,7 @@ class Feature(IntFlag):
         meaning="Most of what experts keep for the backward is dropped and computed again.")
     CP_SEND_RECV_OVERLAP = _switch(25, Scope.CONTEXT_PARALLEL, _NOWHERE,
         source="[mindspeed, features_manager]", meaning="Context parallelism sends and receives its blocks at the same time.")
-    TP_2D = _switch(26, _TP, _LAYER | _ROW, one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
+    TP_2D = _switch(26, _TP, _LAYER, one_of=Exclusive.TENSOR_PARALLEL_MATMULS,
         why="it wants sequence parallelism off", library=Library.CANN,
         source="[mindspeed, tp_2d.py]", meaning="Tensor parallelism splits tokens and hidden channels over a grid of ranks.")
     CUDA_GRAPH = _switch(27, _ANYTHING, _LAYER | _ROW,

@@ -155,6 +155,9 @@ class SoftwareTraits:
         the last one [megatron-0.12, schedules.py; pytorch, schedules.py].
     bf16_gradient_bytes : that the backward writes beside the buffer in which BF16 gradients add up, a parameter
         [deepspeed, bf16_optimizer.py].
+    repeats_allocations : every micro batch asks for the sizes of the one before, on one stream, as Megatron's schedules do but
+        for dropless experts. FSDP gathers weights on a stream of its own, whose blocks others wait for
+        [pytorch-fsdp, section 3.4], DeepSpeed flattens gradients into buckets [deepspeed, bf16_optimizer.py].
     releases : which of them device time differs between; None: not known.
     """
 
@@ -167,6 +170,7 @@ class SoftwareTraits:
     router_keeps_norm_output_year: float | None = None
     shards_accumulated_gradients: bool = False
     bf16_gradient_bytes: float = 0.0
+    repeats_allocations: bool = False
     releases: Ladder | None = None
 
 
@@ -197,8 +201,8 @@ STACKS = {  # the first one of a kind of devices is what runs there where nothin
         ),
         graph_by_default=True,
     ),
-    "megatron-lm": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),
-    "nemo": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE)),
+    "megatron-lm": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE, repeats_allocations=True)),
+    "nemo": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE, repeats_allocations=True)),
     "megatron-deepspeed": Stack("gpu", SoftwareTraits(bf16_gradient_bytes=2.0)),
     "fsdp": Stack("gpu", SoftwareTraits(fp32_shards=True, early_stop_year=PYTORCH_EARLY_STOP, uses_transformer_engine=False)),
     "maxtext": Stack("gpu", graph_by_default=True),

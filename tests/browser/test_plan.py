@@ -14,7 +14,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import DESKTOP, PHONE, SMALL, OpenView, Site
 
-TABS = ("overview", "timeline", "memory", "network", "changes", "launch")
+TABS = ("overview", "timeline", "memory", "network", "changes", "delivery", "launch")
 PIPELINE = {
     **SMALL,
     "cluster": {"hardware": "atlas-800t-a2", "num_devices": 16},
@@ -281,3 +281,35 @@ def test_a_long_name_fits_on_a_phone(view: OpenView, site: Site) -> None:
     plan = httpx.get(f"{site.url}/v1/studies/{site.long_name}/plans?limit=1").json()["items"][0]["plan_id"]
     page = view(site.url, width=PHONE).open(f"/studies/{site.long_name}/plans/{plan}")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
+def test_a_plan_says_what_it_delivers_on_a_site(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    opened = view(site.url)
+    with opened.page.expect_response("**/v1/goodput", timeout=60_000) as first:
+        page = opened.open(f"{stored.path}?tab=delivery&mtbf_s=6")
+    answer = first.value.json()
+    assert answer["mtbf_s"] == pytest.approx(6 * 3600)
+    month = page.get_by_role("img", name="30 days of a simulated history")
+    expect(month).to_have_attribute("aria-label", re.compile("Runs .*Recovers "))
+    peak, delivered = answer["waterfall"][0]["tokens_per_day"], answer["delivered_tokens_per_day"]
+    expect(page.get_by_role("img", name=f"{100 * delivered / peak:.1f} % of the devices' peak")).to_be_visible()
+    page.get_by_role("button", name=re.compile("^On fewer and on more devices:")).click()
+    expect(page.get_by_role("region", name="On fewer and on more devices").get_by_role("row")).to_have_count(
+        1 + len(answer["on_devices"])
+    )
+    page.get_by_label("USD a device hour").fill("1.5")
+    page.get_by_label("Spare nodes").fill("4")
+    with page.expect_response("**/v1/goodput", timeout=60_000) as second:
+        page.get_by_role("button", name="Apply").click()
+    changed = second.value.json()
+    assert (changed["site"]["spares"], changed["cost"]["device_hour_usd"]) == (4, 1.5)
+    assert "spares=4" in page.url
+    expect(page.get_by_text("no failures at all")).to_be_visible()
+    page.mouse.move(0, 0)
+    for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []
+    page.get_by_label("Spare nodes").fill("-1")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_label("Spare nodes")).to_have_attribute("aria-invalid", "true")
+    opened.complaints.clear()  # the browser reports every 422

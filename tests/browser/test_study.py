@@ -323,3 +323,13 @@ def test_launchable_plans_and_physics_alone_stand_side_by_side(
     for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert opened.violations() == []
+
+
+def test_a_study_is_saved_as_one_page(view: OpenView, site: Site) -> None:
+    page = view(site.url, language="zh-CN").open(f"/studies/{site.completed}")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="报告", exact=True).click()
+    assert download.value.suggested_filename == f"meshplan-{site.completed}.html"
+    text = download.value.path().read_text()
+    assert text.startswith("<!doctype html>")
+    assert "结论" in text

@@ -8,7 +8,15 @@ from calibration.files import shipped_calibration
 from calibration.fitting import next_step
 from calibration.folds import grouped_folds, rolling_folds
 from calibration.groups import model_kind, period, publication
-from calibration.left_out import ROLLING, family_bands, family_steps, publication_inside, shipped_left_out
+from calibration.left_out import (
+    ROLLING,
+    family_bands,
+    family_steps,
+    inside_intervals,
+    publication_inside,
+    shipped_left_out,
+    taught,
+)
 from calibration.nested import nested_model
 from calibration.published import published_runs
 from calibration.run_records import RefusedRecord, RunRecord
@@ -102,9 +110,16 @@ def test_nested_errors_are_larger_than_those_of_the_fit_alone(family: str, split
         assert np.abs(shipped_left_out(family).splits[split][: len(splits.architecture)]).mean() > plain
 
 
+@pytest.mark.parametrize("split", [ROLLING, "framework", "chip", "combination", "release"])
+def test_intervals_cover_what_they_say_whatever_is_left_out(family: str, judged: list[RunRecord], split: str) -> None:
+    inside = inside_intervals(judged, shipped_left_out(family), split)[taught(judged)]
+    assert 0.75 <= np.nanmean(inside) <= (0.99 if family == "ascend" else 0.92)
+
+
 def test_intervals_of_other_publications_cover_what_they_say(family: str, judged: list[RunRecord]) -> None:
     inside = publication_inside(judged, shipped_left_out(family))
-    assert 0.75 <= inside.mean() <= 0.92
+    # One document holds half of the shapes on Ascend: without it, what is left reaches to its largest error.
+    assert 0.75 <= inside.mean() <= (0.97 if family == "ascend" else 0.92)
     kinds = np.array([model_kind(r.workload) for r in judged])
     for kind in set(kinds.tolist()):  # of nine runs one more or less is eleven points
         assert 0.65 <= inside[kinds == kind].mean() <= 1.0, kind

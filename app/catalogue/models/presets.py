@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from app.catalogue.models.huggingface.reading import model_from_config_file
 from app.catalogue.models.shape import model_from_mapping, model_to_mapping
 from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.workload import ModelShape
@@ -140,6 +139,9 @@ def resolve_model(
     if not isinstance(value, str):
         return model_from_mapping(value, where), None
     if value not in names() and folder is not None and (value.endswith(".json") or "/" in value):
+        # The readers of all families are loaded where a config.json is read.
+        from app.catalogue.models.huggingface.reading import model_from_config_file
+
         imported = model_from_config_file(folder / value)
         if warnings is not None:
             warnings.extend(f"{where}: {note}" for note in imported.notes)

@@ -32,7 +32,7 @@ export function StatTile({ label, value, note, help, tone }: Props) {
         {value}
       </Text>
       {note && (
-        <Text size="xs" c="dimmed" component="div" className="number" style={{ whiteSpace: "normal" }}>
+        <Text size="xs" c="dimmed" component="div" className="number" style={{ whiteSpace: "normal", overflowWrap: "anywhere" }}>
           {note}
         </Text>
       )}

@@ -50,6 +50,18 @@ def test_many_runs_of_one_group_weigh_as_one(read: Read) -> None:
     assert (many.low, many.high) == (pytest.approx(few.low), pytest.approx(few.high))
 
 
+def test_groups_of_one_cluster_weigh_as_the_root_of_their_number(read: Read) -> None:
+    # Of a cluster of 36 groups that err by 0.1 and 14 groups of their own, one in four by 0.4: six against fourteen, not 36.
+    errors = [0.1] * 36 + [0.4 if i % 4 == 0 else 0.1 for i in range(14)]
+    records, groups = [read()] * 50, range(50)
+    alone = error_bands(records, errors, groups)[0]
+    together = error_bands(records, errors, groups, clusters=["one"] * 36 + [f"own {i}" for i in range(14)])[0]
+    assert -together.low == pytest.approx(0.4 * (21 / 20) ** 0.5)  # 4 of 20 beyond, more than one in ten
+    assert -alone.low == pytest.approx(0.1 * (51 / 50) ** 0.5)  # 4 of 50
+    same = error_bands(records, errors, groups, clusters=groups)[0]
+    assert (same.low, same.high) == (alone.low, alone.high)
+
+
 @pytest.mark.parametrize("num_sparse", [3, 6, 15])
 def test_further_groups_of_every_kind_are_covered(read: Read, moe: dict[str, object], num_sparse: int) -> None:
     """Shapes of one to thirty runs with an error of their own each; MoE errs twice as much and has few shapes."""

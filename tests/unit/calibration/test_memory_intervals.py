@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from app.calibrations.constants import paired_error_of
 from calibration.calibrate import calibrate_site
 from calibration.files import calibration_text, parse_calibration, shipped_calibration
 from calibration.intervals import Coverage, ErrorBand
@@ -19,8 +20,11 @@ from calibration.memory_intervals import (
     memory_evidence,
     memory_kind,
 )
+from calibration.paired import CLOSE_LOG, PairedError
 from calibration.run_records import Measured, RunRecord
 from calibration.validation import predict, predicted_peak_bytes
+from cost_models.constants import PeakSpread
+from cost_models.shapes.workload import Software
 
 Read = Callable[..., RunRecord]
 BANDS = (ErrorBand("all", -0.2, 0.06, 40), ErrorBand("dense", -0.1, 0.04, 30))
@@ -103,3 +107,15 @@ def test_a_site_whose_peaks_lie_further_off_gets_wider_bands(read: Read) -> None
     assert after["dense"].high > 1.0 > before["dense"].high
     assert after["moe"] == before["moe"]
     assert sum(c.num_runs for c in found.memory_coverage) == sum(c.num_runs for c in base.memory_coverage) + 1
+
+
+def test_a_calibration_without_measured_pairs_or_peaks_still_answers(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the file nor the shipped one has any, as before the first `make calibration` of a family."""
+    bare = replace(shipped_calibration("ascend"), memory_bands=(), memory_coverage=(), paired=())
+    monkeypatch.setattr("calibration.files.shipped_calibration", lambda family: bare)
+    job = replace(read().workload, software=Software("mindspeed-llm"))
+    assert bare.paired_error(job) == PairedError("all", CLOSE_LOG, 0, 0)
+    assert bare.memory_evidence(job).spread == PeakSpread(0.0, 0.0)
+    assert bare.memory_evidence(job).extrapolated
+    basis = paired_error_of(job, (bare,)).basis
+    assert basis == "no jobs measured under several plans: assumed"

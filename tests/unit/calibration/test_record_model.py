@@ -28,6 +28,32 @@ def test_missing_widths_take_usual_values_and_say_so(read: Read) -> None:
     )
 
 
+def test_experts_without_widths_take_usual_ones_and_say_so(read: Read) -> None:
+    record = read({"model.moe": {"num_experts": 8, "top_k": None}, "model.ffn_hidden_size": 14336, "strategy.ep": 2})
+    moe = record.workload.model.moe
+    assert moe is not None
+    assert (moe.num_experts, moe.top_k, moe.expert_ffn_hidden_size) == (8, 2, 14336)
+    assert record.warnings[:2] == (
+        "model.moe.expert_ffn_hidden_size: None is not stated, read as 14336.",
+        "model.moe.top_k: None is not stated, read as 2.",
+    )
+
+
+def test_latent_heads_without_widths_are_megatrons_and_say_so(read: Read) -> None:
+    record = read({"model.mla": {"kv_lora_rank": 256, "qk_nope_head_dim": None}})
+    mla = record.workload.model.mla
+    assert mla is not None
+    assert (mla.kv_lora_rank, mla.qk_nope_head_dim, mla.qk_rope_head_dim, mla.v_head_dim) == (256, 128, 64, 128)
+    assert len([warning for warning in record.warnings if warning.startswith("model.mla.")]) == 3
+
+
+@pytest.mark.parametrize("value", [{}, {"num_experts": None, "top_k": None}, {"num_experts": 0, "top_k": 0}, False])
+def test_a_section_that_says_nothing_is_no_section(read: Read, value: object) -> None:
+    plain = read().workload.model
+    assert read({"model.moe": value}).workload.model == plain
+    assert read({"model.mla": value if value != {"num_experts": 0, "top_k": 0} else {}}).workload.model == plain
+
+
 def test_head_channels_follow_from_the_heads(read: Read) -> None:
     assert read({"model.num_attention_heads": 16, "model.kv_channels": None}).workload.model.kv_channels == 256  # 4096 / 16
 

@@ -255,3 +255,14 @@ def test_a_silent_cut_of_experts_is_the_framework_s(
     record = read({**changes, "software.raw_flags": flags})
     assert record.strategy.etp == etp
     assert any("strategy.etp" in warning for warning in record.warnings) == (not flags or flags == ["moe-tp-extend-ep"])
+
+
+@pytest.mark.parametrize(
+    ("global_batch_size", "read_as"),
+    [(64, (Schedule.INTERLEAVED, 2)), (60, (Schedule.ONE_F_ONE_B, 1))],  # 32 and 30 micro batches over 4 ranks
+)
+def test_micro_batches_that_cannot_interleave_run_1f1b(read: Read, global_batch_size: int, read_as: tuple[Schedule, int]) -> None:
+    changes = {"strategy.vpp": 2, "strategy.schedule": "interleaved-1f1b", "strategy.num_microbatches": None}
+    record = read({**changes, "training.global_batch_size": global_batch_size})
+    assert (record.strategy.schedule, record.strategy.vpp) == read_as
+    assert any("cannot run 30 micro batches over 4 ranks" in warning for warning in record.warnings) == (read_as[1] == 1)

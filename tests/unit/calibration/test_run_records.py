@@ -101,7 +101,17 @@ def test_a_refused_record_keeps_what_it_measured_and_its_category(row: Row) -> N
 
 @pytest.mark.parametrize(
     ("text", "precision", "is_mapped"),
-    [("fp16", "fp16", False), ("MXFP8", "fp8", True), ("bfloat16", "bf16", True), ("int4", "bf16", True), (None, "bf16", True)],
+    [
+        ("fp16", "fp16", False),
+        ("MXFP8", "fp8", True),
+        ("fp8_cs", "fp8", True),
+        ("float8 e4m3", "fp8", True),
+        ("mxfp4", "nvfp4", True),
+        ("bf16_mixed", "bf16", True),
+        ("bfloat16", "bf16", True),
+        ("int4", "bf16", True),
+        (None, "bf16", True),
+    ],
 )
 def test_precisions_are_mapped(read: Read, text: str | None, precision: str, is_mapped: bool) -> None:
     record = read({"training.precision": text})

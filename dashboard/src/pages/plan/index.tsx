@@ -16,6 +16,8 @@ import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
 import { useUrlChange, useUrlChoice } from "../../state/url";
 import { bytes, count, percent, seconds, tokensPerSecond } from "../../units/format";
+import { DeliveryTab } from "./delivery/DeliveryTab";
+import { FIELDS as OF_THE_SITE } from "./delivery/site";
 import { analysisQuery, loadTrace, timelineQuery } from "./data";
 import { LaunchTab } from "./LaunchTab";
 import { MemoryTab } from "./MemoryTab";
@@ -25,7 +27,7 @@ import { TimelineTab } from "./timeline/TimelineTab";
 import { WhatIfTab } from "./WhatIfTab";
 import { Why } from "./Why";
 
-const TABS = ["overview", "timeline", "memory", "network", "changes", "launch"] as const;
+const TABS = ["overview", "timeline", "memory", "network", "changes", "delivery", "launch"] as const;
 type Tab = (typeof TABS)[number];
 /** Kept in the address for the tab that they belong to only. */
 const OF_THE_TIMELINE = ["window", "task", "ranks", "streams", "kind", "follow"];
@@ -83,6 +85,7 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
     change({
       tab: next === "overview" ? null : next,
       ...(next !== "timeline" && Object.fromEntries(OF_THE_TIMELINE.map((name) => [name, null]))),
+      ...(next !== "delivery" && Object.fromEntries(OF_THE_SITE.map((name) => [name, null]))),
       ...(next !== "launch" && { framework: null }),
     });
   return (
@@ -124,6 +127,9 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
           </Tabs.Panel>
           <Tabs.Panel value="changes">
             <WhatIfTab studyId={study.id} plan={plan} />
+          </Tabs.Panel>
+          <Tabs.Panel value="delivery">
+            <DeliveryTab study={study} plan={plan} />
           </Tabs.Panel>
           <Tabs.Panel value="launch">
             <LaunchTab studyId={study.id} plan={plan} />

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
-import { IconArrowsLeftRight, IconCopyPlus, IconPlayerPlay, IconPlayerStop } from "@tabler/icons-react";
+import { IconArrowsLeftRight, IconCopyPlus, IconFileText, IconPlayerPlay, IconPlayerStop } from "@tabler/icons-react";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
@@ -8,6 +8,7 @@ import { Link } from "react-router";
 import { answered, api } from "../../api/client";
 import { toApiError } from "../../api/problem";
 import { FINISHED, studyQuery, type Study } from "../../api/queries";
+import { saveFile } from "../../components/saveFile";
 
 /** Cancels or resumes a study; the answer is the study as it is then. */
 function useStudyAction(study: Study) {
@@ -36,6 +37,30 @@ export function ResumeButton({ study }: { study: Study }) {
   );
 }
 
+/** The study as one page to save, in the reader's language. */
+function ReportButton({ study }: { study: Study }) {
+  const { t, i18n } = useTranslation("study");
+  const { mutate, isPending } = useMutation({
+    mutationFn: () =>
+      answered(
+        api.GET("/v1/studies/{study_id}/report", {
+          params: { path: { study_id: study.id }, query: { format: "html", language: i18n.language } },
+          parseAs: "text",
+        }),
+      ),
+    onSuccess: (page) => saveFile(`meshplan-${study.id}.html`, "text/html", page as unknown as string),
+    onError: (error) => {
+      const { problem } = toApiError(error);
+      notifications.show({ color: "red", title: t("action.failed"), message: problem.detail || t("common:error.unreachable") });
+    },
+  });
+  return (
+    <Button variant="default" leftSection={<IconFileText size={15} />} loading={isPending} onClick={() => mutate()}>
+      {t("action.report")}
+    </Button>
+  );
+}
+
 /** What can be done with the study. */
 export function StudyActions({ study, isComparable }: { study: Study; isComparable: boolean }) {
   const { t } = useTranslation("study");
@@ -50,6 +75,7 @@ export function StudyActions({ study, isComparable }: { study: Study; isComparab
       <Button variant="default" component={Link} to={`/studies/new?from=${study.id}`} leftSection={<IconCopyPlus size={15} />}>
         {t("action.again")}
       </Button>
+      {study.result && <ReportButton study={study} />}
       {isComparable && (
         <Button variant="default" component={Link} to={`/compare?studies=${study.id}`} leftSection={<IconArrowsLeftRight size={15} />}>
           {t("action.compare")}

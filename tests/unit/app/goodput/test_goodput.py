@@ -1,5 +1,6 @@
 """What a job delivers, as a document: parts that sum up, assumptions that are told, limits of the question."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 from app.answers.site import changed_sites, nodes_of, running_plan, site_of, supernode_devices
 from app.goodput.failure_log import read_failure_log
 from app.goodput.schemas import GoodputDocument
-from app.goodput.service import WAITING, goodput_document
+from app.goodput.service import TOLD_STRETCHES, WAITING, goodput_document
 from app.jobs.delivery import SOURCES, DeliverySection
 from app.jobs.job import parse_job
+from cost_models.delivery.failures import DAY_S
 from documents.errors import InfeasibleError, InputError
 from hardware_profiles import catalogue
 
@@ -190,3 +192,31 @@ def test_logs_that_say_nothing_are_refused(tmp_path: Path, text: str, nodes: int
 def test_sites_that_cannot_be_are_refused(site: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         answered(**site)
+
+
+def test_a_month_is_told_without_a_gap_and_as_far_as_it_can_be() -> None:
+    month = answered(mtbf_s=30_000.0).month
+    assert month.span_s == 30 * DAY_S == month.stretches[-1].end_s
+    assert all(one.end_s == after.start_s for one, after in itertools.pairwise(month.stretches))
+    assert {one.ended_by for one in month.stretches} >= {None, "node"}
+    crowded = answered(mtbf_s=900.0, repair_s=0).month
+    assert len(crowded.stretches) == TOLD_STRETCHES
+    assert crowded.span_s == crowded.stretches[-1].end_s < 30 * DAY_S
+    assert [one.state for one in answered(failures_per_node_day=0).month.stretches] == ["runs"]
+
+
+def test_more_devices_deliver_what_an_answer_of_their_own_says() -> None:
+    whole = answered(mtbf_s=30_000.0, spares=2)
+    rows = whole.on_devices
+    counts = [row.num_devices for row in rows]
+    assert counts == sorted(counts)
+    here = next(row for row in rows if row.num_devices == 512)
+    assert here.effective_time_fraction == whole.effective_time_fraction
+    assert here.delivered_tokens_per_day == pytest.approx(whole.delivered_tokens_per_day)
+    assert len(counts) > 2
+    for row in rows:
+        there = goodput_document(parse_job({**JOB, "cluster": {**JOB["cluster"], "num_devices": row.num_devices}, "delivery": {
+            "mtbf_s": 30_000.0 * 512 / row.num_devices, "histories": 100, "spares": 2}}))  # fmt: skip
+        assert row.step_time_s == pytest.approx(there.estimate.step_time_s)
+        assert row.effective_time_fraction == pytest.approx(there.effective_time_fraction)
+        assert row.delivered_days == pytest.approx(there.days.mean if there.days else None)

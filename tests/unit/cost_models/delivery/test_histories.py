@@ -1,12 +1,13 @@
 """Simulated histories against the closed forms, which they share nothing with but the classes."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
 from cost_models.delivery.failures import DAY_S, FailureClass
-from cost_models.delivery.monte_carlo import Campaign, histories
+from cost_models.delivery.monte_carlo import Campaign, Stretch, histories, one_history
 from cost_models.delivery.renewal import effective
 from cost_models.delivery.repairs import supply
 from cost_models.delivery.slow_nodes import rate_left, slow_share
@@ -78,3 +79,26 @@ def test_the_same_seed_gives_the_same_histories() -> None:
 def test_failures_come_at_their_rate() -> None:
     found = histories(Campaign([NODE, SOFTWARE], 375.0, 5.0), 500, 6, horizon_s=30 * DAY_S)
     assert found.num_failures.mean() == pytest.approx(30 * DAY_S / 11_160, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_told_history_is_the_one_that_is_played(seed: int) -> None:
+    campaign = Campaign(
+        [NODE, SOFTWARE], 375.0, 5.0, num_spares=1, repair_s=DAY_S, num_replicas=16, replicas_per_node=0.5, elastic=True,
+        slowdowns_per_s=1 / DAY_S, noticed_after_s=7200.0, slowdown_fraction=0.3,
+    )  # fmt: skip
+    told = one_history(campaign, seed, 30 * DAY_S)
+    played = histories(campaign, 1, seed, horizon_s=30 * DAY_S)
+    assert (told[0].start_s, told[-1].end_s) == (0.0, 30 * DAY_S)
+    assert all(one.end_s == after.start_s < after.end_s for one, after in itertools.pairwise(told))
+    assert sum(one.ended_by is not None for one in told) == played.num_failures[0]
+    working_s = sum((one.end_s - one.start_s) * one.rate for one in told) * 375.0 / 380.0
+    useful_s = working_s - sum(one.repeated_s for one in told)
+    assert useful_s == pytest.approx(played.useful_s[0], rel=2e-3)  # a checkpoint is under way at most ends of stretches
+    assert {one.state for one in told} >= {"runs", "recovers"}
+    assert all(one.repeated_s == 0.0 for one in told if one.ended_by == "software")
+    assert all(one.repeated_s <= 375.0 for one in told)
+
+
+def test_a_job_without_failures_runs_in_one_stretch() -> None:
+    assert one_history(Campaign([], math.inf, 0.0), 0, DAY_S) == [Stretch(0.0, DAY_S, "runs", 1.0)]

@@ -109,6 +109,12 @@ def test_without_sequence_parallelism_norms_stay_whole() -> None:
     assert saved["mlp"] == 6 * 4096 * N / 4
 
 
+def test_a_grid_of_ranks_splits_what_is_held_between_blocks_and_fuses_no_norm() -> None:
+    saved = parts(workload(), keys(tp=4, features=DEFAULT_FEATURES | Feature.TP_2D))
+    assert saved["norm_output"] == 4 * 1024 * N / 4
+    assert saved["residual"] == (2 + 4) * 2 * 1024 * N / 4  # in FP32, and normalised in 16 bits, before two norms
+
+
 def test_sandwich_norm_doubles_norms() -> None:
     single, double = parts(workload(), keys()), parts(workload(replace(DENSE, sandwich_norm=True)), keys())
     assert (double["residual"], double["norm_output"]) == (2 * single["residual"], 2 * single["norm_output"])

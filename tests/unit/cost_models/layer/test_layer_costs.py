@@ -135,15 +135,6 @@ def test_ring_hops_hide_behind_the_attention_of_a_block() -> None:
     assert float(hidden.backward["contention"][0]) == pytest.approx(0.25 * 2 * hops)
 
 
-def test_one_expert_a_rank_runs_plain_matmuls() -> None:
-    def experts_s(factor: float, ep: int) -> float:
-        return float(cost(SPARSE, moe=True, values={"expert_matmul_factor": factor}, ep=ep).forward["matmul"][0])
-
-    assert SPARSE.moe is not None
-    assert experts_s(1.5, SPARSE.moe.num_experts) == experts_s(1.0, SPARSE.moe.num_experts)
-    assert experts_s(1.5, SPARSE.moe.num_experts // 2) > experts_s(1.0, SPARSE.moe.num_experts // 2)
-
-
 def test_expert_communication_hides_only_where_a_switch_says_so() -> None:
     job = workload(SPARSE)
     columns = {"ep": 8, "dispatcher": Dispatcher.ALLTOALL}

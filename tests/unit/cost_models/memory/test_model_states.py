@@ -25,7 +25,7 @@ P = 1e9
 
 
 def states(job: Workload | None = None, *, dense: float = P, experts: float = 0.0, **columns: object) -> ModelStates:
-    held = StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0)))
+    held = StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0, 0.0)))
     return model_states(job or workload(), batch(**columns), held)
 
 
@@ -197,3 +197,25 @@ def test_largest_tensor_and_layer() -> None:
     assert float(alone.largest_layer[0, 0]) == 32000 * 1024 / 2 > float(sparse.largest_layer[0, 0])  # its copy of the table
     assert float(alone.largest_tensor[0, 0]) == 32000 * 1024 / 2
     assert float(first.largest_tensor[0, 0]) == float(first.largest_layer[0, 0]) == 32000 * 1024 / 2
+
+
+def test_an_optimizer_has_of_a_tensor_at_most_what_its_rank_has_of_all() -> None:
+    ones, none = np.ones((1, 1)), np.zeros((1, 1))
+
+    def largest(**columns: object) -> float:
+        return float(stage_parameters(workload(), batch(**columns), (ones,), ones, none, none).largest_shard[0, 0])
+
+    table, layer = 32000 * 1024, float(layer_rank_parameters(DENSE, batch(), moe=False)[0][0])
+    assert largest(dp=8, zero_stage=0) == table
+    assert largest(dp=2) == (layer + table) / 2 < table
+    assert largest(dp=16) == (layer + table) / 16
+
+    def of_experts(features: Feature, **columns: object) -> float:
+        columns = {"dp": 16, "features": features, **columns}
+        held = stage_parameters(workload(SPARSE), batch(**columns), (none, ones), none, none, none)
+        return float(held.largest_shard[0, 0])
+
+    gate_and_up, grouped = 2 * 1024 * 512, DEFAULT_FEATURES | Feature.MOE_GROUPED_GEMM
+    assert of_experts(DEFAULT_FEATURES & ~Feature.MOE_GROUPED_GEMM, ep=4) == gate_and_up
+    assert of_experts(grouped, ep=16) == gate_and_up
+    assert of_experts(grouped, ep=4) == 4 * 1.5 * gate_and_up / 4

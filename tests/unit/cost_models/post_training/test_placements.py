@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.post_training.placements import Parts, PlacementKind, Staleness, step_time
+from cost_models.post_training.placements import SYNCHRONOUS, Parts, PlacementKind, Staleness, step_time
 from cost_models.post_training.program import Task, steady, streamed_end_s
 
 PARTS = Parts(
@@ -25,7 +25,7 @@ PARTS = Parts(
 )
 
 
-def seconds(kind: PlacementKind, staleness: Staleness = Staleness(), parts: Parts = PARTS) -> float:
+def seconds(kind: PlacementKind, staleness: Staleness = SYNCHRONOUS, parts: Parts = PARTS) -> float:
     return step_time(kind, parts, staleness, remainder_fraction=0.0).step_s
 
 
@@ -52,7 +52,7 @@ def test_one_step_off_takes_the_longer_side() -> None:
 
 
 def test_answers_that_go_on_bind_only_through_their_age() -> None:
-    # 30 s of tokens a step on the pool; an answer is 60 s old when it is trained on, and 36 s later its successor's weights are there.
+    # 30 s of tokens a step on the pool; an answer takes 60 s, and 36 s later its successor's weights are there.
     assert seconds(PlacementKind.SEPARATE, Staleness(1, partial=True)) == pytest.approx((60 + 30 + 6) / 2)
     assert seconds(PlacementKind.SEPARATE, Staleness(4, partial=True)) == pytest.approx(30 + 6)
 

@@ -21,7 +21,7 @@ HBM, NIC, P = 1.6e12, 20e9, 1e9
 
 
 def parameters(dense: float = P, experts: float = 0.0) -> StageParameters:
-    return StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0)))
+    return StageParameters(*(np.array([[value]]) for value in (dense, experts, 0.0, 0.0, 0.0)))
 
 
 def exchange(stack: str = "megatron-lm", held: StageParameters | None = None, **columns: object) -> tuple[float, float]:

@@ -1,0 +1,50 @@
+"""The answer of a search as a study holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.answers.schemas import SearchDocument
+from app.jobs.job import SCHEMA_VERSION
+from documents.hashing import fingerprint
+from hardware_profiles.loader import parse_profile
+
+FOUND = (
+    "counts",
+    "rejections",
+    "proof",
+    "timing",
+    "plans",
+    "baseline",
+    "nearest",
+    "physics_best",
+    "nearest_launchable",
+    "paired_error",
+    "space",
+    "by_tensor",
+)  # in the order of a local answer
+
+
+def search_document_of(
+    study: Mapping[str, Any], rejections: Sequence[Any], plans: Sequence[Any], **instead: Any
+) -> SearchDocument:
+    """The document that ``meshplan schema search`` describes; ``ValidationError`` where the study is of another version.
+
+    ``study`` has a result; ``instead`` replaces what it says.
+    """
+    found = {**study["result"], "rejections": rejections, "plans": plans}
+    profile = parse_profile(study["hardware_profile"], f"study {study['id']}")
+    return SearchDocument.model_validate(
+        {
+            "schema_version": SCHEMA_VERSION,
+            **{name: study[name] for name in ("version", "job", "assumptions", "warnings")},
+            "priced_with": {
+                "version": study["version"],
+                "calibration": study["calibration"].get("fingerprint"),
+                "hardware_profile": fingerprint(profile),
+            },
+            **{name: found[name] for name in FOUND if name in found},  # an older study knows fewer
+            **instead,
+        }
+    )

@@ -1,0 +1,87 @@
+"""``meshplan report``: a search as one page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from app.exit_codes import DONE
+from documents.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    from app.reports.report import Form, Language
+
+FORMS = ("html", "markdown", "pdf-ready")
+LANGUAGES = ("en", "zh")
+MAX_BYTES = 1 << 26  # an answer with a thousand plans
+MAX_VALUES = 4_000_000
+_STUDY = re.compile(r"[0-9a-f]{16}")
+
+
+def report(
+    study: Annotated[
+        str, typer.Argument(help="a study's id, or the file that `search --json` or --save-dir wrote", metavar="STUDY")
+    ],
+    form: Annotated[str, typer.Option("--format", help="html, markdown, or pdf-ready: HTML laid out for paper")] = "html",
+    language: Annotated[str, typer.Option(help="en or zh")] = "en",
+    output: Annotated[Path | None, typer.Option(help="file to write; else standard output")] = None,
+    server: Annotated[str | None, typer.Option(help="URL of the server that has the study; else this machine's database")] = None,
+) -> int:
+    """Writes a search as one page for a meeting: what to run and why, the plans, where time and memory go, in pictures."""
+    for flag, value, allowed in (("--format", form, FORMS), ("--language", language, LANGUAGES)):
+        if value not in allowed:
+            raise unknown_name(flag, value, allowed)
+    form, language = cast("Form", form), cast("Language", language)
+    if server is not None:
+        from app.cli.remote import remote_report
+
+        text = remote_report(server, study, form, language)
+    elif _STUDY.fullmatch(study):
+        text = _of_study(study, form, language)
+    else:
+        text = _of_file(Path(study), form, language)
+    if output is None:
+        from app.text.terminal import write_text
+
+        write_text(text)
+    else:
+        from app.text.files import save_text
+
+        save_text(output, text, "--output")
+    return DONE
+
+
+def _of_study(study: str, form: Form, language: Language) -> str:
+    from app.reports.service import study_report
+    from app.settings import load_settings
+    from app.storage.session import Database
+    from app.storage.upgrade import check_current
+    from app.studies.errors import StudyConflict, StudyNotFound
+
+    with Database(load_settings().url) as database:
+        check_current(database)
+        try:
+            return study_report(database, study, form, language)
+        except (StudyConflict, StudyNotFound) as error:
+            raise InputError(str(error)) from None
+
+
+def _of_file(path: Path, form: Form, language: Language) -> str:
+    from datetime import UTC, datetime
+
+    from pydantic import ValidationError
+
+    from app.answers.schemas import SearchDocument
+    from app.reports.report import report as written
+    from documents.reading import Limits, read_document
+
+    document = read_document(path, Limits(num_bytes=MAX_BYTES, values=MAX_VALUES), is_json=True)
+    try:
+        answer = SearchDocument.model_validate(document)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise InputError(f"{path}: is no answer of `meshplan search --json` of this version ({where}).") from None
+    return written(answer, form, language, datetime.fromtimestamp(path.stat().st_mtime, UTC).date())

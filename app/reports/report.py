@@ -1,0 +1,230 @@
+"""A search's answer as one page that stands alone: HTML with its pictures inside, or Markdown."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import jinja2
+import yaml
+
+from app.answers.schemas import EstimateNumbers, Plan, SearchDocument
+from app.answers.tables.estimate import strategy_text, train_days
+from app.answers.tables.memory import chance
+from app.reports import pictures
+from app.text.quantities import GIB, count, days, gibibytes, percent, seconds
+
+Form = Literal["html", "pdf-ready", "markdown"]
+Language = Literal["en", "zh"]
+FOLDER = Path(__file__).parent
+SHOWN_PLANS = 10
+SHOWN_REJECTIONS = 15
+TEMPLATES = {"html": "report.html.j2", "pdf-ready": "report.html.j2", "markdown": "report.md.j2"}
+
+
+@cache
+def vocabulary() -> dict[str, dict[str, dict[str, str]]]:
+    loaded: dict[str, dict[str, dict[str, str]]] = yaml.safe_load((FOLDER / "words.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+        autoescape=jinja2.select_autoescape(("html.j2",)),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def report(document: SearchDocument, form: Form, language: Language, on: date) -> str:
+    """The page, in ``form``; ``pdf-ready`` is HTML laid out for paper, which every browser prints to PDF."""
+    words = {key: texts[language] for key, texts in vocabulary()["words"].items()}
+    parts = {key: texts[language] for key, texts in vocabulary()["parts"].items()}
+    page = _environment().get_template(TEMPLATES[form])
+    return page.render(
+        {
+            "language": {"en": "en", "zh": "zh-CN"}[language],
+            "on_paper": form == "pdf-ready",
+            "words": words,
+            "say": lambda key, **values: words[key].format(**values),
+            "part": lambda name: parts.get(name, name.replace("_", " ")),
+            "title": _title(document),
+            "heading": _heading(document, on),
+            "headline": list(_headline(document, words)),
+            "plans": [_row(plan) for plan in document.plans[:SHOWN_PLANS]],
+            "has_groups": len({plan.rank_group for plan in document.plans}) < len(document.plans),
+            "time": _time_picture(document, words),
+            "memory": _memory_picture(document),
+            "front": _front_picture(document),
+            "breakdown": _breakdown(document),
+            "document": document,
+            "rejections": _rejections(document, words),
+            "launches": _launches(document),
+            "seconds": seconds,
+            "gibibytes": gibibytes,
+            "markdown": _markdown,
+        }
+    )
+
+
+def _title(document: SearchDocument) -> dict[str, Any]:
+    cluster = document.job["cluster"]
+    return {"model": document.job["model"]["name"], "devices": f"{cluster['num_devices']:,}", "hardware": cluster["hardware"]}
+
+
+def _heading(document: SearchDocument, on: date) -> dict[str, Any]:
+    training = document.job["training"]
+    return {
+        "sequence": f"{training['seq_length']:,}",
+        "batch": f"{training['global_batch_size']:,}",
+        "precision": training["precision"],
+        "target": document.job["software"]["target"],
+        "version": document.version,
+        "date": on.isoformat(),
+    }
+
+
+def _headline(document: SearchDocument, words: Mapping[str, str]) -> Iterator[str]:
+    """What a meeting decides on, a sentence each."""
+    if not document.plans:
+        yield words["no_plan"]
+        if document.nearest:
+            yield document.nearest
+        return
+    plan = document.plans[0]
+    estimate = plan.estimate
+    low, high = estimate.step_time_low_s, estimate.step_time_high_s
+    numbers = {
+        "strategy": strategy_text(plan.strategy),
+        "step": seconds(estimate.step_time_s),
+        "tokens": count(estimate.tokens_per_s),
+        "mfu": "-" if estimate.mfu_fraction is None else percent(estimate.mfu_fraction),
+    }
+    if low is None or high is None:
+        yield words["best_no_interval"].format(**numbers)
+    else:
+        yield words["best"].format(**numbers, low=seconds(low), high=seconds(high))
+    yield words["memory_of"].format(
+        peak=gibibytes(estimate.peak_memory_bytes),
+        limit=gibibytes(estimate.memory_limit_bytes),
+        sure=chance(estimate.fits_probability),
+    )
+    duration = train_days(estimate, document.job)
+    if duration is not None:
+        yield words["days"].format(tokens=count(document.job["training"]["train_tokens"]), days=days(duration))
+    if plan.delivery is not None:
+        fraction = percent(plan.delivery.effective_time_fraction)
+        yield words["delivered"].format(fraction=fraction, tokens=count(plan.delivery.delivered_tokens_per_day))
+    evidence = estimate.evidence
+    if evidence.num_runs:
+        yield words["evidence"].format(count=evidence.num_runs, devices=f"{evidence.max_devices:,}")
+    yield from _against(document, words)
+    yield _proof(document, words)
+
+
+def _against(document: SearchDocument, words: Mapping[str, str]) -> Iterator[str]:
+    own = document.baseline
+    if own is None or not isinstance(own.estimate, EstimateNumbers) or own.speedup_fraction is None:
+        return
+    rows = {"strategy": strategy_text(own.strategy), "step": seconds(own.estimate.step_time_s)}
+    if own.rank_group == document.plans[0].rank_group:
+        yield words["tied"].format(**rows)
+    else:
+        yield words["faster"].format(**rows, factor=f"{1 + own.speedup_fraction:.2f}")
+
+
+def _proof(document: SearchDocument, words: Mapping[str, str]) -> str:
+    proof = document.proof
+    if proof.stopped_by:
+        return words["cut"].format(by=proof.stopped_by.replace("_", " "))
+    if not proof.proved_best:
+        return words["unproved"]
+    numbers = {"count": f"{document.counts.legal:,}", "scope": proof.scope}
+    proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
+    return words["proved"].format(**numbers) if proved == 1 else words["proved_other"].format(**numbers, rank=proved)
+
+
+def _row(plan: Plan) -> dict[str, str]:
+    estimate = plan.estimate
+    low, high = estimate.step_time_low_s, estimate.step_time_high_s
+    return {
+        "rank": str(plan.rank),
+        "group": str(plan.rank_group),
+        "strategy": strategy_text(plan.strategy),
+        "step": seconds(estimate.step_time_s),
+        "interval": "" if low is None or high is None else f"{seconds(low)} - {seconds(high)}",
+        "rate": count(estimate.tokens_per_s),
+        "mfu": "" if estimate.mfu_fraction is None else percent(estimate.mfu_fraction),
+        "memory": gibibytes(estimate.peak_memory_bytes),
+        "sure": chance(estimate.fits_probability),
+        "launch_on": ", ".join(plan.launchable_on),
+    }
+
+
+def _time_picture(document: SearchDocument, words: Mapping[str, str]) -> pictures.Bars:
+    rows = [(f"#{plan.rank}", plan.estimate.time_breakdown_s) for plan in document.plans[:SHOWN_PLANS]]
+    own = document.baseline
+    if own is not None and isinstance(own.estimate, EstimateNumbers):
+        rows.append((words["yours"], own.estimate.time_breakdown_s))
+    return pictures.bars(rows)
+
+
+def _memory_picture(document: SearchDocument) -> pictures.Bars:
+    rows = [(f"#{plan.rank}", plan.estimate.memory_breakdown_bytes) for plan in document.plans[:SHOWN_PLANS]]
+    limit = document.plans[0].estimate.memory_limit_bytes if document.plans else None
+    return pictures.bars(rows, limit=limit)
+
+
+def _front_picture(document: SearchDocument) -> pictures.Points | None:
+    if not document.plans:
+        return None
+    rows = [(f"#{plan.rank}", plan.estimate.peak_memory_bytes / GIB, plan.estimate.step_time_s) for plan in document.plans]
+    return pictures.points(rows, 700.0, 260.0, document.plans[0].estimate.memory_limit_bytes / GIB)
+
+
+def _breakdown(document: SearchDocument) -> list[tuple[str, str, str]]:
+    if not document.plans:
+        return []
+    estimate = document.plans[0].estimate
+    parts = sorted(estimate.time_breakdown_s.items(), key=lambda item: -item[1])
+    return [(name, seconds(value), percent(value / estimate.step_time_s)) for name, value in parts if value > 0.0]
+
+
+def _rejections(document: SearchDocument, words: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    rows = [
+        (each.rule.replace("_", " "), f"{each.count:,}", each.example or "") for each in document.rejections[:SHOWN_REJECTIONS]
+    ]
+    too_large = document.counts.legal - document.counts.fits_memory
+    return [(words["too_large"], f"{too_large:,}", words["too_large_example"]), *rows] if too_large else rows
+
+
+def _launches(document: SearchDocument) -> list[tuple[str, str]]:
+    """What starts plan 1, for each framework that takes it."""
+    if not document.plans:
+        return []
+    return [
+        (each.target, _command(each.environment, each.arguments))
+        for each in document.plans[0].launch.values()
+        if each is not None and each.launchable and each.arguments is not None
+    ]
+
+
+def _command(environment: Mapping[str, str], arguments: Sequence[str]) -> str:
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+    words = [shlex.quote(word) for word in arguments]
+    starts = [index for index, word in enumerate(words) if index == 0 or word.startswith("-")]
+    flags = [" ".join(words[start:end]) for start, end in pairwise([*starts, len(words)])]
+    return "\n".join([*lines, " \\\n  ".join(flags)])
+
+
+def _markdown(text: str) -> str:
+    """Text in a cell of a Markdown table."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

@@ -1,0 +1,35 @@
+"""The report of a stored study."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from app.answers.stored import search_document_of
+from app.reports.report import Form, Language, report
+from app.studies import service as studies
+from app.studies.errors import StudyConflict
+from app.text.documents import plain
+from meshplan import __version__
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
+
+MAX_PLANS = 1000  # that a search may list
+
+
+def study_report(database: Database, study_id: str, form: Form, language: Language) -> str:
+    """``StudyNotFound``; ``StudyConflict`` where it has no result, or one that this version cannot read."""
+    with database.read() as session:
+        study = studies.get_study(session, study_id)
+        plans = studies.list_plans(session, study_id, limit=MAX_PLANS).items
+        rejections = studies.list_rejections(session, study_id, limit=MAX_PLANS).items
+    if study.result is None:
+        raise StudyConflict(f"Study {study_id} is {study.state}; there is a report of what has finished.")
+    try:
+        document = search_document_of(plain(study), rejections, plans)
+    except ValidationError:
+        raise StudyConflict(f"The study was stored by version {study.version}, which {__version__} does not read.") from None
+    return report(document, form, language, datetime.fromtimestamp(study.created_at_s, UTC).date())

@@ -1,0 +1,182 @@
+import { Alert, Button, Card, Group, List, NativeSelect, SimpleGrid, Stack, Switch, Table, Text, TextInput, Title } from "@mantine/core";
+import { IconAlertTriangle } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+import { useState, type SyntheticEvent } from "react";
+import { useSearchParams } from "react-router";
+import { useTranslation } from "../../../i18n";
+
+import { answered, api, type Schemas } from "../../../api/client";
+import { toApiError } from "../../../api/problem";
+import type { Plan, Study } from "../../../api/queries";
+import { ErrorState } from "../../../components/ErrorState";
+import { LoadingPage } from "../../../components/Loading";
+import { StatTile } from "../../../components/StatTile";
+import { useUrlChange } from "../../../state/url";
+import { compact, duration, percent, signedPercent } from "../../../units/format";
+import { OnDevices, Waterfall } from "./Charts";
+import { Month } from "./Month";
+import { FIELDS, fieldOfProblem, RECOVERIES, requestOf, type Field, type SiteForm } from "./site";
+
+const LEAST_GAIN = 5e-4;
+
+/** What the plan delivers where nodes fail: the site is in the address, the answer is the server's. */
+export function DeliveryTab({ study, plan }: { study: Study; plan: Plan }) {
+  const [params] = useSearchParams();
+  const asked = Object.fromEntries(FIELDS.map((field) => [field, params.get(field) ?? ""])) as SiteForm;
+  const body = requestOf(study, plan, asked);
+  const { data, error, isFetching } = useQuery({
+    queryKey: ["goodput", body],
+    queryFn: ({ signal }) => answered(api.POST("/v1/goodput", { body, signal })),
+    staleTime: Infinity,
+    retry: false,
+  });
+  const wrong = error ? fieldOfProblem(toApiError(error).problem.pointer) : null;
+  return (
+    <Stack gap="md">
+      <SiteCard asked={asked} isBusy={isFetching} wrong={wrong} message={error?.message ?? ""} />
+      {error && <ErrorState error={error} />}
+      {!data && isFetching && <LoadingPage />}
+      {data && <Answer answer={data} />}
+    </Stack>
+  );
+}
+
+interface SiteProps {
+  asked: SiteForm;
+  isBusy: boolean;
+  wrong: Field | null;
+  message: string;
+}
+
+function SiteCard({ asked, isBusy, wrong, message }: SiteProps) {
+  const { t } = useTranslation("plan");
+  const change = useUrlChange();
+  const [form, setForm] = useState(asked);
+  const set = (field: Field, value: string) => setForm((before) => ({ ...before, [field]: value }));
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    change(Object.fromEntries(FIELDS.map((field) => [field, form[field].trim() || null])));
+  };
+  const text = (field: Field, placeholder: string) => (
+    <TextInput
+      label={t(`delivery.field.${field}`)}
+      placeholder={placeholder}
+      value={form[field]}
+      onChange={(event) => set(field, event.currentTarget.value)}
+      inputMode="decimal"
+      style={{ flex: "1 1 150px" }}
+      {...(wrong === field && { error: message })}
+    />
+  );
+  return (
+    <Card component="section" aria-label={t("delivery.site")}>
+      <form onSubmit={submit} noValidate>
+        <Stack gap="sm">
+          <Title order={2}>{t("delivery.site")}</Title>
+          <Group align="flex-start" gap="sm">
+            {text("mtbf_s", t("delivery.default"))}
+            <NativeSelect
+              label={t("delivery.field.recovery")}
+              value={form.recovery}
+              onChange={(event) => set("recovery", event.currentTarget.value)}
+              data={[{ value: "", label: t("delivery.default") }, ...RECOVERIES.map((value) => ({ value, label: t(`delivery.recovery.${value}`) }))]}
+              style={{ flex: "1 1 150px" }}
+            />
+            {text("spares", t("delivery.sparesDefault"))}
+            {text("repair_s", "3")}
+            {text("storage_write_bytes_per_s", "100")}
+            {text("price_per_device_hour_usd", t("delivery.default"))}
+          </Group>
+          <Group gap="md">
+            <Button type="submit" loading={isBusy}>
+              {t("delivery.apply")}
+            </Button>
+            <Switch label={t("delivery.field.elastic")} checked={form.elastic === "true"} onChange={(event) => set("elastic", event.currentTarget.checked ? "true" : "")} />
+          </Group>
+        </Stack>
+      </form>
+    </Card>
+  );
+}
+
+function Answer({ answer }: { answer: Schemas["GoodputDocument"] }) {
+  const { t } = useTranslation("plan");
+  const { delivered_tokens_per_day_by_month: month, days, cost, energy } = answer;
+  return (
+    <Stack role="status">
+      <SimpleGrid cols={{ base: 2, sm: 3, lg: 5 }} spacing="sm">
+        <StatTile
+          label={t("delivery.delivered")}
+          value={t("delivery.perDay", { tokens: compact(answer.delivered_tokens_per_day) })}
+          note={t("delivery.range", { low: compact(month.p10), high: compact(month.p90) })}
+        />
+        <StatTile label={t("delivery.effective")} value={percent(answer.effective_time_fraction, 2)} help={t("delivery.effectiveHelp")} note={t("delivery.every", { time: answer.mtbf_s == null ? "–" : duration(answer.mtbf_s) })} />
+        <StatTile
+          label={t("delivery.days")}
+          value={days ? duration(days.mean * 86_400) : "–"}
+          note={days ? t("delivery.range", { low: duration(days.p10 * 86_400), high: duration(days.p90 * 86_400) }) : t("delivery.noDays")}
+        />
+        <StatTile label={t("delivery.usd")} value={cost ? compact(cost.usd_per_trillion_tokens) : "–"} note={cost ? cost.basis : t("delivery.noPrice")} />
+        <StatTile
+          label={t("delivery.energy")}
+          value={energy ? `${compact(energy.kwh_per_billion_tokens)} kWh` : "–"}
+          note={energy ? t("delivery.power", { power: compact(energy.site_power_w) }) : t("delivery.noPower")}
+        />
+      </SimpleGrid>
+      {answer.warnings.length > 0 && (
+        <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} c="inherit">
+          {answer.warnings.join(" ")}
+        </Alert>
+      )}
+      <Month month={answer.month} />
+      <Waterfall answer={answer} />
+      <OnDevices answer={answer} />
+      <Changes answer={answer} />
+      <Card component="section" aria-label={t("delivery.assumed")}>
+        <Title order={2}>{t("delivery.assumed")}</Title>
+        <List size="sm" mt="xs" style={{ overflowWrap: "anywhere" }}>
+          {answer.assumptions.filter((text) => text.startsWith("delivery.")).map((text) => (
+            <List.Item key={text}>{text}</List.Item>
+          ))}
+        </List>
+      </Card>
+    </Stack>
+  );
+}
+
+function Changes({ answer }: { answer: Schemas["GoodputDocument"] }) {
+  const { t } = useTranslation("plan");
+  const rows = answer.changes.filter(({ gain_fraction: gain }) => gain >= LEAST_GAIN);
+  return (
+    <Card>
+      <Title order={2}>{t("delivery.changes")}</Title>
+      {rows.length === 0 && (
+        <Text size="sm" c="dimmed">
+          {t("delivery.noChange")}
+        </Text>
+      )}
+      {rows.length > 0 && (
+        <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("delivery.changes")}>
+          <Table horizontalSpacing="sm" verticalSpacing={5}>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>{t("delivery.change")}</Table.Th>
+                <Table.Th ta="right">{t("delivery.tokensPerDay")}</Table.Th>
+                <Table.Th ta="right">{t("delivery.gain")}</Table.Th>
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {rows.map((row) => (
+                <Table.Tr key={row.change}>
+                  <Table.Td>{row.change}</Table.Td>
+                  <Table.Td ta="right">{compact(row.delivered_tokens_per_day)}</Table.Td>
+                  <Table.Td ta="right">{signedPercent(row.gain_fraction, 2)}</Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+      )}
+    </Card>
+  );
+}

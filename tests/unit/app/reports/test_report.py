@@ -1,0 +1,107 @@
+"""A report says what its answer says, in both languages, and stands alone."""
+
+import json
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lxml import html  # type: ignore[import-untyped]
+
+from app.answers.schemas import SearchDocument
+from app.answers.search import search_document
+from app.cli.main import main
+from app.exit_codes import BAD_INPUT, DONE
+from app.jobs.job import parse_job
+from app.reports.report import Form, Language, report, vocabulary
+from app.text.documents import json_text
+from app.text.quantities import gibibytes, seconds
+
+ROOT = Path(__file__).parents[4]
+JOB: dict[str, Any] = {
+    "model": "llama-2-7b",
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+    "training": {"seq_length": 4096, "global_batch_size": 64, "train_tokens": 1e11},
+    "search": {"tp": [1, 2], "cp": 1, "recompute": ["none", "full"], "top": 5},
+    "delivery": {"mtbf_s": 1e6, "spares": 2},
+}
+ON = date(2026, 11, 23)
+
+
+@pytest.fixture(scope="module")
+def answer() -> SearchDocument:
+    return search_document(parse_job(JOB))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("form", ["html", "pdf-ready", "markdown"])
+def test_a_report_holds_the_figures_of_its_answer(answer: SearchDocument, form: Form, language: Language) -> None:
+    text = report(answer, form, language, ON)
+    best = answer.plans[0]
+    for figure in (seconds(best.estimate.step_time_s), gibibytes(best.estimate.peak_memory_bytes), "llama-2-7b", "2026-11-23"):
+        assert figure in text
+    for plan in answer.plans:
+        assert seconds(plan.estimate.step_time_s) in text
+    assert all(each.rule.replace("_", " ") in text for each in answer.rejections)
+    assert "--tensor-model-parallel-size" in text
+    assert best.delivery is not None
+    assert f"{best.delivery.effective_time_fraction:.1%}" in text
+    assert bool(re.search("[\u4e00-\u9fff]", text)) == (language == "zh")
+    assert "{" not in text.split("<style>")[0]
+
+
+def test_a_page_stands_alone(answer: SearchDocument) -> None:
+    page = html.fromstring(report(answer, "html", "zh", ON))
+    assert page.get("lang") == "zh-CN"
+    assert page.xpath("//script | //link | //img | //*[@src] | //*[@href]") == []
+    assert all(picture.get("aria-label") for picture in page.xpath("//svg"))
+    widths = [float(piece.get("width")) for piece in page.xpath("(//svg)[1]//rect")]
+    assert min(widths) > 0
+    assert "@page" in report(answer, "pdf-ready", "en", ON)
+
+
+def test_what_comes_from_outside_is_escaped(answer: SearchDocument) -> None:
+    job = json.loads(json.dumps(answer.job))
+    job["model"]["name"] = "<script>alert(1)</script>"
+    hostile = answer.model_copy(update={"job": job, "warnings": ["a | b <img src=x>"]})
+    assert "<script>" not in report(hostile, "html", "en", ON)
+    assert "<img" not in report(hostile, "markdown", "en", ON)
+    assert "a \\| b" in report(hostile, "markdown", "en", ON)
+
+
+def test_an_answer_without_a_plan_is_a_report_too() -> None:
+    job = {**JOB, "model": "llama-2-70b", "cluster": {**JOB["cluster"], "num_devices": 1}, "search": {}}
+    answer = search_document(parse_job(job))
+    assert answer.nearest is not None
+    text = report(answer, "html", "en", ON)
+    assert "There is no plan" in text
+    assert "<svg" not in text
+
+
+def test_names_of_parts_are_those_of_the_dashboard() -> None:
+    for language in ("en", "zh"):
+        strings = json.loads((ROOT / "dashboard" / "src" / "locales" / language / "common.json").read_text())
+        assert {part: names[language] for part, names in vocabulary()["parts"].items()} == strings["part"]
+
+
+def test_sentences_take_the_same_values_in_both_languages() -> None:
+    for texts in vocabulary()["words"].values():
+        assert set(re.findall("{(.*?)}", texts["en"])) == set(re.findall("{(.*?)}", texts["zh"]))
+
+
+def test_the_command_writes_a_file_from_a_saved_answer(
+    answer: SearchDocument, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, page = tmp_path / "answer.json", tmp_path / "page.html"
+    saved.write_text(json_text(answer))
+    assert main(["report", str(saved), "--output", str(page)]) == DONE
+    assert page.read_text().startswith("<!doctype html>")
+    assert main(["report", str(saved), "--format", "markdown"]) == DONE
+    assert capsys.readouterr().out.startswith("# How to train llama-2-7b")
+    saved.write_text('{"plans": []}')
+    for wrong in ([str(saved)], [str(tmp_path / "none.json")], [str(saved), "--format", "pdf"], ["0" * 16]):
+        assert main(["report", *wrong]) == BAD_INPUT
+        captured = capsys.readouterr()
+        assert captured.err.count("\n") == 1
+        assert captured.out == ""
