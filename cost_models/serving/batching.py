@@ -124,8 +124,10 @@ def batched_times(
 
     Parameters
     ----------
-    prompt_tokens, response_tokens : array, ``[..., request]``
-        Of each request, in the order of admission; leading axes are simulations and instances. A response of 0 is no request.
+    prompt_tokens : array, ``[..., request]``
+        Of each request, in the order of admission; leading axes are simulations and instances.
+    response_tokens : array, ``[..., request]``
+        Of each request; 0 is no request.
     steps : StepTable
         Decode steps of an instance.
     max_in_flight : int

@@ -286,8 +286,10 @@ def layer_times(
         Context of decode, or prompt of prefill. [tokens]
     decode : bool
         One step of decode, else of prefill.
-    attention_cores, expert_cores : float
-        Share of a device's matmul cores for either side.
+    attention_cores : float
+        Share of a device's matmul cores for projections and attention.
+    expert_cores : float
+        Share for experts and the MLP.
 
     Returns
     -------
@@ -402,7 +404,7 @@ def _experts_s(
         chosen_by, copies = tokens, tokens * moe.top_k / layout.ep * load
     read = held * -np.expm1(chosen_by * np.log1p(-moe.top_k / moe.num_experts)) if moe.top_k < moe.num_experts else held
     padded = copies + PADDING_TILE_FRACTION * TILE_ROWS * read
-    arithmetic_s = 2.0 * padded * each * workload.constants.expert_matmul_factor / device.linear_flops_per_s
+    arithmetic_s = 2.0 * padded * each / device.linear_flops_per_s
     read_s = read * each * WEIGHT_BYTES[workload.engine.precision] / device.read_bytes_per_s
     return np.maximum(arithmetic_s, read_s) + MLP_KERNELS * device.kernel_s
 
