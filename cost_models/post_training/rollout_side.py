@@ -25,7 +25,7 @@ class RolloutTimes:
     """Of one step's answers. [s]
 
     ``makespan_s`` from the first prompt to the last answer, ``steady_s`` what the same tokens take where new prompts follow at
-    once, ``longest_s`` what the longest answer takes there, beside a batch of others to its end; ``finish_s`` ascending, of every
+    once, ``longest_s`` what the longest answer takes there, beside others to its end; ``finish_s`` ascending, of every
     answer. ``first_instance_s``: when the first instance is idle.
     """
 
@@ -120,7 +120,7 @@ def rollout_times(
     return RolloutTimes(
         makespan_s=float(found.makespan_s.max()),
         steady_s=_steady_s(lengths, prompt_tokens, instances, under_way, capacity, steps, prompt_s),
-        longest_s=_longest_s(lengths, prompt_tokens, min(lengths.size / instances, float(slots)), steps),
+        longest_s=_longest_s(lengths, prompt_tokens, under_way, steps),
         finish_s=finish,
         first_instance_s=float(used.min()),
         instances=instances,
@@ -166,9 +166,13 @@ def _stretched_s(step: StepTimes, preparing_s: float) -> Floats:
     return stretched
 
 
-def _longest_s(lengths: NDArray[np.int64], prompt_tokens: float, beside: float, steps: StepTable) -> float:
-    """Seconds of the longest answer where others take the place of those that are done."""
-    step = float(steps.step_s(max(beside, 1.0), np.array(_mean_context(lengths, prompt_tokens))))
+def _longest_s(lengths: NDArray[np.int64], prompt_tokens: float, under_way: float, steps: StepTable) -> float:
+    """Seconds of the longest answer where others take the place of those that are done.
+
+    While it is made each of the others is in flight for the share of the time that its own length is of the longest.
+    """
+    beside = max(under_way * float(lengths.mean()) / float(lengths.max()), 1.0)
+    step = float(steps.step_s(beside, np.array(_mean_context(lengths, prompt_tokens))))
     return float(lengths.max()) / steps.tokens_per_step * step
 
 
