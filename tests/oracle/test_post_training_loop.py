@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cost_models.post_training.placements import Parts, PlacementKind, Staleness, step_time
 from cost_models.serving.batching import StepTable, batched_times
-from tests.oracle import post_training as oracle
+from tests.oracle import post_training_loop as oracle
 
 seconds = st.floats(0.5, 40.0)
 BASE_S, REQUEST_S, TOKEN_S = 0.02, 0.0004, 2e-7
