@@ -24,6 +24,7 @@ SILENCE_S = 60.0  # a stream that says nothing for this long is lost: the server
 MAX_LOST_STREAMS = 20  # in a row, about half a minute
 RUNS_A_REQUEST = 50  # of at most 64 KiB each, in a body of at most 4 MiB
 FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
+SWEEP_TIMEOUT_S = 120.0  # a server gives a sweep 60 s, and others may be before it
 
 Visibility = Literal["private", "link", "public"]
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -276,6 +277,15 @@ class Client:
     def goodput(self, job: Mapping[str, Any], *, delivery: Mapping[str, Any] | None = None) -> JsonObject:
         """What the job's strategy delivers on a site whose nodes fail; ``delivery`` is the site, as of ``meshplan goodput``."""
         return self._json("POST", "/v1/goodput", {**job, "delivery": {**(delivery or {})}})
+
+    def serving(self, job: Mapping[str, Any]) -> JsonObject:
+        """What a service of a model gives, by pool; ``job`` is a serving job, as of ``meshplan serving estimate``."""
+        return self._json("POST", "/v1/serving/estimates", job)
+
+    def sweep(self, job: Mapping[str, Any], **tried: Any) -> JsonObject:
+        """The job at many sizes; ``tried`` are values of its ``sweep``, as in ``devices=[512, 1024]``. What 60 s allow."""
+        body = {**job, "sweep": {**job.get("sweep", {}), **tried}}
+        return self._json("POST", "/v1/sweeps", body, timeout_s=max(self._timeout_s, SWEEP_TIMEOUT_S))
 
     def add_runs(self, records: Iterable[Mapping[str, Any]]) -> list[JsonObject]:
         """Each measured run predicted beside what it measured, or ``refused`` with a sentence, in order.

@@ -24,6 +24,7 @@ from search.baseline import default_baseline
 from search.enumeration import Rejections, refusals
 from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change, shortfall
 from search.fillable import fillable_device_counts
+from search.judgement import Judgement, Value
 from search.leanest import takes_a_lean_plan
 from search.limits import SearchLimits
 from search.placement.placer import Placer
@@ -47,10 +48,11 @@ class Answers:
     estimate: Estimator
     objective: str = "step_time"
     paired_error: PairedError = field(default_factory=PairedError)
+    judgement: Judgement | None = None
 
     @property
     def _time_ranks(self) -> bool:
-        return self.objective != "memory_headroom"
+        return self.objective != "memory_headroom" and (self.judgement is None or self.judgement.is_of_lattice)
 
     @property
     def rule(self) -> FitRule:
@@ -61,7 +63,12 @@ class Answers:
         """Plans group by group, each compared with the next; the first also with its neighbours in the space."""
         if not best_first:
             return ()
-        found = self.estimates([entry.strategy for entry in best_first])
+        found: Sequence[Mapping[str, Any]] = self.estimates([entry.strategy for entry in best_first])
+        values: Sequence[Mapping[str, Value]] = [{}] * len(found)
+        if self.judgement is not None:
+            best_first, found, values = self._judged(self.judgement, best_first, found)
+        if not best_first:
+            return ()
         launchable = [launchable_on(self.workload, entry.strategy) for entry in best_first]
         order, groups = self._order(best_first, found, launchable)
         ranked, estimates = [best_first[row] for row in order], [found[row] for row in order]
@@ -79,6 +86,10 @@ class Answers:
                 explanation["against_best"] = compared("This plan", priced, estimates[0], "plan 1")
             if place + 1 < len(ranked):
                 explanation["next_plan"] = compared(f"Plan {place + 2}", estimates[place + 1], priced, "this plan")
+            valued = values[order[place]]
+            if self.judgement is not None and not self.judgement.is_of_lattice:
+                faster = sum(time_s < entry.step_time_s for time_s in times_s)
+                explanation["objective"] = f"{valued[self.judgement.name].text}; {_by_time(faster)}."
             if place == 0:
                 neighbouring = one_change(self.workload, self.space, entry.strategy, self.constants, self.estimate)
                 explanation["one_change"] = best_change(neighbouring, self.rule)
@@ -96,9 +107,29 @@ class Answers:
                     launchable_on=launchable[order[place]],
                     launch=launch_block(self.workload, entry.strategy),
                     variants=tuple(self._variant(entry.strategy, variant) for variant in entry.variants),
+                    values={name: each.shown for name, each in valued.items()},
+                    ordered_by={name: each.value for name, each in valued.items()},
                 )
             )
         return tuple(plans)
+
+    def _judged(
+        self, judgement: Judgement, best_first: Sequence[RankedStrategy], found: Sequence[Mapping[str, Any]]
+    ) -> tuple[Sequence[RankedStrategy], list[Mapping[str, Any]], Sequence[Mapping[str, Value]]]:
+        """The plans within the limits, with their values; by the first objective where the lattice has no order of it."""
+        judged = judgement.judged([entry.strategy for entry in best_first], found)
+        kept = [(row, values) for row, values in enumerate(judged) if values is not None]
+        if not judgement.is_of_lattice:
+            kept.sort(key=lambda each: (each[1][judgement.name].value, each[0]))
+        rows, values = [row for row, _ in kept], [each for _, each in kept]
+        told = len(judgement.measures) > 1 or not judgement.is_of_lattice
+        return [best_first[row] for row in rows], [dict(found[row]) for row in rows], values if told else [{}] * len(rows)
+
+    def why_beyond(self, ranked: Sequence[RankedStrategy]) -> str:
+        """Which limits stand between the plans, none of which is within all, and the answer."""
+        assert self.judgement is not None
+        strategies = [entry.strategy for entry in ranked]
+        return self.judgement.why_none(strategies, self.estimates(strategies))
 
     def _order(
         self, best_first: Sequence[RankedStrategy], estimates: Sequence[Mapping[str, Any]], launchable: Sequence[Sequence[str]]
@@ -262,3 +293,9 @@ class Answers:
             return ""
         peak_bytes = priced["peak_memory_bytes"]
         return f" It also needs {peak_bytes / GIB:.1f} GiB of device memory, {shortfall(peak_bytes, self.rule)}."
+
+
+def _by_time(faster: int) -> str:
+    if not faster:
+        return "the fastest of those compared, too"
+    return f"{faster} of those compared {'has' if faster == 1 else 'have'} a shorter step"

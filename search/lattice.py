@@ -27,6 +27,7 @@ from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, legal_rows, option_rules
 from search.explanation import Estimator
 from search.finalists import MAX_SIMULATIONS, simulated_rows
+from search.judgement import Judgement
 from search.lattice_state import LatticeState
 from search.leaner import leaner, leanest
 from search.placement.climb import climbed
@@ -50,7 +51,8 @@ class LatticeSearch:
     ``search.baseline``). ``clock`` returns seconds; without it timings are zero. ``pricer`` prices a batch (as
     ``cost_models.step.composition.estimate_priced``), ``simulator`` one of finalists (as
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
-    ``paired_error`` says which plans tie.
+    ``paired_error`` says which plans tie. ``judgement`` ranks and bounds what is found by more than the lattice's own order, and
+    says ``objective`` and ``top``.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
 
@@ -73,14 +75,17 @@ class LatticeSearch:
         refused_by: str | None = None,
         paired_error: PairedError | None = None,
         by_tensor: bool = False,
+        judgement: Judgement | None = None,
     ) -> None:
+        if judgement is not None:
+            objective, top = judgement.of_lattice, judgement.considered
         check_objective(objective, top)
         self.workload = workload
         self.constants = constants
         self.baseline = baseline
-        self._space = space
+        self._space, self._judgement = space, judgement
         self.state = state or LatticeState(Leaderboard(objective, top))
-        self._answers = Answers(workload, space, constants, simulator, objective, paired_error or PairedError())
+        self._answers = Answers(workload, space, constants, simulator, objective, paired_error or PairedError(), judgement)
         self._price = pricer
         self.simulator = simulator
         self._max_simulations, self._refines = max_simulations, by_tensor
@@ -272,7 +277,8 @@ class LatticeSearch:
         shown = self._shown()
         ranked = self._climbed(self._ranked(shown))
         simulated_s = self._now()
-        plans = self._answers.plans(ranked)
+        judgement, compared = self._judgement, self._answers.plans(ranked)
+        plans = compared if judgement is None else compared[: judgement.top]
         num_simulated = 0 if shown is None else len(shown)
         waiting = 0 if shown is None or state.finalists.pool is None else len(state.finalists.pool)
         if shown is not None and waiting:
@@ -281,6 +287,8 @@ class LatticeSearch:
         comparison = self._answers.compared_with(self.baseline, plans)
         launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
         nearest = None if plans or stopped_by else self._answers.nearest(state.rejections, state.leanest)
+        if ranked and not plans:
+            nearest = self._answers.why_beyond(ranked)
         explain_s = self._now() - simulated_s
         by_tensor = self._by_tensor(ranked) if stopped_by is None else ()
         refine_s = self._now() - simulated_s - explain_s if self._refines else None
@@ -294,7 +302,7 @@ class LatticeSearch:
                 simulated=num_simulated,
             ),
             rejections=listed_rejections(self.workload, state.rejections),
-            proof=self._proof(stopped_by, self._answers.best_of(plans)),
+            proof=self._judged_proof(stopped_by, plans, ranked),
             timing=self._timing(simulated_s - begun_s, explain_s, refine_s),
             plans=plans,
             baseline=comparison,
@@ -303,6 +311,7 @@ class LatticeSearch:
             by_tensor=by_tensor,
             paired_error=self._answers.paired_error,
             space=self._answers.space_account(plans[0] if plans else None),
+            pareto=() if judgement is None else tuple(judgement.front(compared)),
         )
 
     def best(self) -> tuple[RankedStrategy | None, Timing]:
@@ -352,6 +361,14 @@ class LatticeSearch:
         """Whether nothing is left that could beat the best time."""
         is_open = self._proves_by_time and np.isfinite(self.state.finalists.open_bound_s)
         return self.state.is_enumerated == 1 and not is_open
+
+    def _judged_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
+        best, finalists = self._answers.best_of(plans), self.state.finalists
+        proof = self._proof(stopped_by, best)
+        if self._judgement is None:
+            return proof
+        first_is_kept = any(plan.parallel == ranked[0].strategy for plan in plans)
+        return self._judgement.proof(proof, best, min(finalists.best_s, finalists.open_bound_s), first_is_kept=first_is_kept)
 
     def _proof(self, stopped_by: str | None, best: DeploymentPlan | None) -> Proof:
         any_plan = best is not None

@@ -178,6 +178,7 @@ class SearchResult:
     paired_error: PairedError = field(default_factory=PairedError)
     space: SpaceAccount | None = None
     by_tensor: tuple[TensorRefinement, ...] = ()
+    pareto: tuple[DeploymentPlan, ...] = ()  # of all plans that were compared, where there are several objectives
 
     @property
     def best(self) -> DeploymentPlan | None:
@@ -199,6 +200,9 @@ class SearchResult:
             "nearest_launchable": [nearest.to_mapping() for nearest in self.nearest_launchable],
             "by_tensor": [each.to_mapping() for each in self.by_tensor],
             "paired_error": asdict(self.paired_error),
+            "pareto": [
+                {"plan_id": plan.plan_id, "values": dict(plan.values), "strategy": dict(plan.strategy)} for plan in self.pareto
+            ],
         }
 
 

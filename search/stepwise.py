@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from search.errors import SearchError
-from search.ranking import OBJECTIVES
+from search.ranking import OF_LATTICE
 from search.result import Progress, SearchResult
 from search.trials import Trial
 
@@ -57,8 +57,8 @@ def run_to_end(search: Stepwise, time_limit_s: float | None, on_progress: Progre
 
 def check_objective(objective: str, top: int) -> None:
     """Raise ``SearchError`` for an unknown objective or for fewer than one plan."""
-    if objective not in OBJECTIVES:
-        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OBJECTIVES)}.")
+    if objective not in OF_LATTICE:
+        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OF_LATTICE)}.")
     if top < 1:
         raise SearchError(f"top: {top} is below 1.")
 

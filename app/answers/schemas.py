@@ -342,6 +342,7 @@ class Explanation(Document):
     next_plan: str | None
     one_change: str | None = None
     neighbours: list[Change] | None = None
+    objective: str | None = Field(default=None, description="its value and what makes it, where the lattice is not ordered by it")
 
 
 class Baseline(Document):
@@ -410,6 +411,19 @@ class Plan(Document):
     launchable_on: list[str]
     launch: dict[str, LaunchDocument | None]
     variants: list[Variant]
+    values: dict[str, float] | None = Field(
+        default=None,
+        description="by objective, where several or others than the step count: step_time and robust [s], memory_headroom "
+        "[bytes], delivered [tokens a day]; for 1e12 tokens device_hours, cost [USD], energy [kWh]",
+    )
+
+
+class ParetoPlan(Document):
+    """A plan that no other of those compared equals or beats in every objective."""
+
+    plan_id: str
+    values: dict[str, float] = Field(description="by objective, as of plans")
+    strategy: StrategyDocument
 
 
 # As a study holds it: checked when it was stored, perhaps by another version.
@@ -448,7 +462,9 @@ class SearchDocument(Answer):
     baseline: Baseline | None
     nearest: str | None = Field(description="without a plan: what stands in the way, and what would do")
     physics_best: PhysicsBestDocument | None = Field(
-        default=None, description="null with target any, from a sampler, and where the time ended before it was searched"
+        default=None,
+        description="null with target any, from a sampler, with several or other objectives than the lattice's own, with a "
+        "deadline or a budget, and where the time ended before it was searched",
     )
     nearest_launchable: list[NearestLaunchableDocument] = Field(
         default_factory=list, description="with target any, for each framework of the devices"
@@ -460,4 +476,9 @@ class SearchDocument(Answer):
     by_tensor: list[ByTensorDocument] = Field(
         default_factory=list,
         description="with target any: the first plans, recompute and swap chosen tensor by tensor, where faster",
+    )
+    pareto: list[ParetoPlan] = Field(
+        default_factory=list,
+        description="with several objectives: the front of the plans that were compared, the best of each of the 50 structures "
+        "(or `top`) that come first in the lattice; nothing is proved of it",
     )

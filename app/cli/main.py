@@ -28,6 +28,7 @@ from app.cli.commands import (
     sequences,
     serve,
     serving,
+    sweep,
     tune,
     validate,
     worker,
@@ -48,6 +49,7 @@ application = typer.Typer(
 )
 application.command()(search.search)
 application.command()(estimate.estimate)
+application.command()(sweep.sweep)
 application.command()(explain.explain)
 application.command()(goodput.goodput)
 application.command()(tune.tune)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.text.quantities import seconds
 from app.text.terminal import messages
 from search.result import Progress as SearchProgress
+
+if TYPE_CHECKING:
+    from app.sweeps.service import SweepProgress
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -34,6 +38,33 @@ def search_progress() -> Iterator[Callable[[SearchProgress], None]]:
             bar.update(task, completed=progress.done_fraction, description=_text(progress))
 
         yield show
+
+
+@contextmanager
+def sweep_progress() -> Iterator[Callable[[SweepProgress], None]]:
+    """As ``search_progress``, with the points that are done."""
+
+    def of_sweep(progress: SweepProgress) -> str:
+        return f"{progress.num_done} of {progress.num_points} points; {_text(progress.search)}"
+
+    def done(progress: SweepProgress) -> float:
+        return (progress.num_done + progress.search.done_fraction) / progress.num_points
+
+    if not sys.stderr.isatty():
+        due_s = SECONDS_BETWEEN_LINES
+
+        def line(progress: SweepProgress) -> None:
+            nonlocal due_s
+            if progress.elapsed_s >= due_s:
+                due_s = progress.elapsed_s + SECONDS_BETWEEN_LINES
+                sys.stderr.write(f"{done(progress):.0%}: {of_sweep(progress)}\n")
+
+        yield line
+        return
+    columns = (BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=messages(), transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+        yield lambda progress: bar.update(task, completed=done(progress), description=of_sweep(progress))
 
 
 def _lines() -> Callable[[SearchProgress], None]:

@@ -31,6 +31,7 @@ _READING_PATHS = (
     "/v1/serving/estimates",
     "/v1/rl/estimates",
     "/v1/rl/searches",
+    "/v1/sweeps",
     "/v1/models:import",
 )  # POST for the size of the question; it stores nothing
 

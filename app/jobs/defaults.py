@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from app.jobs.fields import ClusterSection, SoftwareSection, StrategySection, TrainingSection
+from app.jobs.fields import PRECISIONS, ClusterSection, SoftwareSection, StrategySection, TrainingSection
 from cost_models.layer.compute import release_years
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import ParallelStrategy
@@ -50,7 +50,7 @@ def _bandwidth(workload: Workload) -> float:
 def _precisions(workload: Workload) -> Sequence[str]:
     """Whoever trains in another precision does it for speed, or for devices that have no better."""
     rates, own = workload.cluster.profile.matmul_flops_per_s, workload.training.precision
-    return tuple(name for name, rate in rates.items() if name != own and rate >= rates[own])
+    return tuple(name for name, rate in rates.items() if name in PRECISIONS and name != own and rate >= rates[own])
 
 
 def _stacks(workload: Workload) -> Sequence[str]:

@@ -20,6 +20,7 @@ from app.jobs.fields import (
     DEFAULT_TRIALS,
     EXHAUSTIVE,
     GRAPH_STACKS,
+    PRECISIONS,
     SETTINGS,
     ClusterSection,
     JobDocument,
@@ -31,6 +32,7 @@ from app.jobs.fields import (
 )
 from app.jobs.headroom import headroom_bytes
 from app.jobs.strategy import feature_warnings, strategy_from_section
+from app.jobs.sweep import SweepSection
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES, SOFTWARE_OPTIONS, has_option, options_for
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.traits import STACKS, default_stack, family_traits
@@ -79,7 +81,13 @@ class Job:
 
 def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> Job:
     """The job that ``source`` (a preset, a ``config.json`` or a job file) and the flags, by section, describe together."""
-    document, folder = source_document(source)
+    document, folder = job_document(source, flags)
+    return parse_job(document, folder=folder, labels=labels)
+
+
+def job_document(source: str, flags: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], Path]:
+    """The document of ``load_job`` before it is checked, and the folder that its paths start from."""
+    document, folder = _document(source)
     for section, values in flags.items():
         if values:
             document[section] = _with_flags(_as_mapping(document, section), values)
@@ -93,7 +101,7 @@ def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mappin
         document["software"]["calibration"] = _calibration_reference(document["software"]["calibration"], Path())
     if "expert_counts" in flags.get("training", {}):
         document["training"]["expert_counts"] = counts_reference(document["training"]["expert_counts"], Path())
-    return parse_job(document, folder=folder, labels=labels)
+    return document, folder
 
 
 def _with_flags(section: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,6 +141,7 @@ def parse_job(
         delivery = check(DeliverySection, document["delivery"], "delivery", labels)
         if delivery.mtbf_s is not None and "failures_per_node_day" in delivery.model_fields_set:
             raise InputError("delivery: mtbf_s and failures_per_node_day say the same in two ways; give one of them.")
+    sweep = None if document.get("sweep") is None else check(SweepSection, document["sweep"], "sweep", labels)
     assumed: dict[str, str] = {}
     warnings: list[str] = []
     model, preset = resolve_model(document["model"], folder=folder, warnings=warnings)
@@ -160,7 +169,7 @@ def parse_job(
         _calibration_reference(software_section.calibration, folder),
         _as_mapping(document, "search"),
         settings,
-        delivery,
+        {"delivery": delivery, "sweep": sweep},
     )
     taken = _assumptions(assumed, document.get("assumed"), resolved)
     job = Job(
@@ -215,8 +224,7 @@ def _assumptions(found: Mapping[str, str], stated: object, resolved: Mapping[str
     return {**earlier, **{name: Assumption(name, value_of(name), why) for name, why in found.items() if name not in earlier}}
 
 
-def source_document(source: str) -> tuple[dict[str, Any], Path]:
-    """What a preset's name, a ``config.json`` or a job file says, and where paths in it start."""
+def _document(source: str) -> tuple[dict[str, Any], Path]:
     path = Path(source)
     is_file = os.path.exists(path) or path.suffix in (".json", ".yaml", ".yml")  # noqa: PTH110 - Path's raises for a long name
     if source in preset_names() or not source or not is_file:
@@ -295,7 +303,9 @@ def _training(
 
 
 def _precision(given: str | None, default: DefaultTraining | None, profile: HardwareProfile, assumed: dict[str, str]) -> str:
-    supported = profile.matmul_flops_per_s
+    supported = [name for name in profile.matmul_flops_per_s if name in PRECISIONS]
+    if not supported:
+        raise InputError(f"cluster.hardware: {profile.name} has no matmul rate in {', '.join(PRECISIONS)}.")
     if given is not None:
         if given not in supported:
             raise InputError(
@@ -423,7 +433,7 @@ def _resolved(
     calibration: str | None,
     search: Mapping[str, Any],
     settings: SearchSettings,
-    delivery: DeliverySection | None,
+    others: Mapping[str, Section | None],
 ) -> dict[str, Any]:
     training = workload.training
     is_one_factor = training.expert_counts is None and training.expert_spread is None
@@ -444,9 +454,8 @@ def _resolved(
             **{k: v for k, v in search.items() if k not in SETTINGS},
         },
     }
-    if delivery is not None:
-        document["delivery"] = delivery.model_dump(exclude_unset=True)
-    return document
+    given = {name: section.model_dump(exclude_unset=True) for name, section in others.items() if section is not None}
+    return {**document, **given}
 
 
 def _listed(software: Software) -> dict[str, Any]:

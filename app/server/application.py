@@ -43,6 +43,7 @@ from app.storage.session import Database
 from app.studies import endpoints as studies
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.following import Following
+from app.sweeps import endpoints as sweeps
 from meshplan import __version__
 
 DESCRIPTION = (
@@ -70,7 +71,7 @@ def create_app(
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, rl)
+    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, sweeps, rl)
     for part in (studies, plans, reports, *reading, runs, calibrations, accuracy, catalogue, audit):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.calibrations.constants import constants_for, own_calibrations
 from app.calibrations.stored import stored_calibrations
-from app.jobs.job import Job, parse_job, source_document
+from app.jobs.job import Job, job_document, parse_job
 from app.jobs.requests import parse_request
 from app.serving.fields import InstanceSection, ServingJobDocument, ServingSection
 from app.storage.session import Database
@@ -63,20 +63,12 @@ class ServingJob:
         spread = self.workload.spread
         if spread is not None:
             found.append(f"expert loads as of a router balanced by {spread.balance.value} ({spread.source})")
-        return found
+        return [*(sentence for sentence in self.job.assumptions if not sentence.startswith("training.")), *found]
 
 
 def load_serving_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> ServingJob:
     """The job of a preset, ``config.json`` or job file, with flags by section."""
-    document, folder = source_document(source)
-    for name, values in flags.items():
-        if values:
-            before = document.get(name) or {}
-            if isinstance(before, str):
-                before = {"hardware": before} if name == "cluster" else {"stack": before}
-            if not isinstance(before, Mapping):
-                raise InputError(f"{name}: give a mapping of field names to values.")
-            document[name] = {**before, **values}
+    document, folder = job_document(source, flags)
     plain, section = _parts(document, labels)
     job = parse_job(plain, folder=folder, labels=labels)
     return _resolved(job, section, own_calibrations(job))
@@ -105,7 +97,7 @@ def _parts(document: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[dict
     length = section.prompt_tokens + section.response_tokens
     if length > MAX_CONTEXT_TOKENS:
         raise InputError(f"serving.prompt_tokens: {length:,} tokens with the response are more than {MAX_CONTEXT_TOKENS:,}.")
-    return {**rest, "training": {"seq_length": length, "global_batch_size": 1, "precision": "bf16"}}, section
+    return {**rest, "training": {"seq_length": length, "global_batch_size": 1}}, section
 
 
 def _resolved(job: Job, section: ServingSection, own: Sequence[Calibration]) -> ServingJob:

@@ -13,6 +13,7 @@ from app.answers.schemas import (
     Counts,
     EstimateNumbers,
     NearestLaunchableDocument,
+    ParetoPlan,
     PhysicsBestDocument,
     PlanAsStored,
     Space,
@@ -135,6 +136,7 @@ class StudyResult(Document):
     paired_error: PairedError | None = None
     space: Space | None = None
     by_tensor: list[ByTensorDocument] = Field(default_factory=list)
+    pareto: list[ParetoPlan] = Field(default_factory=list)
 
 
 class StudyDocument(StudySummary):

@@ -321,6 +321,8 @@ def layer_times(
         mlp = mlp + mixed_linear_s(workload, rows, parts.shared_experts / tp, MLP_KERNELS, beside)
     load = expert_load(workload, layout, moe, requests * tokens)
     experts = _experts_s(workload, layout, moe, parts, requests * tokens, rows, load, beside)
+    if not decode:
+        experts = experts + _sorting_s(workload, rows / (tp if layout.ep > 1 else 1) * moe.top_k * load, beside)
     if layout.ep == 1:
         return LayerTimes(projections, core, 2.0 * reduced, mlp, experts, np.zeros_like(rows))
     exchange = _exchange_s(workload, layout, moe, rows / tp, load, decode=decode)
@@ -407,6 +409,15 @@ def _experts_s(
     arithmetic_s = 2.0 * padded * each / device.linear_flops_per_s
     read_s = read * each * WEIGHT_BYTES[workload.engine.precision] / device.read_bytes_per_s
     return np.maximum(arithmetic_s, read_s) + MLP_KERNELS * device.kernel_s
+
+
+def _sorting_s(workload: ServingWorkload, copies: Floats, device: Rates) -> Floats:
+    """Copies put in the order of experts and back: read and written as they came, and as they leave in 16 bits. [s]
+
+    Of prefill: what decode sends arrives in the order of experts [deepep].
+    """
+    moved = 2.0 * (WEIGHT_BYTES[workload.engine.precision] + ELEMENT_BYTES) * workload.model.hidden_size
+    return copies * moved / device.read_bytes_per_s
 
 
 def _exchange_s(

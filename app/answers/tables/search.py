@@ -25,6 +25,7 @@ from app.text.terminal import WIDE, plain_table
 from cost_models.shapes.switches import DEFAULT_FEATURES
 from frameworks.target import ANY
 from search.explanation import layers_text
+from search.ranking import OF_LATTICE
 
 SHOWN_PLANS = 10
 USUAL = frozenset(str(feature.name).lower() for feature in DEFAULT_FEATURES)
@@ -46,9 +47,11 @@ def print_search(console: Console, document: SearchDocument) -> None:
         console.print(_headline(plans[0], document), style="bold", markup=False)
         for sentence in evidence_sentences(plans[0].estimate, job):
             console.print(sentence, markup=False)
+        if plans[0].explanation.objective is not None:
+            console.print(f"Plan 1: {plans[0].explanation.objective}", markup=False)
         for sentence in (*tie_sentences(plans), *placement_sentences(plans[0].strategy)):
             console.print(sentence, markup=False)
-    for sentence in (*beside_sentences(document), *by_tensor_sentences(document)):
+    for sentence in (*beside_sentences(document), *by_tensor_sentences(document), *pareto_sentences(document)):
         console.print(sentence, markup=False)
     console.print(_counts(document), markup=False)
     if document.space is not None:
@@ -118,7 +121,7 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
         if physics.stopped_by:
             cut = physics.stopped_by.replace("_", " ")
             yield f"The search of what {target} refuses was cut by {cut}: physics may allow better plans."
-    elif target != ANY.name and document.plans and document.counts.sampled is None:
+    elif target != ANY.name and document.plans and document.counts.sampled is None and not _is_judged(document.job["search"]):
         yield f"What {target} refuses was not searched: the time ended first."
     for nearest in document.nearest_launchable:
         if nearest.strategy is not None and nearest.estimate is not None and nearest.replaced:
@@ -126,6 +129,23 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
             yield f"Nearest on {nearest.target}: {strategy_text(nearest.strategy)}: {step} a step. {nearest.why}"
         elif nearest.rules:
             yield nearest.why
+
+
+def _is_judged(search: Mapping[str, Any]) -> bool:
+    """Whether more than one order of the lattice ranks or bounds plans: physics alone is then not searched."""
+    limits = (search.get("deadline_days"), search.get("budget_usd"))
+    return search.get("objective") not in OF_LATTICE or any(limit is not None for limit in limits)
+
+
+def pareto_sentences(document: SearchDocument) -> Iterator[str]:
+    """Which plans no other beats in every objective."""
+    if document.pareto:
+        ranks = {plan.plan_id: str(plan.rank) for plan in document.plans}
+        listed = [ranks[each.plan_id] for each in document.pareto if each.plan_id in ranks]
+        others = len(document.pareto) - len(listed)
+        beside = f", and {others} that {'is' if others == 1 else 'are'} not listed (--json)" if others else ""
+        names = ", ".join(document.pareto[0].values)
+        yield f"Of the plans that were compared, none beats in all of {names}: {', '.join(listed)}{beside}."
 
 
 def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
@@ -172,7 +192,12 @@ def _counts(document: SearchDocument) -> str:
     if counts.sampled is not None:
         return f"{text}; nothing is proved, as most of the space is unseen"
     if not proof.proved_best:
-        return text
+        gap = proof.optimality_gap_fraction
+        if not document.plans or gap is None:
+            return text
+        return (
+            f"{text}; of the {proof.scope}, no other can be better by {proof.objective} than plan 1 by more than {percent(gap)}"
+        )
     proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
     return (
         f"{text}; best of the whole {proof.scope}"

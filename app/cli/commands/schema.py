@@ -31,6 +31,7 @@ NAMES = (
     "rl",
     "rl-search",
     "rl-validate",
+    "sweep",
 )
 
 
@@ -50,8 +51,10 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.rl.fields import RlJobDocument
     from app.rl.schemas import RlDocument, RlSearchDocument, RlValidationDocument
     from app.scripts.schemas import TuneDocument
+    from app.sequences.schemas import SequencePlanDocument
     from app.serving.fields import ServingJobDocument
     from app.serving.schemas import ServingDocument, ServingSearchDocument
+    from app.sweeps.schemas import SweepDocument
     from app.text import terminal
     from calibration.measurements.files import MeasurementsDocument
     from documents.errors import unknown_name
@@ -78,6 +81,8 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "rl": RlDocument,
         "rl-search": RlSearchDocument,
         "rl-validate": RlValidationDocument,
+        "sequences": SequencePlanDocument,
+        "sweep": SweepDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")

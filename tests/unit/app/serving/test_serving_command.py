@@ -7,6 +7,7 @@ import pytest
 
 from app.cli.main import main
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE
+from app.serving.schemas import ServingDocument, ServingSearchDocument
 
 ON = ("qwen3-32b", "--hardware", "atlas-800t-a2", "--devices", "8", "--prompt-tokens", "1000", "--response-tokens", "500")
 
@@ -80,6 +81,14 @@ def test_a_job_file_says_the_same_as_flags(capsys: pytest.CaptureFixture[str], t
 def test_bad_flags_are_named(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], part: str) -> None:
     assert main(["serving", "estimate", *arguments]) == BAD_INPUT
     assert part in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "model"), [("serving", ServingDocument), ("serving-search", ServingSearchDocument)])
+def test_schemas_describe_the_answers(capsys: pytest.CaptureFixture[str], name: str, model: type) -> None:
+    assert main(["schema", name]) == DONE
+    assert json.loads(capsys.readouterr().out)["title"] == model.__name__
+    command = ("estimate", *ON, "--decode", "tp8") if name == "serving" else ("search", *ON, "--top", "2")
+    model.model_validate(answer(capsys, *command))  # type: ignore[attr-defined]
 
 
 def test_weights_that_do_not_fit_are_an_answer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,6 +129,12 @@ def test_prefill_multiplies_every_token_and_only_the_last_by_the_head() -> None:
     assert part(found, "attention") == pytest.approx(8 * 4 * 2048 * 2 * 2048 * 1024 / 1.5e14)
 
 
+def test_prefill_sorts_copies_by_expert_and_back() -> None:
+    found = part(prefill(served(SPARSE, balanced=True), ONE, 1, 4096), "experts")
+    each, copies = 3 * 1024 * 512, 2 * 4096
+    assert found == pytest.approx(6 * (2 * (copies + 64 * 16) * each / 2.5e14 + copies * 2 * (2 + 2) * 1024 / READ))
+
+
 def test_stages_take_turns_on_parts_of_the_batch() -> None:
     one, two = (decode_step(served(), ServingLayout(pp=pp), 64 * pp, 100) for pp in (1, 2))
     assert part(two, "mlp") == part(one, "mlp")
