@@ -15,7 +15,7 @@ from app.calibrations.constants import constants_for, own_calibrations
 from app.calibrations.stored import stored_calibrations
 from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.shape import model_to_mapping
-from app.jobs.job import Job, parse_job, source_document
+from app.jobs.job import Job, job_document, parse_job
 from app.jobs.requests import parse_request
 from app.rl.fields import (
     MAX_ANSWERS,
@@ -215,7 +215,7 @@ class RlJob:
 
 def load_rl_job(source: str) -> RlJob:
     """The job of a file."""
-    document, folder = source_document(source)
+    document, folder = job_document(source, {})
     plain, sections = _parts(document, folder)
     job = parse_job(plain, folder=folder)
     return _resolved(job, sections, own_calibrations(job), folder)
