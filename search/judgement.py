@@ -111,9 +111,12 @@ class Judgement:
         if best is None:
             return replace(found, objective=self.name)
         if self.is_of_lattice:
-            return found if first_is_kept else replace(found, proved_best=False, optimality_gap_fraction=None)
+            if first_is_kept:
+                return replace(found, places=min(found.places, 1)) if self.limits else found
+            return replace(found, proved_best=False, places=0, optimality_gap_fraction=None)
         gap = None if found.optimality_gap_fraction is None else self._gap_fraction(best.ordered_by[self.name], least_step_s)
-        return replace(found, objective=self.name, proved_best=found.proved_best and gap == 0.0, optimality_gap_fraction=gap)
+        proved = found.proved_best and gap == 0.0
+        return replace(found, objective=self.name, proved_best=proved, places=int(proved), optimality_gap_fraction=gap)
 
     def _gap_fraction(self, value: float, least_step_s: float) -> float:
         """How much better another plan could be at most; 0 where none can."""

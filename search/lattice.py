@@ -18,7 +18,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate_priced, peaks
-from cost_models.step.placing import ToBeat
+from cost_models.step.placing import least_step_times_s, work
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
@@ -26,7 +26,7 @@ from frameworks.target import ANY
 from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, legal_rows, option_rules
 from search.explanation import Estimator
-from search.finalists import MAX_SIMULATIONS, simulated_rows
+from search.finalists import MAX_SIMULATIONS, Finalists, simulated_rows
 from search.judgement import Judgement
 from search.lattice_state import LatticeState
 from search.leaner import leaner, leanest
@@ -84,7 +84,7 @@ class LatticeSearch:
         self.constants = constants
         self.baseline = baseline
         self._space, self._judgement = space, judgement
-        self.state = state or LatticeState(Leaderboard(objective, top))
+        self.state = state or LatticeState(Leaderboard(objective, top), finalists=Finalists(top))
         self._answers = Answers(workload, space, constants, simulator, objective, paired_error or PairedError(), judgement)
         self._price = pricer
         self.simulator = simulator
@@ -136,84 +136,80 @@ class LatticeSearch:
             return
         state, now = self.state, self._now
         begun_s = now()
-        as_it_is = self._priced(batch, np.arange(len(batch)))
-        parts = [as_it_is, *self._leaner(as_it_is)]
+        parts = self._priced(batch, np.arange(len(batch)))
+        parts += [forms for part in parts for forms in self._leaner(part)]
         if self._refused_by is not None:
             parts = [part.take(refused_mask(self.workload, part.batch, self._refused_by)) for part in parts]
-        priced_s = now()
-        fitting = [part.take(part.fits) for part in parts]
-        origin = np.concatenate([part.origin for part in fitting])
-        order = np.argsort(origin, kind="stable")  # rows of one structure stay neighbours
-        rows = joined_rows(fitting).take(order)
-        rows = rows.take(np.isfinite(rows.step_time_s))  # others were not worth a price
-        num_legal = sum(len(part.batch) for part in parts)
-        scored = self._scored(rows)
-        state.leaderboard.add(scored)
-        if self._proves_by_time:
-            state.finalists.consider(scored, rows.bound_s)
-        state.legal, state.fits_memory = state.legal + num_legal, state.fits_memory + len(order)
-        state.price_s += priced_s - begun_s
-        state.rank_s += now() - priced_s
+        state.legal += sum(len(part.batch) for part in parts)
+        state.ruled_out += sum(int(part.ruled_out.sum()) for part in parts)
+        begun_s, state.price_s = now(), state.price_s + now() - begun_s
+        if parts:
+            fitting = [part.take(part.fits) for part in parts]
+            order = np.argsort(np.concatenate([part.origin for part in fitting]), kind="stable")  # structures stay together
+            rows = joined_rows(fitting).take(order)
+            scored = Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, state.fits_memory + np.arange(len(order)))
+            state.fits_memory += len(order)
+            state.leaderboard.add(scored)
+            if self._proves_by_time:
+                state.finalists.consider(scored, rows.bound_s)
+        state.rank_s += now() - begun_s
         # A good time early keeps the pool small.
-        promising = state.finalists.most_promising()
-        if promising is not None and state.finalists.num_simulated < self._max_simulations:
+        promising = state.finalists.most_promising(self._max_simulations - state.finalists.num_simulated)
+        if promising is not None:
             self._settle(promising)
 
-    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> PricedRows:
-        least_bytes = float("inf") if self.state.leanest is None else self.state.leanest[0]
-        priced = placed_rows(self._prices, self._placer, batch, origin, self._price, self._to_beat, least_bytes)
+    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
+        """Rows that could be listed, if any; what their layers take rules out the others before anything else is counted."""
+        state, usual = self.state, priced_by(self._prices, batch)
+        open_rows = least_step_times_s(usual, work(usual)).step_s < self._to_beat_s
+        if not open_rows.all():
+            closed = batch.take(~open_rows)
+            refused = None if self._refused_by is None else refused_mask(self.workload, closed, self._refused_by)
+            number = len(closed) if refused is None else int(refused.sum())
+            state.legal, state.ruled_out = state.legal + number, state.ruled_out + number
+            if len(closed) == len(batch):
+                return []
+            usual, origin = usual.take(open_rows), origin[open_rows]
+        least_bytes = float("inf") if state.leanest is None else state.leanest[0]
+        priced = placed_rows(self._prices, self._placer, usual, origin, self._price, self._to_beat_s, least_bytes)
         least = int(np.argmin(priced.peak_memory_bytes))
         peak = float(priced.peak_memory_bytes[least])
         if peak < least_bytes:
-            self.state.leanest = (peak, priced.batch.row(least))
-        return priced
+            state.leanest = (peak, priced.batch.row(least))
+        return [priced]
 
-    def _to_beat(self, priced: PricedRows | None) -> ToBeat:
-        """What a row must be better than, whatever placement it gets, where some have been priced or not."""
-        board, best_s = self.state.leaderboard, self.state.finalists.best_s
-        if not self._proves_by_time:
-            return ToBeat()
-        if priced is None:
-            return ToBeat() if self._refused_by is not None else ToBeat(board.worst_that_counts, best_s)
-        if self._refused_by is not None:  # beside plans for a target, nothing counts that is not better than they are
-            return ToBeat(-float("inf"), best_s)
-        shown = Leaderboard(board.objective, board.top, kept=board.kept)
-        shown.add(self._scored(priced.take(priced.fits & np.isfinite(priced.step_time_s))))
-        return ToBeat(shown.worst_that_counts, best_s)
-
-    def _scored(self, rows: PricedRows) -> Scored:
-        return Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, self.state.legal + np.arange(len(rows.batch)))
+    @property
+    def _to_beat_s(self) -> float:
+        """The step time that a row must be below to be listed."""
+        return self.state.finalists.bar_s if self._proves_by_time else float("inf")
 
     def _leaner(self, as_it_is: PricedRows) -> list[PricedRows]:
         """The leaner forms of rows that could still matter: no form of a row is faster than the row as it is."""
         model, switches, state = self.workload.model, self._space.leaner, self.state
         if not switches:
             return []
-        worst = state.leaderboard.worst_that_counts
-        could, enough_bytes = self._could_matter(as_it_is, worst), self._answers.rule.fit_limit_bytes
-        if not self._proves_by_time:
-            enough_bytes = worst
+        could = self._could_matter(as_it_is)
+        enough_bytes = self._answers.rule.fit_limit_bytes if self._proves_by_time else state.leaderboard.worst_that_counts
         could &= as_it_is.kept_bytes <= enough_bytes
         if could.any():
             could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
         if self._proves_by_time:
-            as_it_is.time(np.flatnonzero(could & ~as_it_is.timed), self._prices, self._price)
-            could &= self._could_matter(as_it_is, worst)
+            alone = as_it_is.batch.pp == 1  # where layers usually lie says nothing of where those of a leaner form would
+            as_it_is.time(np.flatnonzero(could & alone & ~as_it_is.timed), self._prices, self._price)
+            could &= self._could_matter(as_it_is)
         found = leaner(model, as_it_is.batch.take(could), switches)
         if found is None:
             return []
         batch, origin = found
         legal = legal_rows(self.workload, batch, self._rules, state.rejections)
         state.enumerated += len(batch)
-        return [self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]])] if legal.any() else []
+        return self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]]) if legal.any() else []
 
-    def _could_matter(self, as_it_is: PricedRows, worst: float) -> NDArray[np.bool_]:
-        """Rows of which leaner forms could be listed, or be the best, by what is known of their time."""
+    def _could_matter(self, as_it_is: PricedRows) -> NDArray[np.bool_]:
+        """Rows of which leaner forms could be listed, by what is known of their time."""
         if not self._proves_by_time:
             return np.ones(len(as_it_is.batch), dtype=np.bool_)
-        # Beside plans for a target, nothing counts that is not better than they are.
-        counts = as_it_is.step_time_s <= worst if self._refused_by is None else np.zeros_like(as_it_is.fits)
-        could: NDArray[np.bool_] = ~as_it_is.fits & (counts | (as_it_is.bound_s < self.state.finalists.best_s))
+        could: NDArray[np.bool_] = ~as_it_is.fits & (as_it_is.bound_s < self._to_beat_s)
         return could
 
     def _can_be_lean(self, batch: StrategyBatch, enough_bytes: float) -> NDArray[np.bool_]:
@@ -245,6 +241,8 @@ class LatticeSearch:
         if kept is None:
             return None
         unseen = finalists.unseen(kept)
+        if self._proves_by_time and self.is_closed:  # variants of what is listed; nothing else can be
+            unseen = unseen.take(finalists.listed(unseen))
         if not len(unseen):
             return finalists.simulated
         shown = simulated_rows(unseen, self.simulator, self._prices)
@@ -297,8 +295,8 @@ class LatticeSearch:
                 enumerated,
                 state.legal,
                 state.fits_memory,
-                estimated=state.legal,
-                pruned_by_bound=state.fits_memory - num_simulated - waiting,
+                estimated=state.legal - state.ruled_out,
+                pruned_by_bound=state.ruled_out + state.fits_memory - num_simulated - waiting,
                 simulated=num_simulated,
             ),
             rejections=listed_rejections(self.workload, state.rejections),
@@ -364,30 +362,28 @@ class LatticeSearch:
 
     def _judged_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
         best, finalists = self._answers.best_of(plans), self.state.finalists
-        proof = self._proof(stopped_by, best)
+        proof = self._proof(stopped_by, best, len(plans))
         if self._judgement is None:
             return proof
         first_is_kept = any(plan.parallel == ranked[0].strategy for plan in plans)
         return self._judgement.proof(proof, best, min(finalists.best_s, finalists.open_bound_s), first_is_kept=first_is_kept)
 
-    def _proof(self, stopped_by: str | None, best: DeploymentPlan | None) -> Proof:
-        any_plan = best is not None
+    def _proof(self, stopped_by: str | None, best: DeploymentPlan | None, num_listed: int) -> Proof:
         finalists, target = self.state.finalists, self.workload.software.target
         enumerated = self.state.is_enumerated == 1
-        open_bound_s = finalists.open_bound_s if self._proves_by_time else float("inf")
-        closed = self.is_closed and any_plan
-        if stopped_by is None and enumerated and any_plan and not closed:
-            stopped_by = "max_simulations"
-        gap = None
-        if enumerated and any_plan:
-            gap = 0.0 if closed else (finalists.best_s - open_bound_s) / finalists.best_s
+        num_proved, gap = 0, None
+        if enumerated and best is not None:
+            num_proved = finalists.num_proved if self._proves_by_time else num_listed
+            gap = 0.0 if num_proved else max(0.0, 1.0 - finalists.open_bound_s / best.estimate["step_time_s"])
+            stopped_by = None if num_proved else stopped_by or "max_simulations"
         return Proof(
             exhaustive=enumerated,
-            proved_best=closed,
+            proved_best=num_proved > 0,
+            places=min(num_proved, num_listed),
             scope="lattice, simulated" if target == ANY.name else f"lattice of {target}, simulated",
             objective=self.state.leaderboard.objective,
             optimality_gap_fraction=gap,
-            stopped_by=None if closed else stopped_by,
+            stopped_by=stopped_by,
             plan_id=None if best is None else best.plan_id,
         )
 

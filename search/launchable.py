@@ -96,7 +96,7 @@ class LaunchableSearch:
         if self._beyond is not None:
             return self._beyond.advance()
         if not self._launchable.advance():
-            to_beat = Finalists(best_s=self._launchable.state.finalists.best_s)
+            to_beat = Finalists(to_beat_s=self._launchable.state.finalists.best_s)
             self._beyond = self._search_beyond(LatticeState(Leaderboard(self._settings.objective, 1), finalists=to_beat))
         return True
 

@@ -33,7 +33,8 @@ class Counts:
     """``enumerated`` = ``legal`` + the sum of the rejections. ``None``: this release does not do that.
 
     ``estimated`` have their memory counted, or were ruled out by their weights and states alone, and their time priced where they
-    fit, or found too long by a bound.
+    fit. The other legal ones were ruled out by what their layers take at least, before that; they and those that fit and were not
+    simulated are ``pruned_by_bound``. ``fits_memory`` is of those estimated.
     """
 
     enumerated: int
@@ -59,6 +60,7 @@ class Proof:
     """What the answer is worth: proved best only over ``scope``, for this objective, model and set of constants.
 
     ``plan_id`` is the plan that this is about: the best by prediction, which is not always the first of those that tie with it.
+    ``places``: so many of the listed structures, the fastest, are proved to be the best ones of the lattice.
     """
 
     exhaustive: bool
@@ -68,6 +70,7 @@ class Proof:
     optimality_gap_fraction: float | None
     stopped_by: str | None  # time_limit | interrupt | max_simulations
     plan_id: str | None = None
+    places: int = 0
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ WAITING = (
     "pipeline_p2p",
     "pipeline_bubble",
     "host",
+    "size_synchronisation",
 )
 
 

@@ -120,6 +120,7 @@ WITHOUT_OTHERS: Mapping[str, str] = {
     "training.train_tokens": "decides days alone",
     "training.expert_load_factor": "takes the place of router_balance, whose line speaks for it",
     "training.expert_counts": "takes the place of router_balance, whose line speaks for it",
+    "training.expert_capacity_factor": "drops tokens, which a default does not",
     "training.task": "costs the same",
     "software.target": "decides what may run and no price",
     "software.release": "another word for year",

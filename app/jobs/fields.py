@@ -25,6 +25,7 @@ from documents.bounds import (
     MAX_LAYERS,
     MAX_NAME,
     MAX_TOKENS,
+    CapacityFactor,
     Degree,
     Devices,
     GlobalBatch,
@@ -114,6 +115,11 @@ class TrainingSection(Section):
         default=None,
         description="in place of expert_load_factor: what balances the router, from which the load of each expert-parallel "
         "degree follows; default: group for one expert of every group, loss-free for a balancing bias, else auxiliary-loss",
+    )
+    expert_capacity_factor: CapacityFactor | None = Field(
+        default=None,
+        description="in place of the model's: the mean share of an expert times this is all it takes, and what is above is "
+        "dropped; with strategy.features moe_pad_to_capacity what is below is padded. Default: the model's, else dropless",
     )
     mean_squared_length_fraction: float = Field(
         default=1.0, gt=0, le=1, description="packed samples: sum of squared sample lengths over seq_length squared; 1: unpacked"

@@ -15,7 +15,7 @@ from app.jobs.assumed import NOT_GIVEN, Assumption, assumed_in, assumed_to_mappi
 from app.jobs.defaults import fields_with_defaults, silent_fields
 from app.jobs.delivery import DeliverySection
 from app.jobs.expert_counts import counts_reference, counts_to_lists
-from app.jobs.expert_load import expert_load
+from app.jobs.expert_load import expert_load, with_capacity
 from app.jobs.fields import (
     DEFAULT_TRIALS,
     EXHAUSTIVE,
@@ -145,6 +145,7 @@ def parse_job(
     assumed: dict[str, str] = {}
     warnings: list[str] = []
     model, preset = resolve_model(document["model"], folder=folder, warnings=warnings)
+    model = with_capacity(training_section, model, labels)
     hardware_reference = _hardware_reference(cluster_section.hardware, folder)
     profile = profile or (hardware.named if folder is None else hardware.profile)(hardware_reference)
     training = _training(training_section, preset, profile, labels, assumed)

@@ -182,10 +182,12 @@ def _rules(broken: Sequence[BrokenRuleDocument]) -> str:
 def _counts(document: SearchDocument) -> str:
     counts, timing, proof = document.counts, document.timing, document.proof
     seen = "enumerated" if counts.sampled is None else f"seen in {counts.sampled:,} trials"
+    too_slow = counts.legal - counts.estimated
+    ruled_out = f"{too_slow:,} ruled out by what their layers take, of the others " if too_slow else ""
     simulated = "" if counts.simulated is None else f"{counts.simulated:,} simulated, "
     text = (
-        f"{counts.enumerated:,} strategies {seen}, {counts.legal:,} legal and scored, {counts.fits_memory:,} fit, "
-        f"{simulated}in {timing.total_s:.1f} s"
+        f"{counts.enumerated:,} strategies {seen}, {counts.legal:,} legal and scored, {ruled_out}"
+        f"{counts.fits_memory:,} fit, {simulated}in {timing.total_s:.1f} s"
     )
     if proof.stopped_by:
         return f"{text}; cut by {proof.stopped_by.replace('_', ' ')}, so better plans may exist"
@@ -199,11 +201,9 @@ def _counts(document: SearchDocument) -> str:
             f"{text}; of the {proof.scope}, no other can be better by {proof.objective} than plan 1 by more than {percent(gap)}"
         )
     proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
-    return (
-        f"{text}; best of the whole {proof.scope}"
-        if proved == 1
-        else f"{text}; plan {proved} is the fastest of the whole {proof.scope}"
-    )
+    first = "best" if proved == 1 else f"plan {proved} is the fastest"
+    text = f"{text}; {first} of the whole {proof.scope}"
+    return text if proof.places >= len(document.plans) else f"{text}; {proof.places} of {len(document.plans)} places are proved"
 
 
 def space_sentence(space: Space) -> str:
@@ -279,7 +279,7 @@ def _print_explanation(console: Console, best: Plan, baseline: Baseline | None) 
 
 def _print_rejections(console: Console, document: SearchDocument) -> None:
     rejections, counts = document.rejections, document.counts
-    too_large = counts.legal - counts.fits_memory
+    too_large = counts.estimated - counts.fits_memory
     if not rejections and not too_large:
         return
     table = plain_table("why the rest was rejected", ">strategies", "for instance")

@@ -97,8 +97,11 @@ def test_the_first_plan_is_the_fastest_that_fits_of_all_priced_at_once() -> None
     strategies = everything(job)
     priced = simulate(job, StrategyBatch.of(strategies), CONSTANTS)
     fitting = np.flatnonzero(priced.fits)
-    assert result.counts.legal == result.counts.estimated == len(strategies)
-    assert result.counts.fits_memory == len(fitting)
+    counts = result.counts
+    assert counts.legal == len(strategies)
+    assert counts.simulated is not None
+    assert 0 < counts.fits_memory <= len(fitting)
+    assert counts.pruned_by_bound + counts.simulated >= len(fitting)
     assert result.plans[0].estimate["step_time_s"] == pytest.approx(priced.step_time_s[fitting].min(), rel=1e-12)
     assert result.proof.exhaustive
     assert result.proof.proved_best
@@ -136,7 +139,7 @@ def test_the_proof_holds_against_simulating_everything(model: Any, limits: Searc
     counts = result.counts
     assert counts.simulated is not None
     assert 0 < counts.simulated < counts.fits_memory
-    assert counts.pruned_by_bound == counts.fits_memory - counts.simulated
+    assert counts.pruned_by_bound == counts.legal - counts.estimated + counts.fits_memory - counts.simulated
 
 
 def test_a_proof_that_is_cut_reports_the_bound_it_dropped() -> None:
@@ -153,6 +156,23 @@ def test_a_proof_that_is_cut_reports_the_bound_it_dropped() -> None:
     best_s, found_s = (result.plans[0].estimate["step_time_s"] for result in (proved, ended_early))
     assert 0 < gap < 1
     assert best_s >= found_s * (1 - gap) * (1 - 1e-12)
+
+
+def test_a_proof_that_is_cut_says_how_many_places_it_has() -> None:
+    job = workload(LARGE, num_devices=16)
+    whole = run(job, SMALL, top=6)
+    assert whole.proof.places == len(whole.plans) == 6
+    assert whole.counts.simulated is not None
+    times = sorted(plan.estimate["step_time_s"] for plan in whole.plans)
+    numbers = set()
+    for most in range(6, whole.counts.simulated, 8):
+        found = run(job, SMALL, top=6, max_simulations=most)
+        numbers.add(found.proof.places)
+        assert found.proof.proved_best == (found.proof.places > 0)
+        assert (found.proof.stopped_by is None) == found.proof.proved_best
+        proved = sorted(plan.estimate["step_time_s"] for plan in found.plans)[: found.proof.places]
+        assert proved == pytest.approx(times[: len(proved)], rel=1e-12)
+    assert len(numbers) > 1
 
 
 def test_counts_add_up_and_rejections_carry_their_numbers() -> None:
