@@ -22,6 +22,7 @@ from app.cli.commands import (
     keys,
     models,
     report,
+    rl,
     schema,
     search,
     sequences,
@@ -66,6 +67,7 @@ application.add_typer(hardware.commands, name="hardware")
 application.add_typer(models.commands, name="models")
 application.add_typer(experts.commands, name="experts")
 application.add_typer(sequences.commands, name="sequences")
+application.add_typer(rl.commands, name="rl")
 application.add_typer(serving.commands, name="serving")
 application.command()(schema.schema)
 

@@ -31,6 +31,7 @@ from app.http.state import WRONG_KEYS_A_MINUTE, ServerState
 from app.plans import endpoints as plans
 from app.plans import explanations
 from app.reports import endpoints as reports
+from app.rl import endpoints as rl
 from app.scripts import endpoints as scripts
 from app.sequences import endpoints as sequences
 from app.server import health
@@ -70,7 +71,7 @@ def create_app(
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, sweeps)
+    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, sweeps, rl)
     for part in (studies, plans, reports, *reading, runs, calibrations, accuracy, catalogue, audit):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)

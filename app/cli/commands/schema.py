@@ -27,6 +27,10 @@ NAMES = (
     "serving-job",
     "serving",
     "serving-search",
+    "rl-job",
+    "rl",
+    "rl-search",
+    "rl-validate",
     "sweep",
 )
 
@@ -44,6 +48,8 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.jobs.fields import JobDocument
     from app.measuring.schemas import MeasureDocument
     from app.plans.schemas import ExplainDocument
+    from app.rl.fields import RlJobDocument
+    from app.rl.schemas import RlDocument, RlSearchDocument, RlValidationDocument
     from app.scripts.schemas import TuneDocument
     from app.sequences.schemas import SequencePlanDocument
     from app.serving.fields import ServingJobDocument
@@ -71,6 +77,10 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "serving-job": ServingJobDocument,
         "serving": ServingDocument,
         "serving-search": ServingSearchDocument,
+        "rl-job": RlJobDocument,
+        "rl": RlDocument,
+        "rl-search": RlSearchDocument,
+        "rl-validate": RlValidationDocument,
         "sequences": SequencePlanDocument,
         "sweep": SweepDocument,
     }
