@@ -17,6 +17,7 @@ NAMES = (
     "validate",
     "budget",
     "check",
+    "compare-trace",
     "goodput",
     "calibrate",
     "suggest",
@@ -42,6 +43,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.plans.schemas import ExplainDocument
     from app.scripts.schemas import TuneDocument
     from app.text import terminal
+    from app.traces.schemas import TraceDocument
     from calibration.measurements.files import MeasurementsDocument
     from documents.errors import unknown_name
 
@@ -54,6 +56,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "validate": ValidationDocument,
         "budget": BudgetDocument,
         "check": CheckDocument,
+        "compare-trace": TraceDocument,
         "goodput": GoodputDocument,
         "calibrate": CalibrateDocument,
         "suggest": SuggestDocument,
