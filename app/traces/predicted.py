@@ -44,9 +44,7 @@ _FORWARD = {
 _COMPUTE = ("matmul", "attention", "vector", "permute")
 
 
-def dealt(
-    source: Source, times_s: Mapping[str, float], strategy: StrategyDocument | None = None
-) -> dict[str, dict[str, float]]:
+def dealt(source: Source, times_s: Mapping[str, float], strategy: StrategyDocument | None = None) -> dict[str, dict[str, float]]:
     """Seconds by part of the trace, and there by part of the estimate; together they are all of ``times_s``.
 
     ``strategy`` says what a recompute repeats; without one nothing is repeated.
@@ -54,7 +52,9 @@ def dealt(
     told = VOCABULARY[source]
     found: dict[str, dict[str, float]] = {str(part): {} for part in told}
     shares = {
-        "recompute": _shares(times_s, _FORWARD if strategy is not None and strategy.recompute.granularity == "full" else _COMPUTE),
+        "recompute": _shares(
+            times_s, _FORWARD if strategy is not None and strategy.recompute.granularity == "full" else _COMPUTE
+        ),
         "contention": _shares(times_s, _COMPUTE),
     }
     for name, time_s in times_s.items():
@@ -79,13 +79,17 @@ def sentences(measured: MeasuredStep, strategy: StrategyDocument) -> list[str]:
     """How the prediction was dealt, where that is not plain."""
     found = []
     if measured.source is Source.STEP_TABLE:
-        found.append("The table tells compute from communication and no more: a trace in JSON tells kinds of kernels and collectives.")
+        found.append(
+            "The table tells compute from communication and no more: a trace in JSON tells kinds of kernels and collectives."
+        )
         if strategy.cp > 1 and strategy.ulysses_degree < strategy.cp:
             found.append("Its Bubble counts the receives of ring attention too, which are predicted as communication.")
     elif measured.source in (Source.TORCH, Source.TORCH_NPU):
         found.append("Output head and loss are predicted as matmul; the optimizer's and all other elementwise kernels as vector.")
         if strategy.recompute.granularity == "full":
-            found.append("Predicted recompute is dealt to kernels and collectives as one more forward; a trace does not tell it apart.")
+            found.append(
+                "Predicted recompute is dealt to kernels and collectives as one more forward; a trace does not tell it apart."
+            )
         elif strategy.recompute.granularity != "none":
             found.append("Predicted recompute is dealt to kernels by their time; a trace does not tell it apart.")
         found.append("A collective lasts from its own start, waits for other ranks included.")

@@ -48,7 +48,7 @@ class TraceDocument(Answer):
     estimate: EstimateNumbers
     trace: TracedStep
     difference_s: float = Field(description="measured step less the predicted one")
-    difference_fraction: float = Field(description="of the measured step")
+    difference_fraction: float = Field(description="of the predicted step")
     accounted: str = Field(description="which parts account for it, as a sentence")
     parts: list[ComparedPart] = Field(description="the largest disagreement first")
     unknown_kernels: list[UnknownKernelDocument] = Field(description="all that no kind is known for, most time first")

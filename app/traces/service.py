@@ -17,6 +17,7 @@ from app.traces.predicted import dealt, sentences
 from app.traces.schemas import ComparedPart, TraceDocument, TracedStep, UnknownKernelDocument
 from calibration.files import Calibration
 from calibration.traces.events import read_trace
+from calibration.traces.groups import Layout
 from calibration.traces.measured import TOGETHER, MeasuredStep, Source, TraceError
 from calibration.traces.timelines import own_step, read_step
 from cost_models.shapes.strategy import ParallelStrategy
@@ -28,18 +29,18 @@ _HALF = 0.5
 
 def compared(
     job: Job, path: Path, own: Sequence[Calibration] = (), *, rank: int | None = None, step: int | None = None
-) -> tuple[TraceDocument, MeasuredStep]:
-    """The comparison and what was read of the trace; ``InputError`` with the file's name where it holds no such step."""
+) -> TraceDocument:
+    """The comparison; ``InputError`` with the file's name where it holds no such step."""
     if job.strategy is None:
         raise InputError("--job: the job has no strategy; give the one that was running when the trace was taken.")
     strategy = job.strategy
     try:
-        measured = read_step(path, strategy, rank, step)
+        measured = read_step(path, Layout.of(job.workload, strategy), rank, step)
     except TraceError as error:
         raise InputError(f"{path}: {error}") from None
     priced = _priced(job, strategy, own)
     parts, notes = _played(job, strategy, own, measured) if measured.source is Source.OWN else _dealt(job, priced, measured)
-    return _document(priced, measured, parts, [*measured.notes, *notes]), measured
+    return _document(priced, measured, parts, [*measured.notes, *notes])
 
 
 def _priced(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration]) -> EstimateDocument:
@@ -130,7 +131,7 @@ def _document(
                 median_step_time_s=median(times_s.values()),
             ),
             "difference_s": difference_s,
-            "difference_fraction": difference_s / measured.step_time_s,
+            "difference_fraction": difference_s / (measured.step_time_s - difference_s),
             "accounted": accounted(difference_s, measured.step_time_s, parts),
             "parts": parts,
             "unknown_kernels": [
@@ -150,14 +151,15 @@ def accounted(difference_s: float, step_time_s: float, parts: Sequence[ComparedP
     with_it = [row for row in parts if row.difference_s * difference_s > 0.0]
     if not with_it or abs(difference_s) < _HALF * abs(largest.difference_s):
         other = next((row for row in parts if row.difference_s * largest.difference_s < 0.0), None)
-        against = "" if other is None else f", {label(other.part)} {_signed(other.difference_s)}"
-        return f"Parts differ by more than the step and nearly cancel out: {label(largest.part)} {_signed(largest.difference_s)}{against}."
-    main = with_it[0]
-    share = min(main.difference_s / sum(row.difference_s for row in with_it), 1.0)
-    verb = "longer" if main.difference_s > 0.0 else "shorter"
+        shown = [largest] if other is None else [largest, other]
+        listed = ", ".join(f"{label(row.part)} {row.difference_s:+,.3g} s" for row in shown)
+        return f"Parts differ by more than the step and nearly cancel out: {listed}."
+    main, way = with_it[0], "longer" if difference_s > 0.0 else "shorter"
+    share = main.difference_s / sum(row.difference_s for row in with_it)
+    name = label(main.part)
     return (
-        f"{label(main.part).capitalize()} accounts for most of it: {abs(main.difference_s):,.3g} s {verb} than predicted, {share:.0%} of "
-        f"all that is {verb}."
+        f"{name[0].upper()}{name[1:]} accounts for most of it: {abs(main.difference_s):,.3g} s {way} than predicted, "
+        f"{share:.0%} of all that is {way}."
     )
 
 
@@ -179,7 +181,3 @@ _LABELS = {
     "host_transfer": "transfers to and from the host",
     "free": "free (waiting for the host)",
 }
-
-
-def _signed(time_s: float) -> str:
-    return f"{time_s:+,.3g} s"

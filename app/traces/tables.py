@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from app.answers.tables.estimate import print_assumptions, print_title
+from app.answers.tables.estimate import print_title
 from app.text.quantities import column_seconds, percent, seconds
 from app.text.terminal import plain_table
 from app.traces.schemas import TraceDocument
@@ -13,9 +13,16 @@ from app.traces.service import label
 SHOWN_KERNELS = 20
 
 
+def _than(fraction: float) -> str:
+    if abs(fraction) < 5e-4:
+        return "the same"
+    return f"measured is {percent(abs(fraction))} {'longer' if fraction > 0 else 'shorter'}"
+
+
 def print_comparison(console: Console, document: TraceDocument) -> None:
     trace, estimate = document.trace, document.estimate
-    print_assumptions(console, document.assumptions, document.warnings)
+    for sentence in document.warnings:
+        console.print(f"Warning: {sentence}", markup=False, style="yellow")
     print_title(console, document.job, document.strategy)
     of = [f"step {trace.step}" if trace.step is not None else "one step", f"rank {trace.rank}" if trace.rank is not None else ""]
     predicted_s = trace.step_time_s - document.difference_s
@@ -23,9 +30,8 @@ def print_comparison(console: Console, document: TraceDocument) -> None:
     if estimate.step_time_low_s is not None and estimate.step_time_high_s is not None:
         interval = f" (80 %: {seconds(estimate.step_time_low_s)} to {seconds(estimate.step_time_high_s)})"
     console.print(
-        f"{trace.source}, {' of '.join(each for each in of if each)}: {seconds(trace.step_time_s)} measured, {seconds(predicted_s)} "
-        f"predicted{interval}; measured is {percent(abs(document.difference_fraction))} "
-        f"{'longer' if document.difference_s >= 0 else 'shorter'}.",
+        f"{trace.source}, {' of '.join(each for each in of if each)}: {seconds(trace.step_time_s)} measured, "
+        f"{seconds(predicted_s)} predicted{interval}; {_than(document.difference_fraction)}.",
         markup=False,
     )
     if len(trace.step_times_s) > 1:
@@ -34,16 +40,16 @@ def print_comparison(console: Console, document: TraceDocument) -> None:
     console.print()
     table = plain_table("part", ">measured", ">predicted", ">difference", ">masked", ">predicted masked")
     parts = document.parts
-    columns = [
-        column_seconds([row.measured_s for row in parts]),
-        column_seconds([row.predicted_s for row in parts]),
-        [f"{row.difference_s:+,.3f} s" for row in parts],
-        column_seconds([row.measured_masked_s for row in parts]),
-        column_seconds([row.predicted_masked_s for row in parts]),
-    ]
-    for row, *cells in zip(parts, *columns, strict=True):
-        table.add_row(label(row.part), *cells)
-    table.add_row("step", seconds(trace.step_time_s), seconds(predicted_s), f"{document.difference_s:+,.3f} s", style="bold")
+    rows = [(row.measured_s, row.predicted_s, row.difference_s, row.measured_masked_s, row.predicted_masked_s) for row in parts]
+    rows.append((trace.step_time_s, predicted_s, document.difference_s, 0.0, 0.0))
+    cells = column_seconds([value for row in rows for value in row])
+    for index, (name, row) in enumerate(zip([*(label(row.part) for row in parts), "step"], rows, strict=True)):
+        shown = cells[index * len(row) : (index + 1) * len(row)]
+        shown[2] = shown[2] if shown[2].startswith("-") else f"+{shown[2]}"
+        if index == len(parts):
+            table.add_row(name, *shown[:3], "", "", style="bold")
+        else:
+            table.add_row(name, *shown)
     console.print(table)
     if document.unknown_kernels:
         console.print()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,17 +18,27 @@ from documents.bounds import TRACE_BYTES
 MAX_EVENTS = 10_000_000
 MAX_KEPT = 2_000_000  # of devices and steps; a step of a thousand micro batches has about as many
 _SPACE = re.compile(r"[ \t\n\r,]*")
-_MAX_TIME_US = 1e18
+_MAX_TIME_US, _MAX_DIGITS = 10**18, 40
 # What the host does: of no account here, and most of a trace.
 _HOST = frozenset(
-    {"cpu_op", "python_function", "cuda_runtime", "cuda_driver", "ac2g", "fwdbwd", "overhead", "async_cpu_to_gpu", "cpu_instant_event"}
+    {
+        "cpu_op",
+        "python_function",
+        "cuda_runtime",
+        "cuda_driver",
+        "ac2g",
+        "fwdbwd",
+        "overhead",
+        "async_cpu_to_gpu",
+        "cpu_instant_event",
+    }
 )
 _STEP_MARK = "ProfilerStep#"
 _DECODER = json.JSONDecoder()
 
 
 class Event(NamedTuple):
-    """A bar of a timeline. [s]"""
+    """A bar of a timeline, in seconds from the trace's origin."""
 
     name: str
     category: str
@@ -48,6 +58,7 @@ class Trace:
     threads: dict[Any, str] = field(default_factory=dict)  # by (process, thread)
     labels: dict[Any, str] = field(default_factory=dict)
     rank: int | None = None
+    origin_ns: int | None = None  # the start of the first bar: a double does not hold nanoseconds since 1970
 
 
 def read_bytes(path: Path) -> bytes:
@@ -109,7 +120,7 @@ def _events(text: str, trace: Trace) -> Iterator[Any]:
         raise TraceError("is no trace: it has no list `traceEvents`.")
 
 
-def _listed(text: str, position: int) -> Iterator[Any]:
+def _listed(text: str, position: int) -> Generator[Any, None, int]:
     position = _after(text, position + 1)
     while text[position : position + 1] != "]":
         value, position = _DECODER.raw_decode(text, position)
@@ -141,25 +152,30 @@ def _take(event: Mapping[str, Any], trace: Trace) -> None:
     name, category = str(event.get("name", "")), str(event.get("cat", "")).lower()
     if category in _HOST and not name.startswith(_STEP_MARK):
         return
-    start_us, length_us = _number(event.get("ts")), _number(event.get("dur"))
-    if start_us is None or length_us is None or length_us < 0.0:
+    start_ns, length_ns = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur"))
+    if start_ns is None or length_ns is None or length_ns < 0:
         raise TraceError(f"holds an event {name[:60]!r} whose `ts` and `dur` are no times in microseconds.")
     if len(trace.events) >= MAX_KEPT:
         raise TraceError(f"holds more than {MAX_KEPT:,} events of devices; profile one step.")
-    start_s = start_us * 1e-6
-    trace.events.append(Event(name, category, process, thread, start_s, (start_us + length_us) * 1e-6, arguments))
+    trace.origin_ns = start_ns if trace.origin_ns is None else trace.origin_ns
+    since_ns = start_ns - trace.origin_ns
+    trace.events.append(Event(name, category, process, thread, since_ns * 1e-9, (since_ns + length_ns) * 1e-9, arguments))
 
 
 def _key(value: Any) -> Any:
     return value if isinstance(value, int | str) else None
 
 
-def _number(value: Any) -> float | None:
-    """torch_npu writes its times as text, to keep their digits."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+def _nanoseconds(value: Any) -> int | None:
+    """Of microseconds; torch_npu writes them as text, to keep their digits."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | str)
+        or (isinstance(value, str) and len(value) > _MAX_DIGITS)
+    ):
         return None
     try:
-        number = float(value)
-    except (ValueError, OverflowError):
+        number = Decimal(value)
+        return round(number * 1000) if abs(number) <= _MAX_TIME_US else None
+    except (ArithmeticError, ValueError):
         return None
-    return number if math.isfinite(number) and abs(number) <= _MAX_TIME_US else None

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from calibration.traces.measured import COMMUNICATION_PARTS, TOGETHER, Part
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy
+from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Workload
 
 Parts = frozenset[Part]
 _MAX_RANKS = 100_000
+TP_CALLS = 4  # two a pass, forward and backward: all-reduces, or with sequence parallelism twice as many [megatron-main]
 # Names that Megatron-Core, TorchTitan and others give their groups; the first that matches [megatron-main, parallel_state.py].
 _NAMED: tuple[tuple[Part, str], ...] = (
     (Part.DP_COMM, r"expert.*data|\bedp\b"),
@@ -44,9 +49,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes and strides of a strategy's groups; ranks are laid out tp, cp, dp, pp as in Megatron [megatron-main, parallel_state.py]."""
+    """A strategy's groups; ranks are laid out tp, cp, dp, pp as in Megatron [megatron-main, parallel_state.py]."""
 
     strategy: ParallelStrategy
+    layer_passes: int = 0  # layers of a rank times its micro batches; 0 where that is not known
+
+    @classmethod
+    def of(cls, workload: Workload, strategy: ParallelStrategy) -> Layout:
+        """The groups of a job's strategy."""
+        num_microbatches = workload.training.global_batch_size // (strategy.micro_batch_size * strategy.dp)
+        return cls(strategy, workload.model.num_layers * num_microbatches // strategy.pp)
 
     @property
     def shapes(self) -> Mapping[tuple[int, int], Parts]:
@@ -101,10 +113,20 @@ class Layout:
         matching = (parts for (known, step), parts in self.shapes.items() if known == size and stride in (None, step))
         return frozenset[Part]().union(*matching)
 
+    def by_calls(self, parts: Parts, num_calls: int) -> Parts:
+        """Tensor parallelism calls its group four times a layer and micro batch or more, gradients and weights theirs less often.
+
+        Not where kernels that multiply and communicate at once take the place of its collectives.
+        """
+        if not self.layer_passes or Feature.MC2 in self.strategy.features or parts != {Part.TP_COMM, Part.DP_COMM}:
+            return parts
+        often = num_calls >= TP_CALLS * self.layer_passes
+        return frozenset({Part.TP_COMM if often else Part.DP_COMM})
+
 
 def _stride(ranks: tuple[int, ...]) -> int | None:
     """The distance of neighbours; None where there are none, 0 where distances differ."""
-    steps = {after - before for before, after in zip(ranks, ranks[1:], strict=False)}
+    steps = {after - before for before, after in pairwise(ranks)}
     return None if not steps else steps.pop() if len(steps) == 1 else 0
 
 
@@ -118,7 +140,10 @@ def parts_of(calls: Iterable[tuple[str, Group]], layout: Layout) -> Mapping[tupl
 
     Operations of one group serve one part where any does for all of them.
     """
-    distinct = dict.fromkeys(calls)
+    distinct = Counter(calls)
+    num_calls: Counter[Group] = Counter()
+    for (_, group), count in distinct.items():
+        num_calls[group] += count
     kept: dict[tuple[str, Group], Parts] = {}
     together: dict[Group, Parts] = {}
     for operation, group in distinct:
@@ -127,6 +152,7 @@ def parts_of(calls: Iterable[tuple[str, Group]], layout: Layout) -> Mapping[tupl
         kept[operation, group] = found
         if group != Group():
             together[group] = (together.get(group, found) & found) or together[group]
+    together = {group: layout.by_calls(parts, num_calls[group]) for group, parts in together.items()}
     return {(operation, group): _key(together.get(group, found) & found or found) for (operation, group), found in kept.items()}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,15 @@ from calibration.traces.measured import (
     median_step,
 )
 from calibration.traces.step_table import read_step_table
-from cost_models.shapes.strategy import ParallelStrategy
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 _OWN_RANK = re.compile(r"pipeline rank (\d{1,9})$")
 _LABEL = re.compile(r"(?:NPU|GPU) (\d{1,6})$")
-_HARDWARE, _LANES, _BIG_OPERATIONS = "ascend hardware", ("communication", "hccl"), re.compile(r"group .*communication", re.IGNORECASE)
+_HARDWARE, _LANES, _BIG_OPERATIONS = (
+    "ascend hardware",
+    ("communication", "hccl"),
+    re.compile(r"group .*communication", re.IGNORECASE),
+)
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _ACROSS_HOST = re.compile(r"htod|dtoh|host to device|device to host", re.IGNORECASE)
 _OWN_PARTS = {
@@ -46,8 +50,8 @@ _OWN_PARTS = {
 _OWN_KINDS = {"contention": Part.CONTENTION, "optimizer": Part.OPTIMIZER, "step_overhead": Part.STEP_OVERHEAD}
 
 
-def read_step(path: Path, strategy: ParallelStrategy, rank: int | None = None, step: int | None = None) -> MeasuredStep:
-    """The step that a file tells of; ``strategy`` says which groups there are.
+def read_step(path: Path, layout: Layout, rank: int | None = None, step: int | None = None) -> MeasuredStep:
+    """The step that a file tells of; ``layout`` says which groups there are.
 
     ``rank`` and ``step`` choose where a file has several; without them the busiest rank and the step of median time.
     Raises ``TraceError`` where the file holds no such step, ``OSError`` where it cannot be read.
@@ -66,10 +70,14 @@ def read_step(path: Path, strategy: ParallelStrategy, rank: int | None = None, s
     if any(_OWN_RANK.match(name) for name in names):
         return own_step(trace, rank, step)
     if _HARDWARE in names:
-        return _profiled(_npu_activity(trace), trace, Source.TORCH_NPU, strategy, rank, step)
+        activities, told = _npu_activity(trace)
+        found = _profiled(activities, trace, Source.TORCH_NPU, layout, rank, step)
+        return replace(found, notes=(*found.notes, *told))
     if any(event.category in _DEVICE for event in trace.events):
-        return _profiled(_gpu_activity(trace), trace, Source.TORCH, strategy, rank, step)
-    raise TraceError("holds no work of a device: neither kernels of torch.profiler, nor a lane Ascend Hardware, nor our own ranks.")
+        return _profiled(_gpu_activity(trace), trace, Source.TORCH, layout, rank, step)
+    raise TraceError(
+        "holds no work of a device: neither kernels of torch.profiler, nor a lane Ascend Hardware, nor our own ranks."
+    )
 
 
 @dataclass(frozen=True)
@@ -107,9 +115,10 @@ def _gpu_activity(trace: Trace) -> list[_Activity]:
     return found
 
 
-def _npu_activity(trace: Trace) -> list[_Activity]:
-    """Kernels by the core that runs them; waits and records of events are no work. Collectives are those of their own lane."""
+def _npu_activity(trace: Trace) -> tuple[list[_Activity], list[str]]:
+    """Kernels by the core that runs them, and collectives of their own lane; the sentence says what is no work: waits, records."""
     found = []
+    others: dict[str, tuple[int, float]] = {}
     lanes = {process for process, name in trace.processes.items() if name.lower() in _LANES}
     has_lane = any(event.process in lanes for event in trace.events)
     for event in trace.events:
@@ -123,16 +132,22 @@ def _npu_activity(trace: Trace) -> list[_Activity]:
             core = str(event.arguments.get("Task Type", "")).upper()
             if is_hccl(event.name):
                 if not has_lane:
-                    found.append(_Activity(event, device, None, (operation_of(event.name), hccl_group(event.name, event.arguments))))
+                    found.append(
+                        _Activity(event, device, None, (operation_of(event.name), hccl_group(event.name, event.arguments)))
+                    )
             elif core in CORES or not core:
                 found.append(_Activity(event, device, npu_part(event.name, core)))
             elif _ACROSS_HOST.search(str(event.arguments.get("operation", ""))):
                 found.append(_Activity(event, device, Part.HOST_TRANSFER))
-    return found
+            else:
+                count, time_s = others.get(core, (0, 0.0))
+                others[core] = (count + 1, time_s + event.end_s - event.start_s)
+    listed = ", ".join(f"{core} ({count:,}, {time_s * 1e3:,.3g} ms)" for core, (count, time_s) in sorted(others.items()))
+    return found, [f"Tasks of the whole trace that are no work of a core: {listed}."] if listed else []
 
 
 def _profiled(
-    activities: Sequence[_Activity], trace: Trace, source: Source, strategy: ParallelStrategy, rank: int | None, step: int | None
+    activities: Sequence[_Activity], trace: Trace, source: Source, layout: Layout, rank: int | None, step: int | None
 ) -> MeasuredStep:
     """One step of one device; what is left when nothing runs is free."""
     if not activities:
@@ -155,7 +170,7 @@ def _profiled(
     inside = [each for each in activities if each.event.end_s > start_s and each.event.start_s < end_s]
     if not inside or end_s <= start_s:
         raise TraceError(f"holds no kernel in {'it' if chosen_step is None else f'step {chosen_step}'}; profile a whole step.")
-    keys = parts_of((each.call for each in inside if each.call is not None), Layout(strategy))
+    keys = parts_of((each.call for each in inside if each.call is not None), layout)
     keyed = [(each.part if each.call is None else keys[each.call], each.event) for each in inside]
     exposed, masked, busy_s = shared_out(_in_order(keyed, VOCABULARY[source], start_s, end_s))
     exposed = {**exposed, Part.FREE: max(end_s - start_s - busy_s, 0.0)}
@@ -189,11 +204,15 @@ def _windows(trace: Trace, activities: Sequence[_Activity]) -> tuple[dict[int, t
         known = spans.get(number, (event.start_s, event.end_s))
         spans[number] = (min(known[0], event.start_s), max(known[1], event.end_s))
     if not spans:
-        return {}, ["The trace marks no steps (`ProfilerStep#N`): all of it is taken as one step, from its first to its last kernel."]
+        return {}, [
+            "The trace marks no steps (`ProfilerStep#N`): all of it is taken as one step, from its first to its last kernel."
+        ]
     if not of_device:
-        return spans, ["Steps are those of the host, which runs ahead of the device: a step's window may hold the end of the one before."]
+        return spans, [
+            "Steps are those of the host, which runs ahead of the device: a step's window may hold the end of the one before."
+        ]
     ordered = sorted(spans)
-    for number, following in zip(ordered, ordered[1:], strict=False):
+    for number, following in pairwise(ordered):
         spans[number] = (spans[number][0], max(spans[following][0], spans[number][0]))
     return spans, []
 
@@ -222,27 +241,32 @@ def _unknown(events: Iterable[Event]) -> tuple[UnknownKernel, ...]:
 
 def _group_notes(inside: Sequence[_Activity], keys: Mapping[tuple[str, Any], str]) -> list[str]:
     """Which collectives could not be told apart, and what that costs."""
-    open_s: dict[tuple[str, str], float] = {}
+    open_s: dict[str, dict[str, float]] = {}
     for each in inside:
         key = keys[each.call] if each.call is not None else ""
         if each.call is not None and (TOGETHER in key or key == Part.COMMUNICATION):
             name = each.call[0] or each.event.name[:60]
-            open_s[name, key] = open_s.get((name, key), 0.0) + _length(each)
+            of_key = open_s.setdefault(key, {})
+            of_key[name] = of_key.get(name, 0.0) + _length(each)
     return [
-        f"{operation} of {time_s:.3g} s may serve {' or '.join(key.split(TOGETHER))}: the trace does not name its groups, so that "
-        "these are one part."
-        for (operation, key), time_s in sorted(open_s.items(), key=lambda item: -item[1])
+        f"Not told apart: {', '.join(f'{name} ({time_s * 1e3:,.3g} ms)' for name, time_s in sorted(found.items()))} may serve "
+        f"{_named(key)}; the trace does not say whose groups these are."
+        for key, found in open_s.items()
     ]
+
+
+def _named(key: str) -> str:
+    return " or ".join(part.removesuffix("_comm").upper() for part in key.split(TOGETHER))
 
 
 def own_step(trace: Trace, rank: int | None, step: int | None = None) -> MeasuredStep:
     """A step that this program played: what passes wait for in place is inside them, what no bar fills is the pipeline's."""
-    numbered = {process: int(found[1]) for process, name in trace.processes.items() if (found := _OWN_RANK.match(name))}
+    numbered = {process: int(match[1]) for process, name in trace.processes.items() if (match := _OWN_RANK.match(name))}
     chosen("step", step, ())
     wanted = chosen("rank", rank, numbered.values())
     if not trace.events:
         raise TraceError("holds no bar.")
-    step_time_s = max(event.end_s for event in trace.events)
+    step_time_s = max(event.end_s for event in trace.events) + (trace.origin_ns or 0) * 1e-9
     found = {
         number: _own_parts([event for event in trace.events if event.process == process], step_time_s)
         for process, number in numbered.items()

@@ -15,11 +15,14 @@ def compare_trace(
     trace: Annotated[
         Path,
         typer.Argument(
-            metavar="TRACE", help="step_trace_time.csv, trace_view.json, a trace of torch.profiler, or one of `estimate --timeline`"
+            metavar="TRACE",
+            help="step_trace_time.csv, trace_view.json, a trace of torch.profiler, or one of `estimate --timeline`",
         ),
     ],
     job: Annotated[str, typer.Option("--job", help="job file with the strategy that was running")],
-    rank: Annotated[int | None, typer.Option(min=0, help="of those in the trace (default: the one that computes longest)")] = None,
+    rank: Annotated[
+        int | None, typer.Option(min=0, help="of those in the trace (default: the one that computes longest)")
+    ] = None,
     step: Annotated[int | None, typer.Option(min=0, help="of those in the trace (default: that of median time)")] = None,
     records: Annotated[
         Path | None,
@@ -36,7 +39,7 @@ def compare_trace(
     from app.traces.tables import print_comparison
 
     given = load_job(job, {}, {})
-    document, measured = compared(given, trace, own_calibrations(given), rank=rank, step=step)
+    document = compared(given, trace, own_calibrations(given), rank=rank, step=step)
     if records is not None:
         for sentence in add_record(records, given, document.trace, trace):
             terminal.messages().print(sentence, markup=False)
