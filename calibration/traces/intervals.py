@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Spans = NDArray[np.float64]  # [n, 2]: starts and ends, apart and in order
 
+_LEAST_S = 1e-9  # traces are written to the nanosecond: less is what sums of spans lose
 NONE: Spans = np.zeros((0, 2))
 
 
@@ -45,5 +46,6 @@ def shared_out(busy: Iterable[tuple[str, Spans]]) -> tuple[Mapping[str, float], 
         taken = merged(np.concatenate([taken, own]))
         known, total = total, length(taken)
         exposed[key] = total - known
-        masked[key] = max(length(own) - exposed[key], 0.0)
+        hidden = length(own) - exposed[key]
+        masked[key] = hidden if hidden > _LEAST_S else 0.0
     return exposed, masked, total

@@ -116,7 +116,7 @@ def _gpu_activity(trace: Trace) -> list[_Activity]:
 
 
 def _npu_activity(trace: Trace) -> tuple[list[_Activity], list[str]]:
-    """Kernels by the core that runs them, and collectives of their own lane; the sentence says what is no work: waits, records."""
+    """Kernels by the core that runs them, and collectives of their own lane; what is no work, as a sentence: waits, records."""
     found = []
     others: dict[str, tuple[int, float]] = {}
     lanes = {process for process, name in trace.processes.items() if name.lower() in _LANES}
