@@ -38,6 +38,8 @@ def compared(
         measured = read_step(path, Layout.of(job.workload, strategy), rank, step)
     except TraceError as error:
         raise InputError(f"{path}: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
     priced = _priced(job, strategy, own)
     parts, notes = _played(job, strategy, own, measured) if measured.source is Source.OWN else _dealt(job, priced, measured)
     return _document(priced, measured, parts, [*measured.notes, *notes])

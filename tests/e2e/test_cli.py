@@ -218,7 +218,7 @@ def test_what_a_plan_delivers(tmp_path: Path) -> None:
 
 def test_a_measured_step_beside_the_predicted_one(tmp_path: Path) -> None:
     trace, job, records = (
-        FIXTURES / "traces" / "step_trace_time.csv",
+        ROOT / "tests" / "fixtures" / "traces" / "step_trace_time.csv",
         ROOT / "examples" / "llama-2-13b.yaml",
         tmp_path / "runs.jsonl",
     )
@@ -234,7 +234,7 @@ def test_a_measured_step_beside_the_predicted_one(tmp_path: Path) -> None:
     assert documents(meshplan("validate", records, "--json"))["summary"]
     refused(meshplan("compare-trace", trace, "--job", job, "--rank", "7"), f"{trace}: holds no rank 7; it has 0, 1.")
     refused(meshplan("compare-trace", job, "--job", job), "no column Computing")
-    refused(meshplan("compare-trace", tmp_path / "none.json", "--job", job), "No such file")
+    refused(meshplan("compare-trace", tmp_path / "none.json", "--job", job), "cannot be read (No such file or directory)")
 
 
 def test_a_simulated_estimate_and_its_timeline(tmp_path: Path) -> None:

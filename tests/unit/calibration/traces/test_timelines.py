@@ -130,6 +130,6 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "TRACE_BYTES", 2**20)
     with pytest.raises(TraceError, match="more than 1 MiB"):
         read_step(packed, GPU)
+    monkeypatch.undo()
     with pytest.raises(TraceError, match="holds no rank 4; it has 0"):
-        monkeypatch.undo()
         read_step(path, GPU, rank=4)
