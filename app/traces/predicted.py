@@ -28,6 +28,7 @@ _WHERE: Mapping[str, tuple[Part, ...]] = {
     "pipeline_bubble": (Part.PIPELINE,),
     "activation_swap": (Part.HOST_TRANSFER, Part.FREE),
     "host": (Part.FREE,),
+    "size_synchronisation": (Part.FREE,),
     "step_overhead": (Part.FREE,),
 }
 # What one more forward takes of both passes: matmuls run twice in a backward, fused attention two and a half times
