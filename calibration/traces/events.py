@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 import zlib
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,18 @@ _HOST = frozenset(
         "async_cpu_to_gpu",
         "cpu_instant_event",
     }
+)
+# What is asked of a device's work: who computes, and what torch.profiler and HCCL say of a collective.
+_ARGUMENTS = (
+    "device",
+    "operation",
+    "rank_size",
+    "Collective name",
+    "Group size",
+    "Process Group Description",
+    "Process Group Name",
+    "Process Group Ranks",
+    "Task Type",
 )
 _STEP_MARK = "ProfilerStep#"
 _DECODER = json.JSONDecoder()
@@ -159,7 +172,8 @@ def _take(event: Mapping[str, Any], trace: Trace) -> None:
         raise TraceError(f"holds more than {MAX_KEPT:,} events of devices; profile one step.")
     trace.origin_ns = start_ns if trace.origin_ns is None else trace.origin_ns
     since_ns = start_ns - trace.origin_ns
-    trace.events.append(Event(name, category, process, thread, since_ns * 1e-9, (since_ns + length_ns) * 1e-9, arguments))
+    kept = {key: arguments[key] for key in _ARGUMENTS if key in arguments}
+    trace.events.append(Event(sys.intern(name), category, process, thread, since_ns * 1e-9, (since_ns + length_ns) * 1e-9, kept))
 
 
 def _key(value: Any) -> Any:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -130,6 +131,7 @@ def _stride(ranks: tuple[int, ...]) -> int | None:
     return None if not steps else steps.pop() if len(steps) == 1 else 0
 
 
+@lru_cache(65_536)
 def operation_of(name: str) -> str:
     """What a collective does, by its name; "" where that is none of those that are known."""
     return next((operation for operation, pattern in _OPERATION_PATTERNS if pattern.search(name)), "")

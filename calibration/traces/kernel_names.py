@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from calibration.traces.measured import Part
 
@@ -32,25 +33,30 @@ _NCCL = re.compile(r"nccl|rccl|deep_?ep|nvshmem|all_?reduce_kernel|hybrid_?ep", 
 _HCCL = re.compile(r"^(hcom_|hccl|hcom(?=[A-Z])|aiv_all|aiv_reduce|allgatherAicpu|\w*AicpuKernel)", re.IGNORECASE)
 _GPU_PATTERNS = tuple((part, re.compile(pattern, re.IGNORECASE)) for part, pattern in _GPU)
 _NPU_PATTERNS = tuple((part, re.compile(pattern, re.IGNORECASE)) for part, pattern in _NPU)
+_NAMES = 65_536  # a trace repeats some hundreds
 _VECTOR_CORES = ("AI_VECTOR_CORE", "MIX_AIV")
 CORES = ("AI_CORE", *_VECTOR_CORES, "MIX_AIC", "AI_CPU", "AICPU", "KERNEL_AICPU", "KERNEL_AICORE", "KERNEL_AIVEC")
 
 
+@lru_cache(_NAMES)
 def is_nccl(name: str) -> bool:
     """A GPU kernel that communicates."""
     return _NCCL.search(name) is not None
 
 
+@lru_cache(_NAMES)
 def is_hccl(name: str) -> bool:
     """An operation of an NPU that communicates."""
     return _HCCL.search(name) is not None
 
 
+@lru_cache(_NAMES)
 def gpu_part(name: str) -> Part:
     """What a GPU kernel computes."""
     return next((part for part, pattern in _GPU_PATTERNS if pattern.search(name)), Part.OTHER_KERNELS)
 
 
+@lru_cache(_NAMES)
 def npu_part(name: str, core: str) -> Part:
     """What an NPU kernel computes; one that is not known but runs on vector cores alone is a vector operator."""
     found = next((part for part, pattern in _NPU_PATTERNS if pattern.search(name)), None)
