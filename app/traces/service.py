@@ -70,7 +70,7 @@ def _played(
     except TraceError as error:
         raise InputError(f"--job: its timeline {error}") from None
     except ValueError as error:
-        raise InputError(f"--job: {error}.") from None
+        raise InputError(f"--job: {str(error).rstrip('.')}.") from None
     shown = {part: {part: time_s} for part, time_s in predicted.exposed_s.items()}
     hidden = {part: {part: time_s} for part, time_s in predicted.masked_s.items()}
     return _joined(measured, shown, hidden), []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from app.answers.simulation import play
 from app.answers.trace import trace_text
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job, parse_job
+from app.text.terminal import plain_text
 from app.traces.predicted import dealt
 from app.traces.records import add_record, record_of
 from app.traces.schemas import ComparedPart, TraceDocument
 from app.traces.service import accounted, compared
+from app.traces.tables import print_comparison
 from calibration.run_records import RunRecord, parse_run_record, read_run_records
 from calibration.traces.measured import VOCABULARY, Source
 from documents.errors import InputError
@@ -158,6 +161,41 @@ def test_a_record_is_added_and_takes_the_place_of_itself(tmp_path: Path) -> None
     assert [json.loads(line)["id"] == "other" for line in path.read_text().splitlines()] == [True, False]
     assert len(read_run_records(path)) == 2
     assert "--stack mindspeed-llm" in told[0]
+
+
+def test_a_record_says_what_it_cannot_hold(tmp_path: Path) -> None:
+    """Normed queries and keys have no key of their own in a record; nor has a measured load of experts."""
+    job = parse_job({**MIXTURE, "model": "qwen3-30b-a3b"})
+    trace = FIXTURES / "step_trace_time.csv"
+    told = add_record(tmp_path / "runs.jsonl", job, compared(job, trace).trace, trace)
+    assert "model.qk_layernorm" in told[1]
+
+
+def test_what_a_person_sees() -> None:
+    """Every row in one unit, kernels of no known kind up to twenty, the rest of them summed up."""
+    found = compared(parse_job(GPU), FIXTURES / "torch.pt.trace.json")
+    kernel = found.unknown_kernels[0]
+    many = found.model_copy(update={"unknown_kernels": [kernel] * 22, "warnings": ["Beware."]})
+    text = io.StringIO()
+    print_comparison(plain_text(text, 120), many)
+    shown = text.getvalue()
+    assert "Warning: Beware." in shown
+    assert "torch.profiler, step 5 of rank 0: 10 ms measured" in shown
+    assert "3 steps in the trace, median 10 ms." in shown
+    assert shown.count("void house::mystery_kernel<int>(int*)") == 20
+    assert "2 more" in shown
+    rows = [line.split() for line in shown.splitlines() if line.startswith(("matmul", "attention", "step "))]
+    assert [row[-1] for row in rows[:2]] == ["s", "s"]
+    same = found.model_copy(update={"difference_fraction": 0.0, "unknown_kernels": [], "notes": []})
+    text = io.StringIO()
+    print_comparison(plain_text(text, 120), same)
+    assert "the same." in text.getvalue()
+
+
+def test_our_trace_of_a_longer_pipeline_is_refused(tmp_path: Path) -> None:
+    path = own_trace(parse_job(DENSE), tmp_path / "own.json")
+    with pytest.raises(InputError, match="--job: its timeline holds no rank 3; it has 0, 1"):
+        compared(parse_job({**DENSE, "strategy": {"tp": 2, "pp": 2}}), path, rank=3)
 
 
 def test_what_makes_no_record_is_refused(tmp_path: Path) -> None:
