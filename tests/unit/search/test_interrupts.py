@@ -84,8 +84,8 @@ def test_an_answer_is_true_wherever_the_search_was_interrupted(begin: Callable[[
     job = ON_TARGET if begin is launchable else JOB
     moments = Random(begin.__name__)
     cut = 0
-    for _ in range(6):
-        result, _ = answered(begin, moments.randrange(1, num_calls))
+    for share in (0.01, 0.1, 0.2, 0.4, 0.7, 1.0):  # what is interrupted late is an answer that is only explained
+        result, _ = answered(begin, moments.randrange(1, int(share * num_calls)))
         assert result.counts.enumerated == result.counts.legal + sum(rejected.count for rejected in result.rejections)
         assert [plan.rank for plan in result.plans] == list(range(1, len(result.plans) + 1))
         if result.proof.proved_best:
@@ -120,4 +120,4 @@ def test_progress_says_what_is_being_done_and_never_goes_back(begin: Callable[[]
     tried = [
         (progress.enumerated, progress.simulated, progress.sampled, progress.phase, progress.done_fraction) for progress in seen
     ]
-    assert len(set(tried)) == len(tried)
+    assert len(tried) - len(set(tried)) <= (begin is launchable)  # where one search has ended, the other has not begun
