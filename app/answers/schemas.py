@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, TensorPrice
 from app.calibrations.schemas import NextRun
 from app.jobs.fields import JobDocument, StrategySection
 from app.text.documents import DescribedBy, Document
@@ -125,82 +126,6 @@ class PricedWith(Document):
     version: str
     calibration: str | None = Field(description="null where a server priced with constants that this version does not ship")
     hardware_profile: str
-
-
-class SimulatedCommunication(Document):
-    """Communication of one kind on the critical rank, in one step."""
-
-    exposed_s: float
-    masked_s: float
-
-
-class SimulatedRank(Document):
-    """One pipeline rank."""
-
-    rank: int
-    bubble_s: float = Field(description="idle time in the step")
-    peak_memory_bytes: float = Field(description="device, as in the estimate, whose worst rank counts")
-    peak_at_s: float | None = Field(description="when its allocations peak first; null for a step of more than 100,000 tasks")
-
-
-class Simulation(Document):
-    """What playing the step task by task shows beside the numbers of the estimate."""
-
-    closed_form_step_time_s: float
-    communication: dict[str, SimulatedCommunication] = Field(description="by the names of time_breakdown_s and masked_s")
-    ranks: list[SimulatedRank] = Field(description="by pipeline rank")
-
-
-class SoftwareOptionMoves(Document):
-    """An option of the job's software, or a larger micro batch, and the same plan with it the other way."""
-
-    name: str
-    kind: Literal["operators", "host", "strategy"] = Field(description="the field of `software` that it is in; or of the plan")
-    is_on: bool
-    meaning: str
-    constants_with: dict[str, float] = Field(description="the constants that it changes, with it")
-    constants_without: dict[str, float]
-    source: str
-    basis: str = Field(description="vendor, measured, inferred or assumed")
-    other_step_time_s: float
-    other_host_fraction: float
-    other_fits: bool
-    gain_fraction: float = Field(description="throughput with it over that without, less 1")
-
-
-class SoftwareMoves(Document):
-    """What the step waits for the host, and what each option of the software moves."""
-
-    host_s: float
-    host_fraction: float = Field(description="of the step, on the critical rank")
-    options: list[SoftwareOptionMoves]
-
-
-class TensorPrice(Document):
-    """One tensor that a layer of one kind keeps, of one layer and micro batch."""
-
-    kind: str
-    tensor: str
-    meaning: str
-    kept_bytes: float
-    computed_by: str | None = Field(description="null where it can only be kept or moved")
-    recompute_s: float | None
-    swap_s: float = Field(description="over the host link, each way, before compute hides it")
-
-
-class StageTensors(Document):
-    """What the layers of one kind on one virtual stage drop, of one micro batch."""
-
-    chunk: int
-    stage: int
-    kind: str
-    layers: int
-    recompute: list[str]
-    swap: list[str]
-    whole_bytes: float = Field(description="what they would keep")
-    recomputed_bytes: float
-    swapped_bytes: float
-    added_s: float
 
 
 class MicroBatchPlan(Document):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.answers.schemas import SimulatedCommunication, SimulatedRank, Simulation
+from app.answers.step_schemas import SimulatedCommunication, SimulatedRank, Simulation
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload

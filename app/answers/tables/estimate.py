@@ -10,7 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from app.answers.schemas import EstimateDocument, EstimateNumbers, RecomputeDocument, SoftwareMoves, StrategyDocument
+from app.answers.schemas import EstimateDocument, EstimateNumbers, RecomputeDocument, StrategyDocument
+from app.answers.step_schemas import SoftwareMoves
 from app.answers.tables.memory import memory_sentence, memory_text
 from app.answers.tables.memory_plan import print_memory_plan
 from app.answers.tables.simulation import print_simulation

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from app.answers.schemas import MemoryPlanDocument, MicroBatchPlan, StageTensors, TensorPrice
+from app.answers.schemas import MemoryPlanDocument, MicroBatchPlan
+from app.answers.step_schemas import StageTensors, TensorPrice
 from app.text.quantities import gibibytes, percent, seconds
 from app.text.terminal import plain_table
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from app.answers.schemas import EstimateNumbers, Simulation
+from app.answers.schemas import EstimateNumbers
+from app.answers.step_schemas import Simulation
 from app.text.quantities import column_seconds, gibibytes, percent
 from app.text.terminal import plain_table
 
