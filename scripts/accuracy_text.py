@@ -147,9 +147,9 @@ On the basis that the source states; `first iteration` is before Adam's moments 
 {memory}
 What stays after a step is arithmetic without a fitted constant; about a hundred MiB of small buffers are not counted. `device`
 peaks come from the zero-bubble schedules and from BigScience's reports by hand, on first and last nodes: one constant, how far
-the allocator's pool grows while memory is free, makes `device` and `reserved` come out a little high. It never decides what
-fits. Zero-bubble peaks come out 15 % high, as if the framework's pool had been read without the driver's part; of the rows that
-are under-estimated most do not say how their optimizer was sharded. `nvidia-smi` beside the framework's own counters, once,
+the allocator's pool grows while memory is free, which never decides what fits; on Megatron's GPU stacks it stays at the least
+unless experts are dropless, and the smallest of the zero-bubble models come out up to 8 % low there. Of the rows that are
+under-estimated most do not say how their optimizer was sharded. `nvidia-smi` beside the framework's own counters, once,
 would part the two.
 
 How sure it is that a plan fits comes from these errors ([calibration.md](calibration.md#memory)). Each peak is judged by the band
