@@ -1,4 +1,4 @@
-"""Builds the documentation site from docs/ and the pages beside it: no network, and no page that loads anything from another host.
+"""Builds the documentation site from docs/ and the pages beside it, without a network; no page loads anything from another host.
 
 `make site` writes it where a checkout's server looks (app/static/docs, which git ignores); building a wheel builds it anew.
 """
@@ -66,6 +66,9 @@ def site_text(name: str, text: str, named: dict[str, str]) -> str:
         return match[1] if link is None else f"[{match[1]}]({link})"
 
     parts = _FENCED.split(text)
+    parts = [
+        part.replace("```console\n", "```bash\n", 1) for part in parts
+    ]  # commands, which a console's colours take for output
     parts[::2] = [_LINK.sub(rewritten, _LINKED_IMAGE.sub(rewritten, part)) for part in parts[::2]]
     return "".join(parts)
 

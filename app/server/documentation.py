@@ -1,4 +1,4 @@
-"""The documentation site, as a wheel carries it; a checkout has one after `make site`, and until then the API's own page in its place."""
+"""The documentation site, which every wheel carries. A checkout has it after `make site`, and before that the API's own page."""
 
 from __future__ import annotations
 
