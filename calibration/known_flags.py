@@ -147,8 +147,9 @@ def _flag(text: str, name: str, value: str | None, kind: str, meaning: Any) -> F
         none = Feature(0)
         return Flag(text, name, value, Effect.READ, said, none if is_off else switch, switch if is_off else none)
     if kind == "field":
-        path, form = meaning
-        return Flag(text, name, value, Effect.READ, path, field=path, stated=_stated(value, form, is_off=is_off))
+        path, form, *switches = meaning  # a switch that goes with the field, where the flag means both
+        on = Feature(0) if is_off or not switches else _SWITCHES[switches[0]]
+        return Flag(text, name, value, Effect.READ, path, on=on, field=path, stated=_stated(value, form, is_off=is_off))
     if kind == "rule":
         return Flag(text, name, value, Effect.READ, str(meaning))
     return Flag(text, name, value, Effect(kind or "not_understood"), str(meaning))

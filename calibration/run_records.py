@@ -118,7 +118,7 @@ def read_run_records(path: Path, profile_of: Callable[[str], HardwareProfile] = 
     ``profile_of`` finds a hardware profile by name and raises ``ValueError`` for an unknown one.
     Raises ``InputError`` if the file cannot be read, exceeds ``RUNS_BYTES``, or holds no readable record.
     """
-    records = [_read_line(number, line, profile_of) for number, line in _lines(path)]
+    records = [_read_line(number, line, profile_of) for number, line in record_lines(path)]
     if not any(isinstance(record, RunRecord) for record in records):
         first = f" The first line says: {records[0].reason}" if records and isinstance(records[0], RefusedRecord) else ""
         raise InputError(f"{path} holds no readable run record.{first}")
@@ -172,7 +172,8 @@ def _section(kind: type[Checked], row: Mapping[str, object], name: str) -> Check
     return check(kind, {} if value is None else value, name)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def record_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not empty, with their numbers; ``InputError`` where it cannot be read."""
     try:
         if path.stat().st_size > RUNS_BYTES:
             raise InputError(f"{path} holds {path.stat().st_size} bytes; at most {RUNS_BYTES} are read.")

@@ -60,6 +60,7 @@ class ReadJob:
     global_batch_size: int | None
     precision: str
     not_understood: tuple[str, ...]
+    router_balance: str | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from documents.errors import did_you_mean, show
 from hardware_profiles.schema import Basis, Status, Wiring
 from hardware_profiles.units import UNITS, Dimension, names, to_si
 
-PRECISIONS = ("bf16", "fp16", "fp8", "nvfp4", "mxfp4", "fp32")
+PRECISIONS = ("bf16", "fp16", "fp8", "int8", "nvfp4", "mxfp4", "fp32")
 COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 FAMILIES = ("ascend", "nvidia", "amd")
 MAX_TIERS = 6
@@ -114,6 +114,7 @@ class Rates(Section):
     bf16: Rate | None = None
     fp16: Rate | None = None
     fp8: Rate | None = None
+    int8: Rate | None = None
     nvfp4: Rate | None = None
     mxfp4: Rate | None = None
     fp32: Rate | None = None

@@ -93,7 +93,7 @@ class HardwareProfile:
     """One product: its device, its topology, what it costs to run.
 
     ``matmul_flops_per_s`` and ``achievable_matmul_flops_per_s`` map a precision
-    (``bf16``, ``fp16``, ``fp8``, ``nvfp4``, ``mxfp4``, ``fp32``) to dense peak and to the best measured rate;
+    (``bf16``, ``fp16``, ``fp8``, ``int8``, ``nvfp4``, ``mxfp4``, ``fp32``) to dense peak and to the best measured rate;
     a precision that the device lacks, or that nobody measured, is absent. ``vector_flops_per_s`` is FP32.
     ``usable_hbm_bytes`` is what a job may fill in all, ``context_bytes`` what driver and runtime take of it
     before the framework allocates anything.

@@ -83,9 +83,6 @@ def _decisions() -> str:
 def gather(folder: Path) -> None:
     """Writes every page and picture of the site into ``folder``, as its generator takes them."""
     named = pages()
-    listed = set(re.findall(r'= "([^"]+\.md)"', CONFIG.read_text(encoding="utf-8")))
-    if unlisted := {page for page in named.values() if page not in listed and not page.startswith("adr/")}:
-        raise SiteError(f"not in the navigation of {CONFIG.name}: {', '.join(sorted(unlisted))}")
     for name, page in named.items():
         path = folder / page
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
+from cost_models.shapes.expert_spread import RouterBalance
 from cost_models.shapes.software_options import OPTION_NAMES, SOFTWARE_OPTIONS, has_option
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from scripts.case_prices import exposed_fraction, layer_exchange, simulated
-from scripts.case_text import change, ends_text, layout_text, memory_text, peak_text, percent, table
+from scripts.case_text import change, ends_text, gib, layout_text, memory_text, peak_text, percent, table
 from scripts.pangu_case import (
     AS_PUBLISHED,
     JOB,
@@ -30,6 +32,7 @@ from scripts.pangu_case import (
     with_expert_load,
     workload_of,
 )
+from search.tensor_choice.choose import with_tensors
 
 FIRST, SECOND = sorted(TOKENS_PER_S)  # devices of the first system and of the published layout
 FUSED_MATMULS = ["mc2", "coc"]  # with collectives of tensor parallelism, of which the publications as quoted say nothing
@@ -89,10 +92,10 @@ SYSTEMS = (
     System("Adaptive Pipe", "`moe_comm_overlap`", "more than 98 % masked", 2, _strategy(_with(Feature.MOE_COMM_OVERLAP))),
     System(
         "memory surgery (Selective R/S)",
-        "`moe_zero_memory`, `reuse_fp32_param`, micro batch 2",
+        "`micro_batch_size: 2`, and `strategy.tensor_plan` as `--memory-plan` chooses it, for the modules of the rows before",
         "more than 70 % of activations saved; with operators and host +20 %",
         2,
-        _strategy(lambda s: replace(_with(LEAN)(s), micro_batch_size=2)),
+        _strategy(lambda s: replace(s, micro_batch_size=2)),
     ),
     System(
         "streams of the tiers",
@@ -132,10 +135,21 @@ SYSTEMS = (
 )
 
 
-def with_systems(point: Point, systems: Sequence[System]) -> Point:
+MEMORY = SYSTEMS[2]
+
+
+def with_systems(point: Point, systems: Sequence[System], otherwise: Turn = lambda w, s: (w, s)) -> Point:
+    """All of them, then what is ``otherwise``; tensors are chosen last, for what all of that needs."""
     for system in systems:
         point = system.on(*point)
-    return point
+    workload, strategy = otherwise(*point)
+    return workload, by_tensor(workload, strategy) if MEMORY in systems else strategy
+
+
+def by_tensor(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
+    """With tensors recomputed and swapped so that it fits at least time; as it is where no choice of them fits."""
+    answer = with_tensors(workload, strategy, constants_for(workload))
+    return strategy if answer is None else answer.strategy
 
 
 @cache
@@ -187,7 +201,8 @@ def gain(without: Point, having: Point) -> str:
 
 def rung_row(name: str, point: Point, published: float | None, gains: tuple[str, str, str] = ("", "", "")) -> tuple[str, ...]:
     found = price(point)
-    host = found["time_breakdown_s"]["host"] / found["step_time_s"]
+    parts = found["time_breakdown_s"]
+    host = (parts["host"] + parts["size_synchronisation"]) / found["step_time_s"]
     ours = mfu(point)
     return (
         name,
@@ -209,10 +224,9 @@ def ladder_rows() -> list[tuple[str, ...]]:
         rung_row(f"**first rung**, {FIRST:,} devices", foot(FIRST), published_mfu(1)),
         rung_row(f"on {SECOND:,}", ground, None),
     ]
-    now = ground
     for number, system in enumerate(SYSTEMS):
-        now = system.on(*now)
-        first = gain(ground, system.on(*ground))
+        now = with_systems(ground, SYSTEMS[: number + 1])
+        first = gain(ground, with_systems(ground, [system]))
         last = gain(with_systems(foot(), [other for other in SYSTEMS if other is not system]), everything)
         ends = number + 1 == len(SYSTEMS) or SYSTEMS[number + 1].rung > system.rung
         name = f"+ {system.name}" + (f" = **{'second' if system.rung == 2 else 'third'} rung**" if ends else "")
@@ -242,7 +256,7 @@ def ladder_section() -> str:
     second, third = (with_systems(foot(), up_to(rung)) for rung in (2, 3))
     ratio = mfu(second) / published_mfu(2)
     top = mfu(third) / published_mfu(3)
-    exchange = layer_exchange(*second)
+    exchange = layer_exchange(*with_systems(foot(), [system for system in up_to(2) if system is not MEMORY]))
     fast = layer_exchange(
         *with_systems(foot(), [s for s in SYSTEMS if s.name in ("hierarchical all-to-all", "streams of the tiers")])
     )
@@ -277,7 +291,7 @@ partner (published: more than 98 %). At the foot Adaptive Pipe and balance toget
 {percent(saved_fraction(second))} of the activations that it would keep without recompute (published: more than 70 %).
 
 **The second rung** comes to {percent(mfu(second))}, {ratio:.2f} of the published, with {layout_text(strategy)},
-{memory_text(workload, strategy)}. **The third** comes to {percent(mfu(third))}, {top:.2f} of the published. {third_text(top)}
+{tensor_text(second)}. **The third** comes to {percent(mfu(third))}, {top:.2f} of the published. {third_text(top)}
 
 {assumption_text()}
 """
@@ -290,7 +304,10 @@ def saved_fraction(point: Point) -> float:
     assert kept_all is not None
     names = ("recompute", "recompute_method", "recompute_modules", "recompute_num_layers")
     plain = replace(
-        strategy, **{name: getattr(kept_all, name) for name in names}, features=strategy.features & ~Feature.MOE_ZERO_MEMORY
+        strategy,
+        **{name: getattr(kept_all, name) for name in names},
+        tensor_plan=None,
+        features=strategy.features & ~Feature.MOE_ZERO_MEMORY,
     )
 
     def held(one: ParallelStrategy) -> float:
@@ -300,10 +317,22 @@ def saved_fraction(point: Point) -> float:
     return 1.0 - held(strategy) / held(plain)
 
 
+def tensor_text(point: Point) -> str:
+    """What a tensor plan moves, pays and leaves on the host."""
+    workload, strategy = point
+    answer = with_tensors(workload, strategy, constants_for(workload))
+    if answer is None:
+        return memory_text(workload, strategy)
+    return (
+        f"tensors chosen for {1e3 * max(answer.added_s):.1f} ms a micro batch on the rank that pays most, with "
+        f"{gib(answer.host_bytes)} GiB a device on the host"
+    )
+
+
 def third_text(ratio: float) -> str:
     lacks = """Not in it, though
-published: recompute and swap of single tensors (here modules, and one switch for experts), the cost
-of moving experts and a balance that stays imperfect (a load factor of 1 is the bound), balance of attention over replicas, and
+published: the cost of moving experts and a balance that stays imperfect (a load factor of 1 is the bound), balance of attention
+over replicas, and
 operators that are faster on the first rungs already, of which nothing is published."""
     if ratio > 1:
         return (
@@ -316,7 +345,7 @@ def assumptions() -> list[tuple[str, Callable[[Sequence[System]], Point]]]:
     """What was assumed, otherwise."""
 
     def other(changed: Turn) -> Callable[[Sequence[System]], Point]:
-        return lambda systems: changed(*with_systems(foot(), systems))
+        return lambda systems: with_systems(foot(), systems, changed)
 
     def sequence(workload: Workload, strategy: ParallelStrategy) -> Point:
         training = replace(workload.training, seq_length=4096)
@@ -329,6 +358,18 @@ def assumptions() -> list[tuple[str, Callable[[Sequence[System]], Point]]]:
 
         return turned
 
+    def grouped(workload: Workload) -> Workload:
+        """Before balance; an even load stays even."""
+        spread = workload.training.expert_spread
+        other = spread and workload.model.expert_spread(RouterBalance.EP_GROUP)
+        return replace(workload, training=replace(workload.training, expert_spread=other))
+
+    def modules(systems: Sequence[System]) -> Point:
+        """The recompute of the foot, with what else is lean in the micro batch of the second rung."""
+        workload, strategy = with_systems(foot(), [system for system in systems if system is not MEMORY])
+        lean = replace(_with(LEAN)(strategy), micro_batch_size=2)
+        return workload, lean if MEMORY in systems else strategy
+
     return [
         ("software of the newest releases", other(lambda w, s: (of_year(w, YEAR_OF_PUBLICATION), s))),
         ("layers where they lie unless told", other(_strategy(as_usual))),
@@ -336,7 +377,9 @@ def assumptions() -> list[tuple[str, Callable[[Sequence[System]], Point]]]:
         ("half the global batch", other(batch(0.5))),
         ("twice the global batch", other(batch(2.0))),
         ("sequences of 4,096", other(sequence)),
+        ("modules in place of tensors", modules),
         ("an even router from the foot on", other(lambda w, s: (with_expert_load(w, 1.0), s))),
+        ("balance by a loss over each EP group", other(lambda w, s: (grouped(w), s))),
         ("micro batch 1 throughout", other(_strategy(lambda s: replace(s, micro_batch_size=1)))),
     ]
 
@@ -356,7 +399,8 @@ def assumption_text() -> str:
 says that other choices move a rung by up to a quarter: that all three come near is no proof of any one part. Assumed are
 where layers lie (best of all placements of the second rung: {ends_text(workload.model, strategy)} on the last virtual
 stages), the
-batch ({SECOND:,} sequences), the recompute (what fits and is fastest), the load of the experts before balance
+batch ({SECOND:,} sequences), the recompute before memory surgery (what fits and is fastest by module; published is only that
+tensors are chosen, not which: here those that take least time), the load of the experts before balance
 ({load:.2f} times the
 mean on the fullest of {strategy.ep} ranks), that matmuls are not fused with collectives (`mc2`, of which the
 publications as quoted
@@ -371,17 +415,35 @@ newest release. Each otherwise, all else as in the ladder:
 
 def superpod_text() -> str:
     """The top of the ladder on dies of a supernode."""
+    structure = {name: value for name, value in {**WITHIN_STRUCTURE, **LOOPED}.items() if name != "micro_batch_size"}
+    kinds: list[tuple[str, dict[str, Any]]] = [
+        ("the published structure", {**structure, "forbid": FUSED_MATMULS}),
+        ("the same with `mc2`", structure),
+        ("a structure of its own", {**LOOPED, "forbid": FUSED_MATMULS}),
+    ]
+    rows = []
+    for name, limits in kinds:
+        cells = []
+        for year in (LADDER_YEAR, YEAR_OF_PUBLICATION):
+            workload = superpod_workload(year)
+            found = searched(workload, limits, top=1).plans[0].parallel
+            fastest = max(((workload, found), (workload, by_tensor(workload, found))), key=mfu)
+            cells += [layout_text(fastest[1]), f"{100 * mfu(fastest):.1f}"]
+        rows.append((name, *cells))
+    header = ("at its best", f"layout, software of {LADDER_YEAR:.0f}", "MFU, %", "layout, newest releases", "MFU, %")
+    return f"""On {SECOND:,} dies of {SUPERPOD} (Atlas 900 A3, CloudMatrix384), with experts, operators and host as on the third
+rung, an MFU of more than {percent(EXPECTED_MFU_FRACTION)} is published as an expectation. The layout of the older product
+does not use what the supernode has: its fabric carries wider expert groups, and memory for shorter pipelines.
+
+{table(header, rows)}"""
+
+
+@cache
+def superpod_workload(year: float) -> Workload:
+    """The job of the third rung on dies of the supernode, under software of a year."""
     document = {**JOB, "cluster": {"hardware": SUPERPOD, "num_devices": SECOND}}
-    workload, _ = with_systems((of_year(parse_job(document).workload, LADDER_YEAR), foot()[1]), SYSTEMS)
-    limits = {**WITHIN_STRUCTURE, **LOOPED, "forbid": FUSED_MATMULS}
-    found = searched(workload, {name: value for name, value in limits.items() if name != "micro_batch_size"}, top=1).plans[0]
-    ours = mfu_of(workload, float(found.estimate["tokens_per_s"]))
-    return (
-        f"On {SECOND:,} dies of {SUPERPOD} (Atlas 900 A3, CloudMatrix384), with experts, operators and host as on the "
-        f"third rung, the published structure at its best ({layout_text(found.parallel)}, "
-        f"{memory_text(workload, found.parallel)}) comes to "
-        f"{percent(ours)}; published is an expectation of more than {percent(EXPECTED_MFU_FRACTION)}."
-    )
+    workload, _ = with_systems((of_year(parse_job(document).workload, year), foot()[1]), [s for s in SYSTEMS if s is not MEMORY])
+    return workload
 
 
 def scale_section() -> str:

@@ -364,11 +364,11 @@ def ranking_section(workload: Workload, whole: SearchResult, looped: SearchResul
     return f"""## Where the search lands
 
 {table(header, rows)}
-Of {counts.enumerated:,} strategies of the default search {counts.legal:,} are legal and {counts.fits_memory:,} fit;
-{counts.simulated} were simulated, {proof}. It also tries node-deduplicated dispatch (`two_level`), which no framework
-here offers on Ascend. The second and third row are the best of the neighbourhood (tp 4 and 8, pp 4 to 32, ep 8 to 64, micro batch
-1 and 2; {", ".join(ON_ASCEND)}): with any schedule, and on interleaved virtual stages. The last is the published layout with
-hierarchical dispatch, merged pairs and micro batch 2; recompute, switches and placement are searched, and swapping of attention's
+Of {counts.enumerated:,} strategies of the default search {counts.legal:,} are legal; all but {counts.estimated:,} are too slow
+wherever layers lie, {counts.fits_memory:,} of these fit, {counts.simulated} were simulated, {proof}. It also tries `two_level`
+dispatch, which no framework here offers on Ascend. The second and third row are the best of the neighbourhood (tp 4 and 8, pp 4
+to 32, ep 8 to 64, micro batch 1 and 2; {", ".join(ON_ASCEND)}): with any schedule, and interleaved. The last is the published one
+with hierarchical dispatch, merged pairs and micro batch 2; recompute, switches and placement are searched, swaps of attention's
 inputs, which no public framework does beside merged pairs and which the default search leaves out there.
 
 Among the structures (tp, pp, cp, ep, vpp, schedule) of the default search, each at its best, the published one is

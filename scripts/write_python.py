@@ -8,20 +8,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ("meshplan/local.py", "meshplan/errors.py", "meshplan/answers.py", "meshplan/client.py")
 BLOCK = re.compile(r"(<!-- reference: [^\n]*-->\n).*?(<!-- /reference -->)", re.DOTALL)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def reference(source: str) -> str:
-    """Every public class of a module with its fields, properties and methods, in the order of the source."""
-    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-    return "\n".join(line for node in classes for line in _of_class(node))
+    """Every public function of a module, then every public class with its fields, properties and methods, in order."""
+    body = ast.parse(source).body
+    bases = {node.name: node for node in body if isinstance(node, ast.ClassDef) and node.name.startswith("_")}
+    public = [node for node in body if not getattr(node, "name", "_").startswith("_")]
+    functions = [line for node in public if isinstance(node, Function) for line in _of_function(node)]
+    return "\n".join(
+        [*functions, *(line for node in public if isinstance(node, ast.ClassDef) for line in _of_class(node, bases))]
+    )
 
 
-def _of_class(node: ast.ClassDef) -> Iterator[str]:
+def _of_function(node: Function) -> Iterator[str]:
+    yield f"## {node.name}\n\n{_text(node)}\n\n- `{_signature(node.name, node)}`\n"
+
+
+def _of_class(node: ast.ClassDef, bases: dict[str, ast.ClassDef]) -> Iterator[str]:
+    """The class; methods of a private base come with the first class that has them."""
     yield f"## {node.name}\n\n{_text(node)}\n"
-    for member in node.body:
-        if isinstance(member, ast.AnnAssign):
+    inherited = [base for name in map(ast.unparse, node.bases) if (base := bases.pop(name, None))]
+    for member in (*node.body, *(member for base in inherited for member in base.body)):
+        if isinstance(member, ast.AnnAssign) and not ast.unparse(member.target).startswith("_"):
             yield f"- `{ast.unparse(member.target)}: {ast.unparse(member.annotation)}`"
         elif isinstance(member, Function) and member.name == "__init__":
             yield f"- `{_signature(node.name, member)}`"
@@ -33,10 +45,13 @@ def _of_class(node: ast.ClassDef) -> Iterator[str]:
 
 def _signature(name: str, member: Function) -> str:
     """As a caller writes it: without ``self``, and a property without brackets."""
-    returned = f" -> {ast.unparse(member.returns)}" if member.returns and member.name != "__init__" else ""
+    told = "" if member.returns is None else ast.unparse(member.returns)
+    told = re.sub(r"^Pages\[", "Iterator[", re.sub(r"^Flow\[(.*)\]$", r"\1", told))
+    returned = f" -> {told}" if told and member.name != "__init__" else ""
     if any(ast.unparse(decorator) == "property" for decorator in member.decorator_list):
         return name + returned
-    member.args.args = member.args.args[1:]
+    for arguments in (member.args.posonlyargs, member.args.args):
+        arguments[:] = [argument for argument in arguments if argument.arg != "self"]
     return f"{name}({ast.unparse(member.args).replace('=', ' = ')}){returned}"
 
 
@@ -49,7 +64,7 @@ def _text(node: ast.ClassDef | Function) -> str:
 
 def page(current: str) -> str:
     """The page with its reference as the sources have it now."""
-    made = reference((ROOT / "meshplan/client.py").read_text(encoding="utf-8"))
+    made = "\n".join(reference((ROOT / source).read_text(encoding="utf-8")) for source in SOURCES)
     return BLOCK.sub(lambda found: f"{found[1]}{made}{found[2]}", current)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from cost_models.constants import Constants
 from cost_models.memory.fit import FitRule, fit_rule
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.framework import Framework
 from frameworks.launch import launch_block
@@ -23,8 +22,8 @@ from search.account import SpaceAccount, account
 from search.baseline import default_baseline
 from search.enumeration import Rejections, refusals
 from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change, shortfall
-from search.fillable import fillable_device_counts
-from search.leanest import takes_a_lean_plan
+from search.infeasible import MAX_CLUSTER_GROWTH, Infeasible, infeasible
+from search.judgement import Judgement, Value
 from search.limits import SearchLimits
 from search.placement.placer import Placer
 from search.plan import DeploymentPlan, estimates_to_mappings, plan_id, strategy_to_mapping
@@ -34,12 +33,16 @@ from search.space import SearchSpace
 from search.ties import PairedError, group_of, rank_groups, sturdiness, tie_sentences
 
 WORTH_A_WORD = 0.005  # of the step
-MAX_CLUSTER_GROWTH = 64  # times as many devices, when looking for a cluster that would do
+NAMED_RULES = 2  # of those that the nearest strategy breaks
+NOTHING_WOULD_DO = f"No single change was found that makes one fit, up to {MAX_CLUSTER_GROWTH} times as many devices."
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Orders and explains strategies of one search. ``paired_error`` says which of them tie, where time ranks them."""
+    """Orders and explains strategies of one search. ``paired_error`` says which of them tie, where time ranks them.
+
+    ``limits`` are those that the user gave, which may be what leaves no plan.
+    """
 
     workload: Workload
     space: SearchSpace
@@ -47,10 +50,12 @@ class Answers:
     estimate: Estimator
     objective: str = "step_time"
     paired_error: PairedError = field(default_factory=PairedError)
+    judgement: Judgement | None = None
+    limits: SearchLimits = field(default_factory=SearchLimits)
 
     @property
     def _time_ranks(self) -> bool:
-        return self.objective != "memory_headroom"
+        return self.objective != "memory_headroom" and (self.judgement is None or self.judgement.is_of_lattice)
 
     @property
     def rule(self) -> FitRule:
@@ -61,7 +66,12 @@ class Answers:
         """Plans group by group, each compared with the next; the first also with its neighbours in the space."""
         if not best_first:
             return ()
-        found = self.estimates([entry.strategy for entry in best_first])
+        found: Sequence[Mapping[str, Any]] = self.estimates([entry.strategy for entry in best_first])
+        values: Sequence[Mapping[str, Value]] = [{}] * len(found)
+        if self.judgement is not None:
+            best_first, found, values = self._judged(self.judgement, best_first, found)
+        if not best_first:
+            return ()
         launchable = [launchable_on(self.workload, entry.strategy) for entry in best_first]
         order, groups = self._order(best_first, found, launchable)
         ranked, estimates = [best_first[row] for row in order], [found[row] for row in order]
@@ -79,6 +89,10 @@ class Answers:
                 explanation["against_best"] = compared("This plan", priced, estimates[0], "plan 1")
             if place + 1 < len(ranked):
                 explanation["next_plan"] = compared(f"Plan {place + 2}", estimates[place + 1], priced, "this plan")
+            valued = values[order[place]]
+            if self.judgement is not None and not self.judgement.is_of_lattice:
+                faster = sum(time_s < entry.step_time_s for time_s in times_s)
+                explanation["objective"] = f"{valued[self.judgement.name].text}; {_by_time(faster)}."
             if place == 0:
                 neighbouring = one_change(self.workload, self.space, entry.strategy, self.constants, self.estimate)
                 explanation["one_change"] = best_change(neighbouring, self.rule)
@@ -96,9 +110,29 @@ class Answers:
                     launchable_on=launchable[order[place]],
                     launch=launch_block(self.workload, entry.strategy),
                     variants=tuple(self._variant(entry.strategy, variant) for variant in entry.variants),
+                    values={name: each.shown for name, each in valued.items()},
+                    ordered_by={name: each.value for name, each in valued.items()},
                 )
             )
         return tuple(plans)
+
+    def _judged(
+        self, judgement: Judgement, best_first: Sequence[RankedStrategy], found: Sequence[Mapping[str, Any]]
+    ) -> tuple[Sequence[RankedStrategy], list[Mapping[str, Any]], Sequence[Mapping[str, Value]]]:
+        """The plans within the limits, with their values; by the first objective where the lattice has no order of it."""
+        judged = judgement.judged([entry.strategy for entry in best_first], found)
+        kept = [(row, values) for row, values in enumerate(judged) if values is not None]
+        if not judgement.is_of_lattice:
+            kept.sort(key=lambda each: (each[1][judgement.name].value, each[0]))
+        rows, values = [row for row, _ in kept], [each for _, each in kept]
+        told = len(judgement.measures) > 1 or not judgement.is_of_lattice
+        return [best_first[row] for row in rows], [dict(found[row]) for row in rows], values if told else [{}] * len(rows)
+
+    def why_beyond(self, ranked: Sequence[RankedStrategy]) -> str:
+        """Which limits stand between the plans, none of which is within all, and the answer."""
+        assert self.judgement is not None
+        strategies = [entry.strategy for entry in ranked]
+        return self.judgement.why_none(strategies, self.estimates(strategies))
 
     def _order(
         self, best_first: Sequence[RankedStrategy], estimates: Sequence[Mapping[str, Any]], launchable: Sequence[Sequence[str]]
@@ -194,52 +228,37 @@ class Answers:
         described = strategy_to_mapping(workload, strategy)
         return NearestLaunchable(target.label, described, priced, difference, why, replaced, ())
 
-    def nearest(self, rejections: Rejections, leanest: tuple[float, ParallelStrategy] | None) -> str:
-        """One or two sentences on what stands between this search and a plan."""
+    def infeasible(self, leanest: tuple[float, ParallelStrategy] | None) -> Infeasible:
+        """Why there is no plan, and what of the job could be changed."""
+        return infeasible(self.workload, self.limits, self.constants, self.estimate, leanest, self.rule.fit_limit_bytes)
+
+    def nearest(self, rejections: Rejections, leanest: tuple[float, ParallelStrategy] | None, story: Infeasible) -> str:
+        """A few sentences on what stands between this search and a plan, and on what would do."""
+        changes = "; ".join(change.change for change in story.changes)
+        would_do = f"What would do, each checked with a plan that fits: {changes}." if changes else NOTHING_WOULD_DO
         if leanest is None:
-            return self._nothing_legal(rejections)
+            return f"{self._nothing_legal(rejections, story)} {would_do}"
         peak, strategy = leanest
         described = ", ".join(f"{name} {getattr(strategy, name)}" for name in ("tp", "pp", "cp", "ep", "dp"))
-        sentence = (
+        return (
             f"No legal strategy fits: the leanest ({described}) needs {peak / GIB:.1f} GiB of device memory, "
-            f"{shortfall(peak, self.rule)}."
+            f"{shortfall(peak, self.rule)}. {would_do}"
         )
-        num_devices = self._enough_devices()
-        if num_devices == self.workload.cluster.num_devices:
-            return f"{sentence} Without the limits on the search it fits on these {num_devices} devices."
-        if num_devices is not None:
-            return f"{sentence} {num_devices} devices are enough."
-        return f"{sentence} Not even {MAX_CLUSTER_GROWTH} times as many devices are enough at this batch."
 
-    def _nothing_legal(self, rejections: Rejections) -> str:
-        num_devices = self.workload.cluster.num_devices
-        counts = fillable_device_counts(self.workload, num_devices)
+    def _nothing_legal(self, rejections: Rejections, story: Infeasible) -> str:
         if not rejections.counts:
             return "The search space is empty: its limits leave no strategy to try."
         if refused := refusals(self.workload):
             why = "; ".join(rule.sentence(self.workload, ParallelStrategy()).rstrip(".") for rule in refused)
             return f"{self.workload.software.target} takes no strategy of this job: {why}."
+        if story.rules:
+            first = "; ".join(one.sentence.rstrip(".") for one in story.rules[:NAMED_RULES])
+            more = len(story.rules) - NAMED_RULES
+            others = f" (and {more} more rules)" if more > 0 else ""
+            return f"No strategy is legal; what comes nearest breaks: {first}{others}."
         rule = max(rejections.counts, key=lambda name: (rejections.counts[name], name))
         broken, example = rejections.examples[rule]
-        sentence = f"No strategy is legal; most often: {broken.sentence(self.workload, example)}."
-        if num_devices in counts:
-            sentence += f" {num_devices} devices can be filled: the limits on the search or its target stand in the way."
-        elif counts:
-            sentence += f" Nearest device counts that can be filled: {' and '.join(map(str, counts))}."
-        return sentence
-
-    def _enough_devices(self) -> int | None:
-        """The smallest of 1, 2, 4, ... times the devices on which a memory-saving strategy fits, limits aside."""
-        limits = SearchLimits(switches={Feature.SWAP_OPTIMIZER: (True,)})
-        num_devices = self.workload.cluster.num_devices
-        factor = 1
-        while factor <= MAX_CLUSTER_GROWTH:
-            cluster = replace(self.workload.cluster, num_devices=num_devices * factor)
-            workload = replace(self.workload, cluster=cluster)
-            if takes_a_lean_plan(workload, limits, self.constants, Rejections()):
-                return cluster.num_devices
-            factor *= 2
-        return None
+        return f"No strategy is legal; most often: {broken.sentence(self.workload, example)}."
 
     def estimates(self, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
         """Prices with their parts, in order, as JSON."""
@@ -262,3 +281,9 @@ class Answers:
             return ""
         peak_bytes = priced["peak_memory_bytes"]
         return f" It also needs {peak_bytes / GIB:.1f} GiB of device memory, {shortfall(peak_bytes, self.rule)}."
+
+
+def _by_time(faster: int) -> str:
+    if not faster:
+        return "the fastest of those compared, too"
+    return f"{faster} of those compared {'has' if faster == 1 else 'have'} a shorter step"

@@ -1,8 +1,9 @@
 """Streams the lattice in chunks, in one fixed order, and charges each illegal strategy to the first rule it breaks.
 
-Order: pp, vpp, schedule, tp, cp, ep, etp, micro batch size, then the options, each ascending. A chunk holds rows of one
-pipeline only, since the cost model vectorises over those. Rules that look at a layout alone (``layout_only``) are checked
-once a layout, and the whole block of its options is charged by arithmetic: a space with few legal layouts costs little.
+Order: pp from the middle of its values outwards, vpp, schedule, tp, cp, ep, etp, micro batch size, then the options, each
+ascending: the best plans are rarely at the ends, and a good time early rules out much. A chunk holds rows of one pipeline
+only, since the cost model vectorises over those. Rules that look at a layout alone (``layout_only``) are checked once a
+layout, and the whole block of its options is charged by arithmetic: a space with few legal layouts costs little.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Rejections:
 
     def charge(self, rule: Rule, num_strategies: int, example: ParallelStrategy) -> None:
         """Count strategies against a rule."""
+        self.examples.setdefault(rule.name, (rule, example))  # first: an interrupt leaves no count without its example
         self.counts[rule.name] = self.counts.get(rule.name, 0) + num_strategies
-        self.examples.setdefault(rule.name, (rule, example))
 
 
 def refusals(workload: Workload) -> tuple[Rule, ...]:
@@ -91,15 +92,21 @@ def _leading(workload: Workload) -> tuple[Rule, ...]:
     return tuple(takewhile(lambda rule: rule.layout_only, rules_before_placement(workload)))
 
 
-def chunks(workload: Workload, space: SearchSpace, rejections: Rejections, chunk_rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
-    """Every strategy of the lattice once, in canonical form, but for those that a layout rule rejects.
+def chunks(
+    workload: Workload,
+    space: SearchSpace,
+    rejections: Rejections,
+    chunk_rows: int = CHUNK_ROWS,
+    rules: tuple[Rule, ...] | None = None,
+) -> Iterator[Chunk]:
+    """Every strategy of the lattice once, in canonical form, but for those that a layout rule rejects (default: of the target).
 
     The rejected ones are charged to ``rejections`` and counted in ``Chunk.num_enumerated``. Memory stays that of one
     chunk and one slice of layouts.
     """
-    rules = layout_rules(workload)
+    rules = layout_rules(workload) if rules is None else rules
     tables = OptionTables(workload, space)
-    pipelines = space.pipelines()
+    pipelines = sorted(space.pipelines(), key=lambda pipeline: abs(2 * space.pp.index(pipeline.pp) - len(space.pp) + 1))
     shape = (len(space.tp), len(space.cp), len(space.ep), len(space.etp), len(space.micro_batch_size))
     num_layouts = math.prod(shape)
     for index, pipeline in enumerate(pipelines):

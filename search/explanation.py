@@ -42,6 +42,7 @@ PART_NAMES = {
     "pipeline_p2p": "sends between pipeline stages",
     "pipeline_bubble": "the pipeline bubble",
     "host": "waiting for the host",
+    "size_synchronisation": "waiting for the sizes of expert exchanges",
     "head_and_loss": "the output head and loss",
 }
 

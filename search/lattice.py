@@ -18,7 +18,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate_priced, peaks
-from cost_models.step.placing import ToBeat
+from cost_models.step.placing import least_step_times_s, work
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
@@ -26,17 +26,19 @@ from frameworks.target import ANY
 from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, legal_rows, option_rules
 from search.explanation import Estimator
-from search.finalists import MAX_SIMULATIONS, simulated_rows
+from search.finalists import MAX_SIMULATIONS, Finalists, simulated_rows
+from search.judgement import Judgement
 from search.lattice_state import LatticeState
 from search.leaner import leaner, leanest
+from search.limits import SearchLimits
 from search.placement.climb import climbed
 from search.placement.placer import Placer
 from search.placement.pricing import PricedRows, Pricer, joined_rows, placed_rows
 from search.plan import DeploymentPlan
 from search.ranking import Leaderboard, RankedStrategy, Scored, joined
-from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
+from search.result import ENUMERATE, SIMULATE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
-from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
+from search.stepwise import Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
 from search.tensor_choice.refine import TensorRefinement, refined
 from search.ties import PairedError
 from search.trials import Trial
@@ -50,7 +52,8 @@ class LatticeSearch:
     ``search.baseline``). ``clock`` returns seconds; without it timings are zero. ``pricer`` prices a batch (as
     ``cost_models.step.composition.estimate_priced``), ``simulator`` one of finalists (as
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
-    ``paired_error`` says which plans tie.
+    ``paired_error`` says which plans tie. ``limits`` are those of ``space``, for what to say where they leave no plan.
+    ``judgement`` ranks and bounds what is found by more than the lattice's own order, and says ``objective`` and ``top``.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
 
@@ -73,14 +76,20 @@ class LatticeSearch:
         refused_by: str | None = None,
         paired_error: PairedError | None = None,
         by_tensor: bool = False,
+        limits: SearchLimits | None = None,
+        judgement: Judgement | None = None,
     ) -> None:
+        if judgement is not None:
+            objective, top = judgement.of_lattice, judgement.considered
         check_objective(objective, top)
         self.workload = workload
         self.constants = constants
         self.baseline = baseline
-        self._space = space
-        self.state = state or LatticeState(Leaderboard(objective, top))
-        self._answers = Answers(workload, space, constants, simulator, objective, paired_error or PairedError())
+        self._space, self._judgement = space, judgement
+        self.state = state or LatticeState(Leaderboard(objective, top), finalists=Finalists(top))
+        self._answers = Answers(
+            workload, space, constants, simulator, objective, paired_error or PairedError(), judgement, limits or SearchLimits()
+        )
         self._price = pricer
         self.simulator = simulator
         self._max_simulations, self._refines = max_simulations, by_tensor
@@ -90,6 +99,7 @@ class LatticeSearch:
         self._rules = option_rules(workload)
         self._placer, self._prices = Placer(workload), LayerPrices(workload, constants)
         self._stream = self._continued(space)
+        self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
     def _continued(self, space: SearchSpace) -> Iterator[Chunk]:
         """The chunks that are still to be priced. Those before are enumerated again, which is cheap, and not counted."""
@@ -131,84 +141,80 @@ class LatticeSearch:
             return
         state, now = self.state, self._now
         begun_s = now()
-        as_it_is = self._priced(batch, np.arange(len(batch)))
-        parts = [as_it_is, *self._leaner(as_it_is)]
+        parts = self._priced(batch, np.arange(len(batch)))
+        parts += [forms for part in parts for forms in self._leaner(part)]
         if self._refused_by is not None:
             parts = [part.take(refused_mask(self.workload, part.batch, self._refused_by)) for part in parts]
-        priced_s = now()
-        fitting = [part.take(part.fits) for part in parts]
-        origin = np.concatenate([part.origin for part in fitting])
-        order = np.argsort(origin, kind="stable")  # rows of one structure stay neighbours
-        rows = joined_rows(fitting).take(order)
-        rows = rows.take(np.isfinite(rows.step_time_s))  # others were not worth a price
-        num_legal = sum(len(part.batch) for part in parts)
-        scored = self._scored(rows)
-        state.leaderboard.add(scored)
-        if self._proves_by_time:
-            state.finalists.consider(scored, rows.bound_s)
-        state.legal, state.fits_memory = state.legal + num_legal, state.fits_memory + len(order)
-        state.price_s += priced_s - begun_s
-        state.rank_s += now() - priced_s
+        state.legal += sum(len(part.batch) for part in parts)
+        state.ruled_out += sum(int(part.ruled_out.sum()) for part in parts)
+        begun_s, state.price_s = now(), state.price_s + now() - begun_s
+        if parts:
+            fitting = [part.take(part.fits) for part in parts]
+            order = np.argsort(np.concatenate([part.origin for part in fitting]), kind="stable")  # structures stay together
+            rows = joined_rows(fitting).take(order)
+            scored = Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, state.fits_memory + np.arange(len(order)))
+            state.fits_memory += len(order)
+            state.leaderboard.add(scored)
+            if self._proves_by_time:
+                state.finalists.consider(scored, rows.bound_s)
+        state.rank_s += now() - begun_s
         # A good time early keeps the pool small.
-        promising = state.finalists.most_promising()
-        if promising is not None and state.finalists.num_simulated < self._max_simulations:
+        promising = state.finalists.most_promising(self._max_simulations - state.finalists.num_simulated)
+        if promising is not None:
             self._settle(promising)
 
-    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> PricedRows:
-        least_bytes = float("inf") if self.state.leanest is None else self.state.leanest[0]
-        priced = placed_rows(self._prices, self._placer, batch, origin, self._price, self._to_beat, least_bytes)
+    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
+        """Rows that could be listed, if any; what their layers take rules out the others before anything else is counted."""
+        state, usual = self.state, priced_by(self._prices, batch)
+        open_rows = least_step_times_s(usual, work(usual)).step_s < self._to_beat_s
+        if not open_rows.all():
+            closed = batch.take(~open_rows)
+            refused = None if self._refused_by is None else refused_mask(self.workload, closed, self._refused_by)
+            number = len(closed) if refused is None else int(refused.sum())
+            state.legal, state.ruled_out = state.legal + number, state.ruled_out + number
+            if len(closed) == len(batch):
+                return []
+            usual, origin = usual.take(open_rows), origin[open_rows]
+        least_bytes = float("inf") if state.leanest is None else state.leanest[0]
+        priced = placed_rows(self._prices, self._placer, usual, origin, self._price, self._to_beat_s, least_bytes)
         least = int(np.argmin(priced.peak_memory_bytes))
         peak = float(priced.peak_memory_bytes[least])
         if peak < least_bytes:
-            self.state.leanest = (peak, priced.batch.row(least))
-        return priced
+            state.leanest = (peak, priced.batch.row(least))
+        return [priced]
 
-    def _to_beat(self, priced: PricedRows | None) -> ToBeat:
-        """What a row must be better than, whatever placement it gets, where some have been priced or not."""
-        board, best_s = self.state.leaderboard, self.state.finalists.best_s
-        if not self._proves_by_time:
-            return ToBeat()
-        if priced is None:
-            return ToBeat() if self._refused_by is not None else ToBeat(board.worst_that_counts, best_s)
-        if self._refused_by is not None:  # beside plans for a target, nothing counts that is not better than they are
-            return ToBeat(-float("inf"), best_s)
-        shown = Leaderboard(board.objective, board.top, kept=board.kept)
-        shown.add(self._scored(priced.take(priced.fits & np.isfinite(priced.step_time_s))))
-        return ToBeat(shown.worst_that_counts, best_s)
-
-    def _scored(self, rows: PricedRows) -> Scored:
-        return Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, self.state.legal + np.arange(len(rows.batch)))
+    @property
+    def _to_beat_s(self) -> float:
+        """The step time that a row must be below to be listed."""
+        return self.state.finalists.bar_s if self._proves_by_time else float("inf")
 
     def _leaner(self, as_it_is: PricedRows) -> list[PricedRows]:
         """The leaner forms of rows that could still matter: no form of a row is faster than the row as it is."""
         model, switches, state = self.workload.model, self._space.leaner, self.state
         if not switches:
             return []
-        worst = state.leaderboard.worst_that_counts
-        could, enough_bytes = self._could_matter(as_it_is, worst), self._answers.rule.fit_limit_bytes
-        if not self._proves_by_time:
-            enough_bytes = worst
+        could = self._could_matter(as_it_is)
+        enough_bytes = self._answers.rule.fit_limit_bytes if self._proves_by_time else state.leaderboard.worst_that_counts
         could &= as_it_is.kept_bytes <= enough_bytes
         if could.any():
             could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
         if self._proves_by_time:
-            as_it_is.time(np.flatnonzero(could & ~as_it_is.timed), self._prices, self._price)
-            could &= self._could_matter(as_it_is, worst)
+            alone = as_it_is.batch.pp == 1  # where layers usually lie says nothing of where those of a leaner form would
+            as_it_is.time(np.flatnonzero(could & alone & ~as_it_is.timed), self._prices, self._price)
+            could &= self._could_matter(as_it_is)
         found = leaner(model, as_it_is.batch.take(could), switches)
         if found is None:
             return []
         batch, origin = found
         legal = legal_rows(self.workload, batch, self._rules, state.rejections)
         state.enumerated += len(batch)
-        return [self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]])] if legal.any() else []
+        return self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]]) if legal.any() else []
 
-    def _could_matter(self, as_it_is: PricedRows, worst: float) -> NDArray[np.bool_]:
-        """Rows of which leaner forms could be listed, or be the best, by what is known of their time."""
+    def _could_matter(self, as_it_is: PricedRows) -> NDArray[np.bool_]:
+        """Rows of which leaner forms could be listed, by what is known of their time."""
         if not self._proves_by_time:
             return np.ones(len(as_it_is.batch), dtype=np.bool_)
-        # Beside plans for a target, nothing counts that is not better than they are.
-        counts = as_it_is.step_time_s <= worst if self._refused_by is None else np.zeros_like(as_it_is.fits)
-        could: NDArray[np.bool_] = ~as_it_is.fits & (counts | (as_it_is.bound_s < self.state.finalists.best_s))
+        could: NDArray[np.bool_] = ~as_it_is.fits & (as_it_is.bound_s < self._to_beat_s)
         return could
 
     def _can_be_lean(self, batch: StrategyBatch, enough_bytes: float) -> NDArray[np.bool_]:
@@ -240,6 +246,8 @@ class LatticeSearch:
         if kept is None:
             return None
         unseen = finalists.unseen(kept)
+        if self._proves_by_time and self.is_closed:  # variants of what is listed; nothing else can be
+            unseen = unseen.take(finalists.listed(unseen))
         if not len(unseen):
             return finalists.simulated
         shown = simulated_rows(unseen, self.simulator, self._prices)
@@ -257,6 +265,7 @@ class LatticeSearch:
             state.finalists.best_s if state.finalists.num_simulated else state.leaderboard.best_step_time_s,
             state.elapsed_s,
             simulated=state.finalists.num_simulated,
+            phase=SIMULATE if state.is_enumerated == 1 else ENUMERATE,
         )
 
     def checkpoint(self) -> dict[str, Any]:
@@ -269,10 +278,10 @@ class LatticeSearch:
         # An interrupt may come in the middle of a chunk, which then counts as far as it came.
         enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
         begun_s = self._now()
-        shown = self._shown()
-        ranked = self._climbed(self._ranked(shown))
+        shown, ranked = self._found()
         simulated_s = self._now()
-        plans = self._answers.plans(ranked)
+        judgement, compared = self._judgement, self._answers.plans(ranked)
+        plans = compared if judgement is None else compared[: judgement.top]
         num_simulated = 0 if shown is None else len(shown)
         waiting = 0 if shown is None or state.finalists.pool is None else len(state.finalists.pool)
         if shown is not None and waiting:
@@ -280,7 +289,10 @@ class LatticeSearch:
             waiting -= int(np.isin(state.finalists.pool.ordinal, shown.ordinal).sum())
         comparison = self._answers.compared_with(self.baseline, plans)
         launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
-        nearest = None if plans or stopped_by else self._answers.nearest(state.rejections, state.leanest)
+        story = None if ranked or stopped_by else self._answers.infeasible(state.leanest)
+        nearest = None if story is None else self._answers.nearest(state.rejections, state.leanest, story)
+        if ranked and not plans:
+            nearest = self._answers.why_beyond(ranked)
         explain_s = self._now() - simulated_s
         by_tensor = self._by_tensor(ranked) if stopped_by is None else ()
         refine_s = self._now() - simulated_s - explain_s if self._refines else None
@@ -289,20 +301,22 @@ class LatticeSearch:
                 enumerated,
                 state.legal,
                 state.fits_memory,
-                estimated=state.legal,
-                pruned_by_bound=state.fits_memory - num_simulated - waiting,
+                estimated=state.legal - state.ruled_out,
+                pruned_by_bound=state.ruled_out + state.fits_memory - num_simulated - waiting,
                 simulated=num_simulated,
             ),
             rejections=listed_rejections(self.workload, state.rejections),
-            proof=self._proof(stopped_by, self._answers.best_of(plans)),
+            proof=self._judged_proof(stopped_by, plans, ranked),
             timing=self._timing(simulated_s - begun_s, explain_s, refine_s),
             plans=plans,
             baseline=comparison,
             nearest=nearest,
+            infeasible=story,
             nearest_launchable=launchable,
             by_tensor=by_tensor,
             paired_error=self._answers.paired_error,
             space=self._answers.space_account(plans[0] if plans else None),
+            pareto=() if judgement is None else tuple(judgement.front(compared)),
         )
 
     def best(self) -> tuple[RankedStrategy | None, Timing]:
@@ -315,6 +329,20 @@ class LatticeSearch:
         proved = self._proves_by_time and self.is_closed
         ranked = self._climbed(self._ranked(self.state.finalists.simulated if proved else self._shown()))
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
+
+    def ranked(self) -> tuple[RankedStrategy, ...]:
+        """The best structures in simulated time, their layers moved for as long as that helps."""
+        return self._found()[1]
+
+    def _found(self) -> tuple[Scored | None, tuple[RankedStrategy, ...]]:
+        """What is shown, and the best of it; the same again once the search is over."""
+        if self._final is not None:
+            return self._final
+        shown = self._shown()
+        found = shown, self._climbed(self._ranked(shown))
+        if self.is_closed:
+            self._final = found
+        return found
 
     def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
         final = Leaderboard(self.state.leaderboard.objective, self.state.leaderboard.top)
@@ -353,24 +381,30 @@ class LatticeSearch:
         is_open = self._proves_by_time and np.isfinite(self.state.finalists.open_bound_s)
         return self.state.is_enumerated == 1 and not is_open
 
-    def _proof(self, stopped_by: str | None, best: DeploymentPlan | None) -> Proof:
-        any_plan = best is not None
+    def _judged_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
+        best, finalists = self._answers.best_of(plans), self.state.finalists
+        proof = self._proof(stopped_by, best, len(plans))
+        if self._judgement is None:
+            return proof
+        first_is_kept = any(plan.parallel == ranked[0].strategy for plan in plans)
+        return self._judgement.proof(proof, best, min(finalists.best_s, finalists.open_bound_s), first_is_kept=first_is_kept)
+
+    def _proof(self, stopped_by: str | None, best: DeploymentPlan | None, num_listed: int) -> Proof:
         finalists, target = self.state.finalists, self.workload.software.target
         enumerated = self.state.is_enumerated == 1
-        open_bound_s = finalists.open_bound_s if self._proves_by_time else float("inf")
-        closed = self.is_closed and any_plan
-        if stopped_by is None and enumerated and any_plan and not closed:
-            stopped_by = "max_simulations"
-        gap = None
-        if enumerated and any_plan:
-            gap = 0.0 if closed else (finalists.best_s - open_bound_s) / finalists.best_s
+        num_proved, gap = 0, None
+        if enumerated and best is not None:
+            num_proved = finalists.num_proved if self._proves_by_time else num_listed
+            gap = 0.0 if num_proved else max(0.0, 1.0 - finalists.open_bound_s / best.estimate["step_time_s"])
+            stopped_by = None if num_proved else stopped_by or "max_simulations"
         return Proof(
             exhaustive=enumerated,
-            proved_best=closed,
+            proved_best=num_proved > 0,
+            places=min(num_proved, num_listed),
             scope="lattice, simulated" if target == ANY.name else f"lattice of {target}, simulated",
             objective=self.state.leaderboard.objective,
             optimality_gap_fraction=gap,
-            stopped_by=None if closed else stopped_by,
+            stopped_by=stopped_by,
             plan_id=None if best is None else best.plan_id,
         )
 
@@ -394,4 +428,4 @@ def search(
     """
     check_time_limit(time_limit_s, clock)
     lattice = LatticeSearch(workload, space, constants, clock=clock, **settings)
-    return lattice.result(run_to_end(lattice, time_limit_s, on_progress))
+    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress))

@@ -15,7 +15,7 @@ from search.errors import SearchError
 from search.finalists import Finalists
 from search.ranking import Leaderboard, scored_from_mapping, scored_to_mapping
 
-FORMAT = 3
+FORMAT = 4
 _RULES = {rule.name: rule for rule in RULES}
 
 
@@ -31,6 +31,7 @@ class LatticeState:
     is_enumerated: int = 0  # 1 once no chunk is left
     enumerated: int = 0
     legal: int = 0
+    ruled_out: int = 0  # of them, by a bound on their time
     fits_memory: int = 0
     leanest: tuple[float, ParallelStrategy] | None = None  # least peak memory of all legal strategies
     enumerate_s: float = 0.0
@@ -69,7 +70,7 @@ class LatticeState:
             return cls(
                 leaderboard=Leaderboard(objective, top, kept=None if kept is None else scored_from_mapping(kept)),
                 rejections=rejections,
-                finalists=Finalists.from_mapping(mapping["finalists"]),
+                finalists=Finalists.from_mapping(mapping["finalists"], top),
                 leanest=None if leanest is None else (float(leanest[0]), strategy_from_values(*leanest[1:])),
                 **plain,
             )

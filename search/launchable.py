@@ -77,6 +77,11 @@ class LaunchableSearch:
         )
         self._beyond = None if beyond is None else self._search_beyond(LatticeState.from_mapping(beyond, objective, 1))
 
+    @property
+    def launchable(self) -> LatticeSearch:
+        """The search whose plans are ranked."""
+        return self._launchable
+
     def _search_beyond(self, state: LatticeState) -> LatticeSearch:
         settings = self._settings
         return LatticeSearch(
@@ -96,7 +101,7 @@ class LaunchableSearch:
         if self._beyond is not None:
             return self._beyond.advance()
         if not self._launchable.advance():
-            to_beat = Finalists(best_s=self._launchable.state.finalists.best_s)
+            to_beat = Finalists(to_beat_s=self._launchable.state.finalists.best_s)
             self._beyond = self._search_beyond(LatticeState(Leaderboard(self._settings.objective, 1), finalists=to_beat))
         return True
 

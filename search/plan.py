@@ -45,10 +45,13 @@ class DeploymentPlan:
     launchable_on: tuple[str, ...] = ()
     launch: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Mapping[str, Any], ...] = ()
+    values: Mapping[str, float] = field(default_factory=dict)  # by objective, where several or others than the step count
+    ordered_by: Mapping[str, float] = field(default_factory=dict)  # the same, smaller being better
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as JSON."""
-        document = {name: copy(value) for name, value in vars(self).items() if name != "parallel"}
+        left_out = {"parallel", "ordered_by"} if self.values else {"parallel", "ordered_by", "values"}
+        document = {name: copy(value) for name, value in vars(self).items() if name not in left_out}
         return {**document, "launchable_on": list(self.launchable_on), "variants": [dict(variant) for variant in self.variants]}
 
 

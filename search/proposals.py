@@ -6,7 +6,7 @@ dispatcher where no token travels. The values offered under one name never chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from search.limits import DISPATCHERS, GROUP_SIZE, SWITCHES
 from search.space import SearchSpace
 
 Value = bool | int | str
-Choose = Callable[[str, tuple[Value, ...]], Value]
+Choose = Callable[[str, Sequence[Value]], Value]  # one of those offered under a name
 
 
 class _NotOfferedError(Exception):
@@ -105,7 +105,7 @@ class Proposals:
         values = self._values(strategy)
         parameters: dict[str, Value] = {}
 
-        def choose(name: str, offered: tuple[Value, ...]) -> Value:
+        def choose(name: str, offered: Sequence[Value]) -> Value:
             if values.get(name) not in offered:
                 raise _NotOfferedError
             parameters[name] = values[name]

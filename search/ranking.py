@@ -13,7 +13,8 @@ from cost_models.shapes.strategy import COLUMNS, IntColumn, ParallelStrategy, St
 
 Floats = NDArray[np.float64]
 
-OBJECTIVES = ("step_time", "memory_headroom", "device_hours")
+OF_LATTICE = ("step_time", "memory_headroom", "device_hours")  # what a strategy's price orders
+OBJECTIVES = (*OF_LATTICE, "delivered", "cost", "energy", "robust")  # the others judge plans: search.judgement
 _BATCH_COLUMNS = (*COLUMNS, "layout_index", "recompute_plan_index")  # rows of a lattice have no tensor plan
 _NUMBERS = {"step_time_s": np.float64, "peak_memory_bytes": np.float64, "ordinal": np.int64}  # beside the batch
 STRUCTURE = ("tp", "pp", "cp", "ep", "vpp", "schedule")  # plans that share these are variants of one another

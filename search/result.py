@@ -9,14 +9,21 @@ from typing import Any
 from cost_models.shapes.workload import Workload
 from search.account import SpaceAccount
 from search.enumeration import Rejections
+from search.infeasible import Infeasible
 from search.plan import DeploymentPlan
+from search.refinement.answer import Refinement
 from search.tensor_choice.refine import TensorRefinement
 from search.ties import PairedError
+
+PHASES = ENUMERATE, SIMULATE, SAMPLE, REFINE, EXPLAIN = ("enumerate", "simulate", "sample", "refine", "explain")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a search has come. ``done_fraction`` counts layouts, not strategies: it is no forecast of time."""
+    """How far a search has come. ``done_fraction`` counts layouts, not strategies: it is no forecast of time.
+
+    ``phase`` is what the search is doing now: of ``PHASES``. Strategies are ruled out by bounds while they are enumerated.
+    """
 
     done_fraction: float
     enumerated: int
@@ -24,8 +31,9 @@ class Progress:
     fits_memory: int
     best_step_time_s: float | None
     elapsed_s: float
-    sampled: int | None = None  # trials of a sampler
+    sampled: int | None = None  # trials of a sampler, or of a refinement
     simulated: int | None = None
+    phase: str = ENUMERATE
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,8 @@ class Counts:
     """``enumerated`` = ``legal`` + the sum of the rejections. ``None``: this release does not do that.
 
     ``estimated`` have their memory counted, or were ruled out by their weights and states alone, and their time priced where they
-    fit, or found too long by a bound.
+    fit. The other legal ones were ruled out by what their layers take at least, before that; they and those that fit and were not
+    simulated are ``pruned_by_bound``. ``fits_memory`` is of those estimated.
     """
 
     enumerated: int
@@ -59,6 +68,7 @@ class Proof:
     """What the answer is worth: proved best only over ``scope``, for this objective, model and set of constants.
 
     ``plan_id`` is the plan that this is about: the best by prediction, which is not always the first of those that tie with it.
+    ``places``: so many of the listed structures, the fastest, are proved to be the best ones of the lattice.
     """
 
     exhaustive: bool
@@ -68,6 +78,7 @@ class Proof:
     optimality_gap_fraction: float | None
     stopped_by: str | None  # time_limit | interrupt | max_simulations
     plan_id: str | None = None
+    places: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class Timing:
     explain_s: float
     total_s: float
     simulate_s: float | None = None
-    refine_s: float | None = None  # tensors chosen one by one, beside the search itself
+    refine_s: float | None = None  # trials around the best plans and tensors chosen one by one, beside the search itself
 
     def to_mapping(self) -> dict[str, float | None]:
         """``estimate_s`` covers enumeration, legality and pricing."""
@@ -163,7 +174,8 @@ class NearestLaunchable:
 class SearchResult:
     """Plans, best first, with the account of how they were found. ``nearest`` is a hint where nothing fits.
 
-    ``physics_best`` stands beside plans for a target, ``nearest_launchable`` and ``by_tensor`` beside those of the physics alone.
+    ``physics_best`` stands beside plans for a target, ``nearest_launchable`` and ``by_tensor`` beside those of the physics alone,
+    ``refinement`` beside those of either where it is asked for. Without a plan of an exhaustive search, ``infeasible`` says why.
     """
 
     counts: Counts
@@ -178,6 +190,9 @@ class SearchResult:
     paired_error: PairedError = field(default_factory=PairedError)
     space: SpaceAccount | None = None
     by_tensor: tuple[TensorRefinement, ...] = ()
+    refinement: Refinement | None = None
+    infeasible: Infeasible | None = None
+    pareto: tuple[DeploymentPlan, ...] = ()  # of all plans that were compared, where there are several objectives
 
     @property
     def best(self) -> DeploymentPlan | None:
@@ -194,11 +209,16 @@ class SearchResult:
             "plans": [plan.to_mapping() for plan in self.plans],
             "baseline": None if self.baseline is None else {**vars(self.baseline), "violations": list(self.baseline.violations)},
             "nearest": self.nearest,
+            "infeasible": None if self.infeasible is None else self.infeasible.to_mapping(),
             "physics_best": None if self.physics_best is None else self.physics_best.to_mapping(),
             "space": None if self.space is None else self.space.to_mapping(),
             "nearest_launchable": [nearest.to_mapping() for nearest in self.nearest_launchable],
             "by_tensor": [each.to_mapping() for each in self.by_tensor],
+            "refinement": None if self.refinement is None else self.refinement.to_mapping(),
             "paired_error": asdict(self.paired_error),
+            "pareto": [
+                {"plan_id": plan.plan_id, "values": dict(plan.values), "strategy": dict(plan.strategy)} for plan in self.pareto
+            ],
         }
 
 

@@ -1,21 +1,15 @@
 """Samplers over the lattice: Optuna proposes strategies batch by batch, in memory; the cost model prices them.
 
 An exhaustive search is faster and proves its answer. Samplers are here to compare with, and for evaluators that are too
-slow to price everything. Each batch is drawn with its own seed, so that a search that is continued from its stored trials
-proposes the same strategies as one that never stopped.
+slow to price everything.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import optuna
-from optuna.distributions import CategoricalDistribution
-from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
-from optuna.trial import TrialState
 
 from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical
@@ -25,21 +19,20 @@ from cost_models.step.composition import estimate
 from frameworks.legality import rules_for
 from frameworks.taking import taken
 from search.answers import Answers
+from search.asking import SAMPLERS, Asker, Told
 from search.baseline import default_baseline
 from search.enumeration import Rejections
 from search.errors import SearchError
 from search.explanation import Estimator
-from search.proposals import Choose, Proposals, Value
+from search.proposals import Proposals
 from search.ranking import Leaderboard, Scored
-from search.result import Counts, Progress, Proof, SearchResult, Timing, listed_rejections
+from search.result import SAMPLE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
-from search.stepwise import Clock, ProgressCallback, check_objective, check_time_limit, run_to_end
+from search.stepwise import Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
 from search.ties import PairedError
-from search.trials import BASELINE, FITS, ILLEGAL, OUTCOMES, SAMPLED, TOO_LARGE, UNPRICED, Evaluation, Trial
+from search.trials import BASELINE, FITS, ILLEGAL, OUTCOMES, TOO_LARGE, UNPRICED, Evaluation, Trial
 
-SAMPLERS = ("tpe", "nsga2", "random")
 BATCH_TRIALS = 32
-POPULATION = 50
 
 
 class SamplerSearch:
@@ -77,7 +70,7 @@ class SamplerSearch:
         self.max_trials = max_trials
         self.trials: list[Trial] = list(trials)
         self._objective, self._top, self._baseline = objective, top, baseline
-        self._sampler, self._seed = sampler, seed
+        self._sampler = sampler
         self._answers = Answers(workload, space, constants, estimator, objective, paired_error or PairedError())
         self._estimate = estimator
         self._now: Clock = clock or (lambda: 0.0)
@@ -90,23 +83,8 @@ class SamplerSearch:
         self._best: Trial | None = None
         for trial in self.trials:
             self._consider(trial)
-        self._study = self._rebuilt_study()
-
-    def _rebuilt_study(self) -> optuna.Study:
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        study = optuna.create_study(direction="minimize", sampler=_sampler(self._sampler, 0))
-        study.add_trials([_frozen(trial, self._distributions(trial)) for trial in self.trials])
-        return study
-
-    def _distributions(self, trial: Trial) -> dict[str, CategoricalDistribution]:
-        found: dict[str, CategoricalDistribution] = {}
-
-        def choose(name: str, offered: tuple[Value, ...]) -> Value:
-            found[name] = CategoricalDistribution(offered)
-            return trial.parameters[name]
-
-        self._proposals.strategy(choose)
-        return found
+        self._asker = Asker(sampler, seed, self._proposals.strategy)
+        self._asker.restore(self.trials, lambda trial: (trial.evaluation.value,))
 
     def advance(self) -> bool:
         """Propose, price and tell one more batch; ``False`` once there are ``max_trials`` trials."""
@@ -116,17 +94,13 @@ class SamplerSearch:
         begun_s = self._now()
         if first == 0:
             self._enqueue_baseline()
-        self._study.sampler = _sampler(self._sampler, _batch_seed(self._seed, first))
-        asked = [self._study.ask() for _ in range(min(BATCH_TRIALS, self.max_trials - first))]
-        strategies = [self._proposals.strategy(_choices_of(trial)) for trial in asked]
+        asked = self._asker.ask(first, min(BATCH_TRIALS, self.max_trials - first))
         asked_s = self._now()
-        evaluations = self._evaluated(strategies)
+        evaluations = self._evaluated([one.drawn for one in asked])
         priced_s = self._now()
-        for trial, strategy in zip(asked, strategies, strict=True):
-            evaluation = evaluations[strategy]
-            for name, violation in evaluation.constraints.items():
-                trial.set_constraint(name, violation)
-            self._record(strategy, evaluation, self._study.tell(trial, evaluation.value))
+        for one in asked:
+            evaluation = evaluations[one.drawn]
+            self._record(one.drawn, evaluation, self._asker.tell(one, (evaluation.value,), evaluation.constraints))
         self._price_s += priced_s - asked_s
         self._ask_s += (self._now() - priced_s) + (asked_s - begun_s)
         self._elapsed_s = self._now() - self._started_s
@@ -139,7 +113,7 @@ class SamplerSearch:
             forms = (strategy, taken(self.workload, canonical(self.workload, strategy), self._wanted))
             parameters = next(filter(None, map(self._proposals.parameters, forms)), None)
         if parameters is not None:
-            self._study.enqueue_trial(parameters, user_attrs={"source": BASELINE})
+            self._asker.enqueue(parameters, BASELINE)
 
     def _evaluated(self, strategies: Sequence[ParallelStrategy]) -> dict[ParallelStrategy, Evaluation]:
         """Every strategy's evaluation; only those that no earlier trial had are priced."""
@@ -169,18 +143,18 @@ class SamplerSearch:
                 )
         return found
 
-    def _record(self, strategy: ParallelStrategy, evaluation: Evaluation, told: optuna.trial.FrozenTrial) -> None:
+    def _record(self, strategy: ParallelStrategy, evaluation: Evaluation, told: Told) -> None:
         first = self._seen.get(strategy)
         fitting = [one.value for one in (evaluation, self._best and self._best.evaluation) if one and one.outcome == FITS]
         trial = Trial(
             number=len(self.trials),
-            source=told.user_attrs.get("source", SAMPLED),
+            source=told.source,
             strategy=strategy,
             evaluation=evaluation,
             best_value=min(fitting, default=None),
             duplicate_of=None if first is None else first.number,
-            parameters=told.params,
-            attributes={name: value for name, value in told.system_attrs.items() if not name.startswith("constraints")},
+            parameters=told.parameters,
+            attributes=told.attributes,
         )
         self.trials.append(trial)
         self._consider(trial)
@@ -204,6 +178,7 @@ class SamplerSearch:
             self._best.evaluation.step_time_s if self._best is not None else None,
             self._elapsed_s,
             sampled=len(self.trials),
+            phase=SAMPLE,
         )
 
     def _counts(self) -> Counts:
@@ -281,23 +256,7 @@ def sample(
     """
     check_time_limit(time_limit_s, clock)
     sampled = SamplerSearch(workload, space, constants, clock=clock, **settings)
-    return sampled.result(run_to_end(sampled, time_limit_s, on_progress))
-
-
-class _Nsga2(NSGAIISampler):
-    """Keeps parents in one order. Optuna's own differs between those just selected and the same ones remembered."""
-
-    def select_parent(self, study: optuna.Study, generation: int) -> list[optuna.trial.FrozenTrial]:
-        return sorted(super().select_parent(study, generation), key=lambda trial: trial.number)
-
-
-def _choices_of(trial: optuna.Trial) -> Choose:
-    def choose(name: str, offered: tuple[Value, ...]) -> Value:
-        value = trial.suggest_categorical(name, offered)
-        assert isinstance(value, bool | int | str)  # it is one of those offered
-        return value
-
-    return choose
+    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress))
 
 
 def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:
@@ -307,31 +266,6 @@ def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:
         return float(checkpoint["ask_s"]), float(checkpoint["price_s"]), float(checkpoint["elapsed_s"])
     except (KeyError, TypeError, ValueError):
         raise SearchError("checkpoint: not one that a sampler of this version wrote.") from None
-
-
-def _batch_seed(seed: int, first_trial: int) -> int:
-    return int(np.random.SeedSequence([seed, first_trial]).generate_state(1)[0])
-
-
-def _sampler(name: str, seed: int) -> BaseSampler:
-    if name == "random":
-        return RandomSampler(seed)
-    if name == "nsga2":
-        return _Nsga2(population_size=POPULATION, seed=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # group: a model per set of conditional parameters
-        return TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
-
-
-def _frozen(trial: Trial, distributions: Mapping[str, CategoricalDistribution]) -> optuna.trial.FrozenTrial:
-    return optuna.trial.create_trial(
-        state=TrialState.COMPLETE,
-        value=trial.evaluation.value,
-        params=dict(trial.parameters),
-        distributions=dict(distributions),
-        system_attrs=dict(trial.attributes),
-        constraints=dict(trial.evaluation.constraints),
-    )
 
 
 def _scored(trials: Sequence[Trial]) -> Scored:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from search.errors import SearchError
-from search.ranking import OBJECTIVES
-from search.result import Progress, SearchResult
+from search.ranking import OF_LATTICE
+from search.result import EXPLAIN, Progress, SearchResult
 from search.trials import Trial
 
 Clock = Callable[[], float]
@@ -41,24 +42,37 @@ class Stepwise(Protocol):
 def run_to_end(search: Stepwise, time_limit_s: float | None, on_progress: ProgressCallback | None) -> str | None:
     """Advance until nothing is left (``None``), the time is over or an interrupt; what stopped it, as ``Proof`` names it.
 
-    ``on_progress`` is called after every step and stops the search by returning ``False``.
+    ``on_progress`` is called after every step and stops the search by returning ``False``; otherwise it is called once more at
+    the end, since what was found is still to be explained.
     """
+    stopped_by = None
     try:
         while search.advance():
             progress = search.progress
             if on_progress is not None and on_progress(progress) is False:
                 return "interrupt"
             if time_limit_s is not None and progress.elapsed_s >= time_limit_s:
-                return "time_limit"
+                stopped_by = "time_limit"
+                break
+        if on_progress is not None:
+            on_progress(replace(search.progress, phase=EXPLAIN))
     except KeyboardInterrupt:
-        return "interrupt"
-    return None
+        stopped_by = "interrupt"
+    return stopped_by
+
+
+def answer_of(search: Stepwise, stopped_by: str | None) -> SearchResult:
+    """What has been found. An interrupt while that is explained is one of the search; only another ends the process."""
+    try:
+        return search.result(stopped_by)
+    except KeyboardInterrupt:
+        return search.result(stopped_by or "interrupt")
 
 
 def check_objective(objective: str, top: int) -> None:
     """Raise ``SearchError`` for an unknown objective or for fewer than one plan."""
-    if objective not in OBJECTIVES:
-        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OBJECTIVES)}.")
+    if objective not in OF_LATTICE:
+        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OF_LATTICE)}.")
     if top < 1:
         raise SearchError(f"top: {top} is below 1.")
 

@@ -14,13 +14,15 @@ from search.space import SearchSpace
 
 OUTCOMES = FITS, TOO_LARGE, ILLEGAL = ("fits", "too_large", "illegal")
 _EVALUATED = ("outcome", "rule", "step_time_s", "peak_memory_bytes")  # as they are in a trial's JSON
-BASELINE, SAMPLED = "baseline", "sampled"
+BASELINE, SAMPLED, SEED = "baseline", "sampled", "seed"
 UNPRICED = 1e30  # value of an illegal strategy; its constraint keeps a sampler from taking it for a slow one
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """What became of one strategy. ``rule`` is the first that an illegal one breaks; only legal ones have a price.
+
+    Of a refinement, ``step_time_s`` is simulated, and ``None`` where a bound says that the strategy cannot be better.
 
     ``value`` is what the objective minimises. ``constraints`` are above zero where they are violated: ``memory`` is the
     missing share of the device's usable memory, ``legality`` the number of broken rules.
@@ -42,7 +44,7 @@ class Trial:
     """
 
     number: int
-    source: str  # baseline | sampled
+    source: str  # baseline | sampled | seed, of a refinement: an elite, or that with one change
     strategy: ParallelStrategy
     evaluation: Evaluation
     best_value: float | None
@@ -80,12 +82,17 @@ def trials_from_mappings(workload: Workload, space: SearchSpace, mappings: Itera
 def _trial(proposals: Proposals, mapping: Mapping[str, Any]) -> Trial:
     state = mapping["sampler_state"]
     parameters = state["parameters"]
-    value = mapping["value"]
-    evaluated = {name: mapping[name] for name in _EVALUATED}
     return Trial(
         **{name: mapping[name] for name in ("number", "source", "best_value", "duplicate_of")},
         strategy=proposals.strategy(lambda name, offered: parameters[name]),
-        evaluation=Evaluation(**evaluated, value=UNPRICED if value is None else value, constraints=state["constraints"]),
+        evaluation=evaluation_of(mapping),
         parameters=parameters,
         attributes=state["attributes"],
     )
+
+
+def evaluation_of(mapping: Mapping[str, Any]) -> Evaluation:
+    """The evaluation that ``Trial.to_mapping`` wrote. Raises ``KeyError`` for anything else."""
+    value, constraints = mapping["value"], mapping["sampler_state"]["constraints"]
+    evaluated = {name: mapping[name] for name in _EVALUATED}
+    return Evaluation(**evaluated, value=UNPRICED if value is None else value, constraints=constraints)

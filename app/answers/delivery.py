@@ -8,13 +8,23 @@ from typing import Any
 
 from app.answers.site import nodes_of, running_plan, site_of
 from app.calibrations.constants import constants_for
+from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
 from calibration.files import Calibration
-from cost_models.delivery.delivered import delivered
+from cost_models.delivery.delivered import Delivered, Site, delivered
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.strategy import ParallelStrategy
 
 LEAST_RATE = 1e-4  # below, days have no end that anybody waits for
+
+
+def delivered_of(
+    job: Job, section: DeliverySection, strategy: ParallelStrategy, step_time_s: float, own: Sequence[Calibration] = ()
+) -> tuple[Delivered, Site]:
+    """What a plan of the job delivers on a site, and that site."""
+    workload = job.workload
+    site = site_of(section, nodes_of(workload))
+    return delivered(running_plan(workload, strategy, step_time_s, constants_for(workload, own)), site), site
 
 
 def delivery_summary(
@@ -22,9 +32,8 @@ def delivery_summary(
 ) -> dict[str, Any]:
     """The document of ``DeliverySummary``, of a job that has a site."""
     assert job.delivery is not None
+    found, _ = delivered_of(job, job.delivery, strategy, estimate["step_time_s"], own)
     workload = job.workload
-    site = site_of(job.delivery, nodes_of(workload))
-    found = delivered(running_plan(workload, strategy, estimate["step_time_s"], constants_for(workload, own)), site)
     per_day = estimate["tokens_per_s"] * found.rate * DAY_S
     tokens = workload.training.train_tokens
     return {

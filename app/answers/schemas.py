@@ -342,6 +342,7 @@ class Explanation(Document):
     next_plan: str | None
     one_change: str | None = None
     neighbours: list[Change] | None = None
+    objective: str | None = Field(default=None, description="its value and what makes it, where the lattice is not ordered by it")
 
 
 class Baseline(Document):
@@ -398,6 +399,64 @@ class ByTensorDocument(Document):
     added_s: float = Field(description="of a micro batch, on the rank that pays most")
 
 
+class NearestChangeDocument(Document):
+    """A change of the job under which a plan fits, with a lean plan that shows it; a search finds faster ones."""
+
+    change: str
+    fields: dict[str, Any] = Field(description="fields of the job by their path, as cluster.num_devices; null: leave it out")
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+
+
+class InfeasibleDocument(Document):
+    """Why there is no plan, and what would do."""
+
+    rules: list[BrokenRuleDocument] = Field(description="where no strategy is legal: what the strategies break that come nearest")
+    leanest: StrategyDocument | None = Field(description="the legal strategy that needs the least memory")
+    peak_memory_bytes: float | None = Field(description="what that needs")
+    missing_bytes: float | None
+    changes: list[NearestChangeDocument] = Field(description="of each way to change the job, the nearest that was found")
+
+
+class RefinedPlanDocument(Document):
+    """A plan that a refinement found, which the proof does not cover."""
+
+    plan_id: str
+    of_plan_id: str = Field(description="the proved plan that it is held against")
+    change: str
+    strategy: StrategyDocument
+    estimate: EstimateNumbers
+    gain_fraction: float = Field(description="of the proved plan's step time")
+    launchable_on: list[str]
+    launch: dict[str, LaunchDocument | None]
+
+
+class RefinementCountsDocument(Document):
+    """Trials, and what became of their distinct strategies."""
+
+    trials: int
+    distinct: int
+    legal: int
+    fits_memory: int
+    pruned_by_bound: int = Field(description="fit, but cannot be better: not simulated")
+    simulated: int
+
+
+class RefinementDocument(Document):
+    """Trials around the best plans, beside the ranking and outside of its proof."""
+
+    sampler: str
+    seed: int
+    max_trials: int
+    stopped_by: str | None = Field(description="max_trials, stagnation, time_limit or interrupt")
+    counts: RefinementCountsDocument
+    gain_fraction: float = Field(description="of the proved plan's step time, by the first of `plans`; 0 where there is none")
+    plans: list[RefinedPlanDocument] = Field(description="faster than the proved plan, the fastest first")
+    front: list[RefinedPlanDocument] = Field(
+        description="with `refine_front`: each faster than all that need less memory, the fastest first"
+    )
+
+
 class Plan(Document):
     rank: int = Field(description="place in the answer: by group, inside a group the sturdier first")
     rank_group: int = Field(description="plans that share one cannot be told apart by time: see `paired_error`")
@@ -410,6 +469,19 @@ class Plan(Document):
     launchable_on: list[str]
     launch: dict[str, LaunchDocument | None]
     variants: list[Variant]
+    values: dict[str, float] | None = Field(
+        default=None,
+        description="by objective, where several or others than the step count: step_time and robust [s], memory_headroom "
+        "[bytes], delivered [tokens a day]; for 1e12 tokens device_hours, cost [USD], energy [kWh]",
+    )
+
+
+class ParetoPlan(Document):
+    """A plan that no other of those compared equals or beats in every objective."""
+
+    plan_id: str
+    values: dict[str, float] = Field(description="by objective, as of plans")
+    strategy: StrategyDocument
 
 
 # As a study holds it: checked when it was stored, perhaps by another version.
@@ -448,7 +520,9 @@ class SearchDocument(Answer):
     baseline: Baseline | None
     nearest: str | None = Field(description="without a plan: what stands in the way, and what would do")
     physics_best: PhysicsBestDocument | None = Field(
-        default=None, description="null with target any, from a sampler, and where the time ended before it was searched"
+        default=None,
+        description="null with target any, from a sampler, with several or other objectives than the lattice's own, with a "
+        "deadline or a budget, and where the time ended before it was searched",
     )
     nearest_launchable: list[NearestLaunchableDocument] = Field(
         default_factory=list, description="with target any, for each framework of the devices"
@@ -460,4 +534,13 @@ class SearchDocument(Answer):
     by_tensor: list[ByTensorDocument] = Field(
         default_factory=list,
         description="with target any: the first plans, recompute and swap chosen tensor by tensor, where faster",
+    )
+    infeasible: InfeasibleDocument | None = Field(
+        default=None, description="null where there is a plan, or nobody looked for all"
+    )
+    refinement: RefinementDocument | None = Field(default=None, description="null unless `search.refine` asks for it")
+    pareto: list[ParetoPlan] = Field(
+        default_factory=list,
+        description="with several objectives: the front of the plans that were compared, the best of each of the 50 structures "
+        "(or `top`) that come first in the lattice; nothing is proved of it",
     )

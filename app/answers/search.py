@@ -7,30 +7,32 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.answers.delivery import with_deliveries
+from app.answers.judgement import judged_sentences, judgement_of
 from app.answers.price import fill_intervals
 from app.answers.provenance import about, priced_with
 from app.answers.schemas import SearchDocument
 from app.calibrations.constants import constants_for, paired_error_of
-from app.jobs.fields import EXHAUSTIVE
+from app.jobs.fields import EXHAUSTIVE, refines
 from app.jobs.job import Job
 from calibration.files import Calibration
 from cost_models.constants import Constants
 from frameworks.target import ANY
 from meshplan import __version__
+from search.judgement import Judgement
 from search.lattice import LatticeSearch
 from search.lattice_state import LatticeState
 from search.launchable import LaunchableSearch, on_physics
 from search.space import SearchSpace, search_space
-from search.stepwise import ProgressCallback, Stepwise, run_to_end
+from search.stepwise import ProgressCallback, Stepwise, answer_of, run_to_end
 from search.ties import PairedError
 from search.trials import trials_from_mappings
 
 
 def spaces_of(job: Job) -> tuple[SearchSpace, SearchSpace | None]:
-    """What a search tries, and what physics alone adds where the job has a target; a sampler leaves that alone."""
+    """What a search tries, and what physics alone adds where the job has a target, no sampler, and plans are not judged."""
     workload = job.workload
     space = search_space(workload, job.limits)
-    if workload.software.target == ANY.name or job.settings.sampler != EXHAUSTIVE:
+    if workload.software.target == ANY.name or job.settings.sampler != EXHAUSTIVE or job.settings.judges_plans:
         return space, None
     return space, search_space(on_physics(workload), job.limits)
 
@@ -42,21 +44,65 @@ def search_of(
     *,
     physics: SearchSpace | None = None,
     paired_error: PairedError | None = None,
+    judgement: Judgement | None = None,
     checkpoint: Mapping[str, Any] | None = None,
     trials: Sequence[Mapping[str, Any]] = (),
 ) -> Stepwise:
     """The search from its beginning, or from where the checkpoint and the trials of an earlier one left it.
 
-    ``physics`` is the space that the plans for a target are held against, ``paired_error`` what decides a tie.
+    ``physics`` is the space that the plans for a target are held against, ``paired_error`` what decides a tie, ``judgement`` what
+    else ranks and bounds plans.
     """
+    if refines(job.settings):
+        return _refined(job, space, constants, physics, paired_error, checkpoint, trials)
+    return _search_of(job, space, constants, physics, paired_error, judgement, checkpoint, trials)
+
+
+def _refined(
+    job: Job,
+    space: SearchSpace,
+    constants: Constants,
+    physics: SearchSpace | None,
+    paired_error: PairedError | None,
+    checkpoint: Mapping[str, Any] | None,
+    trials: Sequence[Mapping[str, Any]],
+) -> Stepwise:
+    """The exhaustive search with trials around its best plans."""
+    from search.refinement.search import RefinedSearch  # Optuna is slow to import, and most searches do without
+    from search.refinement.stage import Settings
+
+    whole = _search_of(job, space, constants, physics, paired_error, None, RefinedSearch.part(checkpoint), ())
+    lattice = whole.launchable if isinstance(whole, LaunchableSearch) else whole
+    assert isinstance(lattice, LatticeSearch)
+    settings = Settings(job.settings.refine, job.settings.seed, job.settings.refine_front)
+    return RefinedSearch(
+        whole, lattice, space, job.limits, settings, clock=time.perf_counter, checkpoint=checkpoint, trials=trials
+    )
+
+
+def _search_of(
+    job: Job,
+    space: SearchSpace,
+    constants: Constants,
+    physics: SearchSpace | None,
+    paired_error: PairedError | None,
+    judgement: Judgement | None,
+    checkpoint: Mapping[str, Any] | None,
+    trials: Sequence[Mapping[str, Any]],
+) -> Stepwise:
     settings = job.settings
+    objective, top = settings.objectives[0], settings.top
+    if judgement is not None:
+        objective, top = judgement.of_lattice, judgement.considered
     shared: dict[str, Any] = {
-        "objective": settings.objective,
-        "top": settings.top,
+        "objective": objective,
+        "top": top,
         "baseline": job.strategy,
         "paired_error": paired_error,
         "clock": time.perf_counter,
     }
+    if settings.sampler == EXHAUSTIVE:
+        shared["limits"] = job.limits
     if settings.sampler == EXHAUSTIVE and physics is not None:
         return LaunchableSearch(
             job.workload,
@@ -65,11 +111,12 @@ def search_of(
             constants,
             checkpoint=checkpoint,
             max_simulations=settings.max_simulations,
+            judgement=judgement,
             **shared,
         )
     if settings.sampler == EXHAUSTIVE:
-        state = None if checkpoint is None else LatticeState.from_mapping(checkpoint, settings.objective, settings.top)
-        shared |= {"max_simulations": settings.max_simulations, "by_tensor": settings.by_tensor}
+        state = None if checkpoint is None else LatticeState.from_mapping(checkpoint, objective, top)
+        shared |= {"max_simulations": settings.max_simulations, "by_tensor": settings.by_tensor, "judgement": judgement}
         return LatticeSearch(job.workload, space, constants, state=state, **shared)
     from search.sampling import SamplerSearch
 
@@ -91,12 +138,19 @@ def search_document(job: Job, on_progress: ProgressCallback | None = None, *, ow
     """The document that ``meshplan schema search`` describes."""
     space, physics = spaces_of(job)
     search = search_of(
-        job, space, constants_for(job.workload, own), physics=physics, paired_error=paired_error_of(job.workload, own)
+        job,
+        space,
+        constants_for(job.workload, own),
+        physics=physics,
+        paired_error=paired_error_of(job.workload, own),
+        judgement=judgement_of(job, own),
     )
-    result = search.result(run_to_end(search, job.settings.time_limit_s, on_progress))
+    result = answer_of(search, run_to_end(search, job.settings.time_limit_s, on_progress))
+    told = about(job, own, result.plans[0].parallel if result.plans else None, "search")
     return SearchDocument.model_validate(
         {
-            **about(job, own, result.plans[0].parallel if result.plans else None, "search"),
+            **told,
+            "assumptions": [*told["assumptions"], *judged_sentences(job)],
             "version": __version__,
             "priced_with": priced_with(job.workload, own),
             **with_deliveries(

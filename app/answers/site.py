@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from app.jobs.assumed import text_of
 from app.jobs.delivery import SOURCES, DeliverySection
+from app.jobs.job import Job
 from cost_models.constants import Constants
 from cost_models.delivery.delivered import RunningPlan, Site
 from cost_models.delivery.failures import DAY_S
@@ -17,6 +18,13 @@ from cost_models.shapes.workload import Workload
 from hardware_profiles.schema import HardwareProfile
 
 SPARE_FRACTION = 0.02  # of a job's nodes, which vendors advise
+
+
+def failing_site(job: Job) -> DeliverySection | None:
+    """The site whose failures count in days and costs: the job's, unless it is about prices alone, or one that is asked for."""
+    if "delivered" in job.settings.objectives:
+        return job.delivery or DeliverySection()
+    return None if job.delivery is None or job.delivery.is_of_prices_alone else job.delivery
 
 
 def running_plan(workload: Workload, strategy: ParallelStrategy, step_time_s: float, constants: Constants) -> RunningPlan:

@@ -48,8 +48,10 @@ def other_way(software: Software, option: SoftwareOption) -> Software:
 
 
 def _host_s(numbers: Estimate) -> Floats:
+    """What a step waits for its hosts: for kernels, and for the sizes of exchanges."""
     assert numbers.breakdown is not None
-    return numbers.breakdown.time_s["host"]
+    host_s: Floats = numbers.breakdown.time_s["host"] + numbers.breakdown.time_s["size_synchronisation"]
+    return host_s
 
 
 def _options(

@@ -23,6 +23,8 @@ FOUND = (
     "paired_error",
     "space",
     "by_tensor",
+    "refinement",
+    "infeasible",
 )  # in the order of a local answer
 
 

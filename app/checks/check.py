@@ -95,6 +95,7 @@ def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallba
         search_space(job.workload, job.limits),
         constants_for(job.workload, own),
         top=1,
+        limits=job.limits,
         baseline=job.strategy,
         clock=time.perf_counter,
         time_limit_s=job.settings.time_limit_s,

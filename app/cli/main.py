@@ -22,10 +22,13 @@ from app.cli.commands import (
     keys,
     models,
     report,
+    rl,
     schema,
     search,
     sequences,
     serve,
+    serving,
+    sweep,
     tune,
     validate,
     worker,
@@ -46,6 +49,7 @@ application = typer.Typer(
 )
 application.command()(search.search)
 application.command()(estimate.estimate)
+application.command()(sweep.sweep)
 application.command()(explain.explain)
 application.command()(goodput.goodput)
 application.command()(tune.tune)
@@ -63,6 +67,8 @@ application.add_typer(hardware.commands, name="hardware")
 application.add_typer(models.commands, name="models")
 application.add_typer(experts.commands, name="experts")
 application.add_typer(sequences.commands, name="sequences")
+application.add_typer(rl.commands, name="rl")
+application.add_typer(serving.commands, name="serving")
 application.command()(schema.schema)
 
 

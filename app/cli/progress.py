@@ -5,19 +5,35 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.text.quantities import seconds
 from app.text.terminal import messages
+from search.result import ENUMERATE, EXPLAIN, REFINE, SAMPLE, SIMULATE
 from search.result import Progress as SearchProgress
+
+if TYPE_CHECKING:
+    from app.sweeps.service import SweepProgress
 
 SECONDS_BETWEEN_LINES = 10.0
 
 
+_DOING = {
+    ENUMERATE: "enumerating and bounding",
+    SIMULATE: "simulating",
+    SAMPLE: "sampling",
+    REFINE: "refining",
+    EXPLAIN: "explaining",
+}
+
+
 def _text(progress: SearchProgress) -> str:
+    tried = {SIMULATE: progress.simulated, SAMPLE: progress.sampled, REFINE: progress.sampled}.get(progress.phase)
+    doing = _DOING[progress.phase] + ("" if tried is None else f" ({tried:,})")
     best = f", best {seconds(progress.best_step_time_s)} a step" if progress.best_step_time_s else ""
-    return f"{progress.enumerated:,} enumerated, {progress.legal:,} legal, {progress.fits_memory:,} fit{best}"
+    return f"{doing}: {progress.enumerated:,} enumerated, {progress.legal:,} legal, {progress.fits_memory:,} fit{best}"
 
 
 @contextmanager
@@ -34,6 +50,33 @@ def search_progress() -> Iterator[Callable[[SearchProgress], None]]:
             bar.update(task, completed=progress.done_fraction, description=_text(progress))
 
         yield show
+
+
+@contextmanager
+def sweep_progress() -> Iterator[Callable[[SweepProgress], None]]:
+    """As ``search_progress``, with the points that are done."""
+
+    def of_sweep(progress: SweepProgress) -> str:
+        return f"{progress.num_done} of {progress.num_points} points; {_text(progress.search)}"
+
+    def done(progress: SweepProgress) -> float:
+        return (progress.num_done + progress.search.done_fraction) / progress.num_points
+
+    if not sys.stderr.isatty():
+        due_s = SECONDS_BETWEEN_LINES
+
+        def line(progress: SweepProgress) -> None:
+            nonlocal due_s
+            if progress.elapsed_s >= due_s:
+                due_s = progress.elapsed_s + SECONDS_BETWEEN_LINES
+                sys.stderr.write(f"{done(progress):.0%}: {of_sweep(progress)}\n")
+
+        yield line
+        return
+    columns = (BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=messages(), transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+        yield lambda progress: bar.update(task, completed=done(progress), description=of_sweep(progress))
 
 
 def _lines() -> Callable[[SearchProgress], None]:

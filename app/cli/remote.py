@@ -66,7 +66,7 @@ def _followed(client: Client, study: Study, on_progress: ProgressCallback) -> St
     try:
         for event in client.events(study.id):
             if event.kind == "progress":
-                on_progress(Progress(**{name: event.data[name] for name in Progress.__dataclass_fields__}))
+                on_progress(Progress(**{name: event.data[name] for name in Progress.__dataclass_fields__ if name in event.data}))
     except KeyboardInterrupt:
         client.cancel(study.id)
     return client.wait(study.id)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from app.answers.costs import Draw, Price, draw_of, price_of
 from app.answers.delivery import LEAST_RATE
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
@@ -36,7 +37,6 @@ from app.text.documents import plain
 from calibration.files import Calibration
 from cost_models.delivery.checkpoints import daly_interval_s, young_interval_s
 from cost_models.delivery.delivered import Delivered, RunningPlan, Site, delivered
-from cost_models.delivery.energy import JOULES_PER_KWH, device_power, mean_power_w, owned_device_hour_usd
 from cost_models.delivery.failures import DAY_S, FailureRate
 from cost_models.delivery.monte_carlo import histories, one_history
 from cost_models.shapes.strategy import ParallelStrategy
@@ -54,18 +54,6 @@ CONSIDERED_PLANS = 50  # of a search, ranked by what they deliver
 SHOWN_PLANS = 10
 TOLD_STRETCHES = 1000
 MAX_EVENTS = 5000  # of one history: seconds
-# Parts of a step in which a device waits: for a link, its host or other ranks.
-WAITING = (
-    "tp_comm",
-    "cp_comm",
-    "ep_comm",
-    "dp_comm",
-    "weight_gather",
-    "activation_swap",
-    "pipeline_p2p",
-    "pipeline_bubble",
-    "host",
-)
 
 
 def goodput_request(document: Mapping[str, Any], database: Database) -> GoodputDocument:
@@ -97,8 +85,11 @@ def goodput_document(
     found = delivered(plan, site)
     tokens_per_s = priced.estimate.tokens_per_s
     per_day = tokens_per_s * DAY_S
-    energy = _energy(job, section, priced, found, site)
-    cost = _cost(job, section, tokens_per_s, found, site, energy)
+    numbers = {"step_time_s": priced.estimate.step_time_s, "time_breakdown_s": priced.estimate.time_breakdown_s}
+    running = found.supply.rate * (found.effective.useful + found.effective.repeated)
+    draw = draw_of(workload, section, numbers, running=running, num_spares=site.num_spares)
+    energy = _energy(job, draw, per_day * found.rate, section)
+    cost = _cost(job, price_of(workload, section, draw, num_spares=site.num_spares), per_day * found.rate)
     losses = _losses(found)
     warnings = list(priced.warnings)
     if not priced.estimate.fits:
@@ -150,6 +141,7 @@ def _best_plan(
         search_space(workload, job.limits),
         constants,
         top=CONSIDERED_PLANS,
+        limits=job.limits,
         clock=time.perf_counter,
         time_limit_s=job.settings.time_limit_s,
         on_progress=on_progress,
@@ -286,70 +278,30 @@ def _waterfall(priced: EstimateDocument, losses: Mapping[str, float]) -> list[St
     ]
 
 
-def _energy(job: Job, section: DeliverySection, priced: EstimateDocument, found: Delivered, site: Site) -> EnergyDocument | None:
-    profile = job.workload.cluster.profile
-    power_w = section.power_w or profile.power_w
-    if power_w is None:
+def _energy(job: Job, draw: Draw | None, tokens_per_day: float, section: DeliverySection) -> EnergyDocument | None:
+    if draw is None:
         return None
-    power = device_power(
-        power_w,
-        section.idle_power_fraction,
-        section.waiting_power_fraction,
-        section.host_power_fraction,
-        section.pue,
-    )
-    times = priced.estimate.time_breakdown_s
-    busy = 1.0 - sum(times.get(name, 0.0) for name in WAITING) / priced.estimate.step_time_s
-    running = found.supply.rate * (found.effective.useful + found.effective.repeated)
-    each_w = mean_power_w(power, busy, running)
-    spares = site.num_spares * profile.devices_per_node
-    site_w = each_w * job.workload.cluster.num_devices + power.idle_w * spares
-    kwh_per_day = site_w * DAY_S / JOULES_PER_KWH
-    tokens_per_day = priced.estimate.tokens_per_s * found.rate * DAY_S
     tokens = job.workload.training.train_tokens
-    kwh = None if tokens is None or tokens_per_day == 0.0 else kwh_per_day * tokens / tokens_per_day
+    kwh = None if tokens is None or tokens_per_day == 0.0 else draw.kwh_per_day * tokens / tokens_per_day
     return EnergyDocument(
-        device_power_w=each_w,
-        site_power_w=site_w,
-        kwh_per_day=kwh_per_day,
-        kwh_per_billion_tokens=kwh_per_day / tokens_per_day * 1e9 if tokens_per_day else 0.0,
+        device_power_w=draw.device_w,
+        site_power_w=draw.site_w,
+        kwh_per_day=draw.kwh_per_day,
+        kwh_per_billion_tokens=draw.kwh_per_day / tokens_per_day * 1e9 if tokens_per_day else 0.0,
         kwh=kwh,
         co2_kg=None if kwh is None or section.co2_kg_per_kwh is None else kwh * section.co2_kg_per_kwh,
     )
 
 
-def _cost(
-    job: Job,
-    section: DeliverySection,
-    tokens_per_s: float,
-    found: Delivered,
-    site: Site,
-    energy: EnergyDocument | None,
-) -> CostDocument | None:
-    profile = job.workload.cluster.profile
-    hour = section.price_per_device_hour_usd
-    basis = "delivery.price_per_device_hour_usd, as given"
-    if hour is None:
-        if profile.price_usd is None:
-            return None
-        hour = owned_device_hour_usd(profile.price_usd, section.years, section.used_fraction)
-        stated = profile.provenance["price_usd"]
-        basis = (
-            f"{profile.price_usd:,.0f} USD a device of {profile.name} ({stated.basis}, {stated.source}) over "
-            f"{section.years:g} years, {section.used_fraction:.0%} used"
-        )
-    devices = job.workload.cluster.num_devices + site.num_spares * profile.devices_per_node
-    per_day = devices * hour * 24.0
-    if section.price_per_kwh_usd is not None and energy is not None:
-        per_day += energy.kwh_per_day * section.price_per_kwh_usd
-        basis += f", and {section.price_per_kwh_usd:g} USD a kWh"
-    tokens_per_day = tokens_per_s * found.rate * DAY_S
+def _cost(job: Job, price: Price | None, tokens_per_day: float) -> CostDocument | None:
+    if price is None:
+        return None
     tokens = job.workload.training.train_tokens
-    each = per_day / tokens_per_day if tokens_per_day else 0.0
+    each = price.usd_per_day / tokens_per_day if tokens_per_day else 0.0
     return CostDocument(
-        basis=basis,
-        device_hour_usd=hour,
-        usd_per_day=per_day,
+        basis=price.basis,
+        device_hour_usd=price.device_hour_usd,
+        usd_per_day=price.usd_per_day,
         usd_per_trillion_tokens=each * 1e12,
         usd=None if tokens is None or not tokens_per_day else each * tokens,
     )

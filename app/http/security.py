@@ -28,6 +28,10 @@ _READING_PATHS = (
     "/v1/goodput",
     "/v1/experts/plans",
     "/v1/sequences/plans",
+    "/v1/serving/estimates",
+    "/v1/rl/estimates",
+    "/v1/rl/searches",
+    "/v1/sweeps",
     "/v1/models:import",
 )  # POST for the size of the question; it stores nothing
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from app.jobs.fields import ClusterSection, SoftwareSection, StrategySection, TrainingSection
+from app.jobs.fields import PRECISIONS, ClusterSection, SoftwareSection, StrategySection, TrainingSection
 from cost_models.layer.compute import release_years
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import ParallelStrategy
@@ -50,7 +50,7 @@ def _bandwidth(workload: Workload) -> float:
 def _precisions(workload: Workload) -> Sequence[str]:
     """Whoever trains in another precision does it for speed, or for devices that have no better."""
     rates, own = workload.cluster.profile.matmul_flops_per_s, workload.training.precision
-    return tuple(name for name, rate in rates.items() if name != own and rate >= rates[own])
+    return tuple(name for name, rate in rates.items() if name in PRECISIONS and name != own and rate >= rates[own])
 
 
 def _stacks(workload: Workload) -> Sequence[str]:
@@ -120,6 +120,7 @@ WITHOUT_OTHERS: Mapping[str, str] = {
     "training.train_tokens": "decides days alone",
     "training.expert_load_factor": "takes the place of router_balance, whose line speaks for it",
     "training.expert_counts": "takes the place of router_balance, whose line speaks for it",
+    "training.expert_capacity_factor": "drops tokens, which a default does not",
     "training.task": "costs the same",
     "software.target": "decides what may run and no price",
     "software.release": "another word for year",

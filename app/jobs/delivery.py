@@ -72,6 +72,26 @@ class DeliverySection(Section):
     price_per_kwh_usd: Annotated[float, Field(ge=0, le=100)] | None = Field(default=None, description="energy; null: not counted")
     co2_kg_per_kwh: Annotated[float, Field(ge=0, le=100)] | None = Field(default=None, description="null: not counted")
 
+    @property
+    def is_of_prices_alone(self) -> bool:
+        """Whether what was given of it is about power and money, and nothing about failures."""
+        return bool(self.model_fields_set) and self.model_fields_set <= OF_PRICES
+
+
+OF_PRICES = frozenset(
+    (
+        "power_w",
+        "idle_power_fraction",
+        "waiting_power_fraction",
+        "host_power_fraction",
+        "pue",
+        "price_per_device_hour_usd",
+        "years",
+        "used_fraction",
+        "price_per_kwh_usd",
+        "co2_kg_per_kwh",
+    )
+)
 
 # Field -> where its default comes from, told where it was not given and decides something.
 SOURCES = {

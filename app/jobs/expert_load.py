@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,18 @@ from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
 
 FACTOR, BALANCE = "training.expert_load_factor", "training.router_balance"
+CAPACITY = "training.expert_capacity_factor"
 _DEGREES = (2, 4, 8, 16, 32, 64)
 _SHOWN = 4
+
+
+def with_capacity(section: TrainingSection, model: ModelShape, labels: Mapping[str, str]) -> ModelShape:
+    """The model with the capacity that the job gives its experts: drop-and-pad where the plan pads too, else dropping."""
+    if section.expert_capacity_factor is None:
+        return model
+    if model.moe is None:
+        raise InputError(f"{labels.get(CAPACITY, CAPACITY)}: {model.name} has no experts; leave it out.")
+    return replace(model, moe=replace(model.moe, capacity_factor=section.expert_capacity_factor))
 
 
 def expert_load(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, create_model
+from pydantic import AfterValidator, Discriminator, Field, Tag, create_model, model_validator
 
 from app.jobs.assumed import AssumedFields
 from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
+from app.jobs.sweep import SweepSection
 from cost_models.shapes.expert_spread import RouterBalance
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
@@ -24,6 +25,7 @@ from documents.bounds import (
     MAX_LAYERS,
     MAX_NAME,
     MAX_TOKENS,
+    CapacityFactor,
     Degree,
     Devices,
     GlobalBatch,
@@ -36,13 +38,14 @@ from documents.bounds import (
 from documents.checking import OneOf, Section
 from search.finalists import MAX_SIMULATIONS
 from search.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
-from search.ranking import OBJECTIVES
+from search.ranking import OBJECTIVES, OF_LATTICE
 
 MAX_COUNTED_LAYERS = 1024
 GRAPH_STACKS = tuple(name for name, stack in STACKS.items() if stack.graph_by_default)
 
 TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
 Precision = Literal["bf16", "fp16", "fp8", "nvfp4", "fp32"]
+PRECISIONS: tuple[str, ...] = get_args(Precision)  # of training; profiles have rates of others, for inference
 
 CP_ALGOS = {kind.label: kind for kind in CpAlgo}
 DISPATCHERS = {kind.label: kind for kind in Dispatcher}
@@ -54,6 +57,7 @@ SAMPLERS = (EXHAUSTIVE, "tpe", "nsga2", "random")
 MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next ones
 MAX_RANKED = 1000  # plans that a search reports, and a study stores
 DEFAULT_TRIALS = 1000
+MAX_REFINE_TRIALS = 10_000  # each may be simulated
 
 
 def _form_of_counts(value: object) -> str:
@@ -112,6 +116,11 @@ class TrainingSection(Section):
         default=None,
         description="in place of expert_load_factor: what balances the router, from which the load of each expert-parallel "
         "degree follows; default: group for one expert of every group, loss-free for a balancing bias, else auxiliary-loss",
+    )
+    expert_capacity_factor: CapacityFactor | None = Field(
+        default=None,
+        description="in place of the model's: the mean share of an expert times this is all it takes, and what is above is "
+        "dropped; with strategy.features moe_pad_to_capacity what is below is padded. Default: the model's, else dropless",
     )
     mean_squared_length_fraction: float = Field(
         default=1.0, gt=0, le=1, description="packed samples: sum of squared sample lengths over seq_length squared; 1: unpacked"
@@ -260,16 +269,27 @@ class StrategySection(Section):
     switches: Switches = Field(default=Switches(), description="switches that differ from `features`, on or off")
 
 
+Objective = Annotated[str, OneOf(*OBJECTIVES)]
+
+
 class HowToSearch(Section):
     """How to search."""
 
-    objective: Annotated[str, OneOf(*OBJECTIVES)] = "step_time"
+    objective: Objective | Annotated[list[Objective], Field(min_length=1, max_length=len(OBJECTIVES))] = Field(
+        default="step_time", description="what ranks plans; of several the first, and the answer holds their Pareto front"
+    )
     top: int = Field(default=20, ge=1, le=MAX_RANKED, description="plans to report")
     min_headroom: Headroom = Field(
         default=0.0, description="device memory that must stay free: bytes, text such as 4GiB, or 5% of the device's limit"
     )
     fit_confidence: float = Field(
         default=DEFAULT_CONFIDENCE, ge=0.5, le=0.99, description="how sure it must be that a strategy fits and leaves that free"
+    )
+    deadline_days: float | None = Field(
+        default=None, gt=0, le=1e6, description="plans that need longer for training.train_tokens are not offered"
+    )
+    budget_usd: float | None = Field(
+        default=None, gt=0, le=1e15, description="plans that cost more for training.train_tokens are not offered"
     )
     time_limit_s: float | None = Field(default=None, gt=0, le=1e7)
     sampler: Annotated[str, OneOf(*SAMPLERS)] = Field(
@@ -282,10 +302,45 @@ class HowToSearch(Section):
     max_trials: int | None = Field(
         default=None, ge=1, le=MAX_TRIALS, description=f"strategies that a sampler tries; default {DEFAULT_TRIALS}"
     )
+    refine: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_REFINE_TRIALS,
+        description="trials around the best plans of an exhaustive search, by Optuna with `seed`, outside of its proof; 0: none",
+    )
+    refine_front: bool = Field(
+        default=False, description="refine for step time and memory at once (NSGA-II), and list what no plan beats in both"
+    )
     by_tensor: bool = Field(
         default=False,
         description="also the fastest structures of target any by recompute and swap of single tensors; no framework takes these",
     )
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Each once; the first ranks."""
+        return tuple(dict.fromkeys([self.objective] if isinstance(self.objective, str) else self.objective))
+
+    @property
+    def judges_plans(self) -> bool:
+        """Whether more ranks or bounds plans than one order of the lattice itself."""
+        is_one = len(self.objectives) == 1 and self.objectives[0] in OF_LATTICE
+        return not is_one or self.deadline_days is not None or self.budget_usd is not None
+
+    @model_validator(mode="after")
+    def _a_sampler_ranks_strategies(self) -> Self:
+        judged = [name for name in self.objectives if name not in OF_LATTICE]
+        several = len(self.objectives) > 1
+        if self.sampler != EXHAUSTIVE and self.judges_plans:
+            what = f"objective {judged[0]}" if judged else "more than one objective" if several else "a deadline or a budget"
+            raise ValueError(f"{what} needs the exhaustive search; leave sampler out.")
+        return self
+
+
+def refines(settings: HowToSearch) -> bool:
+    """Whether plans are refined: those of an exhaustive search by step time."""
+    by_time = "memory_headroom" not in settings.objectives and not settings.judges_plans
+    return settings.refine > 0 and settings.sampler == EXHAUSTIVE and by_time
 
 
 class SearchSettings(LimitFields, HowToSearch):
@@ -312,6 +367,7 @@ class JobDocument(Section):
     delivery: DeliverySection | None = Field(
         default=None, description="the site and its failures: answers then say what their plans deliver"
     )
+    sweep: SweepSection | None = Field(default=None, description="what `meshplan sweep` tries beside the job's own sizes")
     strategy: StrategySection | None = Field(
         default=None, description="what `estimate` prices; in a search, the baseline to beat"
     )

@@ -15,11 +15,12 @@ from app.jobs.assumed import NOT_GIVEN, Assumption, assumed_in, assumed_to_mappi
 from app.jobs.defaults import fields_with_defaults, silent_fields
 from app.jobs.delivery import DeliverySection
 from app.jobs.expert_counts import counts_reference, counts_to_lists
-from app.jobs.expert_load import expert_load
+from app.jobs.expert_load import expert_load, with_capacity
 from app.jobs.fields import (
     DEFAULT_TRIALS,
     EXHAUSTIVE,
     GRAPH_STACKS,
+    PRECISIONS,
     SETTINGS,
     ClusterSection,
     JobDocument,
@@ -28,9 +29,11 @@ from app.jobs.fields import (
     SoftwareSection,
     StrategySection,
     TrainingSection,
+    refines,
 )
 from app.jobs.headroom import headroom_bytes
 from app.jobs.strategy import feature_warnings, strategy_from_section
+from app.jobs.sweep import SweepSection
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES, SOFTWARE_OPTIONS, has_option, options_for
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.traits import STACKS, default_stack, family_traits
@@ -79,6 +82,12 @@ class Job:
 
 def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> Job:
     """The job that ``source`` (a preset, a ``config.json`` or a job file) and the flags, by section, describe together."""
+    document, folder = job_document(source, flags)
+    return parse_job(document, folder=folder, labels=labels)
+
+
+def job_document(source: str, flags: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], Path]:
+    """The document of ``load_job`` before it is checked, and the folder that its paths start from."""
     document, folder = _document(source)
     for section, values in flags.items():
         if values:
@@ -93,7 +102,7 @@ def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mappin
         document["software"]["calibration"] = _calibration_reference(document["software"]["calibration"], Path())
     if "expert_counts" in flags.get("training", {}):
         document["training"]["expert_counts"] = counts_reference(document["training"]["expert_counts"], Path())
-    return parse_job(document, folder=folder, labels=labels)
+    return document, folder
 
 
 def _with_flags(section: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,9 +142,11 @@ def parse_job(
         delivery = check(DeliverySection, document["delivery"], "delivery", labels)
         if delivery.mtbf_s is not None and "failures_per_node_day" in delivery.model_fields_set:
             raise InputError("delivery: mtbf_s and failures_per_node_day say the same in two ways; give one of them.")
+    sweep = None if document.get("sweep") is None else check(SweepSection, document["sweep"], "sweep", labels)
     assumed: dict[str, str] = {}
     warnings: list[str] = []
     model, preset = resolve_model(document["model"], folder=folder, warnings=warnings)
+    model = with_capacity(training_section, model, labels)
     hardware_reference = _hardware_reference(cluster_section.hardware, folder)
     profile = profile or (hardware.named if folder is None else hardware.profile)(hardware_reference)
     training = _training(training_section, preset, profile, labels, assumed)
@@ -160,7 +171,7 @@ def parse_job(
         _calibration_reference(software_section.calibration, folder),
         _as_mapping(document, "search"),
         settings,
-        delivery,
+        {"delivery": delivery, "sweep": sweep},
     )
     taken = _assumptions(assumed, document.get("assumed"), resolved)
     job = Job(
@@ -294,7 +305,9 @@ def _training(
 
 
 def _precision(given: str | None, default: DefaultTraining | None, profile: HardwareProfile, assumed: dict[str, str]) -> str:
-    supported = profile.matmul_flops_per_s
+    supported = [name for name in profile.matmul_flops_per_s if name in PRECISIONS]
+    if not supported:
+        raise InputError(f"cluster.hardware: {profile.name} has no matmul rate in {', '.join(PRECISIONS)}.")
     if given is not None:
         if given not in supported:
             raise InputError(
@@ -414,6 +427,13 @@ def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwarePr
         )
     if settings.max_trials is not None and settings.sampler == EXHAUSTIVE:
         warnings.append("search.max_trials has no effect: every strategy is enumerated and priced.")
+    if settings.refine and not refines(settings):
+        what = f"sampler {settings.sampler}" if settings.sampler != EXHAUSTIVE else f"objective {', '.join(settings.objectives)}"
+        warnings.append(
+            f"search.refine has no effect: plans of an exhaustive search by step time are refined, and this is {what}."
+        )
+    if settings.refine_front and not settings.refine:
+        warnings.append("search.refine_front has no effect without search.refine, the number of trials.")
 
 
 def _resolved(
@@ -422,7 +442,7 @@ def _resolved(
     calibration: str | None,
     search: Mapping[str, Any],
     settings: SearchSettings,
-    delivery: DeliverySection | None,
+    others: Mapping[str, Section | None],
 ) -> dict[str, Any]:
     training = workload.training
     is_one_factor = training.expert_counts is None and training.expert_spread is None
@@ -443,9 +463,8 @@ def _resolved(
             **{k: v for k, v in search.items() if k not in SETTINGS},
         },
     }
-    if delivery is not None:
-        document["delivery"] = delivery.model_dump(exclude_unset=True)
-    return document
+    given = {name: section.model_dump(exclude_unset=True) for name, section in others.items() if section is not None}
+    return {**document, **given}
 
 
 def _listed(software: Software) -> dict[str, Any]:

@@ -30,12 +30,17 @@ def parse_request(document: Mapping[str, Any]) -> Job:
     if isinstance(document.get("model"), str) and not document["model"].strip():
         raise InputError("model: empty; give a preset's name or a mapping.")
     job = parse_job(document)
+    check_request(job)
+    return job
+
+
+def check_request(job: Job) -> None:
+    """``InputError`` for a job that is too large to be served."""
     if job.workload.model.num_layers > MAX_SERVED_LAYERS:
         raise InputError(
             f"model.num_layers: {job.workload.model.num_layers:,} is more than the {MAX_SERVED_LAYERS:,} that the server takes; "
             "price such a model with the command line."
         )
-    return job
 
 
 def with_time_limit(job: Job) -> Job:

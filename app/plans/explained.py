@@ -56,6 +56,7 @@ def explain_document(
         space,
         constants,
         top=LISTED,
+        limits=job.limits,
         clock=time.perf_counter,
         time_limit_s=job.settings.time_limit_s,
         on_progress=on_progress,

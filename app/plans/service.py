@@ -13,7 +13,8 @@ from app.answers.trace import trace_text
 from app.jobs.fields import StrategySection
 from app.jobs.job import SCHEMA_VERSION, parse_job
 from app.jobs.strategy import strategy_from_section
-from app.plans.schemas import MemoryColumns, PlanAnalysis, PlanLaunch, PlanTimeline, TaskColumns
+from app.plans.schemas import PlanAnalysis, PlanLaunch, PlanTimeline
+from app.plans.timeline import timeline_document
 from app.storage.session import Database
 from app.studies import service
 from app.studies.errors import StudyConflict
@@ -22,7 +23,6 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.simulation.step_times import simulate
-from cost_models.simulation.task_bars import Kind, Stream
 from cost_models.step.composition import estimate
 from documents.checking import check
 from documents.errors import InputError
@@ -91,22 +91,7 @@ def analysis(database: Database, study_id: str, plan_id: str) -> PlanAnalysis:
 
 def plan_timeline(database: Database, study_id: str, plan_id: str) -> PlanTimeline:
     """A stored plan's step as the dashboard reads it."""
-    played = plan_step(database, study_id, plan_id)
-    shown, bars = played.timeline, played.timeline.bars
-    return PlanTimeline(
-        schema_version=SCHEMA_VERSION,
-        step_time_s=shown.step_time_s,
-        num_ranks=shown.num_ranks,
-        streams=[stream.label for stream in Stream],
-        kinds=[kind.label for kind in Kind],
-        tasks=TaskColumns.model_validate({name: getattr(bars, name).tolist() for name in TaskColumns.model_fields}),
-        memory=MemoryColumns(
-            rank=list(range(len(played.memory))),
-            time_s=[curve.times_s for curve in played.memory],
-            bytes=[curve.allocated_bytes for curve in played.memory],
-        ),
-        bubble_s=shown.bubble_s.tolist(),
-    )
+    return timeline_document(plan_step(database, study_id, plan_id))
 
 
 def plan_step(database: Database, study_id: str, plan_id: str) -> PlayedStep:

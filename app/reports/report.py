@@ -202,7 +202,7 @@ def _rejections(document: SearchDocument, words: Mapping[str, str]) -> list[tupl
     rows = [
         (each.rule.replace("_", " "), f"{each.count:,}", each.example or "") for each in document.rejections[:SHOWN_REJECTIONS]
     ]
-    too_large = document.counts.legal - document.counts.fits_memory
+    too_large = document.counts.estimated - document.counts.fits_memory
     return [(words["too_large"], f"{too_large:,}", words["too_large_example"]), *rows] if too_large else rows
 
 

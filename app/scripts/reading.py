@@ -179,6 +179,11 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
     return {
         "model": model_to_mapping(read.model),
         "cluster": {"hardware": hardware, "num_devices": num_devices},
-        "training": {"seq_length": read.seq_length, "global_batch_size": batch, "precision": read.precision},
+        "training": {
+            "seq_length": read.seq_length,
+            "global_batch_size": batch,
+            "precision": read.precision,
+            **({} if read.router_balance is None else {"router_balance": read.router_balance}),
+        },
         "software": software,
     }

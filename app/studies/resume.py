@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app.answers.judgement import judgement_of
 from app.answers.search import search_of, spaces_of
 from app.calibrations.constants import paired_error_of
 from app.jobs.job import Job, parse_job
@@ -80,6 +81,7 @@ def continued(study: StoredStudy) -> StudySearch:
         constants_from(study.calibration, job.workload),
         physics=None if physics is None else space_from_mapping(physics),
         paired_error=paired_error_of(job.workload, [calibration]),
+        judgement=judgement_of(job, [calibration]),
         checkpoint=None if study.checkpoint is None else study.checkpoint["search"],
         trials=study.trials,
     )

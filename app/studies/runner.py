@@ -11,6 +11,7 @@ import structlog
 
 from app.answers.assumptions import assumption_sentences
 from app.answers.delivery import with_deliveries
+from app.answers.judgement import judged_sentences
 from app.answers.price import fill_intervals
 from app.answers.schemas import Plan
 from app.storage.away import DATABASE_AWAY
@@ -119,7 +120,7 @@ class StudyRun:
         stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
         plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
         best = result.plans[0].parallel if result.plans else None
-        assumptions = assumption_sentences(found.job, found.own, best, "search")
+        assumptions = [*assumption_sentences(found.job, found.own, best, "search"), *judged_sentences(found.job)]
         search = found.search
         with self._database.write() as session:
             queue.save(session, self._lease, asdict(search.progress), checkpoint_of(search), self._unsaved_trials(found))

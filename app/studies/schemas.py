@@ -12,9 +12,12 @@ from app.answers.schemas import (
     ByTensorDocument,
     Counts,
     EstimateNumbers,
+    InfeasibleDocument,
     NearestLaunchableDocument,
+    ParetoPlan,
     PhysicsBestDocument,
     PlanAsStored,
+    RefinementDocument,
     Space,
     StrategyDocument,
     Timing,
@@ -135,6 +138,9 @@ class StudyResult(Document):
     paired_error: PairedError | None = None
     space: Space | None = None
     by_tensor: list[ByTensorDocument] = Field(default_factory=list)
+    refinement: RefinementDocument | None = None
+    infeasible: InfeasibleDocument | None = None
+    pareto: list[ParetoPlan] = Field(default_factory=list)
 
 
 class StudyDocument(StudySummary):
@@ -158,7 +164,7 @@ class FinishedStudyDocument(StudyDocument):
 
 
 class Trial(Document):
-    """One stored evaluation of a sampler."""
+    """One stored evaluation of a sampler or a refinement; of the latter, without a step time where a bound ruled it out."""
 
     number: int
     strategy: Annotated[dict[str, Any], DescribedBy(StrategyDocument | dict[str, Any])]
@@ -169,7 +175,7 @@ class Trial(Document):
     value: float | None
     best_value: float | None
     duplicate_of: int | None
-    source: Literal["baseline", "sampled"]
+    source: Literal["baseline", "sampled", "seed"]
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def create_study(
         model_name=workload.model.name,
         hardware=workload.cluster.profile.name,
         num_devices=workload.cluster.num_devices,
-        objective=settings.objective,
+        objective=", ".join(settings.objectives),
         sampler=settings.sampler,
         seed=settings.seed,
         job=job.document,

@@ -10,7 +10,7 @@ from cost_models.layer.communication import ExpertComm
 from cost_models.layer.compute import Device
 from cost_models.layer.host import blocked_s, host_s, repeated_host_s
 from cost_models.layer.modules import LayerCompute, layer_compute
-from cost_models.layer.overlap import LayerComm, layer_comm
+from cost_models.layer.overlap import LayerComm, host_copy_stretch, layer_comm
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -78,7 +78,7 @@ def layer_costs(
     backward_dispatch = 2.0 * dispatch + repeated_host_s(workload, keys, device.constants, moe=moe)
     zero = np.zeros(len(keys.tp))
     stretch = device.constants.hidden_stretch_fraction
-    contention_forward, contention_backward = comm.contention_s(stretch)
+    contention_forward, contention_backward = comm.contention_s(stretch, host_copy_stretch(workload))
     experts_again = comm.ep_comm.forward_s + stretch * comm.ep_comm.behind_forward_s
     selective = compute.selective_recompute + np.where(keys.recomputes(RecomputeModule.MOE), experts_again, 0.0)
     forward = {
@@ -102,12 +102,13 @@ def layer_costs(
     # The host runs ahead while the device computes or communicates; only what it needs beyond that shows, unless launches block.
     blocked = blocked_s(workload)
     device_forward, device_backward = sum(forward.values(), zero), sum(backward.values(), zero)
-    forward["host"] = np.maximum(dispatch - device_forward, blocked) + wait
-    backward["host"] = np.maximum(backward_dispatch - device_backward, 2.0 * blocked) + wait
+    forward["host"] = np.maximum(dispatch - device_forward, blocked)
+    backward["host"] = np.maximum(backward_dispatch - device_backward, 2.0 * blocked)
+    forward["size_synchronisation"] = backward["size_synchronisation"] = wait
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
     # Merged pairs schedule the exchange of the experts anew, with the contention that it brings.
-    alone_forward = forward_s - forward["host"] + wait - experts_again
-    alone_backward = backward_s - backward["host"] + wait - comm.ep_comm.backward_s - stretch * comm.ep_comm.behind_backward_s
+    alone_forward = forward_s - forward["host"] - experts_again
+    alone_backward = backward_s - backward["host"] - comm.ep_comm.backward_s - stretch * comm.ep_comm.behind_backward_s
     again = _again_s(workload, compute, comm, exchange, stretch) + wait + blocked
     return LayerCosts(
         forward=forward,

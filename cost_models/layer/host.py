@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.expert_passes import BIAS_KERNELS
+from cost_models.layer.expert_rows import padded
 from cost_models.layer.modules import has_one_expert_kernel
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
@@ -41,7 +42,7 @@ SLOWEST_HOST_FRACTION = 0.1  # dispatch time that each doubling of tp adds: ever
 
 
 def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> tuple[Floats, Floats]:
-    """Host time to dispatch a forward, and what a dropless MoE pass waits for the host besides.
+    """Host time to dispatch a forward, and what a MoE pass waits for the host besides, to know the sizes of its exchange.
 
     Parameters
     ----------
@@ -61,9 +62,10 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
 
     Notes
     -----
-    dispatch = kernels x ``host_kernel_s`` x (1 + 0.1 log2 t), times ``graph_dispatch_factor`` under a graph. A dropless MoE
-    layer waits ``host_moe_sync_s`` for its counts, once more for each expert that runs kernels of its own, never under a
-    graph.
+    dispatch = kernels x ``host_kernel_s`` x (1 + 0.1 log2 t), times ``graph_dispatch_factor`` under a graph. A MoE layer
+    waits ``host_moe_sync_s`` for its counts, once more for each expert that runs kernels of its own; never under a graph, nor
+    where every expert is padded to its capacity: dropping alone leaves sizes that nobody knows beforehand
+    [megatron-0.12, token_dispatcher.py].
     """
     kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
     shape, looped = workload.model.moe, np.zeros(len(keys.tp))
@@ -80,10 +82,10 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
     for feature, saved in FUSED_KERNELS_SAVED.items():
         kernels = kernels - np.where(keys.has(feature), saved, 0)
     dispatch = kernels * _kernel_s(workload, keys, constants)
-    dropless = moe and shape is not None and not shape.capacity_factor
+    unknown = np.zeros(len(keys.tp), dtype=bool) if not moe or shape is None else ~padded(keys, shape)
     # Without a grouped kernel the shapes of each expert's own kernels follow from its count: one more wait each.
     # What a graph has captured takes the counts from the device.
-    waits = np.where(_captured(workload, keys), 0.0, (1.0 + looped) * float(dropless))
+    waits = np.where(_captured(workload, keys), 0.0, (1.0 + looped) * unknown)
     return dispatch, waits * constants.host_moe_sync_s
 
 

@@ -49,23 +49,29 @@ class LayerComm(NamedTuple):
     weight_gather: Exposed  # ZeRO-3's, with the scatter of its gradients
     activation_swap: Exposed  # attention tensors to the host and back
 
-    def contention_s(self, stretch: float) -> tuple[Floats, Floats]:
+    def contention_s(self, stretch: float, copy_stretch: float) -> tuple[Floats, Floats]:
         """How much longer the compute of either pass takes beside what it hides.
 
         Parameters
         ----------
         stretch : float
-            ``hidden_stretch_fraction``: what a hidden second costs.
+            ``hidden_stretch_fraction``: what a hidden second of a collective costs.
+        copy_stretch : float
+            ``host_copy_stretch``: what one of copying to or from the host does.
 
         Returns
         -------
         tuple of Floats, ``[k]``, seconds
             Forward and backward.
         """
+        *collectives, copies = self
+        none = np.zeros_like(copies.behind_forward_s)
         forward, backward = (
-            sum(parts[1:], parts[0]) for parts in ([p.behind_forward_s for p in self], [p.behind_backward_s for p in self])
+            sum((getattr(part, name) for part in collectives), none) for name in ("behind_forward_s", "behind_backward_s")
         )
-        return stretch * forward, stretch * backward
+        forward_s: Floats = stretch * forward + copy_stretch * copies.behind_forward_s
+        backward_s: Floats = stretch * backward + copy_stretch * copies.behind_backward_s
+        return forward_s, backward_s
 
 
 def layer_comm(
@@ -122,8 +128,8 @@ def layer_comm(
 def host_copy_stretch(workload: Workload) -> float:
     """What a hidden second of copying to or from the host costs the compute beside it, at most.
 
-    Copy engines take no core, only their share of the memory's bandwidth, which compute that is bound by memory misses. So copies
-    of single tensors are charged; ``swap_attention`` keeps the charge of collectives, with which constants were fitted.
+    Copy engines take no core, only their share of the memory's bandwidth, which compute that is bound by memory misses. It is the
+    same for ``swap_attention`` as for tensors that are chosen one by one.
 
     Parameters
     ----------

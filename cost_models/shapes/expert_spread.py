@@ -33,7 +33,10 @@ class RouterBalance(StrEnum):
     """What keeps the router from choosing the same experts always."""
 
     AUXILIARY_LOSS = "auxiliary-loss"
-    LOSS_FREE = "loss-free"  # a bias on the choice, or a loss over a large batch [loss-free-balancing]
+    SEQUENCE = "sequence"  # a loss over each sequence
+    MICRO_BATCH = "micro-batch"  # a loss over each micro batch
+    EP_GROUP = "ep-group"  # a loss over all tokens of an expert-parallel group [pangu-ultra-moe]
+    LOSS_FREE = "loss-free"  # a bias on the choice, or a loss over the global batch [loss-free-balancing]
     GROUP = "group"  # each token chooses one expert of every group [pangu-pro-moe]
     FORCED = "forced"  # by the benchmark: every rank gets the mean
 
@@ -50,6 +53,14 @@ _SPREADS = {
     RouterBalance.LOSS_FREE: {8: (0.05, 0.10, _ASSUMED), 64: (0.05, 0.30, _ASSUMED)},
 }
 _SPREADS[RouterBalance.GROUP] = _SPREADS[RouterBalance.AUXILIARY_LOSS]  # inside a group
+# How strong a loss is decides more than what it spans: DeepSeek-V2-Lite was trained with a weak one over sequences, OLMoE with
+# one over micro batches, and neither is even in one domain. No loads are published under a loss over an expert-parallel group.
+_MIXTRAL = _SPREADS[RouterBalance.AUXILIARY_LOSS][8]
+_SPREADS |= {
+    RouterBalance.SEQUENCE: {8: _MIXTRAL, 64: (0.30, 0.70, f"{_TRAINED}: DeepSeek-V2-Lite")},
+    RouterBalance.MICRO_BATCH: {8: _MIXTRAL, 64: (0.32, 0.71, f"{_TRAINED}: OLMoE")},
+    RouterBalance.EP_GROUP: _SPREADS[RouterBalance.LOSS_FREE],
+}
 
 
 @dataclass(frozen=True)

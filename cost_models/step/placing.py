@@ -140,28 +140,6 @@ class Least(NamedTuple):
     step_s: Floats
     closed_form_s: Floats
 
-    def matters(self, to_beat: ToBeat) -> NDArray[np.bool_]:
-        """Whether some placement could be listed, or be the best.
-
-        Parameters
-        ----------
-        to_beat : ToBeat
-            What there is already.
-
-        Returns
-        -------
-        bool, ``[n]``
-        """
-        found: NDArray[np.bool_] = (self.closed_form_s < to_beat.listed_s) | (self.step_s < to_beat.best_s)
-        return found
-
-
-class ToBeat(NamedTuple):
-    """Step times in seconds: the closed form's of the last plan that is listed, and the simulated one of the best."""
-
-    listed_s: float = float("inf")
-    best_s: float = float("inf")
-
 
 class Work(NamedTuple):
     """Seconds that a micro batch takes on all ranks of a pipeline together, ``[n]``, wherever its layers lie.

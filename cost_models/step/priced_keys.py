@@ -164,10 +164,20 @@ class LayerPrices:
         -------
         tuple of PricedKeys, ``[k]``, and IntColumn, ``[n]``
         """
+        try:
+            return self._of(batch)
+        except BaseException:  # an interrupt, too: keys that are numbered and not priced would be other keys' prices
+            self._forget()
+            raise
+
+    def _forget(self) -> None:
+        self._number, self._alike, self._keys = {}, {}, None
+
+    def _of(self, batch: StrategyBatch) -> tuple[PricedKeys, IntColumn]:
         keys, index = layer_keys(batch)
         columns = {f.name: getattr(keys, f.name) for f in fields(keys)}
         if len(self._number) > self._most_keys:
-            self._number, self._alike, self._keys = {}, {}, None
+            self._forget()
         known = len(self._number)
         numbers = _numbered(list(columns.values()), self._number)
         new = np.flatnonzero(numbers >= known)  # in the order of their numbers

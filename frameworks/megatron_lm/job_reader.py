@@ -6,15 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cost_models.shapes.expert_spread import RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS
 from frameworks.framework import ReadingError, ReadJob
+from frameworks.megatron_lm.balance import BIAS, FORCE, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.reader import Reading
 from frameworks.model_facts import ModelTable
-from frameworks.release import Kind, holds, parts_of, problems
+from frameworks.release import Kind, holds, parts_of, problems, values_of
 
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
 FEWEST_ROWS = 1024  # a multiple below it is padding, from it on the embedding's rows themselves
@@ -50,6 +52,7 @@ class JobReading(Reading):
             self.number("global-batch-size", low=1),
             self.precision(),
             (*notes, *self.unpriced()),
+            self.balance(model, notes),
         )
 
     def refused(self) -> list[str]:
@@ -58,6 +61,17 @@ class JobReading(Reading):
         if self.given != self.written:
             found += problems(self.release, self.given)
         return [*found, *self.stray]
+
+    def balance(self, model: ModelShape, notes: list[str]) -> str | None:
+        """What balances the router, where arguments say more than that a bias does, which the model has already."""
+        if model.moe is None or model.moe.capacity_factor:
+            return None
+        if FORCE in self.release.arguments and self.on(FORCE):
+            return RouterBalance.FORCED
+        if LOSS not in self.given or self.on(BIAS):
+            return None
+        losses = values_of(self.release, self.given, LOSS)
+        return next((LOSSES[name].value for name in losses if name in LOSSES), None)
 
     def unpriced(self) -> list[str]:
         """A sentence for each argument that changes time or memory and has no part in a price."""

@@ -20,6 +20,7 @@ from frameworks.megatron_lm.arguments import (
     unstated_note,
     where,
 )
+from frameworks.megatron_lm.balance import balance_arguments, balance_notes
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
@@ -47,6 +48,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **_pipeline(dialect, workload, s),
         **_context_parallel(table, s),
         **_experts(dialect, workload, s),
+        **balance_arguments(dialect.release, workload),
         **(selective_recompute(table, s.recompute_modules) if s.recompute is Recompute.SELECTIVE else full_recompute(s)),
         **where(s.zero_stage, "use-distributed-optimizer"),
         **table.arguments_of(optimizer),
@@ -151,6 +153,7 @@ def _notes(dialect: Dialect, workload: Workload, s: ParallelStrategy, planned: P
     notes = [
         start_note(workload, "torchrun --nnodes and --nproc-per-node"),
         *unstated_note(dialect.release, dialect.models, workload),
+        *balance_notes(dialect.name, dialect.release, workload),
     ]
     model = workload.model
     if RecomputeModule.MLP_ACT in s.recompute_modules and model.moe is not None:

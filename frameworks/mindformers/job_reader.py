@@ -7,6 +7,7 @@ from typing import Any
 
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
 from frameworks.framework import ReadingError, ReadJob
+from frameworks.mindformers.balance import read_balance
 from frameworks.mindformers.model_reader import ModelReading
 from frameworks.mindformers.options import options_of
 from frameworks.mindformers.reader import Reading
@@ -82,6 +83,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         _global_batch(reading, strategy),
         PRECISIONS.get(precision, "bf16"),
         tuple(sentences),
+        read_balance(reading, shape),
     )
 
 

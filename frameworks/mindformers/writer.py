@@ -15,6 +15,7 @@ from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
 from frameworks.launch_text import PLACEHOLDER
 from frameworks.mindformers import cells
+from frameworks.mindformers.balance import balance_notes, balance_options
 from frameworks.mindformers.constants import constants_written, unstated_note
 from frameworks.mindformers.models import class_of, likest
 from frameworks.mindformers.nearest import nearest
@@ -38,6 +39,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **_parallelism(workload, s),
         **_model(workload, s),
         **_experts(workload, s),
+        **balance_options(workload),
         **TABLE.arguments_of(KERNELS),
         **_recompute(workload, s),
         **_optimizer(s),
@@ -240,6 +242,7 @@ def _pool_gib(workload: Workload) -> int:
 
 def _notes(workload: Workload, planned: ParallelStrategy, s: ParallelStrategy) -> tuple[str, ...]:
     notes = [start_note(workload, "scripts/msrun_launcher.sh"), *unstated_note(workload.model, likest(workload.model))]
+    notes += balance_notes(workload)
     if workload.model.mla is not None and Feature.FUSED_ROPE in planned.features:
         notes.append("MindFormers has no fused rotary embedding for latent attention, so the file leaves it out.")
     if s.cp > 1 and s.cp_algo is not CpAlgo.ULYSSES:

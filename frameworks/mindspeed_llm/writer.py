@@ -22,6 +22,7 @@ from frameworks.megatron_lm.arguments import (
     unstated_note,
     where,
 )
+from frameworks.megatron_lm.balance import balance_arguments, balance_notes
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
@@ -51,6 +52,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **degree_arguments(TABLE, s),
         **_context_parallel(s),
         **_experts(workload, s),
+        **balance_arguments(RELEASE, workload),
         **_recompute(s),
         **where(s.zero_stage, "use-distributed-optimizer"),
         "transformer-impl": "local",  # its own examples do; the default is transformer_engine
@@ -155,6 +157,7 @@ def _recompute(s: ParallelStrategy) -> Arguments:
 
 def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
     notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node"), *unstated_note(RELEASE, MODEL, workload)]
+    notes += balance_notes("MindSpeed-LLM", RELEASE, workload)
     layout = layout_of(workload, s)
     noops = noop_positions(layout)
     if noops:

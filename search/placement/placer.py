@@ -15,13 +15,12 @@ from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import IntColumn, LayerLayout, ParallelStrategy, Placement, StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.step.placing import Alternatives, Paces, ToBeat, fitting, least_step_times_s, paces, work
+from cost_models.step.placing import Alternatives, Paces, fitting, least_step_times_s, paces, work
 from cost_models.step.priced_groups import PricedBatch, pipeline_switches, priced_batch, rows_alike
 from frameworks.registry import placements_of
 from search.enumeration import Rejections, charge_illegal, placement_rules
 from search.placement import family
 
-NOTHING = ToBeat()
 MOST_KNOWN = 16  # pipelines: those of one chunk, and of the leaner forms of its rows
 TIE = 1e-9  # relative difference of paces below which the earlier placement is taken
 
@@ -82,8 +81,8 @@ class Placer:
             charge_illegal(self._workload, unplaced, self._rules, rejections)
         return batch.take(kept)
 
-    def fastest(self, priced: PricedBatch, to_beat: ToBeat = NOTHING) -> Placed:
-        """Every row under the placement of the best pace, but for those that none makes matter."""
+    def fastest(self, priced: PricedBatch, to_beat_s: float = np.inf) -> Placed:
+        """Every row under the placement of the best pace, but for those that none makes faster than ``to_beat_s``."""
         compared = np.zeros(len(priced.batch), dtype=np.bool_)
         chosen, comparisons = _Chosen.of(priced.batch), []
         for rows, alike, pipeline in self._pipelines(priced):
@@ -92,12 +91,12 @@ class Placer:
             best = (found.steady_s <= found.steady_s.min(axis=0) * (1.0 + TIE)).argmax(axis=0)
             steady_s, busiest_s = (np.take_along_axis(each, best[None], axis=0)[0] for each in (found.steady_s, found.busiest_s))
             least = least_step_times_s(alike, work(alike), steady_s[found.of_row], busiest_s[found.of_row])
-            compared[rows] = least.matters(to_beat)
+            compared[rows] = least.step_s < to_beat_s
             chosen.take(rows, pipeline.forms, best[found.of_row])
         return Placed(priced.placed(chosen.batch), compared, comparisons)
 
-    def fastest_that_fit(self, placed: Placed, rows: NDArray[np.bool_], to_beat: ToBeat = NOTHING) -> Placed:
-        """Some of the rows under the placement of the best pace that has room, but for those where none that matters has."""
+    def fastest_that_fit(self, placed: Placed, rows: NDArray[np.bool_], to_beat_s: float = np.inf) -> Placed:
+        """Some of the rows under the placement of the best pace that has room, but for those where none that is faster has."""
         compared = np.zeros(len(placed.priced.batch), dtype=np.bool_)
         chosen = _Chosen.of(placed.priced.batch)
         for every, alike, pipeline, found in placed.comparisons:
@@ -106,7 +105,7 @@ class Placer:
             if not len(here):
                 continue
             steady_s, busiest_s = found.steady_s[:, of_row], found.busiest_s[:, of_row]
-            matters = least_step_times_s(few, work(few), steady_s, busiest_s).matters(to_beat)
+            matters = least_step_times_s(few, work(few), steady_s, busiest_s).step_s < to_beat_s
             tried = np.flatnonzero(matters.any(axis=1))
             if not len(tried):
                 continue
@@ -127,17 +126,17 @@ class Placer:
 
     def _pipelines(self, priced: PricedBatch) -> Iterator[tuple[IntColumn, PricedBatch, _Pipeline]]:
         """Rows that share a pipeline of several ranks, with the placements that they may have, if any."""
-        batch, switches = priced.batch, priced.shared_switches
-        for rows in rows_alike([batch.pp, batch.vpp, batch.schedule, switches]):
+        batch, switches, head_layers = priced.batch, priced.shared_switches, self._head_layers(priced)
+        for rows in rows_alike([batch.pp, batch.vpp, batch.schedule, switches, head_layers]):
             if batch.pp[rows[0]] == 1:
                 continue
             alike = priced.take(rows)
-            one, head_layers = alike.batch.row(0), self._head_layers(alike)
-            key = one.pp, one.vpp, one.schedule, int(switches[rows[0]]), head_layers
+            one, of_head = alike.batch.row(0), int(head_layers[rows[0]])
+            key = one.pp, one.vpp, one.schedule, int(switches[rows[0]]), of_head
             if key not in self._known:
                 while len(self._known) >= MOST_KNOWN:
                     del self._known[next(iter(self._known))]
-                placements = self._of_pipeline(one, head_layers)
+                placements = self._of_pipeline(one, of_head)
                 forms = tuple(self._shortest_form(one, placement) for placement in placements)
                 self._known[key] = _Pipeline(forms, Alternatives(alike.under(placements))) if forms else None
             if (pipeline := self._known[key]) is not None:
@@ -170,14 +169,17 @@ class Placer:
         usual = placement.layer_layout == default_layout(self._workload.model, one.pp, one.vpp, one.schedule)
         return None if usual else placement.layer_layout, placement.mtp_before_head
 
-    def _head_layers(self, alike: PricedBatch) -> int:
-        """Layers that take as long as what runs on the last virtual stage beside its own, rounded up."""
-        keys, mtp = alike.keys, self._workload.model.mtp_num_layers
-        rows = np.unique(alike.key_of)
-        layer_s = np.min([_seconds(costs)[rows] for costs in keys.layers], axis=0)
-        last_s = _seconds(keys.layers[-1])[rows]
-        head_s = (keys.edges.head_forward_s + keys.edges.head_backward_s)[rows]
-        return int(np.ceil((((1 + mtp) * head_s + mtp * last_s) / layer_s).max()))
+    def _head_layers(self, priced: PricedBatch) -> IntColumn:
+        """Layers that take as long as what runs on the last virtual stage beside its own, rounded up to 1, 2, 4, ..., ``[n]``.
+
+        Of each row alone: where its layers lie does not depend on what it is priced with.
+        """
+        keys, mtp = priced.keys, self._workload.model.mtp_num_layers
+        layer_s = np.min([_seconds(costs) for costs in keys.layers], axis=0)
+        head_s = (1 + mtp) * (keys.edges.head_forward_s + keys.edges.head_backward_s) + mtp * _seconds(keys.layers[-1])
+        powers = np.ceil(np.log2(np.maximum(np.ceil(head_s / layer_s), 1.0)))
+        rounded: IntColumn = (2**powers).astype(np.int64)[priced.key_of]
+        return rounded
 
 
 class _Chosen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.memory.fit import fit_rule
-from cost_models.shapes.layer_keys import Floats, distinct_rows
+from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, LayerLayout, StrategyBatch, concatenate
 from cost_models.step.composition import peaks
-from cost_models.step.placing import Least, ToBeat, least_step_times_s, work
+from cost_models.step.placing import least_step_times_s, work
 from cost_models.step.priced_groups import PricedBatch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from search.placement.placer import Placer
-from search.ranking import STRUCTURE
 
 MOST_OVERFULL = 1.5  # times what fits, under the default: nothing of comparable pace frees the fullest rank of more
 
@@ -65,6 +64,15 @@ class PricedRows:
         self.fits[rows] = priced.fits
         self.timed[rows] = True
 
+    def rule_out(self, rows: IntColumn) -> None:
+        """Note that some rows take too long whatever else they do."""
+        self.bound_s[rows], self.fits[rows] = np.inf, False
+
+    @property
+    def ruled_out(self) -> NDArray[np.bool_]:
+        """Those rows."""
+        return np.isinf(self.bound_s)
+
     def time(self, rows: IntColumn, prices: LayerPrices, price: Pricer) -> None:
         """Find the step times of some rows."""
         if len(rows):
@@ -85,34 +93,30 @@ def joined_rows(parts: Sequence[PricedRows]) -> PricedRows:
 def placed_rows(
     prices: LayerPrices,
     placer: Placer,
-    batch: StrategyBatch,
+    usual: PricedBatch,
     origin: IntColumn,
     price: Pricer,
-    to_beat: Callable[[PricedRows | None], ToBeat],
+    to_beat_s: float = float("inf"),
     leanest_bytes: float = float("inf"),
 ) -> PricedRows:
     """Rows of the lattice, each under the placement of the best pace that has room.
 
-    All have their memory counted as they are given first. Those that fit then are timed, but for structures of which nothing
-    matters beside what was found before (``to_beat`` of nothing): these take for ever. ``to_beat`` says, of what that gave, which
-    rows need no placement of their own; they stay. A peak that is neither near what fits nor below ``leanest_bytes``, the least
-    so far, need not be exact.
+    All have their memory counted as they are given first. A peak that is neither near what fits nor below ``leanest_bytes``, the
+    least so far, need not be exact. Rows that take ``to_beat_s`` or more under the placement of the best pace are ruled out.
     """
-    usual = priced_by(prices, batch)
-    least = least_step_times_s(usual, work(usual))
+    batch, least = usual.batch, least_step_times_s(usual, work(usual))
     fit_limit_bytes = fit_rule(prices.workload, prices.constants).fit_limit_bytes
     near_bytes = MOST_OVERFULL * fit_limit_bytes
     peak, kept = peaks(usual, max(near_bytes, leanest_bytes))
-    of_note = _of_structures(batch, least.matters(to_beat(None)))
-    step_s, bound_s = (np.where(of_note, seconds, np.inf) for seconds in (least.closed_form_s, least.step_s))
-    rows = PricedRows(batch, origin, step_s, bound_s, peak, kept, peak <= fit_limit_bytes, ~of_note)
-    rows.fits &= placer.takes_as_placed(usual)
-    rows.time(np.flatnonzero(rows.fits & ~rows.timed), prices, price)
-    limits = to_beat(rows)
-    places = np.flatnonzero((peak <= near_bytes) & (batch.pp > 1) & least.matters(limits))
+    fits = (peak <= fit_limit_bytes) & placer.takes_as_placed(usual)
+    rows = PricedRows(batch, origin, least.closed_form_s, least.step_s, peak, kept, fits, np.zeros_like(fits))
+    alone = batch.pp == 1
+    rows.time(np.flatnonzero(rows.fits & alone), prices, price)
+    places = np.flatnonzero((peak <= near_bytes) & ~alone)
     if not len(places):
         return rows
-    placed = placer.fastest(usual.take(places), limits)
+    placed = placer.fastest(usual.take(places), to_beat_s)
+    rows.rule_out(places[~placed.compared])
     taken = np.flatnonzero(placed.compared)
     if not len(taken):
         return rows
@@ -120,20 +124,10 @@ def placed_rows(
     found = price(chosen)
     rows.place(places[taken], chosen.batch, found)
     cramped = np.zeros(len(places), dtype=np.bool_)
-    cramped[taken] = ~found.fits & Least(found.step_time_lower_bound_s, found.step_time_s).matters(limits)
-    moved = placer.fastest_that_fit(placed, cramped, limits)
+    cramped[taken] = ~found.fits & (found.step_time_lower_bound_s < to_beat_s)
+    moved = placer.fastest_that_fit(placed, cramped, to_beat_s)
     taken = np.flatnonzero(moved.compared)
     if len(taken):
         chosen = moved.priced.take(taken)
         rows.place(places[taken], chosen.batch, price(chosen))
     return rows
-
-
-def _of_structures(batch: StrategyBatch, some: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Rows of a structure of which there is ``some`` row, or of one that goes on in the chunks before and behind.
-
-    Plans that are listed show others of their structure, which need not be good.
-    """
-    _, structure = distinct_rows([getattr(batch, name) for name in STRUCTURE])
-    chosen = np.unique(np.concatenate([structure[some], structure[[0, -1]]]))
-    return np.isin(structure, chosen)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.build_site import ROOT, SiteError, build, pages, site_text
+from scripts.build_site import CONFIG, DECISIONS, ROOT, SiteError, build, pages, site_text
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
@@ -37,6 +37,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_of_the_checkout_is_in_the_site(site: Path) -> None:
     built = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
     assert built == {page.removesuffix(".md") + ".html" for page in pages().values()}
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(re.findall(r'= "([^"]+\.md)"', CONFIG.read_text(encoding="utf-8")))
+    assert {page for page in pages().values() if page != DECISIONS and not page.startswith("adr/")} == listed - {DECISIONS}
 
 
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:

@@ -216,6 +216,37 @@ def test_what_a_plan_delivers(tmp_path: Path) -> None:
     assert documents(meshplan("goodput", *job, "--delivery", site, "--mtbf", "3.1h", "--json"))["mtbf_s"] == pytest.approx(11_160)
 
 
+def test_a_job_at_many_sizes(tmp_path: Path) -> None:
+    job = (
+        "llama-2-7b",
+        "--hardware",
+        "atlas-800t-a2",
+        "--global-batch-size",
+        "64",
+        "--seq-length",
+        "4096",
+        "--tp",
+        "8",
+        "--pp",
+        "1",
+    )
+    table = tmp_path / "points.csv"
+    document = documents(meshplan("sweep", *job, "--devices", "8..16", "--output", table, "--json"))
+    schema = documents(meshplan("schema", "sweep"))
+    check_schema(document, schema, schema["$defs"])
+    assert [point["num_devices"] for point in document["points"]] == [8, 16]
+    assert document["best"]["point"] == 2
+    assert len(table.read_text(encoding="utf-8").splitlines()) == 3
+    late = meshplan("sweep", *job, "--devices", "8", "--deadline-days", "1")
+    assert late.returncode == 4
+    assert "the fastest takes" in late.stdout
+    cut = meshplan("sweep", *job, "--devices", "8,16", "--time-limit", "0.000001")
+    assert cut.returncode == 5
+    assert "1 of 2 points" in cut.stderr
+    refused(meshplan("sweep", *job, "--devices", "0,8"), "--devices")
+    refused(meshplan("sweep", *job, "--devices", "8", "--deadline-days", "0"), "--deadline-days: 0")
+
+
 def test_a_simulated_estimate_and_its_timeline(tmp_path: Path) -> None:
     trace = tmp_path / "trace_view.json"
     run = meshplan(*SIMULATED, "--timeline", trace, "--json")

@@ -105,7 +105,15 @@ def test_the_examples_of_the_python_page_work_one_after_the_other(server: Server
     program = "\n".join(python_examples("docs/python.md")).replace("http://127.0.0.1:8765", server.url)
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
-    *events, best, refusal, first, second, third, verdict = run.stdout.splitlines()
+    local, lines = run.stdout.splitlines()[:6], run.stdout.splitlines()[6:]
+    assert re.fullmatch(r"<LocalPlan: [\d.]+ s a step, [\d.]+ GiB, fits> True", local[0])
+    assert [line.split()[0] for line in local[1:4]] == ["1", "2", "3"]
+    assert re.fullmatch(r"\d+ bars", local[5])
+    *events, best, refusal, first, second, third, verdict, moved, recovered, bound_by, both = lines
+    assert "layers change" in moved
+    assert float(recovered) >= 0
+    assert "of the step" in bound_by
+    assert both.startswith("([True, True], ")
     assert {"state"} <= set(events) <= {"state", "progress"}
     assert re.fullmatch(r"\d+\.\d{3} s, launched with mindspeed-llm@master", best)
     assert re.match(r"422 #/strategy\S* .*tp", refusal)

@@ -115,8 +115,16 @@ def simulate(
     return play(rule, pp, durations, p2p_s=p2p_s, p2p=p2p)
 
 
-def play(rule: Rule, pp: int, durations: Durations, *, p2p_s: Duration = 0.0, p2p: str = "overlapped") -> Result:
-    """Play the programs of all ranks.
+def play(
+    rule: Rule,
+    pp: int,
+    durations: Durations,
+    *,
+    p2p_s: Duration = 0.0,
+    p2p: str = "overlapped",
+    start_s: Iterable[float] | None = None,
+) -> Result:
+    """Play the programs of all ranks, each from its ``start_s`` (default: 0).
 
     ``p2p_s`` is the time of a message between two ranks, by what its sender computed. ``p2p`` is ``overlapped``, where a message
     delays its receiver alone, or ``blocking``, where it occupies the sender too, as in Megatron's non-interleaved schedule.
@@ -125,11 +133,11 @@ def play(rule: Rule, pp: int, durations: Durations, *, p2p_s: Duration = 0.0, p2
     assert p2p in ("overlapped", "blocking")
     programs = [rule.program(rank) for rank in range(pp)]
     upcoming = [next(program, None) for program in programs]
-    free_s = [0.0] * pp
+    free_s = [0.0] * pp if start_s is None else list(start_s)
     spans: list[list[Span]] = [[] for _ in range(pp)]
     arrival_s: dict[Key, float] = {}  # when an output is where it is needed; on the rank that made it, at once
     made_s: dict[Key, float] = {}
-    events: list[float] = []
+    events = sorted(free_s)
     now = 0.0
     while any(upcoming):
         started = False

@@ -12,6 +12,7 @@ from app.answers.schemas import (
     Baseline,
     BrokenRuleDocument,
     EstimateNumbers,
+    InfeasibleDocument,
     LeftOut,
     Plan,
     SearchDocument,
@@ -25,6 +26,7 @@ from app.text.terminal import WIDE, plain_table
 from cost_models.shapes.switches import DEFAULT_FEATURES
 from frameworks.target import ANY
 from search.explanation import layers_text
+from search.ranking import OF_LATTICE
 
 SHOWN_PLANS = 10
 USUAL = frozenset(str(feature.name).lower() for feature in DEFAULT_FEATURES)
@@ -46,9 +48,12 @@ def print_search(console: Console, document: SearchDocument) -> None:
         console.print(_headline(plans[0], document), style="bold", markup=False)
         for sentence in evidence_sentences(plans[0].estimate, job):
             console.print(sentence, markup=False)
+        if plans[0].explanation.objective is not None:
+            console.print(f"Plan 1: {plans[0].explanation.objective}", markup=False)
         for sentence in (*tie_sentences(plans), *placement_sentences(plans[0].strategy)):
             console.print(sentence, markup=False)
-    for sentence in (*beside_sentences(document), *by_tensor_sentences(document)):
+    beside = (*beside_sentences(document), *by_tensor_sentences(document), *refinement_sentences(document))
+    for sentence in (*beside, *pareto_sentences(document)):
         console.print(sentence, markup=False)
     console.print(_counts(document), markup=False)
     if document.space is not None:
@@ -62,6 +67,8 @@ def print_search(console: Console, document: SearchDocument) -> None:
         _print_explanation(console, plans[0], document.baseline)
     elif document.nearest:
         console.print(document.nearest, markup=False, style="bold")
+        if document.infeasible is not None and document.infeasible.changes:
+            console.print(_changes_table(document.infeasible))
     console.print()
     print_assumptions(console, document.assumptions, ())
     _print_rejections(console, document)
@@ -118,7 +125,7 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
         if physics.stopped_by:
             cut = physics.stopped_by.replace("_", " ")
             yield f"The search of what {target} refuses was cut by {cut}: physics may allow better plans."
-    elif target != ANY.name and document.plans and document.counts.sampled is None:
+    elif target != ANY.name and document.plans and document.counts.sampled is None and not _is_judged(document.job["search"]):
         yield f"What {target} refuses was not searched: the time ended first."
     for nearest in document.nearest_launchable:
         if nearest.strategy is not None and nearest.estimate is not None and nearest.replaced:
@@ -126,6 +133,23 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
             yield f"Nearest on {nearest.target}: {strategy_text(nearest.strategy)}: {step} a step. {nearest.why}"
         elif nearest.rules:
             yield nearest.why
+
+
+def _is_judged(search: Mapping[str, Any]) -> bool:
+    """Whether more than one order of the lattice ranks or bounds plans: physics alone is then not searched."""
+    limits = (search.get("deadline_days"), search.get("budget_usd"))
+    return search.get("objective") not in OF_LATTICE or any(limit is not None for limit in limits)
+
+
+def pareto_sentences(document: SearchDocument) -> Iterator[str]:
+    """Which plans no other beats in every objective."""
+    if document.pareto:
+        ranks = {plan.plan_id: str(plan.rank) for plan in document.plans}
+        listed = [ranks[each.plan_id] for each in document.pareto if each.plan_id in ranks]
+        others = len(document.pareto) - len(listed)
+        beside = f", and {others} that {'is' if others == 1 else 'are'} not listed (--json)" if others else ""
+        names = ", ".join(document.pareto[0].values)
+        yield f"Of the plans that were compared, none beats in all of {names}: {', '.join(listed)}{beside}."
 
 
 def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
@@ -140,6 +164,34 @@ def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
             f"{percent(best.gain_fraction)} shorter, {percent(best.saved_fraction)} of activation memory saved for "
             f"{1e3 * best.added_s:.1f} ms a micro batch; outside of the proof, and no public release can be told "
             "(meshplan estimate --memory-plan)."
+        )
+
+
+def refinement_sentences(document: SearchDocument) -> Iterator[str]:
+    """What the trials around the best plans gained, for all that the proof does not cover it."""
+    refinement = document.refinement
+    if refinement is None:
+        return
+    counts, refine_s = refinement.counts, document.timing.refine_s
+    tried = (
+        f"{counts.trials:,} trials ({refinement.sampler}) around the best plans: {counts.distinct:,} distinct, "
+        f"{counts.fits_memory:,} fit, {counts.pruned_by_bound:,} ruled out by a bound, {counts.simulated:,} simulated"
+        f"{'' if refine_s is None else f', in {refine_s:.1f} s'}"
+    )
+    if refinement.plans:
+        best = refinement.plans[0]
+        where = ", ".join(best.launchable_on) or "no public release"
+        yield (
+            f"Refined, outside of the proof: {seconds(best.estimate.step_time_s)} a step, {percent(best.gain_fraction)} shorter "
+            f"than the proved plan: {best.change}; can be launched on: {where}."
+        )
+        yield f"{tried}."
+    else:
+        yield f"Nothing faster than the proved plan in {tried}."
+    for plan in refinement.front:
+        yield (
+            f"On the front: {seconds(plan.estimate.step_time_s)} a step, {plan.estimate.peak_memory_bytes / GIB:.1f} GiB: "
+            f"{plan.change or 'the proved plan'}."
         )
 
 
@@ -162,23 +214,28 @@ def _rules(broken: Sequence[BrokenRuleDocument]) -> str:
 def _counts(document: SearchDocument) -> str:
     counts, timing, proof = document.counts, document.timing, document.proof
     seen = "enumerated" if counts.sampled is None else f"seen in {counts.sampled:,} trials"
+    too_slow = counts.legal - counts.estimated
+    ruled_out = f"{too_slow:,} ruled out by what their layers take, of the others " if too_slow else ""
     simulated = "" if counts.simulated is None else f"{counts.simulated:,} simulated, "
     text = (
-        f"{counts.enumerated:,} strategies {seen}, {counts.legal:,} legal and scored, {counts.fits_memory:,} fit, "
-        f"{simulated}in {timing.total_s:.1f} s"
+        f"{counts.enumerated:,} strategies {seen}, {counts.legal:,} legal and scored, {ruled_out}"
+        f"{counts.fits_memory:,} fit, {simulated}in {timing.total_s:.1f} s"
     )
     if proof.stopped_by:
         return f"{text}; cut by {proof.stopped_by.replace('_', ' ')}, so better plans may exist"
     if counts.sampled is not None:
         return f"{text}; nothing is proved, as most of the space is unseen"
     if not proof.proved_best:
-        return text
+        gap = proof.optimality_gap_fraction
+        if not document.plans or gap is None:
+            return text
+        return (
+            f"{text}; of the {proof.scope}, no other can be better by {proof.objective} than plan 1 by more than {percent(gap)}"
+        )
     proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
-    return (
-        f"{text}; best of the whole {proof.scope}"
-        if proved == 1
-        else f"{text}; plan {proved} is the fastest of the whole {proof.scope}"
-    )
+    first = "best" if proved == 1 else f"plan {proved} is the fastest"
+    text = f"{text}; {first} of the whole {proof.scope}"
+    return text if proof.places >= len(document.plans) else f"{text}; {proof.places} of {len(document.plans)} places are proved"
 
 
 def space_sentence(space: Space) -> str:
@@ -236,6 +293,21 @@ def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -
     return table
 
 
+def _changes_table(infeasible: InfeasibleDocument) -> Table:
+    """Jobs near the one that has no plan, each with a lean plan of it."""
+    table = plain_table("the nearest jobs that have a plan", "a lean plan of it", ">step", ">GiB", ">sure")
+    for change in infeasible.changes:
+        estimate = change.estimate
+        table.add_row(
+            change.change,
+            strategy_text(change.strategy),
+            seconds(estimate.step_time_s),
+            f"{estimate.peak_memory_bytes / GIB:.1f}",
+            chance(estimate.fits_probability),
+        )
+    return table
+
+
 def _bound(estimate: EstimateNumbers) -> str:
     name = estimate.bottleneck
     share = estimate.time_breakdown_s[name] / estimate.step_time_s
@@ -254,7 +326,7 @@ def _print_explanation(console: Console, best: Plan, baseline: Baseline | None) 
 
 def _print_rejections(console: Console, document: SearchDocument) -> None:
     rejections, counts = document.rejections, document.counts
-    too_large = counts.legal - counts.fits_memory
+    too_large = counts.estimated - counts.fits_memory
     if not rejections and not too_large:
         return
     table = plain_table("why the rest was rejected", ">strategies", "for instance")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from cost_models.shapes.expert_spread import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from documents.errors import InputError, show
 
@@ -46,8 +47,12 @@ _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     "train_tokens": _job_option(_NUMBER, "training", "train_tokens", "token budget, for days"),
     "expert_load_factor": _job_option(_NUMBER, "training", "expert_load_factor", "fullest expert rank over the mean"),
     "expert_counts": _job_option(Path | None, "training", "expert_counts", "JSON file of tokens per expert, by MoE layer"),
-    "router_balance": _job_option(
-        _TEXT, "training", "router_balance", "what balances the router: auxiliary-loss, loss-free, group, forced"
+    "router_balance": _job_option(_TEXT, "training", "router_balance", f"what balances the router: {', '.join(RouterBalance)}"),
+    "expert_capacity_factor": _job_option(
+        _NUMBER,
+        "training",
+        "expert_capacity_factor",
+        "what an expert takes, times the mean, before it drops",
     ),
     "stack": _job_option(_TEXT, "software", "stack", "framework whose efficiency applies"),
     "target": _job_option(_TEXT, "software", "target", "framework that must be able to run the plan; any: the physics alone"),

@@ -24,6 +24,14 @@ NAMES = (
     "measurements",
     "experts",
     "sequences",
+    "serving-job",
+    "serving",
+    "serving-search",
+    "rl-job",
+    "rl",
+    "rl-search",
+    "rl-validate",
+    "sweep",
 )
 
 
@@ -40,7 +48,13 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.jobs.fields import JobDocument
     from app.measuring.schemas import MeasureDocument
     from app.plans.schemas import ExplainDocument
+    from app.rl.fields import RlJobDocument
+    from app.rl.schemas import RlDocument, RlSearchDocument, RlValidationDocument
     from app.scripts.schemas import TuneDocument
+    from app.sequences.schemas import SequencePlanDocument
+    from app.serving.fields import ServingJobDocument
+    from app.serving.schemas import ServingDocument, ServingSearchDocument
+    from app.sweeps.schemas import SweepDocument
     from app.text import terminal
     from calibration.measurements.files import MeasurementsDocument
     from documents.errors import unknown_name
@@ -60,6 +74,15 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "measure": MeasureDocument,
         "measurements": MeasurementsDocument,
         "experts": ExpertPlanDocument,
+        "serving-job": ServingJobDocument,
+        "serving": ServingDocument,
+        "serving-search": ServingSearchDocument,
+        "rl-job": RlJobDocument,
+        "rl": RlDocument,
+        "rl-search": RlSearchDocument,
+        "rl-validate": RlValidationDocument,
+        "sequences": SequencePlanDocument,
+        "sweep": SweepDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")

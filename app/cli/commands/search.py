@@ -22,8 +22,12 @@ LIMITS: dict[str, Any] = {
         "microbatch_group_size_per_vp_stage", "moe_dispatcher", "recompute", "zero_stage",
     )
 }  # fmt: skip
-SETTINGS = ("objective", "top", "time_limit_s", "sampler", "max_trials", "seed", "by_tensor")
+SETTINGS = (
+    "objective", "deadline_days", "budget_usd", "top", "time_limit_s", "sampler", "max_trials", "seed", "refine", "refine_front",
+    "by_tensor",
+)  # fmt: skip
 SEARCH_FIELDS = {**{name: ("search", name) for name in (*SETTINGS, *LIMITS)}, "devices_at_most": ("cluster", "num_devices")}
+PRICE = {"price_per_device_hour": ("delivery", "price_per_device_hour_usd")}
 
 
 @options.with_job_options(LIMITS)
@@ -34,18 +38,36 @@ def search(
         int | None,
         typer.Option(help="in place of --devices: the largest count up to this that can be filled", rich_help_panel="Job"),
     ] = None,
-    objective: Annotated[str | None, typer.Option(help="step_time (default), memory_headroom or device_hours")] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="step_time (default), memory_headroom, device_hours, delivered, cost, energy or robust; several between commas: "
+            "the first ranks, and the answer has their Pareto front"
+        ),
+    ] = None,
+    deadline_days: Annotated[float | None, typer.Option(help="days that --train-tokens may take")] = None,
+    budget_usd: Annotated[float | None, typer.Option("--budget", help="USD that --train-tokens may cost")] = None,
+    price_per_device_hour: Annotated[
+        float | None, typer.Option(help="USD; default: what the profile's price of purchase makes")
+    ] = None,
     top: Annotated[int | None, typer.Option(help="plans to report (default 20)")] = None,
     time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds; a search that is cut exits 5")] = None,
     sampler: Annotated[
         str | None, typer.Option(help="exhaustive (default), or tpe, nsga2, random: try some of the space only")
     ] = None,
     max_trials: Annotated[int | None, typer.Option(help="strategies that a sampler tries (default 1000)")] = None,
+    refine: Annotated[
+        int | None, typer.Option(help="trials around the best plans by Optuna, outside of the proof (default 0: none)")
+    ] = None,
+    refine_front: Annotated[
+        bool | None,
+        typer.Option("--refine-front", help="refine for step time and memory at once, and list what no plan beats in both"),
+    ] = None,
     by_tensor: Annotated[
         bool | None,
         typer.Option("--by-tensor", help="also by recompute and swap of single tensors; no framework takes these"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="of a sampler (default 0)")] = None,
+    seed: Annotated[int | None, typer.Option(help="of a sampler or a refinement (default 0)")] = None,
     switch: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,7 +95,7 @@ def search(
     if overwrite and save_dir is None:
         raise InputError("--overwrite: there is nothing to replace without --save-dir.")
     given = _parsed(context.params)
-    fields = {**JOB_FIELDS, **SEARCH_FIELDS}
+    fields = {**JOB_FIELDS, **SEARCH_FIELDS, **PRICE}
     sections = options.sections(fields, given)
     for name, values in _switches(switch or []).items():
         sections.setdefault("search", {})[name] = values
@@ -93,7 +115,9 @@ def search(
     from app.text import terminal
 
     labels = options.labels(fields, given)
-    job = load_job(model, sections, {**labels, "search.time_limit_s": "--time-limit"} if time_limit_s is not None else labels)
+    named = {"search.time_limit_s": ("--time-limit", time_limit_s), "search.budget_usd": ("--budget", budget_usd)}
+    labels |= {field: name for field, (name, value) in named.items() if value is not None}
+    job = load_job(model, sections, labels)
     if devices_at_most is not None:
         job = with_filled_devices(job)
     own = own_calibrations(job) if server is None else ()
@@ -126,7 +150,9 @@ def _parsed(parameters: dict[str, Any]) -> dict[str, Any]:
     if parameters.get("devices") is not None and parameters.get("devices_at_most") is not None:
         raise InputError("--devices-at-most: given beside --devices; give one of the two.")
     limits = {name: options.limit(parameters[name], name) for name in LIMITS if parameters.get(name) is not None}
-    return {**parameters, **limits}
+    objective = parameters.get("objective")
+    several = {"objective": options.names([objective])} if objective is not None and "," in objective else {}
+    return {**parameters, **limits, **several}
 
 
 def _switches(given: list[str]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ export const palettes = { light: LIGHT, dark: DARK } as const;
 const PARTS: Record<string, number> = {
   matmul: 0, attention: 6, vector: 4, permute: 8, recompute: 5, embedding: 7, head_and_loss: 7,
   tp_comm: 1, cp_comm: 12, ep_comm: 3, contention: 12, dp_comm: 2, pipeline_p2p: 10, weight_gather: 2, activation_swap: 10,
-  pipeline_bubble: 9, host: 11, gradient_accumulation: 13, optimizer: 2, step_overhead: 9,
+  pipeline_bubble: 9, host: 11, size_synchronisation: 4, gradient_accumulation: 13, optimizer: 2, step_overhead: 9,
   weights: 0, gradients: 6, optimizer_master_weights: 2, optimizer_moments: 2, optimizer_transient: 2,
   activations_residual: 1, activations_norm_output: 1, activations_attention: 5, activations_attention_scores: 5,
   activations_mlp: 3, activations_routed_experts: 7, activations_shared_experts: 7, activations_router: 7,

@@ -247,3 +247,11 @@ def test_flags_of_the_parallel_optimizer_are_read(read: Read) -> None:
     assert read({**changes, "software.raw_flags": ["enable_parallel_optimizer=True"]}).strategy.zero_stage == 1
     both = ["enable_parallel_optimizer=True", "gradient_accumulation_shard=True"]
     assert read({**changes, "software.raw_flags": both}).strategy.zero_stage == 2
+
+
+def test_a_legacy_capacity_fills_every_expert_up() -> None:
+    """DeepSpeed's and legacy ModelLink's experts get tensors of a fixed capacity, so nobody waits for sizes."""
+    (flag,) = read_flags(["moe-train-capacity-factor=1.1"], "mindspeed-llm")
+    assert (flag.field, flag.stated, flag.on) == ("model.moe.capacity_factor", 1.1, Feature.MOE_PAD_TO_CAPACITY)
+    (modern,) = read_flags(["moe-expert-capacity-factor=1.1"], "mindspeed-llm")
+    assert not modern.on

@@ -23,6 +23,7 @@ CONTRACT = {
     "a100-sxm-40gb": "A100",
     "h100-sxm-80gb": "H100",
     "h100-sxm-96gb-500w": "H100 500 W",
+    "h20-sxm-96gb": "H20",
     "h200-sxm-141gb": "H200",
     "h800-sxm-80gb": "H800",
     "b200-sxm-180gb": "B200",

@@ -1,7 +1,9 @@
 """docs/python.md against meshplan: what it offers is on the page, as the sources have it now. tests/e2e runs its examples."""
 
+from types import FunctionType
+
 import meshplan
-from meshplan import client
+from meshplan import answers, client, errors, local
 from scripts.write_python import ROOT, page, reference
 
 PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
@@ -12,15 +14,21 @@ def test_the_reference_is_that_of_the_sources() -> None:
 
 
 def test_all_that_can_be_imported_from_meshplan_is_on_the_page() -> None:
-    headings = {line.removeprefix("## ") for line in PAGE.splitlines() if line.startswith("## ")}
-    own = {name for name, value in vars(client).items() if isinstance(value, type) and value.__module__ == client.__name__}
+    made = PAGE[PAGE.index("<!-- reference") :]
+    headings = {line.removeprefix("## ") for line in made.splitlines() if line.startswith("## ")}
+    own = {
+        name
+        for module in (answers, client, errors, local)
+        for name, value in vars(module).items()
+        if isinstance(value, type | FunctionType) and value.__module__ == module.__name__ and not name.startswith("_")
+    }
     assert headings == own
-    assert {"Client", "MeshplanError"} <= headings
-    assert all(hasattr(meshplan, name) for name in ("Client", "MeshplanError", "__version__"))
+    assert set(meshplan._EXPORTED) <= headings
+    assert all(hasattr(meshplan, name) for name in (*meshplan._EXPORTED, "__version__"))
 
 
 def test_every_public_method_is_on_the_page_with_its_parameters() -> None:
-    methods = [name for name in vars(client.Client) if not name.startswith("_")]
+    methods = [name for name in dir(client.Client) if not name.startswith("_")]
     assert len(methods) > 20
     assert [name for name in methods if f"- `{name}(" not in PAGE] == []
 

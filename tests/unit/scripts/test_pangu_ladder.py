@@ -6,9 +6,25 @@ from dataclasses import fields
 
 import pytest
 
-from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.workload import Workload
-from scripts.pangu_ladder import FIRST, SYSTEMS, foot, mfu, published_mfu, up_to, with_systems
+from scripts.pangu_case import LOOPED, searched
+from scripts.pangu_ladder import (
+    EXPECTED_MFU_FRACTION,
+    FIRST,
+    FUSED_MATMULS,
+    LADDER_YEAR,
+    MEMORY,
+    SYSTEMS,
+    foot,
+    mfu,
+    price,
+    published_mfu,
+    saved_fraction,
+    superpod_workload,
+    up_to,
+    with_systems,
+)
 
 
 def test_the_first_two_rungs_are_within_a_tenth_of_the_published() -> None:
@@ -31,4 +47,23 @@ def test_systems_leave_devices_batch_and_structure_alone() -> None:
     assert {f.name for f in fields(Workload) if getattr(workload, f.name) != getattr(after, f.name)} == {"training", "software"}
     assert workload.training.global_batch_size == after.training.global_batch_size
     changed = {f.name for f in fields(ParallelStrategy) if getattr(plain, f.name) != getattr(strategy, f.name)}
-    assert changed == {"dispatcher", "micro_batch_size", "features"}
+    by_module = {"recompute", "recompute_method", "recompute_modules", "tensor_plan"}
+    assert changed - by_module == {"dispatcher", "micro_batch_size", "features"}
+    assert strategy.tensor_plan is not None
+    assert strategy.recompute is Recompute.NONE
+
+
+def test_single_tensors_reach_the_second_rung_with_twice_the_micro_batch() -> None:
+    without = [system for system in up_to(2) if system is not MEMORY]
+    point = with_systems(foot(), up_to(2))
+    assert point[1].micro_batch_size == 2 * with_systems(foot(), without)[1].micro_batch_size
+    assert price(point)["fits"]
+    assert mfu(point) > mfu(with_systems(foot(), without))
+    assert saved_fraction(point) > 0.5
+
+
+def test_the_superpod_reaches_what_is_expected_of_it_with_a_layout_of_its_own() -> None:
+    # [pangu-ultra-moe-2] more than 50 % on Atlas 900 A3, CloudMatrix384.
+    workload = superpod_workload(LADDER_YEAR)
+    own = searched(workload, {**LOOPED, "forbid": FUSED_MATMULS}, top=1).plans[0].parallel
+    assert mfu((workload, own)) > EXPECTED_MFU_FRACTION

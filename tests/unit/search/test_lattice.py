@@ -43,7 +43,7 @@ def ticking(step_s: float = 1.0) -> Callable[[], float]:
 
 
 def run(job: Workload, limits: SearchLimits | None = None, **options: Any) -> SearchResult:
-    return search(job, search_space(job, limits), CONSTANTS, **options)
+    return search(job, search_space(job, limits), CONSTANTS, limits=limits, **options)
 
 
 def everything(job: Workload, limits: SearchLimits | None = None) -> list[ParallelStrategy]:
@@ -97,8 +97,11 @@ def test_the_first_plan_is_the_fastest_that_fits_of_all_priced_at_once() -> None
     strategies = everything(job)
     priced = simulate(job, StrategyBatch.of(strategies), CONSTANTS)
     fitting = np.flatnonzero(priced.fits)
-    assert result.counts.legal == result.counts.estimated == len(strategies)
-    assert result.counts.fits_memory == len(fitting)
+    counts = result.counts
+    assert counts.legal == len(strategies)
+    assert counts.simulated is not None
+    assert 0 < counts.fits_memory <= len(fitting)
+    assert counts.pruned_by_bound + counts.simulated >= len(fitting)
     assert result.plans[0].estimate["step_time_s"] == pytest.approx(priced.step_time_s[fitting].min(), rel=1e-12)
     assert result.proof.exhaustive
     assert result.proof.proved_best
@@ -136,7 +139,7 @@ def test_the_proof_holds_against_simulating_everything(model: Any, limits: Searc
     counts = result.counts
     assert counts.simulated is not None
     assert 0 < counts.simulated < counts.fits_memory
-    assert counts.pruned_by_bound == counts.fits_memory - counts.simulated
+    assert counts.pruned_by_bound == counts.legal - counts.estimated + counts.fits_memory - counts.simulated
 
 
 def test_a_proof_that_is_cut_reports_the_bound_it_dropped() -> None:
@@ -153,6 +156,23 @@ def test_a_proof_that_is_cut_reports_the_bound_it_dropped() -> None:
     best_s, found_s = (result.plans[0].estimate["step_time_s"] for result in (proved, ended_early))
     assert 0 < gap < 1
     assert best_s >= found_s * (1 - gap) * (1 - 1e-12)
+
+
+def test_a_proof_that_is_cut_says_how_many_places_it_has() -> None:
+    job = workload(LARGE, num_devices=16)
+    whole = run(job, SMALL, top=6)
+    assert whole.proof.places == len(whole.plans) == 6
+    assert whole.counts.simulated is not None
+    times = sorted(plan.estimate["step_time_s"] for plan in whole.plans)
+    numbers = set()
+    for most in range(6, whole.counts.simulated, 8):
+        found = run(job, SMALL, top=6, max_simulations=most)
+        numbers.add(found.proof.places)
+        assert found.proof.proved_best == (found.proof.places > 0)
+        assert (found.proof.stopped_by is None) == found.proof.proved_best
+        proved = sorted(plan.estimate["step_time_s"] for plan in found.plans)[: found.proof.places]
+        assert proved == pytest.approx(times[: len(proved)], rel=1e-12)
+    assert len(numbers) > 1
 
 
 def test_counts_add_up_and_rejections_carry_their_numbers() -> None:
@@ -319,17 +339,22 @@ def test_nothing_fits_names_the_shortfall_and_devices_that_are_enough() -> None:
     assert result.counts.legal > result.counts.fits_memory == 0
     assert not result.proof.proved_best
     assert result.proof.optimality_gap_fraction is None
+    assert result.infeasible is not None
+    assert result.infeasible.missing_bytes
     assert result.nearest is not None
-    enough = int(result.nearest.split(" devices are enough")[0].split()[-1])
-    assert run(workload(LARGE, num_devices=enough), LEAN, top=1).plans
-    assert not run(workload(LARGE, num_devices=enough // 2), LEAN, top=1).plans
+    assert f"{result.infeasible.missing_bytes / 2**30:.1f} GiB too much" in result.nearest
+    enough = next(change.fields for change in result.infeasible.changes if "cluster.num_devices" in change.fields)
+    number = enough["cluster.num_devices"]
+    assert f"{number} devices" in result.nearest
+    assert run(workload(LARGE, num_devices=number), SMALL, top=1).plans
+    assert not run(workload(LARGE, num_devices=number // 2), SMALL, top=1).plans
 
 
 def test_limits_alone_may_stand_between_search_and_plan() -> None:
     result = run(workload(LARGE, num_devices=64), SearchLimits(tp=(1,), pp=(1,), ep=(1,), vpp=(1,), micro_batch_size=(1,)))
     assert result.plans == ()
     assert result.nearest is not None
-    assert "Without the limits on the search it fits on these 64 devices." in result.nearest
+    assert "pp as the search chooses" in result.nearest
 
 
 def test_nothing_legal_says_what_most_strategies_break() -> None:
@@ -337,7 +362,7 @@ def test_nothing_legal_says_what_most_strategies_break() -> None:
     assert result.plans == ()
     assert result.counts.legal == 0
     assert result.nearest is not None
-    assert result.nearest.startswith("No strategy is legal; most often: tp 3")
+    assert result.nearest.startswith("No strategy is legal; what comes nearest breaks: tp 3")
 
 
 def test_a_refusal_of_the_whole_job_is_told_first_and_once() -> None:
@@ -356,4 +381,6 @@ def test_limits_that_leave_nothing_are_told() -> None:
     job = workload(DENSE, num_devices=8, seq_length=32768)
     result = run(job, SearchLimits(cp=(2,), cp_algo=(CpAlgo.HYBRID,)))
     assert result.counts.enumerated == 0
-    assert result.nearest == "The search space is empty: its limits leave no strategy to try."
+    assert result.nearest is not None
+    assert result.nearest.startswith("The search space is empty: its limits leave no strategy to try. What would do")
+    assert "cp as the search chooses" in result.nearest

@@ -122,7 +122,7 @@ export function formOfJob(job: Record<string, Record<string, unknown>>, presets:
     stack: text(software.stack),
     calibration: text(software.calibration),
     target: text(software.target) || DEFAULTS.target,
-    objective: text(search.objective) || DEFAULTS.objective,
+    objective: text(Array.isArray(search.objective) ? search.objective[0] : search.objective) || DEFAULTS.objective,
     sampler: text(search.sampler) || DEFAULTS.sampler,
     max_trials: text(search.max_trials),
     seed: search.seed ? text(search.seed) : "",

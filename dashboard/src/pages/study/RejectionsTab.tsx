@@ -19,7 +19,7 @@ export function RejectionsTab({ study, counts }: { study: Study; counts: Counts 
   if (error) return <ErrorState error={error} action={<Button onClick={() => void refetch()}>{t("common:error.retry")}</Button>} />;
   if (!rejections) return <LoadingRows />;
 
-  const tooLarge = counts.legal != null && counts.fits_memory != null ? counts.legal - counts.fits_memory : 0;
+  const tooLarge = counts.estimated != null && counts.fits_memory != null ? counts.estimated - counts.fits_memory : 0;
   const rows = [
     ...(tooLarge > 0 ? [{ rule: MEMORY, count: tooLarge, example: t("rejections.memoryText") }] : []),
     ...rejections,

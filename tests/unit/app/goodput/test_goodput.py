@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from app.answers.costs import WAITING
 from app.answers.site import changed_sites, nodes_of, running_plan, site_of, supernode_devices
 from app.goodput.failure_log import read_failure_log
 from app.goodput.schemas import GoodputDocument
-from app.goodput.service import TOLD_STRETCHES, WAITING, goodput_document
+from app.goodput.service import TOLD_STRETCHES, goodput_document
 from app.jobs.delivery import SOURCES, DeliverySection
 from app.jobs.job import parse_job
 from cost_models.delivery.failures import DAY_S

@@ -47,7 +47,7 @@ def test_what_is_assumed_is_said_with_its_loads_and_its_basis() -> None:
     assert "DeepSeek-V2-Lite" in line
 
 
-@pytest.mark.parametrize("balance", ["auxiliary-loss", "loss-free", "forced"])
+@pytest.mark.parametrize("balance", ["auxiliary-loss", "sequence", "micro-batch", "ep-group", "loss-free", "forced"])
 def test_a_resolved_job_gives_the_same_balance(balance: str) -> None:
     job = parse_job(with_part(PANGU, training={"router_balance": balance}))
     assert not any("router_balance" in line for line in job.assumptions)
@@ -122,3 +122,33 @@ def test_a_spread_is_part_of_what_names_a_job() -> None:
     job = parse_job(PANGU).workload.training
     assert job.expert_spread is not None
     assert job != replace(job, expert_spread=job.expert_spread.with_excess(0.5))
+
+
+def test_a_capacity_of_the_job_takes_the_place_of_the_models() -> None:
+    job = parse_job(with_part(PANGU, training={"expert_capacity_factor": 1.25}))
+    assert job.workload.model.moe is not None
+    assert job.workload.model.moe.capacity_factor == 1.25 == job.document["model"]["moe"]["capacity_factor"]
+    assert job.workload.training.expert_spread is None
+    assert parse_job(job.document).workload == job.workload
+
+
+@pytest.mark.parametrize("value", [float("nan"), -1.0, 0.0, float("inf"), 1e9, "much"])
+def test_a_capacity_that_is_none_is_refused(value: object) -> None:
+    assert refusal(with_part(PANGU, training={"expert_capacity_factor": value})).startswith("training.expert_capacity_factor: ")
+
+
+def test_a_capacity_without_experts_is_refused() -> None:
+    message = refusal(with_part(DENSE, training={"expert_capacity_factor": 1.0}))
+    assert message == "training.expert_capacity_factor: llama-2-7b has no experts; leave it out."
+
+
+def test_drop_and_pad_removes_the_size_synchronisation_and_nothing_else_of_the_host() -> None:
+    strategy = {"tp": 8, "pp": 16, "vpp": 2, "ep": 32, "recompute": "full"}
+    found = {}
+    for pads in (False, True):
+        switches = {"moe_pad_to_capacity": pads}
+        job = parse_job(with_part(PANGU, training={"expert_capacity_factor": 1.0}, strategy={**strategy, "switches": switches}))
+        assert job.strategy is not None
+        found[pads] = estimate_document(job, job.strategy, ()).estimate.time_breakdown_s
+    assert found[False]["size_synchronisation"] > 0.0 == found[True]["size_synchronisation"]
+    assert found[False]["host"] == found[True]["host"]

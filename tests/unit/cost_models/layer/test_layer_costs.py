@@ -1,6 +1,7 @@
 """One layer for one micro batch: its parts by hand, what hides behind what, what recompute repeats."""
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -213,19 +214,33 @@ def test_the_host_dispatches_what_is_computed_again(module: RecomputeModule, ker
     assert float(again.host["backward"][0] - plain.host["backward"][0]) == pytest.approx(kernels * 1e-3)
 
 
-def test_dropless_experts_wait_for_their_counts() -> None:
-    values = {"host_moe_sync_s": 3e-3}
-    assert float(cost(SPARSE, moe=True, values=values, ep=8).forward["host"][0]) == pytest.approx(3e-3)
-    looped = cost(SPARSE, moe=True, values=values, ep=8, features=DEFAULT_FEATURES & ~Feature.MOE_GROUPED_GEMM)
-    assert float(looped.forward["host"][0]) == worked("expert-waits") == float(looped.backward["host"][0])
-    assert float(cost(SPARSE, moe=False, values=values, ep=8).forward["host"][0]) == 0.0
+def test_experts_of_unknown_sizes_wait_for_them() -> None:
+    def waits(model: ModelShape = SPARSE, **changes: Any) -> tuple[float, ...]:
+        priced = cost(model, **{"moe": True, "values": {"host_moe_sync_s": 3e-3}, "ep": 8, **changes})
+        assert float(priced.forward["host"][0]) == 0.0 == float(priced.backward["host"][0])
+        return tuple(float(part["size_synchronisation"][0]) for part in (priced.forward, priced.backward))
+
+    assert waits() == (3e-3, 3e-3)
+    assert waits(features=DEFAULT_FEATURES & ~Feature.MOE_GROUPED_GEMM) == (worked("expert-waits"),) * 2
+    assert waits(moe=False) == (0.0, 0.0)
+    assert waits(features=DEFAULT_FEATURES | Feature.CUDA_GRAPH) == (0.0, 0.0)  # counts stay on the device
+    assert waits(job=workload(SPARSE, execution="graph")) == (0.0, 0.0)
+
+
+def test_padding_to_a_capacity_makes_sizes_known_and_dropping_does_not() -> None:
     assert SPARSE.moe is not None
     capped = replace(SPARSE, moe=replace(SPARSE.moe, capacity_factor=1.25))
-    assert float(cost(capped, moe=True, values=values, ep=8).forward["host"][0]) == 0.0
-    captured = DEFAULT_FEATURES | Feature.CUDA_GRAPH  # counts stay on the device
-    assert float(cost(SPARSE, moe=True, values=values, ep=8, features=captured).forward["host"][0]) == 0.0
-    graph = workload(SPARSE, execution="graph")
-    assert float(cost(job=graph, moe=True, values=values, ep=8).forward["host"][0]) == 0.0
+    pads = DEFAULT_FEATURES | Feature.MOE_PAD_TO_CAPACITY
+    waits = {
+        name: float(cost(model, moe=True, values={"host_moe_sync_s": 3e-3}, ep=8, features=f).forward["size_synchronisation"][0])
+        for name, model, f in (
+            ("dropless", SPARSE, DEFAULT_FEATURES),
+            ("drop", capped, DEFAULT_FEATURES),
+            ("drop and pad", capped, pads),
+            ("pad to nothing", SPARSE, pads),
+        )
+    }
+    assert waits == {"dropless": 3e-3, "drop": 3e-3, "drop and pad": 0.0, "pad to nothing": 3e-3}
 
 
 def test_full_recompute_repeats_the_forward() -> None:

@@ -19,9 +19,13 @@ from frameworks.registry import placements_of
 from frameworks.rule import layout_of
 from scripts.check_moves import checked
 from search.enumeration import Rejections, chunks, layout_rules, option_rules
+from search.finalists import Finalists
 from search.lattice import LatticeSearch, search
 from search.lattice_state import LatticeState
 from search.limits import SearchLimits
+from search.placement import pricing
+from search.placement.placer import Placer
+from search.ranking import Leaderboard
 from search.recompute_modes import recompute_mode
 from search.result import SearchResult
 from search.space import search_space
@@ -111,6 +115,39 @@ def test_plans_are_as_fast_as_they_are_said_to_be() -> None:
         played = simulate(made, StrategyBatch.of([plan.parallel]), CONSTANTS)
         assert plan.estimate["step_time_s"] == pytest.approx(float(played.step_time_s[0]), rel=1e-9)
         assert played.fits[0]
+
+
+def test_a_time_to_beat_that_is_known_from_the_start_leaves_the_list_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What does not fit where it usually lies is not placed: its leaner forms are, and its time says nothing of theirs.
+    monkeypatch.setattr(pricing, "MOST_OVERFULL", 1.0)
+    model = replace(
+        MOE, num_layers=8, hidden_size=4096, num_attention_heads=32, num_query_groups=32, vocab_size=512_000, name="crowded"
+    )
+    made = workload(model, num_devices=16, global_batch_size=32)
+    limits = replace(LIMITS, pp=(4, 8), ep=(2, 4), recompute=(recompute_mode("none"), recompute_mode("full")), dispatcher=None)
+
+    def best_s(to_beat_s: float) -> list[float]:
+        state = LatticeState(Leaderboard("step_time", 3), finalists=Finalists(3, to_beat_s=to_beat_s))
+        lattice = LatticeSearch(made, search_space(made, limits), CONSTANTS, top=3, state=state)
+        while lattice.advance():
+            pass
+        return sorted(lattice.state.finalists.structure_s.values())[:3]
+
+    without = best_s(float("inf"))
+    assert best_s(float(np.nextafter(without[-1], np.inf))) == without
+
+
+def test_where_layers_lie_does_not_depend_on_what_else_is_priced() -> None:
+    made = job(HEAVY_HEAD)
+    strategies = [
+        ParallelStrategy(tp=tp, pp=4, dp=2 // tp, vpp=2, micro_batch_size=size, schedule=Schedule.INTERLEAVED)
+        for tp in (1, 2)
+        for size in (1, 2, 4)
+    ]
+    placer = Placer(made)
+    alone = [Placer(made).best(CONSTANTS, [strategy])[0] for strategy in strategies]
+    assert placer.best(CONSTANTS, strategies) == alone
+    assert placer.best(CONSTANTS, strategies[::-1]) == alone[::-1]
 
 
 def test_a_search_that_is_saved_and_continued_places_the_same() -> None:

@@ -1,0 +1,64 @@
+"""``meshplan rl``: post-training by reinforcement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.commands.options import Json
+from app.exit_codes import DONE
+
+commands = typer.Typer(no_args_is_help=True, help="Post-training: steps of rollout and training, where they run, how stale.")
+
+
+@commands.callback()
+def _group() -> None:
+    """Post-training by reinforcement."""
+
+
+_JOB = Annotated[str, typer.Argument(metavar="JOB", help="job file (YAML or JSON) with model, cluster and post_training")]
+
+
+@commands.command("estimate")
+def estimate(job: _JOB, as_json: Json = False) -> int:
+    """What a step takes on the job's placement: tasks, pools, changes of layout, what waits for what."""
+    from app.rl.job import load_rl_job
+    from app.rl.service import rl_document
+    from app.rl.tables import print_rl
+    from app.text import terminal
+
+    document = rl_document(load_rl_job(job))
+    terminal.answer(document, as_json, lambda console: print_rl(console, document))
+    return DONE
+
+
+@commands.command("search")
+def search(job: _JOB, as_json: Json = False) -> int:
+    """The fastest placement, split of devices, layouts and staleness, and what each step of staleness gains."""
+    from app.rl.job import load_rl_job
+    from app.rl.service import rl_search_document
+    from app.rl.tables import print_rl_search
+    from app.text import terminal
+
+    document = rl_search_document(load_rl_job(job))
+    terminal.answer(document, as_json, lambda console: print_rl_search(console, document))
+    return DONE
+
+
+@commands.command("validate")
+def validate(
+    runs: Annotated[Path, typer.Argument(metavar="RUNS.jsonl", help="measured post-training runs, one JSON object a line")],
+    rows: Annotated[bool, typer.Option("--rows", help="every record with its error, not only the errors by kind")] = False,
+    as_json: Json = False,
+) -> int:
+    """Predicts every record of steps, rollouts, weight updates and inference, in file order, and reports the errors."""
+    from app.rl.tables import print_validation
+    from app.rl.validation import validation_document
+    from app.text import terminal
+    from calibration.post_training_records import read_post_training_records
+
+    document = validation_document(read_post_training_records(runs))
+    terminal.answer(document, as_json, lambda console: print_validation(console, document, with_rows=rows))
+    return DONE

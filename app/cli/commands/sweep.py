@@ -1,0 +1,110 @@
+"""``meshplan sweep``: one job at many sizes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.commands import options
+from app.cli.commands.options import JOB_FIELDS
+from app.cli.commands.search import LIMITS
+from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
+from documents.errors import InputError, show
+
+_TRIED = "Sweep"
+
+
+def _axis(text: str) -> Any:
+    return Annotated[str | None, typer.Option(help=text, rich_help_panel=_TRIED, metavar="VALUES")]
+
+
+# In place of the flags of one job: lists of values.
+AXES = {
+    "devices": _axis("counts (512,1024) or a range that doubles (512..8192)"),
+    "global_batch_size": _axis("sequences in a step, a list"),
+    "seq_length": _axis("tokens of a sequence, a list"),
+    "hardware": _axis("profile names or files, a list"),
+    "software": _axis("stacks, a list"),
+}
+_OF_SEARCH = ("objective", "deadline_days", "budget_usd", "time_limit_s")
+_FIELDS = {
+    **{name: field for name, field in JOB_FIELDS.items() if name not in AXES},
+    **{name: ("search", name) for name in (*_OF_SEARCH, *LIMITS)},
+    "price_per_device_hour": ("delivery", "price_per_device_hour_usd"),
+}
+_FLAGS = {"budget_usd": "--budget", "time_limit_s": "--time-limit"}  # of the others, their names
+
+
+@options.with_job_options({**AXES, **LIMITS})
+def sweep(
+    context: typer.Context,
+    model: options.Model,
+    scale_batch: Annotated[
+        bool | None,
+        typer.Option("--scale-batch", help="the batch is that of the smallest count and grows with it", rich_help_panel=_TRIED),
+    ] = None,
+    devices_at_most: Annotated[
+        int | None, typer.Option(help="leave larger counts out; alone: this count and its halves", rich_help_panel=_TRIED)
+    ] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="what the best point has: step_time (default), cost, energy, device_hours, ...")
+    ] = None,
+    deadline_days: Annotated[float | None, typer.Option(help="days that the tokens may take")] = None,
+    budget_usd: Annotated[float | None, typer.Option("--budget", help="USD that they may cost")] = None,
+    price_per_device_hour: Annotated[
+        float | None, typer.Option(help="USD; default: what the profile's price of purchase makes")
+    ] = None,
+    time_limit_s: Annotated[
+        float | None, typer.Option("--time-limit", help="seconds, of all points together; a sweep that is cut exits 5")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="CSV file, a line for each point")] = None,
+    as_json: options.Json = False,
+) -> int:
+    """The best plan at each of many sizes: how the job scales, when it is done, and what it costs."""
+    given = {name: value for name, value in context.params.items() if value is not None}
+    for name in LIMITS:
+        if name in given:
+            given[name] = options.limit(given[name], name)
+    sections = options.sections(_FIELDS, given)
+    labels = options.labels(_FIELDS, given)
+    labels |= {f"{_FIELDS[name][0]}.{_FIELDS[name][1]}": flag for name, flag in _FLAGS.items() if name in given}
+    tried = {name: _values(given[name], name) for name in AXES if name in given}
+    for name in ("scale_batch", "devices_at_most"):
+        if name in given:
+            tried[name] = given[name]
+    labels |= {f"sweep.{name}": options.flag(name) for name in tried}
+    if tried:
+        sections["sweep"] = tried
+
+    from app.calibrations.constants import own_calibrations
+    from app.cli.progress import sweep_progress
+    from app.jobs.job import job_document
+    from app.sweeps.points import Source
+    from app.sweeps.service import sweep_document
+    from app.sweeps.tables import csv_text, print_sweep
+    from app.text import terminal
+
+    document, folder = job_document(model, sections)
+    with sweep_progress() as on_progress:
+        found = sweep_document(Source(document, folder, labels), own_calibrations, on_progress=on_progress)
+    terminal.answer(found, as_json, lambda console: print_sweep(console, found))
+    if output is not None:
+        output.write_text(csv_text(found), encoding="utf-8")
+    if found.stopped_by:
+        if as_json or not sys.stdout.isatty():
+            cut = found.stopped_by.replace("_", " ")
+            terminal.messages().print(f"Cut by {cut} after {found.num_done} of {found.num_points} points.", markup=False)
+        return SEARCH_CUT
+    return DONE if found.best is not None else NOTHING_FEASIBLE
+
+
+def _values(text: str, name: str) -> Any:
+    if name in ("hardware", "software"):
+        return [word.strip() for word in text.split(",") if word.strip()]
+    value = options.limit(text, name)
+    if isinstance(value, dict) and (name != "devices" or value.keys() != {"min", "max"}):
+        raise InputError(f"{options.flag(name)}: {show(text)} is not allowed; give a list such as 512,1024.")
+    return value

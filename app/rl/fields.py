@@ -1,0 +1,149 @@
+"""A post-training job: every field, its bounds and its default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from app.jobs.assumed import AssumedFields
+from app.jobs.fields import ClusterSection, SoftwareSection
+from cost_models.post_training.constants import DEFAULT_ENGINE, ENGINES
+from cost_models.post_training.lengths import DEFAULT_GROUP_SHARE, DEFAULT_SIGMA, MAX_SIGMA
+from cost_models.post_training.placements import PlacementKind
+from cost_models.serving.engine import CACHE_BYTES, WEIGHT_BYTES
+from documents.bounds import Degree, Devices, GlobalBatch, Name, ZeroStage
+from documents.checking import OneOf, Section
+
+MAX_ANSWERS = 200_000  # of a step: a simulation of them takes a second
+MAX_LENGTH = 1_000_000  # tokens of an answer
+MAX_STALENESS = 64
+MAX_HISTOGRAM = 10_000
+SHOWN_PLANS = 10
+
+Tokens = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
+Length = Annotated[float, Field(ge=1, le=MAX_LENGTH)]
+Part = Annotated[float, Field(ge=0, le=1)]
+
+
+class LengthsSection(Section):
+    """How long answers are: a mean and a cap with a spread, or a histogram."""
+
+    mean: Length | None = Field(
+        default=None, description="tokens of an answer, cut off ones included; from the histogram without"
+    )
+    cap: Tokens = Field(description="the longest answer")
+    sigma: Annotated[float, Field(ge=0, le=MAX_SIGMA)] | None = Field(
+        default=None,
+        description=f"of ln(length) before the cap; default {DEFAULT_SIGMA}, assumed: 0.6 to 0.8 for mathematics, 0.9 to 1.1 for "
+        "agents; 0: all alike",
+    )
+    quantile_level: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="with quantile_length, in place of sigma"
+    )
+    quantile_length: Length | None = None
+    group_share: Part = Field(
+        default=DEFAULT_GROUP_SHARE, description="of sigma squared that answers to one prompt share; assumed"
+    )
+    histogram: (
+        Annotated[
+            list[Annotated[list[Annotated[float, Field(ge=0, le=1e15)]], Field(min_length=2, max_length=2)]],
+            Field(min_length=1, max_length=MAX_HISTOGRAM),
+        ]
+        | Name
+        | None
+    ) = Field(default=None, description="pairs of length and weight, or a CSV file of them; in place of mean and sigma")
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+
+
+class StalenessSection(Section):
+    """How far rollout may run ahead of training."""
+
+    steps: Annotated[int, Field(ge=0, le=MAX_STALENESS)] = Field(
+        default=0,
+        description="versions of the weights between the start of an answer and its use: NeMo RL's max_trajectory_age_steps, "
+        "AReaL's max_head_offpolicyness",
+    )
+    partial: bool = Field(default=False, description="answers go on over an update of the weights")
+    leftover_fraction: Part | None = Field(
+        default=None,
+        description="verl's staleness_threshold: part of a batch that may be left over at an exchange of weights; in "
+        "place of steps",
+    )
+
+
+class PostTrainingSection(Section):
+    """The algorithm, its answers, and where its tasks run."""
+
+    algorithm: Literal["grpo", "ppo", "dapo"] = "grpo"
+    prompts: Annotated[int, Field(ge=1, le=MAX_ANSWERS)] = Field(description="of a step")
+    samples: Annotated[int, Field(ge=1, le=MAX_ANSWERS)] = Field(description="answers to each prompt")
+    prompt_tokens: Annotated[float, Field(ge=0, le=MAX_LENGTH)] = Field(
+        default=150.0, description="in the mean; assumed where not given"
+    )
+    lengths: LengthsSection
+    updates: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="optimizer steps over the answers of a step")
+    kept_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1.0, description="of generated prompts that a filter keeps (DAPO)"
+    )
+    reference: bool | None = Field(default=None, description="a reference policy; default: but for dapo")
+    reward_model: bool = Field(default=False, description="answers pass a model as large as the policy")
+    placement: Annotated[str, OneOf(*PlacementKind)] | None = Field(
+        default=None, description="default of an estimate: fully-colocated; a search tries all"
+    )
+    rollout_devices: Devices | None = Field(default=None, description="with separate; default: half")
+    train_devices: Devices | None = Field(default=None, description="with hybrid: those that train too; default: half")
+    staleness: StalenessSection = StalenessSection()
+    queue: bool = Field(default=False, description="training begins on the answers that are complete, through a queue of samples")
+    queue_bytes_per_s: Annotated[float, Field(gt=0, le=1e13)] = Field(
+        default=1e9, description="of the queue's storage, all units together; assumed"
+    )
+    reshard_engine: Annotated[str, OneOf(*ENGINES)] = Field(
+        default=DEFAULT_ENGINE, description="how weights travel to the rollout"
+    )
+    offload: bool = Field(default=True, description="states of training go to the host while its devices roll out")
+    max_staleness: Annotated[int, Field(ge=0, le=MAX_STALENESS)] = Field(default=4, description="that a search tries")
+    top: Annotated[int, Field(ge=1, le=100)] = SHOWN_PLANS
+
+
+class TrainLayoutSection(Section):
+    """The layout of training; without it the fastest that fits."""
+
+    tp: Degree = 1
+    pp: Degree = 1
+    cp: Degree = 1
+    ep: Degree = 1
+    vpp: Degree = 1
+    micro_batch_size: GlobalBatch = 1
+    zero_stage: ZeroStage = 1
+    recompute: bool | None = Field(default=None, description="of whole layers; default: where rollout shares the devices")
+
+
+class RolloutSection(Section):
+    """The rollout engine and an instance of it."""
+
+    tp: Degree | None = None
+    pp: Degree = 1
+    ep: Degree | None = Field(default=None, description="devices over which experts are spread; 1: sliced over tp")
+    precision: Annotated[str, OneOf(*WEIGHT_BYTES)] = "bf16"
+    cache_precision: Annotated[str, OneOf(*CACHE_BYTES)] = "bf16"
+    execution: Literal["graph", "eager"] | None = Field(default=None, description="default: eager on Ascend, graph elsewhere")
+    max_requests: Annotated[int, Field(ge=1, le=65_536)] = Field(default=1024, description="of a replica in flight")
+    memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="of a device that an instance may fill; default 0.9, 0.6 where training sleeps on it"
+    )
+    draft_tokens: Annotated[int, Field(ge=0, le=16)] = 0
+    acceptance: Part = 0.7
+
+
+class RlJobDocument(Section):
+    """A post-training job."""
+
+    schema_version: Literal[1] = 1
+    model: Name | dict[str, Any] = Field(description="a name, the path of a Hugging Face config.json, or a mapping")
+    cluster: ClusterSection
+    software: SoftwareSection | Name = SoftwareSection()
+    post_training: PostTrainingSection
+    strategy: TrainLayoutSection | None = None
+    rollout: RolloutSection = RolloutSection()
+    assumed: AssumedFields = Field(default={}, description="of a job as an answer shows it")

@@ -1,0 +1,331 @@
+"""A post-training job, read and resolved: a step that can be priced for any placement."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.calibrations.constants import constants_for, own_calibrations
+from app.calibrations.stored import stored_calibrations
+from app.catalogue.models.presets import names as preset_names
+from app.catalogue.models.shape import model_to_mapping
+from app.jobs.job import Job, job_document, parse_job
+from app.jobs.requests import parse_request
+from app.rl.fields import (
+    MAX_ANSWERS,
+    MAX_HISTOGRAM,
+    LengthsSection,
+    PostTrainingSection,
+    RlJobDocument,
+    RolloutSection,
+    TrainLayoutSection,
+)
+from app.rl.models import model_of
+from app.storage.session import Database
+from calibration.files import Calibration
+from cost_models.constants import Constants
+from cost_models.post_training.lengths import (
+    DEFAULT_SIGMA,
+    ResponseLengths,
+    draw_lengths,
+    lengths_from_mean,
+    lengths_from_quantile,
+)
+from cost_models.post_training.placements import PlacementKind, Staleness
+from cost_models.post_training.step import Algorithm, PostTraining
+from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
+from cost_models.shapes.strategy import ParallelStrategy, Recompute
+from cost_models.shapes.workload import Workload, WorkloadError
+from documents.bounds import DOCUMENT_BYTES
+from documents.checking import check
+from documents.errors import InfeasibleError, InputError, show
+from search.post_training.layouts import best_training_layout, default_rollout_layout, strategy_of, training_layouts
+
+SHARED_MEMORY_FRACTION, OWN_MEMORY_FRACTION = 0.6, 0.9
+
+
+@dataclass(frozen=True)
+class RlJob:
+    """``job`` has model, cluster and software; its training is a placeholder that prices nothing."""
+
+    job: Job
+    section: PostTrainingSection
+    layout: TrainLayoutSection | None
+    rollout: RolloutSection
+    constants: Constants
+    lengths: ResponseLengths
+    drawn: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The job with every default filled in."""
+        resolved = self.job.document
+        found = {name: resolved[name] for name in ("schema_version", "model", "cluster", "software")}
+        found["post_training"] = self.section.model_dump(exclude_none=True)
+        found["rollout"] = self.rollout.model_dump(exclude_none=True)
+        if self.layout is not None:
+            found["strategy"] = self.layout.model_dump(exclude_none=True)
+        return found
+
+    @property
+    def assumptions(self) -> list[str]:
+        """What the job did not say and decides."""
+        given = self.section.lengths.model_fields_set
+        found = []
+        if self.lengths.histogram is None and not given & {"sigma", "quantile_level"}:
+            found.append(f"post_training.lengths.sigma = {DEFAULT_SIGMA:g} (assumed; no source publishes quantiles of lengths)")
+        if "group_share" not in given:
+            found.append(f"post_training.lengths.group_share = {self.section.lengths.group_share:g} (assumed)")
+        if "prompt_tokens" not in self.section.model_fields_set:
+            found.append(f"post_training.prompt_tokens = {self.section.prompt_tokens:g} (assumed)")
+        if self.rollout.memory_fraction is None:
+            found.append(
+                f"rollout.memory_fraction = {OWN_MEMORY_FRACTION:g}, and {SHARED_MEMORY_FRACTION:g} beside sleeping training "
+                "(assumed)"
+            )
+        return [*self.job.assumptions, *found]
+
+    def engine(self) -> Engine:
+        """The rollout engine."""
+        family = self.job.workload.cluster.profile.family
+        is_graph = self.rollout.execution == "graph" if self.rollout.execution else family != "ascend"
+        return Engine(
+            precision=self.rollout.precision,
+            cache_precision=self.rollout.cache_precision,
+            graph=is_graph,
+            draft_tokens=self.rollout.draft_tokens,
+            acceptance=self.rollout.acceptance,
+        )
+
+    def memory_fraction(self, placement: PlacementKind) -> float:
+        """Of a device that a rollout instance may fill."""
+        shared = placement is not PlacementKind.SEPARATE
+        return self.rollout.memory_fraction or (SHARED_MEMORY_FRACTION if shared else OWN_MEMORY_FRACTION)
+
+    def serving(self, devices: int) -> ServingWorkload:
+        """The rollout on a pool."""
+        cluster = replace(self.job.workload.cluster, num_devices=devices)
+        return ServingWorkload(self.job.workload.model, cluster, self.constants, self.engine())
+
+    def training(self, devices: int) -> Workload:
+        """Training on a pool."""
+        return replace(self.job.workload, cluster=replace(self.job.workload.cluster, num_devices=devices))
+
+    @property
+    def sequences(self) -> NDArray[np.int64]:
+        """Prompt and answer of every sample. [tokens]"""
+        found: NDArray[np.int64] = np.rint(self.drawn.ravel() + self.section.prompt_tokens).astype(np.int64)
+        return found
+
+    @property
+    def pack_length(self) -> int:
+        """The longest packed sequence. [tokens]"""
+        return int(self.section.lengths.cap + self.section.prompt_tokens)
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """Which tasks a step has."""
+        section = self.section
+        reference = section.algorithm != "dapo" if section.reference is None else section.reference
+        return Algorithm(
+            reference=reference,
+            critic=section.algorithm == "ppo",
+            reward_model=section.reward_model,
+            kept_fraction=section.kept_fraction,
+            num_updates=section.updates,
+        )
+
+    @property
+    def staleness(self) -> Staleness:
+        """How far rollout may run ahead."""
+        given = self.section.staleness
+        return Staleness(given.steps, given.partial, given.leftover_fraction, self.section.queue)
+
+    def strategy(self, devices: int, placement: PlacementKind) -> ParallelStrategy:
+        """The training layout that the job names, or the fastest that fits on that many devices."""
+        workload = self.training(devices)
+        shared = placement is not PlacementKind.SEPARATE
+        given = self.layout
+        if given is None:
+            choices: Sequence[ParallelStrategy] = [
+                layout for layout in training_layouts(workload) if not shared or layout.recompute is Recompute.FULL
+            ]
+        else:
+            degrees = given.model_dump(exclude={"recompute"})
+            wanted = [shared, True] if given.recompute is None else [given.recompute]
+            choices = [
+                found
+                for one in dict.fromkeys(wanted)
+                if (found := strategy_of(workload.model, devices, **degrees, recompute=one))
+            ]
+            if not choices:
+                raise InfeasibleError(
+                    f"strategy: tp {given.tp} x pp {given.pp} x cp {given.cp} with ep {given.ep} does not fill {devices} "
+                    f"devices of training "
+                    f"for {workload.model.name}."
+                )
+        found, _ = best_training_layout(
+            workload, choices, self.constants, self.sequences, pack_length=self.pack_length, num_updates=self.section.updates
+        )
+        return found
+
+    def instance(self, devices: int, placement: PlacementKind) -> ServingLayout:
+        """The rollout instance that the job names, or the smallest with room for a cache."""
+        serving, given = self.serving(devices), self.rollout
+        if given.tp is None and given.ep is None:
+            return default_rollout_layout(serving, memory_fraction=self.memory_fraction(placement))
+        tp, ep = given.tp or 1, given.ep or 1
+        if serving.model.num_attention_heads % tp:
+            raise InputError(f"rollout.tp: {tp} does not divide {serving.model.num_attention_heads} heads.")
+        if ep > 1 and (serving.model.moe is None or ep % tp):
+            raise InputError(f"rollout.ep: {ep} is not allowed; give a multiple of tp {tp}, for a model with experts.")
+        try:
+            return ServingLayout(tp=tp, pp=given.pp, dp=ep // tp if ep > 1 else 1, ep=ep)
+        except WorkloadError as error:
+            raise InputError(f"rollout: {error}.") from None
+
+    def step(self, placement: PlacementKind, rollout_devices: int, train_devices: int, staleness: Staleness) -> PostTraining:
+        """The step of one placement and split."""
+        section = self.section
+        return PostTraining(
+            training=self.training(train_devices),
+            strategy=self.strategy(train_devices, placement),
+            constants=self.constants,
+            serving=self.serving(rollout_devices),
+            layout=self.instance(rollout_devices, placement),
+            lengths=self.drawn,
+            prompt_tokens=section.prompt_tokens,
+            placement=placement,
+            staleness=staleness,
+            algorithm=self.algorithm,
+            pack_length=self.pack_length,
+            reshard_engine=section.reshard_engine,
+            max_requests=self.rollout.max_requests,
+            memory_fraction=self.memory_fraction(placement),
+            offloads=section.offload,
+            queue_bytes_per_s=section.queue_bytes_per_s if section.queue else None,
+        )
+
+
+def load_rl_job(source: str) -> RlJob:
+    """The job of a file."""
+    document, folder = job_document(source, {})
+    plain, sections = _parts(document, folder)
+    job = parse_job(plain, folder=folder)
+    return _resolved(job, sections, own_calibrations(job), folder)
+
+
+def parse_rl_job(document: Mapping[str, Any]) -> RlJob:
+    """The job of a document that names no file."""
+    plain, sections = _parts(document, None)
+    return _resolved(parse_job(plain), sections, (), None)
+
+
+def request_rl_job(document: Mapping[str, Any], database: Database) -> RlJob:
+    """The job of a request, for which no file is read."""
+    plain, sections = _parts(document, None)
+    job = parse_request(plain)
+    return _resolved(job, sections, stored_calibrations(database, job), None)
+
+
+def _parts(document: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], RlJobDocument]:
+    """What every job has, with a placeholder for training, and the sections of post-training."""
+    if document.get("model") is None:
+        raise InputError("model: missing; give a name, the path of a config.json, or a mapping.")
+    if document.get("post_training") is None:
+        raise InputError("post_training: missing; give at least prompts, samples and lengths.")
+    cluster = document.get("cluster")
+    sections = check(RlJobDocument, {**document, "cluster": {"hardware": cluster} if isinstance(cluster, str) else cluster})
+    model = document["model"]
+    if (
+        isinstance(model, str)
+        and model not in preset_names()
+        and not (folder is not None and (model.endswith(".json") or "/" in model))
+    ):
+        model = model_to_mapping(model_of(model))
+    rest = {name: value for name, value in document.items() if name in ("schema_version", "cluster", "software")}
+    return {**rest, "model": model, "training": {"seq_length": 4096, "global_batch_size": 1, "precision": "bf16"}}, sections
+
+
+def _resolved(job: Job, document: RlJobDocument, own: Sequence[Calibration], folder: Path | None) -> RlJob:
+    section = document.post_training
+    if section.prompts * section.samples > MAX_ANSWERS:
+        raise InputError(
+            f"post_training.prompts: {section.prompts} x {section.samples} samples are more than {MAX_ANSWERS:,} answers a step."
+        )
+    profile = job.workload.cluster.profile
+    if document.rollout.precision not in profile.matmul_flops_per_s and document.rollout.precision not in ("bf16", "fp16"):
+        known = sorted(set(profile.matmul_flops_per_s) & {"bf16", "fp16", "fp8", "int8"})
+        raise InputError(
+            f"rollout.precision: {show(document.rollout.precision)} has no matmul rate on {profile.name}; "
+            f"give one of {', '.join(known)}."
+        )
+    lengths = _lengths(section.lengths, folder)
+    return RlJob(
+        job=job,
+        section=section,
+        layout=document.strategy,
+        rollout=document.rollout,
+        constants=constants_for(job.workload, own),
+        lengths=lengths,
+        drawn=draw_lengths(lengths, section.prompts, section.samples, section.lengths.seed),
+    )
+
+
+def _lengths(section: LengthsSection, folder: Path | None) -> ResponseLengths:
+    where = "post_training.lengths"
+    if section.histogram is not None:
+        pairs = _histogram(section.histogram, folder) if isinstance(section.histogram, str) else section.histogram
+        weights = sum(pair[1] for pair in pairs)
+        if weights <= 0.0:
+            raise InputError(f"{where}.histogram: its weights add up to nothing.")
+        values = tuple(max(int(pair[0]), 1) for pair in pairs), tuple(float(pair[1]) for pair in pairs)
+        return ResponseLengths(0.0, 0.0, section.cap, section.group_share, values)
+    if section.mean is None:
+        raise InputError(f"{where}.mean: missing; give a mean, or a histogram.")
+    if section.mean > section.cap:
+        raise InputError(f"{where}.mean: {section.mean:g} is above the cap of {section.cap}.")
+    if (section.quantile_level is None) != (section.quantile_length is None):
+        raise InputError(f"{where}.quantile_level: give it together with quantile_length.")
+    if section.quantile_level is not None and section.quantile_length is not None:
+        if section.sigma is not None:
+            raise InputError(f"{where}.sigma: given beside a quantile, which decides it; give one of the two.")
+        return lengths_from_quantile(
+            section.mean, section.cap, section.quantile_level, section.quantile_length, section.group_share
+        )
+    sigma = DEFAULT_SIGMA if section.sigma is None else section.sigma
+    return lengths_from_mean(section.mean, section.cap, sigma, section.group_share)
+
+
+def _histogram(name: str, folder: Path | None) -> list[list[float]]:
+    """Pairs of length and weight from a CSV file; a first line of words is a header."""
+    where = "post_training.lengths.histogram"
+    if folder is None:
+        raise InputError(f"{where}: {show(name)} is a file, and no file is read for a request; give pairs of length and weight.")
+    path = folder / name
+    try:
+        if path.stat().st_size > DOCUMENT_BYTES * 4:
+            raise InputError(f"{where}: {path} holds more than {DOCUMENT_BYTES * 4} bytes.")
+        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{where}: {path} cannot be read: {error}.") from None
+    found = []
+    for number, row in enumerate(rows[: MAX_HISTOGRAM + 1], start=1):
+        try:
+            pair = [float(row[0]), float(row[1]) if len(row) > 1 else 1.0]
+        except (ValueError, IndexError):
+            if number == 1:
+                continue
+            raise InputError(f"{where}: line {number} of {path} is no length and weight.") from None
+        if not (0.0 < pair[0] <= 1e9 and 0.0 <= pair[1] <= 1e15):
+            raise InputError(f"{where}: line {number} of {path} is out of bounds.")
+        found.append(pair)
+    if not found:
+        raise InputError(f"{where}: {path} holds no length.")
+    return found

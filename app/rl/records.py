@@ -1,0 +1,285 @@
+"""A measured record as a step that can be priced: what it says, and what had to be assumed where it is silent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from app.calibrations.constants import constants_for
+from app.rl.models import model_of, trained_window
+from calibration.post_training_records import Degrees, Placed, PostTrainingRecord
+from cost_models.constants import Constants
+from cost_models.post_training.lengths import DEFAULT_SIGMA, draw_lengths, lengths_from_mean
+from cost_models.post_training.placements import PlacementKind, Staleness
+from cost_models.post_training.step import Algorithm, PostTraining
+from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
+from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.strategy import ParallelStrategy, Recompute
+from cost_models.shapes.traits import default_stack
+from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
+from documents.errors import InputError, show
+from hardware_profiles.catalogue import named
+from hardware_profiles.schema import HardwareProfile
+from search.post_training.layouts import (
+    best_training_layout,
+    default_rollout_layout,
+    roomy_fraction,
+    strategy_of,
+    training_layouts,
+)
+
+# What stands in for a field that a record leaves out; each use is listed with the row.
+PROMPTS, SAMPLES = 256, 16
+DAPO_ANSWERS_PER_UPDATE = 512  # 16 updates a step of 512 prompts x 16 [dapo, section 4.1]; others update once [deepseekmath]
+MEAN_OF_WINDOW = (
+    0.4  # mean answer over the shorter of cap and trained window: 0.34 to 0.41 of three math workloads [seer; verl-docs]
+)
+LONGEST_CAP = 16_384  # tokens, where a source names none: the middle of those that do, 1,024 to 98,304
+PROMPT_TOKENS = 150.0  # of mathematics: 100 to 150 in NeMo RL's table [nemo-rl]
+SOFTWARE_YEAR = 2025.5
+NARROW_BYTES = 1.5  # a parameter, below which weights are kept in 8 bits
+SHARED_MEMORY_FRACTION = 0.6  # median of what MindSpeed-RL's colocated recipes state [mindspeed-rl]
+
+
+@dataclass
+class Assumed:
+    """Sentences on what a record does not say."""
+
+    sentences: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """One more."""
+        self.sentences.append(text)
+
+
+def profile_of(record: PostTrainingRecord, assumed: Assumed) -> HardwareProfile:
+    """The hardware that the record's words stand for; ``InputError`` where they name none."""
+    if record.hardware is None:
+        raise InputError(f"hardware: {show(record.hardware_text)} names no known device.")
+    if record.hardware_text.lower() != record.hardware:
+        assumed.note(f"hardware = {record.hardware} (of {show(record.hardware_text)})")
+    return named(record.hardware)
+
+
+def step_of(record: PostTrainingRecord, assumed: Assumed) -> PostTraining:
+    """The step of an ``rl_step`` or ``rollout`` record; ``InputError``, ``WorkloadError`` or ``InfeasibleError`` without one."""
+    model, profile = model_of(record.model), profile_of(record, assumed)
+    if record.devices is None:
+        raise InputError("devices: missing; a step needs to know how many devices it has.")
+    placed = record.placed
+    rollout_devices, train_devices = _pools(record, placed, assumed)
+    algorithm_text = record.algorithm
+    prompts, samples = _batch(record, assumed)
+    lengths, prompt_tokens, cap = _lengths(record, model, prompts, samples, assumed)
+    updates = _updates(record, prompts * samples, assumed)
+    workload = _workload(record, model, profile, train_devices, assumed)
+    constants = constants_for(workload)
+    sequences = np.rint(lengths.ravel() + prompt_tokens).astype(np.int64)
+    pack = int(cap + prompt_tokens)
+    strategy = _strategy(
+        record.train, workload, constants, sequences, pack, updates, assumed, recomputes=placed.kind != PlacementKind.SEPARATE
+    )
+    serving, layout = _rollout(record, model, profile, rollout_devices, workload, assumed)
+    return PostTraining(
+        training=workload,
+        strategy=strategy,
+        constants=constants,
+        serving=serving,
+        layout=layout,
+        lengths=lengths,
+        prompt_tokens=prompt_tokens,
+        placement=PlacementKind(placed.kind),
+        staleness=_staleness(placed, assumed),
+        algorithm=Algorithm(
+            reference="dapo" not in algorithm_text and "decoupled" not in algorithm_text,
+            critic="critic" in algorithm_text,
+            reward_model="reward model" in algorithm_text,
+            num_updates=updates,
+        ),
+        pack_length=pack,
+        max_requests=record.rollout.max_num_seqs,
+        memory_fraction=record.rollout.memory_fraction or roomy_fraction(serving, layout, _memory_fraction(record)),
+    )
+
+
+def _memory_fraction(record: PostTrainingRecord) -> float:
+    """Of a device that a rollout may fill: what is stated, else less where training sleeps on it."""
+    shared = record.placed.kind != PlacementKind.SEPARATE
+    return record.rollout.memory_fraction or (SHARED_MEMORY_FRACTION if shared else 0.9)
+
+
+def _pools(record: PostTrainingRecord, placed: Placed, assumed: Assumed) -> tuple[int, int]:
+    devices = record.devices or 1
+    if placed.kind == PlacementKind.FULLY_COLOCATED:
+        return devices, devices
+    if placed.rollout_devices and placed.train_devices:
+        return (devices if placed.kind == PlacementKind.HYBRID else placed.rollout_devices), placed.train_devices
+    half = max(devices // 2, 1)
+    assumed.note(f"split = {half} devices roll out, {devices - half or 1} train: the record does not say")
+    return half, max(devices - half, 1)
+
+
+def _batch(record: PostTrainingRecord, assumed: Assumed) -> tuple[int, int]:
+    prompts, samples, whole = record.prompts, record.samples, record.trajectories
+    if samples is None and prompts and whole and whole % prompts == 0:
+        samples = whole // prompts
+    if samples is None:
+        samples = SAMPLES
+        assumed.note(f"samples_per_prompt = {samples}")
+    if prompts is None:
+        prompts = max(whole // samples, 1) if whole else PROMPTS
+        assumed.note(f"prompts_per_step = {prompts}")
+    return prompts, samples
+
+
+def _lengths(
+    record: PostTrainingRecord, model: ModelShape, prompts: int, samples: int, assumed: Assumed
+) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int64]], float, int]:
+    prompt = record.mean_prompt
+    if prompt is None:
+        prompt = min(PROMPT_TOKENS, float(record.max_prompt or PROMPT_TOKENS))
+        assumed.note(f"mean prompt = {prompt:.0f} tokens")
+    cap = record.max_response
+    if cap is None and record.max_sequence is not None:
+        cap = max(int(record.max_sequence - prompt), 1)
+    if cap is None:
+        cap = max(min(trained_window(model), LONGEST_CAP), int(record.mean_response or 1))
+        assumed.note(f"max_response_length = {cap}")
+    mean = record.mean_response
+    if mean is None:
+        mean = MEAN_OF_WINDOW * min(cap, trained_window(model))
+        assumed.note(
+            f"mean response = {mean:.0f} tokens: {MEAN_OF_WINDOW:g} x the shorter of the cap and the model's trained window"
+        )
+    assumed.note(f"sigma of ln(length) = {DEFAULT_SIGMA:g}: no source publishes quantiles")
+    drawn = draw_lengths(lengths_from_mean(min(mean, cap), cap), prompts, samples)
+    return drawn, prompt, cap
+
+
+def _updates(record: PostTrainingRecord, answers: int, assumed: Assumed) -> int:
+    each = record.train_batch
+    if each is None:
+        each = DAPO_ANSWERS_PER_UPDATE if "dapo" in record.algorithm else answers
+        assumed.note(f"answers an optimizer step = {min(each, answers)}")
+    return max(round(answers / each), 1)
+
+
+def _workload(
+    record: PostTrainingRecord, model: ModelShape, profile: HardwareProfile, devices: int, assumed: Assumed
+) -> Workload:
+    stack = "fsdp" if record.train.fsdp and profile.family != "ascend" else default_stack(profile.family)
+    precision = "fp8" if "fp8" in record.precision and "fp8" in profile.matmul_flops_per_s else "bf16"
+    return Workload(
+        model=model,
+        training=TrainingJob(seq_length=4096, global_batch_size=1, precision=precision),
+        cluster=Cluster(profile, devices),
+        software=Software(stack, year=SOFTWARE_YEAR),
+    )
+
+
+def _strategy(
+    given: Degrees,
+    workload: Workload,
+    constants: Constants,
+    sequences: np.ndarray[tuple[int], np.dtype[np.int64]],
+    pack: int,
+    updates: int,
+    assumed: Assumed,
+    *,
+    recomputes: bool,
+) -> ParallelStrategy:
+    """The stated layout, else the fastest that fits; recompute where rollout shares the memory, or where memory asks for it."""
+    zero = 3 if given.fsdp else None
+    stated = []
+    if given.is_stated:
+        stated = [
+            found
+            for recompute in ((True,) if recomputes else (False, True))
+            if (
+                found := strategy_of(
+                    workload.model,
+                    workload.cluster.num_devices,
+                    tp=given.tp or 1,
+                    pp=given.pp or 1,
+                    cp=given.cp or 1,
+                    ep=given.ep or 1,
+                    vpp=given.vpp or 1,
+                    zero_stage=zero or 1,
+                    recompute=recompute or given.recompute,
+                )
+            )
+        ]
+        if not stated:
+            assumed.note("the stated training layout does not divide the training devices: the fastest that fits is taken")
+    candidates = stated or [
+        layout for layout in training_layouts(workload, zero_stage=zero) if not recomputes or layout.recompute is Recompute.FULL
+    ]
+    strategy, times = best_training_layout(
+        workload,
+        candidates,
+        constants,
+        sequences,
+        pack_length=pack,
+        num_updates=updates,
+    )
+    if not stated:
+        assumed.note(
+            f"training layout = tp {strategy.tp}, pp {strategy.pp}, cp {strategy.cp}, ep {strategy.ep}, dp {strategy.dp}: "
+            "the fastest that fits"
+        )
+    if not times.fits:
+        assumed.note("states beyond the devices' memory are kept on the hosts")
+    return strategy
+
+
+def _rollout(
+    record: PostTrainingRecord,
+    model: ModelShape,
+    profile: HardwareProfile,
+    devices: int,
+    workload: Workload,
+    assumed: Assumed,
+) -> tuple[ServingWorkload, ServingLayout]:
+    text = record.precision
+    precision = next((name for name in ("fp8", "int8") if name in text or (name == "int8" and "w8a8" in text)), "bf16")
+    if record.model_bytes is not None and record.model_bytes < NARROW_BYTES * num_parameters(model).total:
+        precision = "fp8" if "fp8" in profile.matmul_flops_per_s else "int8"
+        assumed.note(f"rollout precision = {precision}: the model is kept in {record.model_bytes / 1e9:,.0f} GB")
+    if precision not in profile.matmul_flops_per_s and precision != "int8":
+        precision = "bf16"
+    engine = Engine(precision=precision, graph=profile.family != "ascend")
+    serving = ServingWorkload(model, Cluster(profile, devices), constants_for(workload), engine)
+    layout = _layout(record.rollout, model, devices)
+    if layout is None:
+        layout = default_rollout_layout(serving, memory_fraction=_memory_fraction(record))
+        assumed.note(
+            f"rollout instance = tp {layout.tp}, ep {layout.ep}, {layout.num_devices} devices: the smallest with room for a cache"
+        )
+    return serving, layout
+
+
+def _layout(given: Degrees, model: ModelShape, devices: int) -> ServingLayout | None:
+    """The stated instance; ``None`` where nothing is said, or where it does not fit the model."""
+    tp, pp = given.tp, given.pp or 1
+    experts = given.ep or 1
+    if tp is None and given.ep is None and given.instance_devices is None:
+        return None
+    tp = tp or (1 if given.ep or given.dp else given.instance_devices or 1)
+    if model.num_attention_heads % tp or tp * pp > devices:
+        return None
+    if model.moe is None or experts <= 1:
+        dp = given.dp if given.dp and given.instance_devices == given.dp * tp else 1
+        return ServingLayout(tp=tp, pp=pp, dp=dp)
+    if experts % tp:
+        return None
+    return ServingLayout(tp=tp, pp=pp, dp=experts // tp, ep=experts)
+
+
+def _staleness(placed: Placed, assumed: Assumed) -> Staleness:
+    if placed.kind == PlacementKind.FULLY_COLOCATED:
+        return Staleness()
+    if placed.unbounded:
+        assumed.note("staleness: any number of steps, as the record names no bound")
+    steps = None if placed.unbounded else placed.steps or 0
+    return Staleness(steps, placed.partial or placed.unbounded, placed.leftover_fraction, placed.streams)

@@ -1,0 +1,180 @@
+"""What ``meshplan rl`` prints and ``/v1/rl`` answers."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from app.answers.schemas import Answer
+from app.text.documents import Document
+
+
+class RlValidationRow(Document):
+    """One record: predicted, measured, predicted / measured - 1. A refused one has a sentence and no prediction."""
+
+    id: str
+    kind: str | None
+    predicted: float | None
+    measured: float | None
+    unit: str | None = Field(description="of both: s, ms, tokens/s, tokens/s/device, tokens/s/package")
+    error_fraction: float | None
+    refused: str | None
+    assumed: list[str] = Field(description="what the record does not say, and what took its place")
+    parts: dict[str, float] = Field(description="of the prediction")
+    suspect: str | None
+
+
+class RlErrors(Document):
+    """Errors of the predicted rows of one kind. Pairs: steps of one model and hardware that differ by more than noise."""
+
+    count: int
+    median_abs_error_fraction: float | None
+    mean_abs_error_fraction: float | None
+    bias_fraction: float | None
+    num_pairs: int
+    pairs_in_order_fraction: float | None
+
+
+class RlSummary(Document):
+    num_refused: int
+    kinds: dict[str, RlErrors]
+
+
+class RlValidationDocument(Document):
+    """What ``meshplan rl validate --json`` prints."""
+
+    schema_version: int
+    rows: list[RlValidationRow]
+    summary: RlSummary
+
+
+class TrainLayout(Document):
+    tp: int
+    pp: int
+    vpp: int
+    cp: int
+    ep: int
+    dp: int
+    micro_batch_size: int
+    zero_stage: int
+    recompute: bool
+    num_devices: int
+
+
+class RolloutLayout(Document):
+    """One instance, of ``instances`` alike."""
+
+    tp: int
+    pp: int
+    dp: int
+    ep: int
+    instance_devices: int
+    instances: int
+    num_devices: int
+
+
+class RlRollout(Document):
+    """The rollout of a step."""
+
+    makespan_s: float = Field(description="from the first prompt to the last answer")
+    steady_s: float = Field(description="the same tokens where new prompts follow at once")
+    tail_s: float = Field(description="for the last tenth of the answers alone")
+    first_instance_s: float = Field(description="when the first instance is idle")
+    in_flight: int = Field(description="requests of an instance at most")
+    preemptions: int
+    output_tokens_per_s: float
+    mean_length: float
+    longest_length: int
+    truncated_fraction: float = Field(
+        description="of the answers that reach the cap: a log tells whether the distribution is right"
+    )
+
+
+class RlReshard(Document):
+    """Weights from training to rollout."""
+
+    engine: str
+    model_bytes: float
+    device_bytes: float = Field(description="that a rollout device receives beyond the shards it has")
+    seconds: float
+    wire_s: float = Field(description="what the links alone need")
+    offload_s: float
+    onload_s: float
+    residual_bytes: float = Field(description="that the sleeping side leaves on a device")
+
+
+class RlBar(Document):
+    """A task of a step on its pools, from the start of the steps shown."""
+
+    task: str
+    step: int
+    pools: list[str]
+    start_s: float
+    end_s: float
+    waits_for: str = Field(description="the task whose end let it start no earlier")
+
+
+class RlVariant(Document):
+    """The same job with one thing otherwise."""
+
+    change: str
+    step_time_s: float
+    tokens_per_s: float
+    gain_fraction: float = Field(description="of throughput over the job as it is")
+
+
+class RlPlan(Document):
+    """One priced choice."""
+
+    rank: int
+    placement: str
+    rollout_devices: int
+    train_devices: int
+    reference_devices: int | None
+    staleness_steps: int
+    strategy: TrainLayout
+    rollout: RolloutLayout
+    step_time_s: float
+    tokens_per_s: float
+    tokens_per_s_per_device: float
+    fits: bool
+
+
+class RlDocument(Answer):
+    """What a step of post-training takes."""
+
+    step_time_s: float
+    step_time_low_s: float = Field(description="four published steps in five lay between these two of their predictions")
+    step_time_high_s: float
+    tokens_per_s: float
+    tokens_per_s_definition: str
+    tokens_per_s_per_device: float
+    output_tokens_per_s_per_device: float
+    placement: str
+    num_devices: int
+    rollout_devices: int
+    train_devices: int
+    reference_devices: int | None
+    staleness_steps: int | None
+    strategy: TrainLayout
+    rollout_layout: RolloutLayout
+    parts_s: dict[str, float] = Field(
+        description="seconds of each task on its own devices; they add up to the step where nothing runs beside another"
+    )
+    utilisation: dict[str, float] = Field(description="share of the step in which each pool is busy")
+    rollout: RlRollout
+    reshard: RlReshard
+    training_peak_memory_bytes: float
+    training_fits: bool
+    timeline: list[RlBar]
+    blocked_by: dict[str, str] = Field(description="of each task: what it waits for once steps repeat")
+    variants: list[RlVariant]
+
+
+class RlSearchDocument(Answer):
+    """The placements of a job, the fastest first."""
+
+    priced: int
+    plans: list[RlPlan]
+    pareto: list[RlPlan] = Field(description="the fastest of each staleness, where more staleness is faster")
+    refused: list[str]
+    best: RlDocument

@@ -1,0 +1,314 @@
+"""What a step of post-training takes, and which placement is best, as documents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.rl.job import RlJob, request_rl_job
+from app.rl.schemas import (
+    RlBar,
+    RlDocument,
+    RlPlan,
+    RlReshard,
+    RlRollout,
+    RlSearchDocument,
+    RlVariant,
+    RolloutLayout,
+    TrainLayout,
+)
+from app.storage.session import Database
+from cost_models.post_training.constants import constant
+from cost_models.post_training.placements import PlacementKind, Staleness
+from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step, trained_times
+from cost_models.serving.engine import ServingLayout, ServingWorkload
+from cost_models.shapes.strategy import Recompute
+from documents.errors import InfeasibleError, InputError
+from search.post_training.layouts import rollout_layouts
+from search.post_training.search import Candidate, Split, search_placements, splits
+
+DEFINITION = "prompt and answer tokens that are trained on, of a whole step, over all devices"
+QUALITY = (
+    "Staleness changes what is learned, which is not predicted. Published: AReaL's decoupled PPO keeps AIME24 from 42.1 to "
+    "41.0 up to 8 versions and falls to 38.7 at 16 [areal]; verl's best accuracies are .354, .347 and .352 at thresholds 0.1, "
+    "0.3 and 0.5, against .357 synchronous [verl-docs]."
+)
+
+
+def rl_request(document: Mapping[str, Any], database: Database) -> RlDocument:
+    """The answer to a request body; ``InputError`` where it has none."""
+    return rl_document(request_rl_job(document, database))
+
+
+def rl_search_request(document: Mapping[str, Any], database: Database) -> RlSearchDocument:
+    """The search of a request body."""
+    return rl_search_document(request_rl_job(document, database))
+
+
+def rl_document(job: RlJob) -> RlDocument:
+    """The step of the job's placement."""
+    split = _split(job)
+    step = replace(
+        job.step(split.kind, split.rollout_devices, split.train_devices, _staleness(job, split.kind)),
+        reference_devices=split.reference_devices,
+    )
+    return _document(job, step, _priced(step))
+
+
+def rl_search_document(job: RlJob) -> RlSearchDocument:
+    """The placements of the job, or those of the one that it names, over splits, instances and staleness."""
+    cluster = job.job.workload.cluster
+    kinds = list(PlacementKind) if job.section.placement is None else [PlacementKind(job.section.placement)]
+    pools = list(
+        splits(cluster.num_devices, cluster.profile.devices_per_node, has_reference=job.algorithm.reference, kinds=kinds)
+    )
+    named = job.rollout.tp is not None or job.rollout.ep is not None
+
+    def layouts_of(serving: ServingWorkload, kind: PlacementKind) -> list[ServingLayout]:
+        if named:
+            return [job.instance(serving.cluster.num_devices, kind)]
+        found = rollout_layouts(serving, memory_fraction=job.memory_fraction(kind))
+        return sorted(found, key=lambda layout: (layout.num_devices, layout.tp))
+
+    found = search_placements(
+        lambda kind, rollout, train: job.step(kind, rollout, train, Staleness(streams=job.section.queue)),
+        layouts_of,
+        pools,
+        max_staleness=job.section.max_staleness,
+        is_queued=job.section.queue,
+    )
+    best = found.candidates[0]
+    return RlSearchDocument(
+        schema_version=1,
+        job=job.document,
+        assumptions=job.assumptions,
+        warnings=_warnings(best.job, best.step),
+        priced=len(found.candidates),
+        plans=[_plan(rank, one) for rank, one in enumerate(_shown(found.candidates, job.section.top), start=1)],
+        pareto=[_plan(rank, one) for rank, one in enumerate(found.pareto(), start=1)],
+        refused=[f"{split.kind}, {split.train_devices} devices train: {reason}" for split, reason in found.refused],
+        best=_document(job, best.job, best.step),
+    )
+
+
+def _shown(candidates: Sequence[Candidate], top: int) -> list[Candidate]:
+    """The best of every placement and then of every split, the fastest first; of equal steps the least stale."""
+    by_kind: dict[object, Candidate] = {}
+    by_split: dict[object, Candidate] = {}
+    for one in candidates:
+        by_kind.setdefault(one.job.placement, one)
+        by_split.setdefault((one.job.placement, one.job.training.cluster.num_devices), one)
+    chosen = list({id(one): one for one in (*by_kind.values(), *by_split.values())}.values())[: max(top, len(by_kind))]
+    return sorted(chosen, key=lambda one: (one.step.step_s, one.staleness_steps))
+
+
+def _priced(step: PostTraining) -> PostTrainingStep:
+    try:
+        return post_training_step(step)
+    except ValueError as error:
+        raise InfeasibleError(f"The job cannot be laid out: {str(error).rstrip('.')}.") from None
+
+
+def _split(job: RlJob) -> Split:
+    """The pools that the job names; half and half where it leaves them open."""
+    section, devices = job.section, job.job.workload.cluster.num_devices
+    kind = PlacementKind(section.placement or PlacementKind.FULLY_COLOCATED)
+    if kind is PlacementKind.SEPARATE:
+        rollout = section.rollout_devices or (devices - section.train_devices if section.train_devices else devices // 2)
+        train = section.train_devices or devices - rollout
+        if rollout < 1 or train < 1 or rollout + train > devices:
+            raise InputError(
+                f"post_training.rollout_devices: {rollout} that roll out and {train} that train do not make two pools of "
+                f"{devices} devices."
+            )
+        return Split(kind, rollout, train)
+    if kind is PlacementKind.HYBRID:
+        train = section.train_devices or devices // 2
+        if not 0 < train < devices:
+            raise InputError(f"post_training.train_devices: {train} must leave some of {devices} devices that only roll out.")
+        return Split(kind, devices, train)
+    if kind is PlacementKind.COLOCATED:
+        node = job.job.workload.cluster.profile.devices_per_node
+        side = devices - section.train_devices if section.train_devices else max(round(devices / 16 / node) * node, node)
+        if not 0 < side < devices:
+            raise InputError(f"post_training.train_devices: {devices - side} of {devices} devices leave none for the reference.")
+        return Split(kind, devices - side, devices - side, side)
+    return Split(kind, devices, devices)
+
+
+def _staleness(job: RlJob, kind: PlacementKind) -> Staleness:
+    """As given where devices are apart; where they are shared, rollout cannot run ahead."""
+    if kind in (PlacementKind.SEPARATE, PlacementKind.HYBRID):
+        return job.staleness
+    return Staleness(streams=job.section.queue)
+
+
+def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocument:
+    rate = step.tokens / found.step_s
+    error = constant("step_log_error")
+    bars = found.time.program.bars
+    first = min((bar.start_s for bar in bars), default=0.0)
+    return RlDocument(
+        schema_version=1,
+        job=job.document,
+        assumptions=job.assumptions,
+        warnings=_warnings(step, found),
+        step_time_s=found.step_s,
+        step_time_low_s=found.step_s * math.exp(-error),
+        step_time_high_s=found.step_s * math.exp(error),
+        tokens_per_s=rate,
+        tokens_per_s_definition=DEFINITION,
+        tokens_per_s_per_device=rate / step.num_devices,
+        output_tokens_per_s_per_device=float(step.lengths.sum()) / found.step_s / step.num_devices,
+        placement=step.placement.value,
+        num_devices=step.num_devices,
+        rollout_devices=step.serving.cluster.num_devices,
+        train_devices=step.training.cluster.num_devices,
+        reference_devices=step.reference_devices,
+        staleness_steps=step.staleness.steps,
+        strategy=_train_layout(step),
+        rollout_layout=_rollout_layout(step),
+        parts_s=_parts(found),
+        utilisation=dict(found.time.program.busy_fraction),
+        rollout=_rollout(step, found),
+        reshard=RlReshard(
+            engine=step.reshard_engine,
+            model_bytes=found.to_rollout.model_bytes,
+            device_bytes=found.to_rollout.device_bytes,
+            seconds=found.to_rollout.seconds,
+            wire_s=found.to_rollout.wire_s,
+            offload_s=found.offload_s,
+            onload_s=found.onload_s,
+            residual_bytes=found.residual_bytes,
+        ),
+        training_peak_memory_bytes=found.training.peak_memory_bytes,
+        training_fits=found.training.fits,
+        timeline=[
+            RlBar(
+                task=bar.name,
+                step=bar.step,
+                pools=list(bar.pools),
+                start_s=bar.start_s - first,
+                end_s=bar.end_s - first,
+                waits_for=bar.waits_for,
+            )
+            for bar in bars
+        ],
+        blocked_by={bar.name: bar.waits_for for bar in bars},
+        variants=_variants(step, found),
+    )
+
+
+def _parts(found: PostTrainingStep) -> dict[str, float]:
+    parts = found.time.parts
+    named = {
+        "to_rollout": parts.to_rollout_s,
+        "rollout": parts.rollout_s,
+        "to_train": parts.to_train_s,
+        "reward": parts.reward_s,
+        "reference": parts.reference_s,
+        "old_log_prob": parts.old_log_prob_s,
+        "critic": parts.critic_s,
+        "update": parts.update_s,
+        "sync": parts.sync_s,
+        "remainder": found.time.remainder_s,
+    }
+    return {name: seconds for name, seconds in named.items() if seconds > 0.0}
+
+
+def _rollout(step: PostTraining, found: PostTrainingStep) -> RlRollout:
+    rolled = found.rollout
+    return RlRollout(
+        makespan_s=rolled.makespan_s,
+        steady_s=rolled.steady_s,
+        tail_s=rolled.tail_s,
+        first_instance_s=rolled.first_instance_s,
+        in_flight=rolled.in_flight,
+        preemptions=rolled.preemptions,
+        output_tokens_per_s=rolled.output_tokens / rolled.makespan_s,
+        mean_length=float(step.lengths.mean()),
+        longest_length=int(step.lengths.max()),
+        truncated_fraction=float((step.lengths >= step.pack_length - int(step.prompt_tokens)).mean()),
+    )
+
+
+def _variants(step: PostTraining, found: PostTrainingStep) -> list[RlVariant]:
+    """What staleness and a queue change, as differences of two priced steps."""
+    changes: dict[str, PostTraining] = {}
+    if step.placement in (PlacementKind.SEPARATE, PlacementKind.HYBRID):
+        for steps in (0, 1, 2, 4):
+            changes[f"staleness {steps}" if steps else "synchronous"] = replace(
+                step, staleness=Staleness(steps, partial=steps > 0, streams=step.staleness.streams)
+            )
+        changes["any staleness"] = replace(step, staleness=Staleness(None, partial=True, streams=step.staleness.streams))
+    if step.placement is not PlacementKind.FULLY_COLOCATED:
+        other = replace(step.staleness, streams=not step.staleness.streams)
+        changes["without a queue" if step.staleness.streams else "with a queue"] = replace(step, staleness=other)
+    trained = trained_times(step)
+    rows = []
+    for change, job in changes.items():
+        if job.staleness == step.staleness:
+            continue
+        priced = post_training_step(job, trained)
+        rows.append(
+            RlVariant(
+                change=change,
+                step_time_s=priced.step_s,
+                tokens_per_s=job.tokens / priced.step_s,
+                gain_fraction=found.step_s / priced.step_s - 1.0,
+            )
+        )
+    return rows
+
+
+def _plan(rank: int, one: Candidate) -> RlPlan:
+    return RlPlan(
+        rank=rank,
+        placement=one.job.placement.value,
+        rollout_devices=one.job.serving.cluster.num_devices,
+        train_devices=one.job.training.cluster.num_devices,
+        reference_devices=one.job.reference_devices,
+        staleness_steps=one.staleness_steps,
+        strategy=_train_layout(one.job),
+        rollout=_rollout_layout(one.job),
+        step_time_s=one.step.step_s,
+        tokens_per_s=one.tokens_per_s,
+        tokens_per_s_per_device=one.tokens_per_s / one.job.num_devices,
+        fits=one.step.training.fits,
+    )
+
+
+def _train_layout(step: PostTraining) -> TrainLayout:
+    chosen = step.strategy
+    return TrainLayout(
+        **{name: getattr(chosen, name) for name in ("tp", "pp", "vpp", "cp", "ep", "dp", "micro_batch_size", "zero_stage")},
+        recompute=chosen.recompute is Recompute.FULL,
+        num_devices=step.training.cluster.num_devices,
+    )
+
+
+def _rollout_layout(step: PostTraining) -> RolloutLayout:
+    layout, devices = step.layout, step.serving.cluster.num_devices
+    return RolloutLayout(
+        tp=layout.tp,
+        pp=layout.pp,
+        dp=layout.dp,
+        ep=layout.ep,
+        instance_devices=layout.num_devices,
+        instances=devices // layout.num_devices,
+        num_devices=devices,
+    )
+
+
+def _warnings(step: PostTraining, found: PostTrainingStep) -> list[str]:
+    told = []
+    if not found.training.fits:
+        told.append("The training layout does not fit; its step is that of states kept on the hosts.")
+    idle = step.serving.cluster.num_devices % step.layout.num_devices
+    if idle:
+        told.append(f"{idle} rollout devices are left over by instances of {step.layout.num_devices}.")
+    if (step.staleness.steps or 0) > 0 or step.staleness.steps is None or step.staleness.leftover_fraction:
+        told.append(QUALITY)
+    return told

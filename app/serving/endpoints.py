@@ -1,0 +1,25 @@
+"""``POST /v1/serving/estimates``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request, Response
+
+from app.http.bodies import StrictRoute, as_json
+from app.http.problems import described
+from app.http.state import state_of
+from app.serving.fields import ServingJobDocument
+from app.serving.schemas import ServingDocument
+from app.serving.service import serving_request
+from app.text.documents import DescribedBy
+
+router = APIRouter(prefix="/serving", tags=["serving"], route_class=StrictRoute)
+
+
+@router.post("/estimates", response_model=ServingDocument, responses=described("invalid-input", "not-json", "too-large"))
+async def create_serving_estimate(
+    request: Request, body: Annotated[dict[str, Any], DescribedBy(ServingJobDocument), Body()]
+) -> Response:
+    """What a service gives, as `meshplan serving estimate` says; nothing is stored."""
+    return as_json(await state_of(request).pricing.heavy(serving_request, document=body))

@@ -1,0 +1,77 @@
+"""Published serving points beside what their jobs are predicted to give."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.serving.job import ServingJob, layout_of, parse_serving_job
+from app.serving.service import serving_document
+from cost_models.serving.service import prefill_rate, time_per_token_s
+from documents.errors import InputError
+
+
+@dataclass(frozen=True)
+class ServingPoint:
+    """A record with a job: quantities are in SI units, a device is what the profile's is."""
+
+    id: str
+    quantity: str
+    predicted: float
+    measured: float
+
+    @property
+    def ratio(self) -> float:
+        return self.predicted / self.measured
+
+
+def _decode_tpot_s(job: ServingJob) -> float:
+    section = job.section.decode
+    if section is None or job.section.concurrency is None:
+        raise InputError("serving: a record of decode has a layout and a concurrency.")
+    layout = layout_of(section, job, "serving.decode")
+    return float(time_per_token_s(job.workload, layout, job.shape, job.section.concurrency / section.instances))
+
+
+def _decode_rate(job: ServingJob) -> float:
+    assert job.section.concurrency is not None
+    return job.section.concurrency / _decode_tpot_s(job) / job.workload.cluster.num_devices
+
+
+def _prefill_rate(job: ServingJob) -> float:
+    section = job.section.prefill
+    if section is None:
+        raise InputError("serving.prefill: missing; a record of prefill has a layout.")
+    layout = layout_of(section, job, "serving.prefill")
+    rate = prefill_rate(job.workload, layout, job.shape, job.section.pass_tokens)
+    return rate.prompts_per_s * job.shape.new_tokens / layout.num_devices
+
+
+def _tpot_s(job: ServingJob) -> float:
+    return serving_document(job).service.tpot_s
+
+
+QUANTITIES: dict[str, Callable[[ServingJob], float]] = {
+    "decode_tokens_per_s_per_device": _decode_rate,
+    "decode_tpot_s": _decode_tpot_s,
+    "prefill_tokens_per_s_per_device": _prefill_rate,
+    "tpot_s": _tpot_s,
+}
+
+
+def serving_point(record: Mapping[str, Any]) -> ServingPoint:
+    """The prediction of a record's job; ``InputError`` for a record without one."""
+    compared = record.get("compared")
+    if not isinstance(compared, Mapping) or compared.get("quantity") not in QUANTITIES:
+        raise InputError(f"{record.get('id')}: {record.get('not_compared') or 'nothing to compare'}.")
+    job = parse_serving_job(record["job"])
+    quantity = compared["quantity"]
+    return ServingPoint(record["id"], quantity, QUANTITIES[quantity](job), float(compared["value"]))
+
+
+def read_serving_records(path: Path) -> list[dict[str, Any]]:
+    """Records of a file, one JSON object a line."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]

@@ -1,0 +1,23 @@
+"""``POST /v1/sweeps``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request, Response
+
+from app.http.bodies import StrictRoute, as_json
+from app.http.problems import described
+from app.http.state import state_of
+from app.jobs.fields import JobDocument
+from app.sweeps.requests import sweep_request
+from app.sweeps.schemas import SweepDocument
+from app.text.documents import DescribedBy
+
+router = APIRouter(prefix="/sweeps", tags=["sweeps"], route_class=StrictRoute)
+
+
+@router.post("", response_model=SweepDocument, responses=described("invalid-input", "not-json", "too-large"))
+async def create_sweep(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> Response:
+    """One job at many sizes, as `meshplan sweep` answers: at most 64 points, and what 60 s allow of them. Nothing is stored."""
+    return as_json(await state_of(request).pricing.heavy(sweep_request, document=body))

@@ -1,0 +1,137 @@
+"""The jobs that a sweep is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from app.jobs.job import Job, parse_job
+from app.jobs.sweep import DeviceRange, SweepSection
+from documents.checking import check
+from documents.errors import InputError
+
+MAX_POINTS = 1024
+HALVED = 5  # counts, where only the largest is given
+_FIELDS = {  # of the sweep -> of the job
+    "hardware": ("cluster", "hardware"),
+    "software": ("software", "stack"),
+    "seq_length": ("training", "seq_length"),
+    "global_batch_size": ("training", "global_batch_size"),
+    "devices": ("cluster", "num_devices"),
+}
+_SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
+
+
+@dataclass(frozen=True)
+class Source:
+    """A job's document as it was given, the folder of its files (none may be read without), and what its fields were called."""
+
+    document: Mapping[str, Any]
+    folder: Path | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of values; of ``software`` the part of the job that differs."""
+
+    hardware: str | None
+    software: Mapping[str, Any] | None
+    seq_length: int | None
+    global_batch_size: int | None
+    devices: int | None
+
+
+def section_of(source: Source) -> SweepSection:
+    """What the document asks to sweep."""
+    given = source.document.get("sweep")
+    return check(SweepSection, {} if given is None else given, "sweep", source.labels)
+
+
+def points_of(source: Source) -> list[Point]:
+    """All combinations: devices innermost, so that neighbours differ in little."""
+    section = section_of(source)
+    devices, batches = _counts(section), _listed(section.global_batch_size)
+    stacks = [{"stack": each} if isinstance(each, str) else each for each in _listed(section.software)]
+    axes = [_listed(section.hardware), stacks, _listed(section.seq_length), batches, devices]
+    number = 1
+    for axis in axes:
+        number *= max(len(axis), 1)
+    if number > MAX_POINTS:
+        raise InputError(f"sweep: {number:,} points are more than {MAX_POINTS:,}; give fewer values.")
+    points = [Point(*combination) for combination in product(*(axis or [None] for axis in axes))]
+    return [_scaled(source, point, devices) for point in points] if section.scale_batch else points
+
+
+def job_of(source: Source, point: Point) -> Job:
+    """The job at that point; ``InputError`` where it is none."""
+    document: dict[str, Any] = deepcopy({name: part for name, part in source.document.items() if name != "sweep"})
+    values = {name: getattr(point, name) for name in _FIELDS if name != "software" and getattr(point, name) is not None}
+    changed = {_FIELDS[name]: value for name, value in values.items()}
+    changed |= {("software", name): value for name, value in (point.software or {}).items()}
+    if point.hardware is not None or point.software is not None:
+        _forget_defaults(document)
+    for (section, name), value in changed.items():
+        _mapping(document, section)[name] = value
+        if isinstance(document.get("assumed"), dict):
+            document["assumed"].pop(f"{section}.{name}", None)
+    return parse_job(document, folder=source.folder, labels=source.labels)
+
+
+def _counts(section: SweepSection) -> list[int]:
+    given, most = section.devices, section.devices_at_most
+    if isinstance(given, DeviceRange):
+        counts = [given.min]
+        while 2 * counts[-1] <= given.max:
+            counts.append(2 * counts[-1])
+    elif given is None and most is not None:
+        counts = sorted({most >> halved for halved in range(HALVED) if most >> halved})
+    else:
+        counts = sorted(_listed(given))
+    kept = [count for count in counts if most is None or count <= most]
+    if counts and not kept:
+        raise InputError(f"sweep.devices: every count is above devices_at_most, {most:,}.")
+    return kept
+
+
+def _listed(values: Any) -> list[Any]:
+    given = [] if values is None else values if isinstance(values, list) else [values]
+    return [value for place, value in enumerate(given) if value not in given[:place]]
+
+
+def _scaled(source: Source, point: Point, devices: list[int]) -> Point:
+    if not devices:
+        raise InputError("sweep.scale_batch: the batch grows with the devices, of which sweep.devices gives no counts.")
+    smallest = Point(point.hardware, point.software, point.seq_length, point.global_batch_size, devices[0])
+    batch = job_of(source, smallest).workload.training.global_batch_size
+    assert point.devices is not None
+    if batch * point.devices % devices[0]:
+        raise InputError(
+            f"sweep.scale_batch: {batch} sequences on {devices[0]} devices are no whole number on {point.devices}; "
+            "give counts that are multiples of the smallest."
+        )
+    return Point(point.hardware, point.software, point.seq_length, batch * point.devices // devices[0], point.devices)
+
+
+def _mapping(document: dict[str, Any], section: str) -> dict[str, Any]:
+    value = document.get(section)
+    if value is None or (isinstance(value, str) and section in _SHORT_FORMS):
+        value = {} if value is None else {_SHORT_FORMS[section]: value}
+        document[section] = value
+    if not isinstance(value, dict):
+        raise InputError(f"{section}: {value!r} is not allowed; give a mapping of field names to values.")
+    return value
+
+
+def _forget_defaults(document: dict[str, Any]) -> None:
+    """Defaults that a resolved job took for its own hardware and stack are found anew for others."""
+    assumed = document.get("assumed")
+    for name in list(assumed) if isinstance(assumed, dict) else []:
+        section, _, field_name = str(name).partition(".")
+        if isinstance(document.get(section), dict):
+            document[section].pop(field_name, None)
+        assumed.pop(name)  # type: ignore[union-attr]

@@ -1,0 +1,33 @@
+"""Sweeps that strangers ask for: few points, within a time, and no file of the server's is read for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.calibrations.stored import stored_calibrations
+from app.jobs.requests import check_request
+from app.storage.session import Database
+from app.sweeps.points import Source, points_of
+from app.sweeps.schemas import SweepDocument
+from app.sweeps.service import sweep_document
+from documents.errors import InputError
+
+MAX_SERVED_POINTS = 64
+MAX_SERVED_S = 60.0  # somebody waits for the answer; what is not done by then can be asked for again
+
+
+def sweep_request(document: Mapping[str, Any], database: Database) -> SweepDocument:
+    """The answer to a request body; ``InputError`` where it has none."""
+    source = Source(document)
+    number = len(points_of(source))
+    if number > MAX_SERVED_POINTS:
+        raise InputError(
+            f"sweep: {number} points are more than the {MAX_SERVED_POINTS} that the server takes at once; ask in parts."
+        )
+    return sweep_document(
+        source,
+        lambda job: stored_calibrations(database, job),
+        time_limit_s=MAX_SERVED_S,
+        check=check_request,
+    )

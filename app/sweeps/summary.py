@@ -1,0 +1,164 @@
+"""What the points of a sweep say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from app.answers.costs import basis_sentences
+from app.jobs.job import Job
+from app.sweeps.schemas import Curve, Structure, SweepPoint, Winner
+from search.pareto import pareto
+from search.ranking import STRUCTURE
+from search.sweep.curves import knee, linearity, marginal
+
+
+def _robust_days(point: SweepPoint) -> float | None:
+    if point.days is None or point.step_time_s is None or point.step_time_high_s is None:
+        return None
+    return point.days * point.step_time_high_s / point.step_time_s
+
+
+# Objective -> what is smallest at the best point, what that is called, and what would give it.
+_VALUES: dict[str, tuple[Callable[[SweepPoint], float | None], str, str]] = {
+    "step_time": (lambda point: point.days, "done first", "a plan"),
+    "delivered": (lambda point: point.days, "done first, failures counted", "a plan"),
+    "robust": (_robust_days, "done first if steps take as long as the 80 % interval allows", "an interval of the step"),
+    "device_hours": (lambda point: point.device_days, "fewest device-hours", "a plan"),
+    "cost": (lambda point: point.cost_usd, "cheapest", "a price: --price-per-device-hour"),
+    "energy": (lambda point: point.energy_kwh, "least energy", "the power of a device: delivery.power_w"),
+    "memory_headroom": (lambda point: _negative(point.headroom_bytes), "most memory free", "a plan"),
+}
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def summary(job: Job, points: Sequence[SweepPoint]) -> dict[str, Any]:
+    """Curves, front, structures and the winner, with the points that know of them."""
+    constraints = constraints_of(job)
+    curves = _curves(points)
+    changes: dict[int, dict[str, Any]] = {point.point: {} for point in points}
+    for curve, shares, gains in curves:
+        for number, share, gain in zip(curve.points, shares, gains, strict=True):
+            changes[number] = {"linearity_fraction": share, "marginal_fraction": gain}
+    for point in points:
+        if point.plan_id is not None:
+            changes[point.point]["within"] = all(_is_within(point, name, most) for name, most in constraints.items())
+    told = [point.model_copy(update=changes[point.point]) for point in points]
+    planned = [point for point in told if point.plan_id is not None]
+    priced = all(point.cost_usd is not None for point in planned)
+    names = ["days", "cost_usd" if priced else "device_days"]
+    weighed = [point for point in planned if point.days is not None]
+    front = pareto([[getattr(point, name) for name in names] for point in weighed])
+    best, why_none = _best(job, planned, constraints)
+    return {
+        "constraints": constraints,
+        "points": told,
+        "curves": [curve for curve, _, _ in curves],
+        "pareto": [weighed[row].point for row in front],
+        "pareto_of": names,
+        "structures": _structures(planned),
+        "best": best,
+        "why_none": why_none,
+    }
+
+
+def constraints_of(job: Job) -> dict[str, float]:
+    """What a point must not exceed, by the name of its number."""
+    settings = job.settings
+    given = {"days": settings.deadline_days, "cost_usd": settings.budget_usd}
+    return {name: most for name, most in given.items() if most is not None}
+
+
+def _is_within(point: SweepPoint, name: str, most: float) -> bool:
+    value = getattr(point, name)
+    return value is not None and value <= most
+
+
+def _curves(points: Sequence[SweepPoint]) -> list[tuple[Curve, list[float], list[float | None]]]:
+    """Points with a plan that differ in devices alone, else those whose batch grows with them; at least two each."""
+    planned = [point for point in points if point.plan_id is not None]
+    same: dict[tuple[Any, ...], list[SweepPoint]] = {}
+    for point in planned:
+        kind = (point.hardware, point.stack, point.target, point.seq_length)
+        same.setdefault((*kind, point.global_batch_size), []).append(point)
+    if all(len(group) == 1 for group in same.values()):
+        same = {}
+        for point in planned:
+            kind = (point.hardware, point.stack, point.target, point.seq_length)
+            same.setdefault((*kind, point.global_batch_size / point.num_devices), []).append(point)
+    found = []
+    for group in same.values():
+        if len(group) < 2:
+            continue
+        group.sort(key=lambda point: point.num_devices)
+        devices, rates = [point.num_devices for point in group], [point.tokens_per_s or 0.0 for point in group]
+        first = group[0]
+        curve = Curve(
+            hardware=first.hardware,
+            stack=first.stack,
+            target=first.target,
+            seq_length=first.seq_length,
+            global_batch_size=first.global_batch_size,
+            points=[point.point for point in group],
+            knee_devices=knee(devices, rates),
+        )
+        found.append((curve, linearity(devices, rates), marginal(devices, rates)))
+    return found
+
+
+def _structures(planned: Sequence[SweepPoint]) -> list[Structure]:
+    """The one that wins most points first."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for point in planned:
+        assert point.strategy is not None
+        found.setdefault(tuple(getattr(point.strategy, name) for name in STRUCTURE), []).append(point.point)
+    ordered = sorted(found.items(), key=lambda entry: (-len(entry[1]), entry[1]))
+    return [Structure.model_validate({**dict(zip(STRUCTURE, values, strict=True)), "points": of}) for values, of in ordered]
+
+
+def _best(job: Job, planned: Sequence[SweepPoint], constraints: dict[str, float]) -> tuple[Winner | None, str | None]:
+    objective = job.settings.objectives[0]
+    value_of, called, needed = _VALUES[objective]
+    if not planned:
+        return None, "No point has a plan."
+    allowed = [point for point in planned if point.within]
+    if not allowed:
+        return None, _none_within(planned, constraints)
+    valued = [(value, point.num_devices, point.point) for point in allowed if (value := value_of(point)) is not None]
+    if not valued:
+        return None, f"The best by {objective} is unknown: no point has {needed}."
+    value, devices, number = min(valued)
+    number_of = f"{len(allowed)} point{'' if len(allowed) == 1 else 's'}"
+    limits = f" of {number_of} within {_limits(constraints)}" if constraints else f" of {number_of}"
+    return Winner(point=number, objective=objective, value=abs(value), why=f"{called}{limits}, on {devices:,} devices"), None
+
+
+def _limits(constraints: dict[str, float]) -> str:
+    texts = {"days": "{:g} days", "cost_usd": "{:,.0f} USD"}
+    return " and ".join(texts[name].format(most) for name, most in constraints.items())
+
+
+def _none_within(planned: Sequence[SweepPoint], constraints: dict[str, float]) -> str:
+    parts = []
+    for name, called in (("days", "the fastest takes {:,.1f} days"), ("cost_usd", "the cheapest costs {:,.0f} USD")):
+        values = [value for point in planned if (value := getattr(point, name)) is not None]
+        if name in constraints:
+            parts.append(
+                called.format(min(values))
+                if values
+                else "no point has a price (--price-per-device-hour)"
+                if name == "cost_usd"
+                else "no point ever ends"
+            )
+    return f"No point is within {_limits(constraints)}: {', '.join(parts)}."
+
+
+def assumptions_of(jobs: Sequence[Job]) -> list[str]:
+    """Sentences of all points, each once, and where power and price come from."""
+    sentences = [sentence for job in jobs for sentence in job.assumptions]
+    if jobs[0].workload.training.train_tokens is None:
+        sentences.append("training.train_tokens = 1e+12 (neither the job nor its preset says; days and costs are for these)")
+    return list(dict.fromkeys([*sentences, *basis_sentences(jobs)]))

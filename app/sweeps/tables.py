@@ -1,0 +1,131 @@
+"""A sweep for a person, and for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from rich.console import Console
+
+from app.answers.tables.estimate import print_assumptions, strategy_text
+from app.sweeps.schemas import SweepDocument, SweepPoint
+from app.text.documents import plain
+from app.text.quantities import column_seconds, count, days, gibibytes, percent
+from app.text.terminal import plain_table
+
+NOTHING = "-"
+_AXES = {  # shown where it varies
+    "hardware": "hardware",
+    "stack": "stack",
+    "seq_length": ">sequence",
+    "global_batch_size": ">batch",
+}
+COLUMNS = tuple(name for name in SweepPoint.model_fields if name != "strategy")
+_STRATEGY = ("tp", "pp", "cp", "ep", "vpp", "dp", "micro_batch_size", "schedule")
+
+
+def print_sweep(console: Console, document: SweepDocument) -> None:
+    print_assumptions(console, document.assumptions, document.warnings)
+    console.print(_title(document), markup=False)
+    console.print()
+    _print_points(console, document)
+    _print_reasons(console, document)
+    console.print()
+    for curve in document.curves:
+        where = f"{curve.hardware}, {curve.stack}, batch {curve.global_batch_size:,}, sequence {curve.seq_length:,}"
+        until = f"{curve.knee_devices:,} devices" if curve.knee_devices else "beyond the largest count"
+        console.print(f"Knee of {where}: {until}.", markup=False)
+    for structure in document.structures[:5]:
+        numbers = ", ".join(map(str, structure.points))
+        name = f"TP{structure.tp} PP{structure.pp} VPP{structure.vpp} CP{structure.cp} EP{structure.ep} {structure.schedule}"
+        console.print(f"{name} is best at {'point' if len(structure.points) == 1 else 'points'} {numbers}.", markup=False)
+    if document.pareto:
+        against = " against ".join(name.removesuffix("_usd").replace("_", "-") for name in document.pareto_of)
+        console.print(f"No other point beats, {against}: {', '.join(map(str, document.pareto))}.", markup=False)
+    if document.best is not None:
+        console.print(f"Best: point {document.best.point}, {document.best.why}.", style="bold", markup=False)
+    else:
+        console.print(document.why_none or "", style="bold", markup=False)
+    if document.stopped_by:
+        cut = document.stopped_by.replace("_", " ")
+        console.print(f"Cut by {cut}: {document.num_done} of {document.num_points} points are above.", markup=False)
+
+
+def _title(document: SweepDocument) -> str:
+    model = document.job["model"]
+    name = model["name"] if isinstance(model, dict) else model
+    return f"{name}: {document.num_done} of {document.num_points} points, for {count(document.tokens)} tokens"
+
+
+def _print_points(console: Console, document: SweepDocument) -> None:
+    points = document.points
+    axes = [name for name in _AXES if len({getattr(point, name) for point in points}) > 1]
+    headers = [_AXES[name] for name in axes]
+    table = plain_table(
+        ">",
+        *headers,
+        ">devices",
+        "best plan",
+        ">step",
+        ">tokens/s",
+        ">MFU",
+        ">linear",
+        ">memory",
+        ">days",
+        ">device-days",
+        ">USD",
+        ">MWh",
+    )
+    steps = iter(column_seconds(point.step_time_s for point in points if point.step_time_s is not None))
+    for point in points:
+        where = [f"{value:,}" if isinstance(value := getattr(point, name), int) else value for name in axes]
+        is_best = document.best is not None and document.best.point == point.point
+        cells = _cells(point, steps)
+        table.add_row(str(point.point), *where, f"{point.num_devices:,}", *cells, style="bold" if is_best else None)
+    console.print(table)
+
+
+def _cells(point: SweepPoint, steps: object) -> list[str]:
+    if point.strategy is None:
+        return [point.state, *[NOTHING] * 9]
+    assert hasattr(steps, "__next__")
+    mark = "" if point.state == "proved" else " *"
+    return [
+        strategy_text(point.strategy) + mark,
+        next(steps),
+        count(point.tokens_per_s or 0.0),
+        NOTHING if point.mfu_fraction is None else percent(point.mfu_fraction),
+        NOTHING if point.linearity_fraction is None else percent(point.linearity_fraction),
+        NOTHING if point.peak_memory_bytes is None else gibibytes(point.peak_memory_bytes),
+        NOTHING if point.days is None else days(point.days) + ("" if point.within else " !"),
+        NOTHING if point.device_days is None else count(point.device_days),
+        NOTHING if point.cost_usd is None else f"{count(point.cost_usd)}",
+        NOTHING if point.energy_kwh is None else f"{point.energy_kwh / 1e3:,.0f}",
+    ]
+
+
+def _print_reasons(console: Console, document: SweepDocument) -> None:
+    notes = {
+        "*": any(point.strategy is not None and point.state != "proved" for point in document.points),
+        "!": any(point.within is False for point in document.points),
+    }
+    if notes["*"]:
+        console.print("* not proved: better plans may exist.", markup=False)
+    if notes["!"]:
+        console.print("! beyond the deadline or the budget.", markup=False)
+    for point in document.points:
+        if point.reason is not None:
+            console.print(f"{point.point}: {point.reason}", markup=False)
+
+
+def csv_text(document: SweepDocument) -> str:
+    """A line for each point; an empty cell where there is no number."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*COLUMNS, *_STRATEGY])
+    for point in document.points:
+        values = plain(point)
+        strategy = values.get("strategy") or {}
+        row = [*(values.get(name) for name in COLUMNS), *(strategy.get(name) for name in _STRATEGY)]
+        writer.writerow(["" if value is None else value for value in row])
+    return text.getvalue()

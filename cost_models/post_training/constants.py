@@ -1,0 +1,68 @@
+"""What the post-training model rests on beside the training and serving models: few numbers, each with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PostTrainingConstant:
+    """One number: what it means, its unit, the range that sources span, the value, where it comes from."""
+
+    name: str
+    meaning: str
+    unit: str
+    low: float
+    high: float
+    value: float
+    source: str
+    basis: str = "measured"
+
+
+CONSTANTS: tuple[PostTrainingConstant, ...] = (
+    PostTrainingConstant("remainder_fraction", "reward, data and book-keeping of a step, over all its other parts", "1",
+                         0.03, 0.07, 0.05, "[verl-docs, fully_async]: a step less generation, log-probabilities and update"),
+    PostTrainingConstant("rollout_device_factor", "device time of decode inside a rollout over that of a tuned service", "1",
+                         1.0, 2.5, 1.5, "[verl-docs; nemo-rl]: a fit; sampling, log-probabilities of samples, wrapped weights"),
+    PostTrainingConstant("forward_factor", "a pass for log-probabilities over the forward part of an update", "1",
+                         1.0, 3.4, 1.45, "[verl-docs, fully_async and one_step_off]: median of old_log_prob over update_actor"),
+    PostTrainingConstant("step_log_error", "what |ln(measured / predicted)| of four published steps in five stays below", "1",
+                         0.1, 1.0, 0.45, "[verl-docs; nemo-rl; areal]: of the rows of docs/post-training.md"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReshardEngine:
+    """How weights travel from the training layout to the rollout's: bytes of the whole model a second into every instance."""
+
+    name: str
+    meaning: str
+    gpu_bytes_per_s: float
+    ascend_bytes_per_s: float
+    source: str
+    basis: str = "measured"
+
+    def bytes_per_s(self, family: str) -> float:
+        """On a hardware family. [B/s]"""
+        return self.ascend_bytes_per_s if family == "ascend" else self.gpu_bytes_per_s
+
+
+ENGINES: dict[str, ReshardEngine] = {
+    engine.name: engine
+    for engine in (
+        ReshardEngine("per-tensor", "one broadcast a parameter", 3.9e9, 3.9e9,
+                      "[verl-docs, checkpoint_engine: Qwen3-30B-A3B, 16 + 16 H20]; Ascend as on GPUs"),
+        ReshardEngine("bucketed", "broadcasts of buckets over NCCL, NIXL or HCCL", 8.5e9, 5.3e9,
+                      "[verl-docs, checkpoint_engine: 30 receivers on H100 and 910C]"),
+        ReshardEngine("pipelined", "buckets, with copies and conversion behind the broadcast", 13.9e9, 16.5e9,
+                      "[verl-docs, checkpoint_engine: H20; 910C with the kimi backend]"),
+        ReshardEngine("sharded", "every rank sends its shard, each node receives the model once", 63e9, 63e9,
+                      "[checkpoint-engine, README: four models on H800 and H20]; Ascend as on GPUs"),
+    )
+}  # fmt: skip
+DEFAULT_ENGINE = "sharded"
+
+
+def constant(name: str) -> float:
+    """The value of one entry of ``CONSTANTS``; an unknown name raises ``KeyError``."""
+    return {entry.name: entry.value for entry in CONSTANTS}[name]

@@ -1,0 +1,111 @@
+"""A step of post-training as a max-plus program: tasks on pools of devices, in rounds that repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ROUNDS = 48  # that are played: the first half is the fill
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of every step.
+
+    It holds all its ``pools`` for ``seconds``; what it makes is there ``tail_s`` after that, and keeps nobody busy meanwhile.
+    ``after``: (name of a task, how many steps earlier) that must have been made. ``lag``: rounds behind the first task of its
+    step; in a round every pool runs its tasks in the order of the program.
+    """
+
+    name: str
+    pools: tuple[str, ...]
+    seconds: float
+    after: tuple[tuple[str, int], ...] = ()
+    lag: int = 0
+    tail_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """When a task of a step ran. [s]"""
+
+    name: str
+    step: int
+    pools: tuple[str, ...]
+    start_s: float
+    end_s: float
+    waits_for: str  # the task or pool that let it start no earlier; "" at the start
+
+
+@dataclass(frozen=True)
+class Steady:
+    """What repeats: seconds a step, how busy each pool is, and the bars of the last rounds."""
+
+    period_s: float
+    busy_fraction: dict[str, float]
+    bars: tuple[Bar, ...]
+
+
+def steady(tasks: Sequence[Task], rounds: int = ROUNDS) -> Steady:
+    """The pace at which a program of tasks goes on.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        In the order in which each pool runs them in a round; what a task comes after lies before it in that order.
+    rounds : int
+        Played; the pace is that of the second half.
+
+    Returns
+    -------
+    Steady
+    """
+    free: dict[str, tuple[float, str]] = {}
+    ready: dict[tuple[str, int], float] = {}
+    bars: list[Bar] = []
+    ends: list[float] = []
+    for number in range(rounds):
+        for task in tasks:
+            step = number - task.lag
+            if step < 0:
+                continue
+            waits = [free.get(pool, (0.0, "")) for pool in task.pools]
+            waits += [(ready.get((name, step - back), 0.0), name) for name, back in task.after]
+            start, cause = max(waits, default=(0.0, ""))
+            end = start + task.seconds
+            ready[task.name, step] = end + task.tail_s
+            for pool in task.pools:
+                free[pool] = (end, task.name)
+            bars.append(Bar(task.name, step, task.pools, start, end, cause if start > 0.0 else ""))
+        ends.append(max((bar.end_s for bar in bars[-len(tasks) :]), default=0.0))
+    half = rounds // 2
+    period = (ends[-1] - ends[half - 1]) / (rounds - half)
+    pools = {pool for task in tasks for pool in task.pools}
+    busy = {pool: sum(task.seconds for task in tasks if pool in task.pools) for pool in sorted(pools)}
+    return Steady(
+        period_s=period,
+        busy_fraction={pool: seconds / period if period > 0.0 else 0.0 for pool, seconds in busy.items()},
+        bars=tuple(bars[-3 * len(tasks) :]),
+    )
+
+
+def streamed_end_s(ready_s: Sequence[float], service_s: float, *, transfer_s: float = 0.0) -> float:
+    """When a server is done with micro-batches that arrive one after the other.
+
+    Parameters
+    ----------
+    ready_s : sequence of float, seconds
+        When each micro-batch is complete, in any order.
+    service_s : float, seconds
+        The server's time for one.
+    transfer_s : float, seconds
+        From the queue to the server, each; the next one is read while one is served.
+
+    Returns
+    -------
+    float, seconds
+    """
+    end = 0.0
+    for arrival in sorted(ready_s):
+        end = max(end, arrival + transfer_s) + max(service_s, transfer_s)
+    return end

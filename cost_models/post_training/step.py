@@ -1,0 +1,220 @@
+"""One step of post-training, from its answers to its seconds: rollout, training side and changes of layout put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.constants import Constants
+from cost_models.post_training.constants import DEFAULT_ENGINE, constant
+from cost_models.post_training.placements import PIECES, SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, lag_of, step_time
+from cost_models.post_training.resharding import Reshard, Shares, host_copy_s, reshard, residual_bytes, training_shares
+from cost_models.post_training.rollout_side import RolloutTimes, rollout_times
+from cost_models.post_training.training_side import TrainingTimes, training_times
+from cost_models.serving.engine import WEIGHT_BYTES, ServingLayout, ServingWorkload
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Workload
+
+QUEUE_TOKEN_BYTES = 16.0  # ids of 8 bytes, log-probabilities of the policy and of the reference [asyncflow]
+MOST_AHEAD = 1.0  # batches that are begun while one is still under way: engines are fed a batch at a time
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Which tasks a step has beside rollout and update.
+
+    ``old_log_prob``: of the answers under the weights that made them, by the training engine. ``kept_fraction``: of the generated
+    prompts that a filter passes (DAPO's dynamic sampling); what it drops was generated for nothing. ``num_updates``: optimizer
+    steps over one batch.
+    """
+
+    reference: bool = True
+    old_log_prob: bool = True
+    critic: bool = False
+    reward_model: bool = False
+    kept_fraction: float = 1.0
+    num_updates: int = 1
+
+
+@dataclass(frozen=True)
+class PostTraining:
+    """A step: what is trained and rolled out, where, and on which answers.
+
+    ``training`` and ``serving`` each know the devices of their own pool, which is all of them where rollout shares those of
+    training. ``lengths`` are the answers that are trained on,
+    ``[prompts, samples]``, ``prompt_tokens`` the mean prompt. ``memory_fraction``: of a device that a rollout instance may fill.
+    ``reference_devices``: of their own, where reference and reward do not share those of training. ``queue_bytes_per_s``: of the
+    storage behind a queue of samples; None: none.
+    """
+
+    training: Workload
+    strategy: ParallelStrategy
+    constants: Constants
+    serving: ServingWorkload
+    layout: ServingLayout
+    lengths: NDArray[np.int64]
+    prompt_tokens: float
+    placement: PlacementKind = PlacementKind.FULLY_COLOCATED
+    staleness: Staleness = SYNCHRONOUS
+    algorithm: Algorithm = Algorithm()
+    pack_length: int = 8192
+    reshard_engine: str = DEFAULT_ENGINE
+    max_requests: int | None = None
+    memory_fraction: float = 0.9
+    offloads: bool = True
+    reference_devices: int | None = None
+    queue_bytes_per_s: float | None = None
+
+    @property
+    def num_devices(self) -> int:
+        """Of all pools together."""
+        train, rollout = self.training.cluster.num_devices, self.serving.cluster.num_devices
+        return rollout + (self.reference_devices or 0) + (train if self.placement is PlacementKind.SEPARATE else 0)
+
+    @property
+    def shares_devices(self) -> bool:
+        """Whether rollout runs where training does."""
+        return self.placement in (PlacementKind.COLOCATED, PlacementKind.FULLY_COLOCATED)
+
+    @property
+    def tokens(self) -> float:
+        """Of prompts and answers that a step trains on."""
+        return float(self.lengths.sum()) + self.prompt_tokens * self.lengths.size
+
+
+@dataclass(frozen=True)
+class PostTrainingStep:
+    """What a step takes and why."""
+
+    time: StepTime
+    training: TrainingTimes
+    rollout: RolloutTimes
+    to_rollout: Reshard
+    residual_bytes: float
+    offload_s: float
+    onload_s: float
+
+    @property
+    def step_s(self) -> float:
+        """Seconds a step once it repeats."""
+        return self.time.step_s
+
+
+def trained_times(job: PostTraining) -> TrainingTimes:
+    """The training side of a step, which no choice of rollout moves.
+
+    Parameters
+    ----------
+    job : PostTraining
+        The step.
+
+    Returns
+    -------
+    TrainingTimes
+    """
+    sequences = np.rint(job.lengths.ravel() + job.prompt_tokens).astype(np.int64)
+    return training_times(
+        job.training,
+        job.strategy,
+        job.constants,
+        sequences,
+        pack_length=job.pack_length,
+        num_updates=job.algorithm.num_updates,
+    )
+
+
+def post_training_step(job: PostTraining, trained: TrainingTimes | None = None) -> PostTrainingStep:
+    """Prices one step.
+
+    Parameters
+    ----------
+    job : PostTraining
+        The step.
+    trained : TrainingTimes or None
+        Its training side, where it is known.
+
+    Returns
+    -------
+    PostTrainingStep
+    """
+    trained = trained or trained_times(job)
+    generated = _with_dropped(job)
+    rolled = rollout_times(
+        job.serving,
+        job.layout,
+        generated,
+        job.prompt_tokens,
+        max_requests=job.max_requests,
+        memory_fraction=job.memory_fraction,
+        batches_under_way=1.0 + min(job.staleness.leftover_fraction or float(lag_of(job.staleness)), MOST_AHEAD),
+    )
+    profile = job.serving.cluster.profile
+    changed = reshard(
+        job.serving.model,
+        profile,
+        training_shares(job.strategy) if job.shares_devices else None,
+        rollout_shares(job.layout),
+        job.reshard_engine,
+        bytes_per_weight=float(WEIGHT_BYTES[job.serving.engine.precision]),
+    )
+    copy_s = host_copy_s(trained.allocated_after_step_bytes, profile) if job.offloads and job.shares_devices else 0.0
+    time = step_time(job.placement, _parts(job, trained, rolled, changed, copy_s), job.staleness)
+    return PostTrainingStep(
+        time=time,
+        training=trained,
+        rollout=rolled,
+        to_rollout=changed,
+        residual_bytes=residual_bytes(profile) if job.shares_devices else 0.0,
+        offload_s=copy_s,
+        onload_s=copy_s,
+    )
+
+
+def rollout_shares(layout: ServingLayout) -> Shares:
+    """Of the weights that a rollout device holds.
+
+    Parameters
+    ----------
+    layout : ServingLayout
+        Of one instance.
+
+    Returns
+    -------
+    Shares
+    """
+    sliced = layout.tp if layout.ep == 1 else layout.ep
+    return Shares(1.0 / (layout.tp * layout.pp), 1.0 / (sliced * layout.pp))
+
+
+def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
+    """Answers that are generated: those that a filter drops are as long as those it keeps."""
+    kept = job.algorithm.kept_fraction
+    if kept >= 1.0:
+        return job.lengths
+    groups = max(round(len(job.lengths) / kept), len(job.lengths))
+    return job.lengths[np.arange(groups) % len(job.lengths)]
+
+
+def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, changed: Reshard, copy_s: float) -> Parts:
+    """Seconds of every task. A critic is priced as the actor is; a reward model passes every answer once."""
+    wanted, forward = job.algorithm, constant("forward_factor") * trained.forward_s
+    aside = forward if job.reference_devices is None else forward * job.training.cluster.num_devices / job.reference_devices
+    separate, hybrid = not job.shares_devices, job.placement is PlacementKind.HYBRID
+    return Parts(
+        rollout_s=rolled.makespan_s,
+        longest_s=max(rolled.longest_s, rolled.makespan_s),
+        steady_rollout_s=rolled.steady_s,
+        old_log_prob_s=forward if wanted.old_log_prob else 0.0,
+        reference_s=aside if wanted.reference else 0.0,
+        reward_s=aside if wanted.reward_model else 0.0,
+        critic_s=trained.update_s + forward if wanted.critic else 0.0,
+        update_s=trained.update_s,
+        to_rollout_s=0.0 if separate else changed.seconds + copy_s,
+        to_train_s=0.0 if separate else copy_s,
+        sync_s=changed.seconds if separate else 0.0,
+        train_share=job.training.cluster.num_devices / job.serving.cluster.num_devices if hybrid else 1.0,
+        queue_s=0.0 if job.queue_bytes_per_s is None else job.tokens * QUEUE_TOKEN_BYTES / job.queue_bytes_per_s,
+        finish_s=tuple(rolled.finished_s((piece + 1) / PIECES) for piece in range(PIECES)),
+    )

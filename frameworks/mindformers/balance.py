@@ -1,0 +1,35 @@
+"""What balances the router, as options of MindFormers [mindformers-1.8, router.py]."""
+
+from __future__ import annotations
+
+from cost_models.shapes.expert_spread import RouterBalance
+from cost_models.shapes.workload import ModelShape, Workload
+from frameworks.mindformers.options import Options
+from frameworks.mindformers.reader import Reading
+from frameworks.mindformers.table import MODEL, RELEASE
+from frameworks.router_balance import balance_note, chosen_balance, loss_for
+
+LOSS, WEIGHT = f"{MODEL}.moe_router_load_balancing_type", f"{MODEL}.moe_aux_loss_coeff"
+LOSSES = {
+    "seq_aux_loss": RouterBalance.SEQUENCE,
+    "sub_seq_aux_loss": RouterBalance.SEQUENCE,  # of a device's part of the sequence
+    "gbs_aux_loss": RouterBalance.LOSS_FREE,
+}
+
+
+def balance_options(workload: Workload) -> Options:
+    """What tells the release to balance as the job says, where that is not usual of the model."""
+    loss = loss_for(RELEASE, LOSS, LOSSES, chosen_balance(workload))
+    return {} if loss is None else {LOSS: loss}
+
+
+def balance_notes(workload: Workload) -> tuple[str, ...]:
+    """What the options leave to the user."""
+    return balance_note(f"MindFormers {RELEASE.version}", workload, told=", ".join(balance_options(workload)), weight=WEIGHT)
+
+
+def read_balance(reading: Reading, model: ModelShape) -> str | None:
+    """What balances the router, where a loss is weighed and no bias does, which the model has already."""
+    if model.moe is None or model.constants.router.expert_bias or not reading.value(WEIGHT):
+        return None
+    return LOSSES.get(str(reading.value(LOSS)))

@@ -1,0 +1,70 @@
+"""What a server answers to its clients: studies, events, plans and calibrations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+State = Literal["queued", "running", "completed", "failed", "cancelled"]
+JsonObject = dict[str, Any]
+FINISHED = ("completed", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A search on the server. ``document`` is all that the server says about it."""
+
+    id: str
+    state: State
+    progress: JsonObject | None
+    result: JsonObject | None
+    error: str | None
+    document: JsonObject
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more will happen unless somebody resumes it."""
+        return self.state in FINISHED
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a study: ``kind`` is ``state`` or ``progress``."""
+
+    sequence: int
+    kind: str
+    data: JsonObject
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A ranked way to lay the job out."""
+
+    rank: int
+    plan_id: str
+    strategy: JsonObject
+    estimate: JsonObject
+    explanation: JsonObject
+    document: JsonObject
+
+    @property
+    def step_time_s(self) -> float:
+        """Predicted duration of one training step. [s]"""
+        return float(self.estimate["step_time_s"])
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Constants fitted to a server's stored runs. ``id`` goes into a job as ``software.calibration``.
+
+    ``errors`` are those before, left out and fitted; ``file`` is what ``--calibration`` takes; ``document`` is all of it.
+    """
+
+    id: str
+    hardware: str
+    stack: str
+    num_runs: int
+    errors: JsonObject
+    warnings: list[str]
+    file: JsonObject
+    document: JsonObject

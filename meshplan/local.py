@@ -1,0 +1,223 @@
+"""Searches, estimates and explanations in this process, without a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal
+
+from meshplan.errors import MeshplanError
+from meshplan.tree import TakenError, ours
+
+JsonObject = dict[str, Any]
+Job = Mapping[str, Any] | str | PathLike[str]
+Library = Literal["pandas", "polars"]
+LIBRARIES: tuple[Library, ...] = ("pandas", "polars")
+REFUSED = 422
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A step played task by task. ``tasks`` and ``memory`` are columns, ``bubble_s`` idle time by pipeline rank."""
+
+    step_time_s: float
+    num_ranks: int
+    tasks: dict[str, list[Any]]
+    memory: dict[str, list[Any]]
+    bubble_s: list[float]
+    document: JsonObject
+    trace: str = field(repr=False)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes ``trace``, trace events for Perfetto and MindStudio Insight, to a file."""
+        Path(path).write_text(self.trace, encoding="utf-8")
+
+    def to_frame(self, library: Library | None = None) -> Any:
+        """The bars as a data frame of pandas, or of polars: a row for each."""
+        kinds, streams = self.document["kinds"], self.document["streams"]
+        named = {"kind": [kinds[one] for one in self.tasks["kind"]], "stream": [streams[one] for one in self.tasks["stream"]]}
+        return _frame({**self.tasks, **named}, library)
+
+
+@dataclass(frozen=True, repr=False)
+class Estimate:
+    """What one strategy takes: its ``numbers``, and in ``document`` all that ``meshplan estimate --json`` says."""
+
+    strategy: JsonObject
+    numbers: JsonObject
+    job: JsonObject
+    document: JsonObject
+
+    def __repr__(self) -> str:
+        fits = "fits" if self.fits else "does not fit"
+        return f"<{type(self).__name__}: {self.step_time_s:.6g} s a step, {self.peak_memory_bytes / 2**30:.1f} GiB, {fits}>"
+
+    @property
+    def step_time_s(self) -> float:
+        """Predicted duration of one training step. [s]"""
+        return float(self.numbers["step_time_s"])
+
+    @property
+    def peak_memory_bytes(self) -> float:
+        """Of the fullest device. [bytes]"""
+        return float(self.numbers["peak_memory_bytes"])
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak leaves what the job wants to be free."""
+        return bool(self.numbers["fits"])
+
+    @property
+    def assumptions(self) -> list[str]:
+        """A sentence for each thing that the job left open."""
+        return list(self.document["assumptions"])
+
+    def timeline(self) -> Timeline:
+        """The step, simulated and taken apart into tasks."""
+        return _timeline(self.job, self.strategy)
+
+    def to_frame(self, library: Library | None = None) -> Any:
+        """The parts of the step and of memory as a data frame: ``quantity``, ``part`` and ``value``, in seconds or bytes."""
+        parts = [
+            (quantity, part, value)
+            for quantity in ("time_breakdown_s", "masked_s", "memory_breakdown_bytes")
+            for part, value in self.numbers[quantity].items()
+        ]
+        columns = list(zip(*parts, strict=True))
+        return _frame(dict(zip(("quantity", "part", "value"), map(list, columns), strict=True)), library)
+
+
+@dataclass(frozen=True, repr=False)
+class LocalPlan(Estimate):
+    """A ranked plan of a search. ``launch`` has arguments by framework, as far as one can launch it."""
+
+    rank: int
+    plan_id: str
+    explanation: JsonObject
+    launch: JsonObject
+    launchable_on: list[str]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The answer of a search: ``plans``, best first; ``document`` is all that ``meshplan search --json`` says."""
+
+    plans: list[LocalPlan]
+    job: JsonObject = field(repr=False)
+    document: JsonObject = field(repr=False)
+
+    @property
+    def best(self) -> LocalPlan:
+        """The first plan; a ``MeshplanError`` that names the nearest feasible input where there is none."""
+        if not self.plans:
+            raise MeshplanError(REFUSED, f"There is no plan: {self.document['nearest'] or 'nothing is legal and fits'}")
+        return self.plans[0]
+
+    @property
+    def proved_best(self) -> bool:
+        """Whether no plan of the space can be faster than the first."""
+        return bool(self.document["proof"]["proved_best"])
+
+    def to_frame(self, library: Library | None = None) -> Any:
+        """The plans as a data frame: a row each, with degrees, numbers, and parts of the step as ``time_NAME_s``."""
+        return _frame(_columns([_row(plan) for plan in self.plans]), library)
+
+
+def search(job: Job, *, on_progress: Callable[[Any], None] | None = None, **sections: Mapping[str, Any]) -> SearchResult:
+    """Scores every legal layout of a job and ranks the best, as ``meshplan search`` does.
+
+    ``job`` is the mapping that a job file holds, or the path of one, or a preset's name; ``sections`` replace fields of its own,
+    as in ``search={"top": 3}``.
+    """
+    document = _asked("searched", job, sections, on_progress)
+    shared = {"job": document["job"]}
+    plans = [
+        LocalPlan(
+            **shared,
+            **{name: plan[name] for name in ("strategy", "rank", "plan_id", "explanation", "launch", "launchable_on")},
+            numbers=plan["estimate"],
+            document={**document, **plan},
+        )
+        for plan in document["plans"]
+    ]
+    return SearchResult(plans, document["job"], document)
+
+
+def estimate(job: Job, *, simulate: bool = False, **sections: Mapping[str, Any]) -> Estimate:
+    """Time and memory of the job's strategy, as ``meshplan estimate`` does; ``strategy={"tp": 8}`` gives one."""
+    return _estimate(_asked("estimated", job, sections, simulated=simulate))
+
+
+def explain(job: Job, **sections: Mapping[str, Any]) -> Estimate:
+    """The job's strategy beside the best of a search, as ``meshplan explain`` does; ``document`` has the explanation.
+
+    Without a strategy the best plan is explained beside the next structure.
+    """
+    return _estimate(_asked("explained", job, sections))
+
+
+def _estimate(document: JsonObject) -> Estimate:
+    return Estimate(document["strategy"], document["estimate"], document["job"], document)
+
+
+def _asked(answer: str, job: Job, sections: Mapping[str, Mapping[str, Any]], *given: Any, **named: Any) -> JsonObject:
+    source = job if isinstance(job, Mapping) else fspath(job)
+    document: JsonObject = _called(answer, source, sections, *given, **named).model_dump(mode="json")
+    return document
+
+
+def _timeline(job: Mapping[str, Any], strategy: Mapping[str, Any]) -> Timeline:
+    step = _called("played", job, strategy)
+    document = _called("timeline", step).model_dump(mode="json")
+    names = ("step_time_s", "num_ranks", "tasks", "memory", "bubble_s")
+    return Timeline(**{name: document[name] for name in names}, document=document, trace=_called("trace", step))
+
+
+def _called(name: str, *given: Any, **named: Any) -> Any:
+    """An answer of the application; what it refuses is a ``MeshplanError``, as from a server."""
+    try:
+        errors, answers = ours("documents.errors"), ours("app.plans.in_process")
+    except TakenError as error:
+        hint = "Use meshplan.Client in this process, or call meshplan in one without that package."
+        raise MeshplanError(0, f"{error}.", hint=hint) from None
+    try:
+        return getattr(answers, name)(*given, **named)
+    except (errors.InputError, errors.InfeasibleError) as error:
+        raise MeshplanError(REFUSED, str(error)) from None
+
+
+def _row(plan: LocalPlan) -> JsonObject:
+    plain = {name: value for name, value in plan.strategy.items() if isinstance(value, (int, float, str)) or value is None}
+    names = ("step_time_s", "tokens_per_s", "mfu_fraction", "peak_memory_bytes", "fits")
+    return {
+        "rank": plan.rank,
+        "plan_id": plan.plan_id,
+        **{name: plan.numbers[name] for name in names},
+        **plain,
+        "recompute": json.dumps(plan.strategy.get("recompute")),
+        "features": ",".join(plan.strategy.get("features", ())),
+        **{f"time_{name}_s": value for name, value in plan.numbers["time_breakdown_s"].items()},
+    }
+
+
+def _columns(rows: Sequence[JsonObject]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _frame(columns: Mapping[str, list[Any]], library: Library | None) -> Any:
+    wanted: Iterable[Library] = LIBRARIES if library is None else (library,)
+    for name in wanted:
+        if name not in LIBRARIES:
+            raise MeshplanError(REFUSED, f"library: {name!r} is not allowed; give one of {', '.join(LIBRARIES)}.")
+        try:
+            return import_module(name).DataFrame(dict(columns))
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+    missing = " or ".join(wanted)
+    raise MeshplanError(0, f"to_frame needs {missing}, which is not installed.", hint=f"pip install {next(iter(wanted))}")

@@ -1,0 +1,1 @@
+"""Layouts, placements and splits of devices for post-training."""

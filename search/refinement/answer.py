@@ -1,0 +1,60 @@
+"""What a refinement adds to the answer of a search, beside the plans of the lattice and outside of its proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RefinedPlan:
+    """A plan outside of what the lattice proves; ``change`` and ``gain_fraction`` are against ``of_plan_id``, the proved plan."""
+
+    plan_id: str
+    of_plan_id: str
+    change: str
+    strategy: Mapping[str, Any]
+    estimate: Mapping[str, Any]
+    gain_fraction: float
+    launchable_on: tuple[str, ...]
+    launch: Mapping[str, Any]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**vars(self), "launchable_on": list(self.launchable_on)}
+
+
+@dataclass(frozen=True)
+class RefinementCounts:
+    """Trials, and of their distinct strategies those that are legal, that fit, that a bound ruled out, that were simulated."""
+
+    trials: int
+    distinct: int
+    legal: int
+    fits_memory: int
+    pruned_by_bound: int
+    simulated: int
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Trials around the plans of the lattice. ``gain_fraction`` is what the first of ``plans`` takes off the proved plan's step.
+
+    ``plans`` are faster than that plan, the fastest first. Of a ``front``, which needs to be asked for, no plan is faster and
+    needs no more memory than another; the fastest first.
+    """
+
+    sampler: str
+    seed: int
+    max_trials: int
+    stopped_by: str | None  # max_trials | stagnation | time_limit | interrupt
+    counts: RefinementCounts
+    gain_fraction: float
+    plans: tuple[RefinedPlan, ...]
+    front: tuple[RefinedPlan, ...]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON."""
+        listed = {name: [plan.to_mapping() for plan in getattr(self, name)] for name in ("plans", "front")}
+        return {**vars(self), "counts": asdict(self.counts), **listed}

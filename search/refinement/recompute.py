@@ -1,0 +1,89 @@
+"""The least recompute under which every rank fits: layers of each pipeline rank, or of every virtual stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.memory.fit import fit_rule
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.layout import default_layout
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.step.composition import peaks
+from cost_models.step.group_memory import group_memory
+from cost_models.step.priced_groups import priced_by
+from cost_models.step.priced_keys import LayerPrices
+
+
+def least_by_rank(prices: LayerPrices, strategy: ParallelStrategy) -> ParallelStrategy | None:
+    """The strategy with as few layers of each rank recomputed whole as fit; ``None`` where not even all of them are enough.
+
+    Modules that the strategy recomputes, it recomputes in the other layers. What a rank holds follows from its own number, so
+    that each rank's least is found from plans that give all ranks the same.
+    """
+    most = _most_layers(prices, strategy)
+    plans = [_by_rank(strategy, (number,) * strategy.pp) for number in range(most + 1)]
+    peak_bytes = _rank_peaks(prices, plans)
+    fits = peak_bytes <= fit_rule(prices.workload, prices.constants).fit_limit_bytes
+    if not fits.any(axis=0).all():
+        return None
+    least = fits.argmax(axis=0)
+    return _by_rank(strategy, tuple(int(number) for number in least)) if least.any() else _without_layers(strategy)
+
+
+def least_block(prices: LayerPrices, strategy: ParallelStrategy) -> ParallelStrategy | None:
+    """The strategy with the first layers of every virtual stage recomputed, as few as fit; ``None`` where that is not enough."""
+    most = max(map(max, strategy.layer_layout or _usual(prices, strategy)))
+    plain = replace(strategy, recompute_modules=type(strategy.recompute_modules)(0))
+    blocks = [
+        replace(plain, recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=number)
+        for number in range(1, most)
+    ]
+    forms = [_without_layers(plain), *blocks]
+    limit_bytes = fit_rule(prices.workload, prices.constants).fit_limit_bytes
+    fits = peaks(priced_by(prices, StrategyBatch.of(forms)), limit_bytes).peak_bytes <= limit_bytes
+    return forms[int(fits.argmax())] if fits.any() else None
+
+
+def _usual(prices: LayerPrices, strategy: ParallelStrategy) -> tuple[tuple[int, ...], ...]:
+    return default_layout(prices.workload.model, strategy.pp, strategy.vpp, strategy.schedule)
+
+
+def _most_layers(prices: LayerPrices, strategy: ParallelStrategy) -> int:
+    """Layers of the fullest rank, at most; where a rank runs both ends of the model or two stages, those of two ranks."""
+    layout = strategy.layer_layout or _usual(prices, strategy)
+    most = max(map(sum, zip(*layout, strict=True)))
+    two = strategy.schedule.is_vee or strategy.schedule is Schedule.DUALPIPE
+    return min((2 if two else 1) * most, prices.workload.model.num_layers)
+
+
+def _by_rank(strategy: ParallelStrategy, layers: tuple[int, ...]) -> ParallelStrategy:
+    return replace(
+        strategy,
+        recompute=Recompute.FULL,
+        recompute_method=RecomputeMethod.NONE,
+        recompute_num_layers=0,
+        recompute_layers_per_stage=layers,
+    )
+
+
+def _without_layers(strategy: ParallelStrategy) -> ParallelStrategy:
+    """With the modules alone, if there are any."""
+    return replace(
+        strategy,
+        recompute=Recompute.SELECTIVE if strategy.recompute_modules else Recompute.NONE,
+        recompute_method=RecomputeMethod.NONE,
+        recompute_num_layers=0,
+        recompute_layers_per_stage=None,
+    )
+
+
+def _rank_peaks(prices: LayerPrices, plans: list[ParallelStrategy]) -> Floats:
+    """Peak of every rank under each plan of one pipeline, ``[plan, rank]``, bytes."""
+    found = np.empty((len(plans), plans[0].pp))
+    priced = priced_by(prices, StrategyBatch.of(plans))
+    for rows, group in priced.groups(merge=False, tables=False):
+        memory = group_memory(prices.workload, group, prices.constants, breakdown=False)
+        found[rows] = memory.peak.T
+    return found

@@ -1,0 +1,1 @@
+"""Layouts of inference and the split of devices between prefill and decode."""

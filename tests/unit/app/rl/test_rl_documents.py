@@ -1,0 +1,168 @@
+"""Post-training as documents: estimates, searches, predictions of records, and what is refused."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import main
+from app.rl.job import RlJob, parse_rl_job
+from app.rl.models import model_of, trained_window
+from app.rl.service import rl_document, rl_search_document
+from app.rl.validation import validation_document
+from calibration.post_training_records import parse_post_training_record
+from documents.errors import InfeasibleError, InputError
+
+JOB: dict[str, Any] = {
+    "model": "qwen3-8b",
+    "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 16},
+    "post_training": {"prompts": 32, "samples": 8, "lengths": {"mean": 500, "cap": 500, "sigma": 0}},
+}
+STEP = {
+    "id": "a-step",
+    "kind": "rl_step",
+    "model": "llama-3.1-8b",
+    "hardware": "h100-sxm",
+    "devices": 16,
+    "placement": "fully_colocated",
+    "algorithm": "GRPO",
+    "prompts_per_step": 64,
+    "samples_per_prompt": 32,
+    "max_sequence_length": 4096,
+    "mean_response_length": 1019.0,
+    "measured": {"step_time_s": 92.8},
+}
+
+
+def job(**section: Any) -> RlJob:
+    return parse_rl_job({**JOB, "post_training": {**JOB["post_training"], **section}})
+
+
+def test_the_step_is_the_sum_of_its_phases() -> None:
+    for placement in ("fully-colocated", "separate"):
+        found = rl_document(job(placement=placement))
+        assert sum(found.parts_s.values()) == pytest.approx(found.step_time_s, rel=1e-9)
+        assert found.tokens_per_s == pytest.approx(32 * 8 * 650 / found.step_time_s)
+
+
+def test_more_rollout_devices_never_slow_a_step_of_equal_answers() -> None:
+    times = []
+    for devices in (8, 12, 24, 48):
+        wider = {**JOB, "cluster": {**JOB["cluster"], "num_devices": 8 + devices}}
+        section = {**JOB["post_training"], "placement": "separate", "train_devices": 8, "rollout_devices": devices}
+        times.append(rl_document(parse_rl_job({**wider, "post_training": section, "strategy": {"tp": 2}})).step_time_s)
+    assert times == sorted(times, reverse=True)
+
+
+def test_staleness_gains_until_one_side_sets_the_pace() -> None:
+    found = rl_document(job(placement="separate", staleness={"steps": 1, "partial": True}))
+    changes = {variant.change: variant.step_time_s for variant in found.variants}
+    steps = [changes["synchronous"], found.step_time_s, changes["staleness 2"], changes["any staleness"]]
+    assert steps[0] > steps[1]
+    assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(steps))
+
+
+def test_a_search_ranks_placements_and_shows_what_staleness_buys() -> None:
+    found = rl_search_document(job(max_staleness=2))
+    assert [plan.step_time_s for plan in found.plans] == sorted(plan.step_time_s for plan in found.plans)
+    assert {plan.placement for plan in found.plans} >= {"fully-colocated", "separate"}
+    staleness = [plan.staleness_steps for plan in found.pareto]
+    assert staleness == sorted(set(staleness))
+    rates = [plan.tokens_per_s for plan in found.pareto]
+    assert rates == sorted(rates)
+    assert found.best.step_time_s == found.plans[0].step_time_s
+
+
+@pytest.mark.parametrize(
+    ("section", "sentence"),
+    [
+        ({"lengths": {"cap": 10}}, "lengths.mean: missing"),
+        ({"lengths": {"mean": 20, "cap": 10}}, "above the cap"),
+        ({"lengths": {"mean": 5, "cap": 10, "quantile_level": 0.9}}, "together with quantile_length"),
+        ({"lengths": {"cap": 10, "histogram": "no.csv"}}, "no file is read for a request"),
+        ({"prompts": 200_000, "samples": 2}, "answers a step"),
+        ({"placement": "separate", "rollout_devices": 16}, "do not make two pools"),
+        ({"placement": "sideways"}, "placement"),
+    ],
+)
+def test_what_cannot_be_priced_is_refused_with_the_field(section: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        rl_document(job(**section))
+
+
+def test_a_layout_that_does_not_divide_its_pool_has_no_plan() -> None:
+    with pytest.raises(InfeasibleError, match="does not fill 16 devices"):
+        rl_document(parse_rl_job({**JOB, "strategy": {"tp": 8, "pp": 3}}))
+
+
+def test_models_are_known_by_their_usual_names() -> None:
+    assert model_of("Qwen/Qwen2.5-7B-Instruct").num_layers == 28
+    assert model_of("DeepSeek-R1").name == "deepseek-v3"
+    assert trained_window(model_of("qwen2.5-math-7b")) == 4096
+    with pytest.raises(InputError, match="is not known"):
+        model_of("gpt-9")
+
+
+def rows(*records: dict[str, Any]) -> list[Any]:
+    return validation_document([parse_post_training_record(record) for record in records]).rows
+
+
+def test_a_record_is_predicted_and_says_what_was_assumed() -> None:
+    (row,) = rows(STEP)
+    assert row.refused is None
+    assert row.unit == "s"
+    assert row.error_fraction == pytest.approx(row.predicted / 92.8 - 1.0)
+    assert abs(row.error_fraction) < 0.3
+    assert any("training layout" in sentence for sentence in row.assumed)
+
+
+def test_names_and_sources_move_no_prediction() -> None:
+    (plain,) = rows(STEP)
+    (other,) = rows({**STEP, "id": "another", "source": {"title": "elsewhere"}, "measured": {"step_time_s": 5.0}})
+    assert other.predicted == plain.predicted
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"model": "gpt-9"}, "is not known"),
+        ({"hardware": "abacus"}, "names no known device"),
+        ({"devices": None}, "devices: missing"),
+        ({"kind": "staleness_quality"}, "not predicted"),
+        ({"kind": "inference_decode"}, "input_length: missing"),
+        ({"devices": 1, "model": "kimi-k2"}, "fit"),
+    ],
+)
+def test_a_record_that_cannot_be_priced_has_a_sentence_and_no_number(change: dict[str, Any], sentence: str) -> None:
+    (row,) = rows({**STEP, **change})
+    assert row.predicted is None
+    assert row.error_fraction is None
+    assert sentence in row.refused
+
+
+def test_published_steps_are_ranked_as_they_were_measured() -> None:
+    sync = {**STEP, "model": "deepseek-v3", "train_parallel": {"tp": 1, "pp": 16, "ep": 16}, "rollout_parallel": {"tp": 32}}
+    short = {**sync, "prompts_per_step": 32, "samples_per_prompt": 16, "max_sequence_length": 1536, "mean_response_length": 701}
+    ahead = "async, separate train and generation devices, max_trajectory_age_steps 1, in-flight weight updates"
+    one, two, off = rows({**short, "devices": 256}, {**short, "devices": 512}, {**short, "devices": 512, "placement": ahead})
+    assert one.predicted > two.predicted > off.predicted
+    assert one.predicted == pytest.approx(134.0, rel=0.2)
+
+
+def test_the_command_answers_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = tmp_path / "runs.jsonl"
+    runs.write_text(json.dumps(STEP) + "\n", encoding="utf-8")
+    assert main(["rl", "validate", str(runs), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert set(document["rows"][0]) >= {"id", "kind", "predicted", "measured", "unit", "error_fraction", "refused"}
+    assert main(["rl", "validate", str(runs), "--rows"]) == 0
+    assert "a-step" in capsys.readouterr().out
+    runs.write_text("{}\n", encoding="utf-8")
+    assert main(["rl", "validate", str(runs)]) == 2
+    assert "no readable post-training record" in capsys.readouterr().err
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(JOB), encoding="utf-8")
+    assert main(["rl", "estimate", str(path)]) == 0
+    assert "a step" in capsys.readouterr().out

@@ -1,0 +1,42 @@
+"""Published post-training steps beside their predictions, as docs/post-training.md shows them."""
+
+from functools import cache
+
+import numpy as np
+
+from app.rl.schemas import RlValidationDocument
+from app.rl.validation import validation_document
+from calibration.post_training_records import read_post_training_records
+from scripts.write_post_training import PAGE, RUNS, errors_of
+
+
+@cache
+def document() -> RlValidationDocument:
+    return validation_document(read_post_training_records(RUNS))
+
+
+def test_the_page_has_the_errors_of_this_version() -> None:
+    assert errors_of(document()) in PAGE.read_text(encoding="utf-8"), "`make docs` writes the table"
+
+
+def test_every_record_is_predicted_or_refused_with_a_sentence() -> None:
+    rows = document().rows
+    assert len(rows) == 116
+    for row in rows:
+        assert (row.predicted is None) == (row.refused is not None)
+        assert row.predicted is None or (row.predicted > 0.0 and row.unit)
+
+
+def test_steps_are_met_and_ranked() -> None:
+    rows = [row for row in document().rows if row.kind == "rl_step" and row.unit == "s" and row.error_fraction is not None]
+    assert len(rows) >= 55
+    assert np.median([abs(row.error_fraction or 0.0) for row in rows]) < 0.22
+    assert (document().summary.kinds["rl_step"].pairs_in_order_fraction or 0.0) >= 0.9
+
+
+def test_asynchronous_steps_of_one_system_are_faster_at_every_size() -> None:
+    seconds = {row.id: row.predicted for row in document().rows if row.predicted is not None}
+    for size, stale in (("32", "async"), ("64", "async"), ("128", "stale0.5")):
+        assert seconds[f"verl-fa-7b-{size}-{stale}"] < seconds[f"verl-fa-7b-{size}-sync"]
+    sync = [seconds[f"verl-fa-7b-{size}-sync"] for size in ("32", "64", "128")]
+    assert sync == sorted(sync, reverse=True)
