@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAIRS = {
     "README.md": "README.zh.md",
     "docs/tutorial.md": "docs/zh/tutorial.md",
+    "docs/faq.md": "docs/zh/faq.md",
     "docs/glossary.md": "docs/zh/glossary.md",
 }
 RUN = re.compile(r"^```(console|json|python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
