@@ -12,6 +12,7 @@ from app.cli.commands import (
     audit,
     calibrate,
     check,
+    compare_trace,
     db,
     doctor,
     estimate,
@@ -55,6 +56,7 @@ application.command()(goodput.goodput)
 application.command()(tune.tune)
 application.command()(report.report)
 application.command()(check.check)
+application.command("compare-trace")(compare_trace.compare_trace)
 application.command()(validate.validate)
 application.command()(calibrate.calibrate)
 application.command()(serve.serve)

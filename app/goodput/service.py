@@ -26,6 +26,7 @@ from app.goodput.schemas import (
     EnergyDocument,
     GoodputDocument,
     MonthDocument,
+    OnDevices,
     Quantiles,
     Stage,
     StretchDocument,
@@ -97,6 +98,7 @@ def goodput_document(
     if found.rate < LEAST_RATE:
         warnings.append("The job never gets from one checkpoint to the next: nothing is delivered.")
     months, days = _quantiles(job, section, found, tokens_per_s)
+    scaled = on_devices(workload, strategy, section, None if cost is None else cost.device_hour_usd, own)
     sentences = [] if log is None else [_log_sentence(log)]
     sentences += assumed_sentences(section, num_nodes, with_power=energy is not None, with_price=cost is not None)
     return GoodputDocument.model_validate(
@@ -115,9 +117,9 @@ def goodput_document(
             "replicas": plan.num_replicas,
             "nodes_in_repair": found.supply.mean_in_repair,
             "changes": _changes(plan, site, found, per_day),
-            "waterfall": _waterfall(priced, losses),
+            "waterfall": _waterfall(priced, losses, scaled),
             "month": _month(found, section.seed),
-            "on_devices": on_devices(workload, strategy, section, None if cost is None else cost.device_hour_usd, own),
+            "on_devices": scaled,
             "energy": energy,
             "cost": cost,
             **({} if ranked is None else {"plans": ranked}),
@@ -262,9 +264,13 @@ def _changes(plan: RunningPlan, site: Site, found: Delivered, per_day: float) ->
     return sorted(rows, key=lambda row: -row.gain_fraction)
 
 
-def _waterfall(priced: EstimateDocument, losses: Mapping[str, float]) -> list[Stage]:
+def _waterfall(priced: EstimateDocument, losses: Mapping[str, float], scaled: Sequence[OnDevices]) -> list[Stage]:
     per_day = priced.estimate.tokens_per_s * DAY_S
     stages = [] if priced.estimate.mfu_fraction is None else [("peak", per_day / priced.estimate.mfu_fraction)]
+    fewest, here = (scaled[0], priced.job["cluster"]["num_devices"]) if scaled else (None, 0)
+    if fewest is not None and fewest.num_devices < here:
+        linear = fewest.step_time_s * fewest.num_devices / (priced.estimate.step_time_s * here)
+        stages.append(("fewest_devices_scaled_up", per_day / linear))
     stages.append(("step", per_day))
     left = 1.0
     for name, loss in losses.items():

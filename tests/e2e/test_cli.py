@@ -216,6 +216,27 @@ def test_what_a_plan_delivers(tmp_path: Path) -> None:
     assert documents(meshplan("goodput", *job, "--delivery", site, "--mtbf", "3.1h", "--json"))["mtbf_s"] == pytest.approx(11_160)
 
 
+def test_a_measured_step_beside_the_predicted_one(tmp_path: Path) -> None:
+    trace, job, records = (
+        ROOT / "tests" / "fixtures" / "traces" / "step_trace_time.csv",
+        ROOT / "examples" / "llama-2-13b.yaml",
+        tmp_path / "runs.jsonl",
+    )
+    run = meshplan("compare-trace", trace, "--job", job, "--step", "11", "--json")
+    document = documents(run)
+    schema = documents(meshplan("schema", "compare-trace"))
+    check_schema(document, schema, schema["$defs"])
+    assert (document["trace"]["rank"], document["trace"]["step"]) == (0, 11)
+    shown = meshplan("compare-trace", trace, "--job", job, "--records", records)
+    assert shown.returncode == 0
+    assert f"meshplan calibrate {records} --hardware atlas-900-a2-podc --stack mindspeed-llm" in shown.stderr
+    assert "accounts for most of it" in shown.stdout
+    assert documents(meshplan("validate", records, "--json"))["summary"]
+    refused(meshplan("compare-trace", trace, "--job", job, "--rank", "7"), f"{trace}: holds no rank 7; it has 0, 1.")
+    refused(meshplan("compare-trace", job, "--job", job), "no column Computing")
+    refused(meshplan("compare-trace", tmp_path / "none.json", "--job", job), "cannot be read (No such file or directory)")
+
+
 def test_a_job_at_many_sizes(tmp_path: Path) -> None:
     job = (
         "llama-2-7b",

@@ -82,11 +82,18 @@ def _measurements(folder: Path) -> None:
     run(FakeBackend(kind="npu", num_ranks=8, seconds_of=lambda case: one_call_s(case) * 4), folder / "node.json", 0.1)
 
 
+def _traces(folder: Path) -> None:
+    _job(folder)
+    for name in ("step_trace_time.csv", "trace_view.json"):
+        shutil.copy(FIXTURES / "traces" / name, folder)
+
+
 FILES: dict[str, Callable[[Path], None]] = {
     "README.md": _scripts,
     "calibration.md": _logs,
     "check.md": _job,
     "cli.md": _scripts,
+    "compare-trace.md": _traces,
     "faq.md": _questions,
     "goodput.md": _site,
     "measuring.md": _measurements,

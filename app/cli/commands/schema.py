@@ -17,6 +17,7 @@ NAMES = (
     "validate",
     "budget",
     "check",
+    "compare-trace",
     "goodput",
     "calibrate",
     "suggest",
@@ -56,6 +57,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.serving.schemas import ServingDocument, ServingSearchDocument
     from app.sweeps.schemas import SweepDocument
     from app.text import terminal
+    from app.traces.schemas import TraceDocument
     from calibration.measurements.files import MeasurementsDocument
     from documents.errors import unknown_name
 
@@ -68,6 +70,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "validate": ValidationDocument,
         "budget": BudgetDocument,
         "check": CheckDocument,
+        "compare-trace": TraceDocument,
         "goodput": GoodputDocument,
         "calibrate": CalibrateDocument,
         "suggest": SuggestDocument,

@@ -221,3 +221,12 @@ def test_more_devices_deliver_what_an_answer_of_their_own_says() -> None:
         assert row.step_time_s == pytest.approx(there.estimate.step_time_s)
         assert row.effective_time_fraction == pytest.approx(there.effective_time_fraction)
         assert row.delivered_days == pytest.approx(there.days.mean if there.days else None)
+
+
+def test_linearity_stands_between_peak_and_step() -> None:
+    found = answered(mtbf_s=30_000.0)
+    stages = {stage.stage: stage.tokens_per_day for stage in found.waterfall}
+    fewest = found.on_devices[0]
+    a_day_there = 512 * 4096 / fewest.step_time_s * DAY_S
+    assert stages["fewest_devices_scaled_up"] == pytest.approx(a_day_there * 512 / fewest.num_devices)
+    assert stages["peak"] > stages["fewest_devices_scaled_up"] > stages["step"]

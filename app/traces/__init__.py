@@ -1,0 +1,1 @@
+"""A measured step beside the predicted one."""

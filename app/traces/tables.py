@@ -1,0 +1,68 @@
+"""A comparison for a person."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from app.answers.tables.estimate import print_title
+from app.text.quantities import column_seconds, percent, seconds
+from app.text.terminal import plain_table
+from app.traces.schemas import TraceDocument
+from app.traces.service import label
+
+SHOWN_KERNELS = 20
+
+
+def _than(fraction: float) -> str:
+    if abs(fraction) < 5e-4:
+        return "the same"
+    return f"measured is {percent(abs(fraction))} {'longer' if fraction > 0 else 'shorter'}"
+
+
+def print_comparison(console: Console, document: TraceDocument) -> None:
+    trace, estimate = document.trace, document.estimate
+    for sentence in document.warnings:
+        console.print(f"Warning: {sentence}", markup=False, style="yellow")
+    print_title(console, document.job, document.strategy)
+    of = [f"step {trace.step}" if trace.step is not None else "one step", f"rank {trace.rank}" if trace.rank is not None else ""]
+    predicted_s = trace.step_time_s - document.difference_s
+    interval = ""
+    if estimate.step_time_low_s is not None and estimate.step_time_high_s is not None:
+        interval = f" (80 %: {seconds(estimate.step_time_low_s)} to {seconds(estimate.step_time_high_s)})"
+    console.print(
+        f"{trace.source}, {' of '.join(each for each in of if each)}: {seconds(trace.step_time_s)} measured, "
+        f"{seconds(predicted_s)} predicted{interval}; {_than(document.difference_fraction)}.",
+        markup=False,
+    )
+    if len(trace.step_times_s) > 1:
+        console.print(f"{len(trace.step_times_s)} steps in the trace, median {seconds(trace.median_step_time_s)}.", markup=False)
+    console.print(document.accounted, markup=False)
+    console.print()
+    table = plain_table("part", ">measured", ">predicted", ">difference", ">masked", ">predicted masked")
+    parts = document.parts
+    rows = [(row.measured_s, row.predicted_s, row.difference_s, row.measured_masked_s, row.predicted_masked_s) for row in parts]
+    rows.append((trace.step_time_s, predicted_s, document.difference_s, 0.0, 0.0))
+    cells = column_seconds([value for row in rows for value in row])
+    for index, (name, row) in enumerate(zip([*(label(row.part) for row in parts), "step"], rows, strict=True)):
+        shown = cells[index * len(row) : (index + 1) * len(row)]
+        shown[2] = shown[2] if shown[2].startswith("-") else f"+{shown[2]}"
+        if index == len(parts):
+            table.add_row(name, *shown[:3], "", "", style="bold")
+        else:
+            table.add_row(name, *shown)
+    console.print(table)
+    if document.unknown_kernels:
+        console.print()
+        table = plain_table("kernel of no known kind", ">calls", ">time")
+        for kernel in document.unknown_kernels[:SHOWN_KERNELS]:
+            table.add_row(kernel.name, f"{kernel.count:,}", seconds(kernel.time_s))
+        rest = document.unknown_kernels[SHOWN_KERNELS:]
+        if rest:
+            table.add_row(
+                f"{len(rest)} more", f"{sum(each.count for each in rest):,}", seconds(sum(each.time_s for each in rest))
+            )
+        console.print(table)
+    if document.notes:
+        console.print()
+    for note in document.notes:
+        console.print(note, markup=False, style="dim")

@@ -1,0 +1,51 @@
+"""Who a moment belongs to, where several things run at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Spans = NDArray[np.float64]  # [n, 2]: starts and ends, apart and in order
+
+_LEAST_S = 1e-9  # traces are written to the nanosecond: less is what sums of spans lose
+NONE: Spans = np.zeros((0, 2))
+
+
+def merged(spans: Spans) -> Spans:
+    """The same moments as spans that neither overlap nor touch, in order."""
+    spans = spans[spans[:, 1] > spans[:, 0]]
+    if not len(spans):
+        return NONE
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(spans[:, 1])
+    begins = np.concatenate([[True], spans[1:, 0] > reached[:-1]])
+    lasts = np.concatenate([np.flatnonzero(begins)[1:] - 1, [len(spans) - 1]])
+    return np.stack([spans[begins, 0], reached[lasts]], axis=1)
+
+
+def length(spans: Spans) -> float:
+    """Of spans that are apart. [s]"""
+    return float((spans[:, 1] - spans[:, 0]).sum())
+
+
+def within(spans: Spans, start_s: float, end_s: float) -> Spans:
+    """What of the spans lies in a window."""
+    return np.clip(spans, start_s, end_s)
+
+
+def shared_out(busy: Iterable[tuple[str, Spans]]) -> tuple[Mapping[str, float], Mapping[str, float], float]:
+    """Time of each key in which nothing earlier in the order runs, time of each beside something earlier, and of all. [s]"""
+    exposed: dict[str, float] = {}
+    masked: dict[str, float] = {}
+    taken, total = NONE, 0.0
+    for key, spans in busy:
+        own = merged(spans)
+        taken = merged(np.concatenate([taken, own]))
+        known, total = total, length(taken)
+        exposed[key] = total - known
+        hidden = length(own) - exposed[key]
+        masked[key] = hidden if hidden > _LEAST_S else 0.0
+    return exposed, masked, total

@@ -1,0 +1,115 @@
+"""A step as a profiler saw it, whatever it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from documents.errors import InputError
+
+TOGETHER = "+"  # between parts that a trace does not tell apart
+
+
+class TraceError(InputError):
+    """A file that holds no step trace, or not the one that was asked for; the message is one sentence without the file's name."""
+
+
+class Part(StrEnum):
+    """What a moment of a step is spent on, as far as traces tell; each kind of trace knows some of these."""
+
+    PASSES = "passes"  # forward, backward and recompute, with what they wait for in place
+    COMPUTE = "compute"
+    MATMUL = "matmul"
+    ATTENTION = "attention"
+    VECTOR = "vector"
+    OTHER_KERNELS = "other_kernels"
+    CONTENTION = "contention"
+    COMMUNICATION = "communication"
+    TP_COMM = "tp_comm"
+    CP_COMM = "cp_comm"
+    EP_COMM = "ep_comm"
+    DP_COMM = "dp_comm"
+    PIPELINE = "pipeline"
+    HOST_TRANSFER = "host_transfer"
+    OPTIMIZER = "optimizer"
+    STEP_OVERHEAD = "step_overhead"
+    FREE = "free"
+
+
+KERNEL_PARTS = (Part.MATMUL, Part.ATTENTION, Part.VECTOR, Part.OTHER_KERNELS)
+COMMUNICATION_PARTS = (Part.TP_COMM, Part.CP_COMM, Part.EP_COMM, Part.DP_COMM, Part.PIPELINE)
+
+
+class Source(StrEnum):
+    """Who wrote the trace."""
+
+    STEP_TABLE = "step_trace_time.csv"
+    TORCH = "torch.profiler"
+    TORCH_NPU = "torch_npu.profiler"
+    OWN = "meshplan"
+
+
+# The parts that each kind of trace tells, in the order in which one moment goes to the first that is busy in it.
+VOCABULARY: Mapping[Source, tuple[Part, ...]] = {
+    Source.STEP_TABLE: (Part.COMPUTE, Part.COMMUNICATION, Part.PIPELINE, Part.FREE),
+    Source.TORCH: (*KERNEL_PARTS, *COMMUNICATION_PARTS, Part.HOST_TRANSFER, Part.FREE),
+    Source.TORCH_NPU: (*KERNEL_PARTS, *COMMUNICATION_PARTS, Part.HOST_TRANSFER, Part.FREE),
+    Source.OWN: (
+        Part.PASSES,
+        Part.CONTENTION,
+        Part.EP_COMM,
+        Part.HOST_TRANSFER,
+        Part.DP_COMM,
+        Part.OPTIMIZER,
+        Part.STEP_OVERHEAD,
+        Part.PIPELINE,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class UnknownKernel:
+    """A kernel that no kind of operation is known for: all its calls in the step. [s]"""
+
+    name: str
+    count: int
+    time_s: float
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """One step of one rank. [s]
+
+    ``exposed_s`` sums to ``step_time_s``; its keys are parts, or several with ``TOGETHER`` between them where the trace does
+    not tell them apart. ``masked_s`` ran beside compute or another part, outside that sum. ``step_times_s``: of every step in
+    the file, by its number; ``ranks``: those that it holds.
+    """
+
+    source: Source
+    rank: int | None
+    step: int | None
+    step_time_s: float
+    exposed_s: Mapping[str, float]
+    masked_s: Mapping[str, float]
+    step_times_s: Mapping[int, float] = field(default_factory=dict)
+    ranks: tuple[int, ...] = ()
+    unknown: tuple[UnknownKernel, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def chosen(what: str, wanted: int | None, known: Iterable[int]) -> int | None:
+    """The one that was asked for; ``TraceError`` where it is not among the known. None where none was."""
+    listed = sorted(known)
+    if wanted is None or wanted in listed:
+        return wanted
+    if not listed:
+        raise TraceError(f"does not number its {what}s; leave --{what} out.")
+    shown = ", ".join(str(each) for each in listed[:20]) + (", ..." if len(listed) > 20 else "")
+    raise TraceError(f"holds no {what} {wanted}; it has {shown}.")
+
+
+def median_step(times_s: Mapping[int, float]) -> int:
+    """The step whose time is the median of all, the lower one of two."""
+    ordered = sorted(times_s, key=lambda step: (times_s[step], step))
+    return ordered[(len(ordered) - 1) // 2]
