@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint test check-python golden calibration bench docs openapi mutants dashboard check
+.PHONY: help setup constraints format lint test check-python golden calibration bench docs site openapi mutants dashboard check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -59,6 +59,9 @@ docs: setup ## regenerate the documents that scripts write (accuracy two minutes
 
 openapi: setup ## write the description of the REST API to build/openapi.json
 	$(BIN)/python scripts/write_openapi.py
+
+site: setup ## build the documentation site into app/static/docs, where `meshplan serve` finds it: files for any web server
+	$(BIN)/python scripts/build_site.py
 
 NODE_MODULES := dashboard/node_modules/.package-lock.json
 

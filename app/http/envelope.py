@@ -39,7 +39,7 @@ _HEADERS = {
 _DASHBOARD_POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; frame-ancestors 'none'; form-action 'self'"
 )
-# The pages of the API's documentation start themselves with a script in the page, and draw with inline styles.
+# The pages of the documentation and of the API's start themselves with a script in the page, and draw with inline styles.
 _PAGE_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; worker-src 'self' blob:; frame-ancestors 'none'"

@@ -36,6 +36,7 @@ from app.scripts import endpoints as scripts
 from app.sequences import endpoints as sequences
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
+from app.server.documentation import API_PAGE, add_documentation
 from app.server.pricing import PricingInThreads
 from app.serving import endpoints as serving
 from app.storage.away import DATABASE_AWAY, cause, told
@@ -61,7 +62,14 @@ def create_app(
     wrong_keys_a_minute: int = WRONG_KEYS_A_MINUTE,
 ) -> FastAPI:
     """The application over a database whose schema is current; ``pricing`` is done in threads unless given."""
-    app = FastAPIOffline(title="meshplan", version=__version__, description=DESCRIPTION, redirect_slashes=False)
+    app = FastAPIOffline(
+        title="meshplan",
+        version=__version__,
+        description=DESCRIPTION,
+        redirect_slashes=False,
+        docs_url=API_PAGE,
+        swagger_ui_oauth2_redirect_url=f"{API_PAGE}/oauth2-redirect",
+    )
     pricing = pricing or PricingInThreads(database)
     app.state.server = ServerState(database, keys_required, pricing, limits or KeyLimits(), wrong_keys_a_minute)
     app.state.following = Following(database, app.state.server.stopping)
@@ -76,6 +84,7 @@ def create_app(
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)
+    add_documentation(app)
     add_dashboard(app)
     add_openapi(app, "/openapi.json")
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]

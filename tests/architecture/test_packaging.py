@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import meshplan
+from scripts import build_site
+from scripts.wheel_site import IN_WHEEL
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
@@ -75,7 +77,9 @@ def test_pyproject_lists_every_package_of_the_checkout() -> None:
 
 def test_the_image_is_built_from_every_package_of_the_checkout() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")}
-    assert packages_of_the_checkout() | {"LICENSE", "README.md", "constraints.txt", "pyproject.toml"} == kept
+    pages = {name for name in build_site.BESIDE if "/" not in name}
+    wheel = {"LICENSE", "constraints.txt", "pyproject.toml", "docs", "scripts"}
+    assert packages_of_the_checkout() | pages | wheel == kept
 
 
 def test_the_wheel_adds_one_name_to_site_packages(names: set[str]) -> None:
@@ -88,9 +92,18 @@ def test_the_wheel_holds_every_source_and_data_file(names: set[str]) -> None:
         (path.relative_to(ROOT) if package == "meshplan" else TREE / path.relative_to(ROOT)).as_posix()
         for package in packages_of_the_checkout()
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
+        if path.is_file() and path.suffix != ".pyc" and not path.is_relative_to(build_site.SITE)
     }
-    assert {name for name in names if ".dist-info/" not in name} == expected
+    assert {name for name in names if ".dist-info/" not in name and not name.startswith(IN_WHEEL)} == expected
+
+
+def test_the_wheel_carries_the_documentation_site_and_grows_little_by_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        site = [entry for entry in archive.infolist() if entry.filename.startswith(IN_WHEEL)]
+    assert {f"{IN_WHEEL}/{name}" for name in ("index.html", "tutorial.html", "zh/tutorial.html", "search.json")} < {
+        entry.filename for entry in site
+    }
+    assert sum(entry.compress_size for entry in site) < 2_000_000
 
 
 def test_the_wheel_carries_the_licence_and_the_command(wheel: Path) -> None:

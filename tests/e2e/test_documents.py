@@ -18,7 +18,8 @@ from app.settings import PREFIX
 from tests.measured import FakeBackend, one_call_s
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CHINESE = ROOT / "docs" / "zh"  # the same commands, as tests/architecture/test_chinese_pages.py holds
+PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").rglob("*.md") if CHINESE not in page.parents)]
 FIXTURES = ROOT / "tests" / "fixtures"
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:\$ )?(?:\S+/)?meshplan (.*)$", re.MULTILINE)
@@ -64,6 +65,18 @@ def _logs(folder: Path) -> None:
     (folder / "op_summary_20250101.csv").write_text(SUMMARY)
 
 
+def _own_run(folder: Path) -> None:
+    """The record that the tutorial shows, in the one line that it says it is."""
+    shown = re.search(r"^```json\n(.*?)^```", (ROOT / "docs" / "tutorial.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    (folder / "runs.jsonl").write_text(json.dumps(json.loads(shown[1])) + "\n")
+
+
+def _questions(folder: Path) -> None:
+    _scripts(folder)
+    _own_run(folder)
+
+
 def _measurements(folder: Path) -> None:
     _runs(folder)
     run(FakeBackend(kind="npu", num_ranks=8, seconds_of=lambda case: one_call_s(case) * 4), folder / "node.json", 0.1)
@@ -81,8 +94,10 @@ FILES: dict[str, Callable[[Path], None]] = {
     "check.md": _job,
     "cli.md": _scripts,
     "compare-trace.md": _traces,
+    "faq.md": _questions,
     "goodput.md": _site,
     "measuring.md": _measurements,
+    "tutorial.md": _own_run,
 }
 
 
@@ -91,7 +106,7 @@ def commands_of(page: Path) -> list[str]:
     return COMMAND.findall(blocks)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_of_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

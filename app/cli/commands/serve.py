@@ -75,7 +75,7 @@ def _greeting(url: str, database: str, workers: int, keys_required: bool, everyw
     key = ' -H "Authorization: Bearer $MESHPLAN_API_KEY"' if keys_required else ""
     lines = [
         f"meshplan serves {url} ({database}, {workers} {'worker' if workers == 1 else 'workers'}): "
-        f"open it in a browser for the dashboard; the API is documented at {url}/docs",
+        f"open it in a browser for the dashboard; the documentation is at {url}/docs, that of the API at {url}/docs/api",
         *([f"It listens on {everywhere}: other machines reach it under this machine's own name."] if everywhere else []),
         *(["Callers need an API key: `meshplan keys create NAME` prints one."] if keys_required else []),
         "Try:",

@@ -3,6 +3,7 @@ import { useDisclosure } from "@mantine/hooks";
 import {
   IconApi,
   IconArrowsLeftRight,
+  IconBook,
   IconBox,
   IconCheck,
   IconCpu,
@@ -112,6 +113,10 @@ function Foot() {
   return (
     <div className={classes.foot}>
       <UnstyledButton component="a" href="/docs" className={classes.docs}>
+        <IconBook size={16} stroke={1.6} />
+        <span>{t("nav.documentation")}</span>
+      </UnstyledButton>
+      <UnstyledButton component="a" href="/docs/api" className={classes.docs}>
         <IconApi size={16} stroke={1.6} />
         <span>{t("nav.api")}</span>
       </UnstyledButton>

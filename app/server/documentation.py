@@ -1,0 +1,25 @@
+"""The documentation site, which every wheel carries. A checkout has it after `make site`, and before that the API's own page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
+from starlette.staticfiles import StaticFiles
+
+SITE = "/docs"
+API_PAGE = f"{SITE}/api"
+FOLDER = Path(__file__).resolve().parents[1] / "static/docs"
+
+
+def add_documentation(app: FastAPI, folder: Path = FOLDER) -> None:
+    """Added after the API's own pages, which lie below the site."""
+    is_built = (folder / "index.html").is_file()
+
+    @app.get(SITE, include_in_schema=False)
+    def site() -> RedirectResponse:
+        return RedirectResponse(f"{SITE}/" if is_built else API_PAGE)
+
+    if is_built:
+        app.mount(SITE, StaticFiles(directory=folder, html=True), name="documentation")
