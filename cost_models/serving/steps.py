@@ -9,14 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cost_models.layer import host
 from cost_models.layer.compute import ELEMENT_BYTES
-from cost_models.layer.host import (
-    ATTENTION_KERNELS,
-    LATENT_ATTENTION_KERNELS,
-    MLP_KERNELS,
-    MOE_KERNELS,
-    SLOWEST_HOST_FRACTION,
-)
 from cost_models.network.collectives import send_recv_s
 from cost_models.serving.engine import Overlap, ServingLayout, ServingWorkload
 from cost_models.serving.layer_times import LayerTimes, layer_times, linear_s, mixed_linear_s, rates
@@ -274,7 +268,7 @@ def _dispatch_s(workload: ServingWorkload, layout: ServingLayout) -> float:
     kernels = 0
     for kind in model.kinds_of_layers():
         shared = kind.moe and model.moe is not None and model.moe.shared_expert_ffn_hidden_size
-        kernels += ATTENTION_KERNELS + (LATENT_ATTENTION_KERNELS if model.mla is not None else 0)
-        kernels += (MOE_KERNELS + (MLP_KERNELS if shared else 0)) if kind.moe else MLP_KERNELS
+        kernels += host.ATTENTION_KERNELS + (host.LATENT_ATTENTION_KERNELS if model.mla is not None else 0)
+        kernels += (host.MOE_KERNELS + (host.MLP_KERNELS if shared else 0)) if kind.moe else host.MLP_KERNELS
     each = constants.host_kernel_s * (constants.graph_dispatch_factor if workload.engine.graph else 1.0)
-    return kernels * each * (1.0 + SLOWEST_HOST_FRACTION * float(np.log2(layout.tp)))
+    return kernels * each * (1.0 + host.SLOWEST_HOST_FRACTION * float(np.log2(layout.tp)))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from meshplan import client as module
 from meshplan.client import AsyncClient, Client, MeshplanError
 
+T = TypeVar("T")
 STUDY = {"id": "s1", "state": "completed", "progress": None, "result": None, "error": None}
 PLAN = {"rank": 1, "plan_id": "p1", "strategy": {}, "estimate": {"step_time_s": 2.0}, "explanation": {}}
 CALIBRATION = {
@@ -82,6 +84,12 @@ def now(name: str, *, handler: Callable[[httpx.Request], httpx.Response] = answe
         return list(found) if isinstance(found, Iterator) else found, requests
 
 
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """In a thread of its own: a browser that other tests drive keeps an event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
+
+
 def later(name: str, *, handler: Callable[[httpx.Request], httpx.Response] = answer) -> tuple[Any, list[tuple[str, str, bytes]]]:
     transport, requests = asked(handler)
 
@@ -93,7 +101,7 @@ def later(name: str, *, handler: Callable[[httpx.Request], httpx.Response] = ans
             assert inspect.isawaitable(found)
             return await found
 
-    return asyncio.run(main()), requests
+    return finished(main()), requests
 
 
 def test_both_clients_have_every_method_and_each_is_tried_here() -> None:
@@ -146,5 +154,5 @@ def test_requests_of_one_client_run_beside_each_other() -> None:
         async with AsyncClient("http://planner", transport=httpx.MockTransport(slow)) as client:
             await asyncio.gather(*(client.study(f"s{number}") for number in range(4)))
 
-    asyncio.run(main())
+    finished(main())
     assert most == 4
