@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+POST_TRAINING = ROOT / "examples" / "rl-math-7b.yaml"
+EXAMPLES = sorted({*(ROOT / "examples").glob("*.yaml")} - {POST_TRAINING})
 SMALL = ("search", "llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "8")
 LIMITS = ("--tp", "1..8", "--pp", "1,2", "--vpp", "1", "--cp", "1", "--recompute", "none,full")
 
@@ -166,6 +167,13 @@ def test_a_saved_plan_is_estimated_as_it_was_ranked(tmp_path: Path) -> None:
     )
     framework = script.name.removeprefix("plan-1.").removesuffix(".sh")
     assert shell.stdout.splitlines() == report["plans"][0]["launch"][framework]["arguments"]
+
+
+def test_the_example_of_post_training_is_estimated() -> None:
+    run = meshplan("rl", "estimate", POST_TRAINING, "--json")
+    assert run.returncode == 0, run.stderr
+    found = documents(run)
+    assert found["step_time_low_s"] < found["step_time_s"] < found["step_time_high_s"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -359,7 +367,7 @@ def test_a_model_that_does_not_fit_exits_4_and_says_what_would_do() -> None:
         "search", "llama-3.1-70b", "--hardware", "atlas-800t-a2", "--devices", "1", "--global-batch-size", "8", *LIMITS[6:]
     )
     assert run.returncode == 4
-    assert "devices are enough" in run.stderr
+    assert "each checked with a plan that fits: 8 devices" in run.stderr
 
 
 def test_a_search_cut_by_its_time_limit_exits_5() -> None:
