@@ -5,27 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.answers.schemas import SearchDocument
+from app.answers.schemas import Answer, SearchDocument
 from app.jobs.job import SCHEMA_VERSION
 from documents.hashing import fingerprint
 from hardware_profiles.loader import parse_profile
 
-FOUND = (
-    "counts",
-    "rejections",
-    "proof",
-    "timing",
-    "plans",
-    "baseline",
-    "nearest",
-    "physics_best",
-    "nearest_launchable",
-    "paired_error",
-    "space",
-    "by_tensor",
-    "refinement",
-    "infeasible",
-)  # in the order of a local answer
+FOUND = [name for name in SearchDocument.model_fields if name not in {*Answer.model_fields, "version", "priced_with"}]
 
 
 def search_document_of(
