@@ -25,7 +25,7 @@ from cost_models.shapes.workload import Workload, WorkloadError
 from documents.errors import InputError
 from meshplan import __version__
 from search.plan import strategy_to_mapping
-from search.result import Progress, SearchResult
+from search.result import EXPLAIN, Progress, SearchResult
 from search.stepwise import run_to_end
 from search.trials import Trial
 
@@ -93,6 +93,8 @@ class StudyRun:
 
     def _advance(self, found: StudySearch) -> str | None:
         def after_step(progress: Progress) -> bool:
+            if progress.phase == EXPLAIN:
+                return True  # all has been found: a worker that is to stop has an answer to give
             if self._is_cancelled():
                 return False
             if self._should_stop():
