@@ -204,7 +204,7 @@ def _predict_sync(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
     weight = 1.0 if "fp8" in record.precision or "int8" in record.precision else 2.0
     tp = record.rollout.tp or 1
     found = reshard(model, profile, None, Shares(1.0 / tp, 1.0 / tp), engine, bytes_per_weight=weight)
-    parts = {"model_bytes": found.model_bytes, "wire_s": found.wire_s, "bytes_per_s": ENGINES[engine].bytes_per_s(profile.family)}
+    parts = {"model_bytes": found.model_bytes, "wire_s": found.wire_s, "bytes_per_s": ENGINES[engine].bytes_per_s(profile)}
     return found.seconds, "s", parts
 
 

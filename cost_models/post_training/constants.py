@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cost_models.shapes.traits import device_traits
+from hardware_profiles.schema import HardwareProfile
+
 
 @dataclass(frozen=True)
 class PostTrainingConstant:
@@ -42,9 +45,10 @@ class ReshardEngine:
     source: str
     basis: str = "measured"
 
-    def bytes_per_s(self, family: str) -> float:
-        """On a hardware family. [B/s]"""
-        return self.ascend_bytes_per_s if family == "ascend" else self.gpu_bytes_per_s
+    def bytes_per_s(self, profile: HardwareProfile) -> float:
+        """On devices of that family. [B/s]"""
+        value: float = getattr(self, f"{device_traits(profile).priors}_bytes_per_s")
+        return value
 
 
 ENGINES: dict[str, ReshardEngine] = {

@@ -122,7 +122,7 @@ def reshard(
     wire = device_bytes / profile.tiers[-1].bandwidth_bytes_per_s
     whole = wanted.bytes_of(dense, experts)
     part = device_bytes / whole if whole > 0.0 else 0.0
-    seconds = (dense + experts) * part / ENGINES[engine].bytes_per_s(profile.family)
+    seconds = (dense + experts) * part / ENGINES[engine].bytes_per_s(profile)
     return Reshard(dense + experts, device_bytes, max(seconds, wire), wire)
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from cost_models.constants import Constant, Constants
 from cost_models.network.tiers import Network
 from cost_models.shapes.expert_spread import ExpertSpread
-from cost_models.shapes.traits import family_traits
+from cost_models.shapes.traits import device_traits
 from cost_models.shapes.workload import Cluster, ModelShape, WorkloadError
 
 WEIGHT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}  # of linear layers; embedding, router and head stay in 16 bits
@@ -130,5 +130,5 @@ class ServingWorkload:
 
 
 def _prior(index: int, cluster: Cluster) -> float:
-    value: float = getattr(SERVING_CONSTANTS[index], family_traits(cluster.profile.family).priors)
+    value: float = getattr(SERVING_CONSTANTS[index], device_traits(cluster.profile).priors)
     return value
