@@ -1,0 +1,8 @@
+"""The kinds of studies. A new kind is an entry here, its name in ``schemas.KindName``, and a path that takes its requests."""
+
+from __future__ import annotations
+
+from app.studies.searches import SEARCH
+from app.studies.work import Kind
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (SEARCH,)}
