@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from search.errors import SearchError
 from search.ranking import OF_LATTICE
@@ -15,18 +15,22 @@ Clock = Callable[[], float]
 ProgressCallback = Callable[[Progress], bool | None]
 
 
-class Steps(Protocol):
+Far = TypeVar("Far", bound=Progress)
+Far_co = TypeVar("Far_co", bound=Progress, covariant=True)
+
+
+class Steps(Protocol[Far_co]):
     """Work that advances in steps of about a second or less."""
 
     def advance(self) -> bool:
         """Do one more step; ``False`` once there is none."""
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> Far_co:
         """How far the work has come."""
 
 
-class Stepwise(Steps, Protocol):
+class Stepwise(Steps[Progress], Protocol):
     """A search, of which ``checkpoint()`` and ``trials``, as JSON, are all that another process needs to continue it."""
 
     @property
@@ -40,7 +44,7 @@ class Stepwise(Steps, Protocol):
         """What has been found."""
 
 
-def run_to_end(work: Steps, time_limit_s: float | None, on_progress: ProgressCallback | None) -> str | None:
+def run_to_end(work: Steps[Far], time_limit_s: float | None, on_progress: Callable[[Far], bool | None] | None) -> str | None:
     """Advance until nothing is left (``None``), the time is over or an interrupt; what stopped it, as ``Proof`` names it.
 
     ``on_progress`` is called after every step and stops the search by returning ``False``; otherwise it is called once more at

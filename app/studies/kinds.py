@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.studies.searches import SEARCH
+from app.studies.sweeps import SWEEP
 from app.studies.work import Kind
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (SEARCH,)}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (SEARCH, SWEEP)}

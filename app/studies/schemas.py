@@ -25,7 +25,7 @@ from app.answers.schemas import (
 from app.http.paging import Listing
 from app.studies.access import Visibility
 from app.studies.turns import MAX_PRIORITY
-from app.sweeps.schemas import SweepPoint
+from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.documents import DescribedBy, Document
 from documents.checking import Section
 from search.result import Proof
@@ -161,7 +161,9 @@ class StudyDocument(StudySummary):
     space: dict[str, Any]
     hardware_profile: dict[str, Any]
     calibration: dict[str, Any]
-    result: Annotated[dict[str, Any], DescribedBy(StudyResult)] | None = Field(description="null until it has finished")
+    result: Annotated[dict[str, Any], DescribedBy(StudyResult | SweepDocument)] | None = Field(
+        description="null until it has finished; of a sweep the document of `sweep --json`"
+    )
 
 
 class FinishedStudyDocument(StudyDocument):

@@ -24,6 +24,7 @@ from app.studies.errors import StudyNotFound
 from app.studies.following import following_of
 from app.studies.schemas import FinishedStudyDocument, StudyDocument
 from app.studies.searches import SEARCH
+from app.studies.sweeps import SWEEP
 from app.studies.turns import MAX_PRIORITY
 from app.studies.work import Kind
 from app.text.documents import DescribedBy, plain
@@ -76,6 +77,14 @@ async def create_study(
 ) -> Response:
     """Queues the search that the job describes. `Location` is where to follow it."""
     return await _submitted(request, caller, SEARCH, body, said)
+
+
+@router.post("/sweeps/studies", **_CREATES)
+async def create_sweep_study(
+    request: Request, caller: Caller, said: Said, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]
+) -> Response:
+    """Queues a sweep of up to 1,024 points, which `POST /v1/sweeps` also takes; `Location` is where to follow it."""
+    return await _submitted(request, caller, SWEEP, body, said)
 
 
 async def _submitted(request: Request, caller: Principal, kind: Kind, body: dict[str, Any], said: Terms) -> Response:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from app.storage.tables import Point, Trial
 from meshplan import __version__
+from search.result import Progress
 from search.stepwise import Steps
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Outcome:
     warnings: Sequence[str] | None = None  # None: those with which it was asked
 
 
-class Work(Steps, Protocol):
+class Work(Steps[Progress], Protocol):
     """A study under way."""
 
     @property
