@@ -11,11 +11,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.text.quantities import seconds
 from app.text.terminal import messages
-from search.result import ENUMERATE, EXPLAIN, REFINE, SAMPLE, SIMULATE
+from search.result import ENUMERATE, EXPLAIN, PRICE, REFINE, SAMPLE, SIMULATE
 from search.result import Progress as SearchProgress
 
 if TYPE_CHECKING:
     from app.sweeps.service import SweepProgress
+    from search.post_training.search import PlacementProgress
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -25,6 +26,7 @@ _DOING = {
     SIMULATE: "simulating",
     SAMPLE: "sampling",
     REFINE: "refining",
+    PRICE: "pricing",
     EXPLAIN: "explaining",
 }
 
@@ -51,6 +53,18 @@ def search_progress() -> Iterator[Callable[[SearchProgress], None]]:
 def sweep_progress() -> Iterator[Callable[[SweepProgress], None]]:
     """As ``search_progress``, with the points that are done."""
     with _shown(_text_of_sweep) as show:
+        yield show
+
+
+def _text_of_placements(progress: PlacementProgress) -> str:
+    best = f", best {seconds(progress.best_step_time_s)} a step" if progress.best_step_time_s else ""
+    return f"{progress.num_done} of {progress.num_splits} splits: {progress.enumerated:,} choices priced{best}"
+
+
+@contextmanager
+def placement_progress() -> Iterator[Callable[[PlacementProgress], None]]:
+    """As ``search_progress``, with the splits that are done."""
+    with _shown(_text_of_placements) as show:
         yield show
 
 

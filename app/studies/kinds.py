@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from app.studies.placements import RL
 from app.studies.searches import SEARCH
 from app.studies.sweeps import SWEEP
 from app.studies.work import Kind
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (SEARCH, SWEEP)}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (SEARCH, SWEEP, RL)}

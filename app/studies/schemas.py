@@ -23,6 +23,7 @@ from app.answers.schemas import (
     Timing,
 )
 from app.http.paging import Listing
+from app.rl.schemas import RlStudyResult
 from app.studies.access import Visibility
 from app.studies.turns import MAX_PRIORITY
 from app.sweeps.schemas import SweepDocument, SweepPoint
@@ -161,8 +162,8 @@ class StudyDocument(StudySummary):
     space: dict[str, Any]
     hardware_profile: dict[str, Any]
     calibration: dict[str, Any]
-    result: Annotated[dict[str, Any], DescribedBy(StudyResult | SweepDocument)] | None = Field(
-        description="null until it has finished; of a sweep the document of `sweep --json`"
+    result: Annotated[dict[str, Any], DescribedBy(StudyResult | SweepDocument | RlStudyResult)] | None = Field(
+        description="null until it has finished; of a sweep as `sweep --json` prints it, of kind `rl` as `rl search --json`"
     )
 
 

@@ -19,9 +19,11 @@ from app.http.problems import described
 from app.http.security import Caller, Principal
 from app.http.state import ServerState, state_of
 from app.jobs.fields import MAX_RANKED, JobDocument
+from app.rl.fields import RlJobDocument
 from app.studies import access, idempotency, service
 from app.studies.errors import StudyNotFound
 from app.studies.following import following_of
+from app.studies.placements import RL
 from app.studies.schemas import FinishedStudyDocument, StudyDocument
 from app.studies.searches import SEARCH
 from app.studies.sweeps import SWEEP
@@ -85,6 +87,14 @@ async def create_sweep_study(
 ) -> Response:
     """Queues a sweep of up to 1,024 points, which `POST /v1/sweeps` also takes; `Location` is where to follow it."""
     return await _submitted(request, caller, SWEEP, body, said)
+
+
+@router.post("/rl/studies", **_CREATES)
+async def create_rl_study(
+    request: Request, caller: Caller, said: Said, body: Annotated[dict[str, Any], DescribedBy(RlJobDocument), Body()]
+) -> Response:
+    """Queues a search of post-training placements, which `POST /v1/rl/searches` also takes; `Location` is where to follow it."""
+    return await _submitted(request, caller, RL, body, said)
 
 
 async def _submitted(request: Request, caller: Principal, kind: Kind, body: dict[str, Any], said: Terms) -> Response:

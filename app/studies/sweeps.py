@@ -40,8 +40,7 @@ def asked(document: Mapping[str, Any], database: Database) -> Asked:
         hardware=", ".join(profiles),
         num_devices=max(point.devices or first.workload.cluster.num_devices for point in points_of(source)),
         objective=", ".join(first.settings.objectives),
-        # As it was sent, since every point takes its own defaults; of the model there is one, and presets may change.
-        job={**document, "model": first.document["model"]},
+        job=dict(document),  # as it was sent: every point takes its own defaults
         assumptions=first.assumptions,
         warnings=first.warnings,
         hardware_profile={name: profile_document(profile) for name, profile in profiles.items()},

@@ -286,8 +286,8 @@ class SweepRun:
         if not jobs:
             raise self._refusal or InputError("sweep: stopped before the first of its points.")
         job, (own, _) = jobs[0]
-        if any(point.state == "found" for point in self.points):
-            stopped_by = stopped_by or "max_simulations"
+        cut = "max_simulations" if any(point.state == "found" for point in self.points) else None
+        stopped_by = cut if len(self.points) == len(self.asked) else stopped_by or cut
         kinds = {(each.workload.cluster.profile.name, each.workload.software.stack): (each, its) for each, its in jobs}
         section = self.source.document.get("sweep")
         named = () if job.calibration is None else own

@@ -16,6 +16,8 @@ import psutil
 import pytest
 from sqlalchemy import update
 
+from app.rl.job import parse_rl_job
+from app.rl.service import rl_search_document
 from app.storage.session import Database
 from app.storage.tables import Study
 from app.studies import repository, service
@@ -35,6 +37,12 @@ SWEEP_JOB: dict[str, Any] = {
     "search": {"cp": 1, "pp": {"max": 4}, "vpp": {"max": 4}, "recompute": ["none", "full"]},
     "sweep": {"devices": [8, 16, 32], "hardware": ["atlas-800t-a2", "h100-sxm-80gb"]},
 }
+RL_JOB: dict[str, Any] = {
+    "model": "qwen3-8b",
+    "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 32},
+    "post_training": {"prompts": 32, "samples": 4, "lengths": {"mean": 500, "cap": 1000}, "max_staleness": 1},
+    "strategy": {"tp": 2},
+}
 NUM_KILLS = 5
 
 
@@ -52,7 +60,11 @@ def _swept(job: dict[str, Any]) -> dict[str, Any]:
     return plain(sweep_document(Source(job)))
 
 
-CASES = {"sweep": Case("sweep", SWEEP_JOB, _swept, "num_done")}
+def _placed(job: dict[str, Any]) -> dict[str, Any]:
+    return {**plain(rl_search_document(parse_rl_job(job))), "why_none": None}
+
+
+CASES = {"sweep": Case("sweep", SWEEP_JOB, _swept, "num_done"), "rl": Case("rl", RL_JOB, _placed, "priced")}
 
 
 @pytest.fixture(params=CASES)
@@ -252,3 +264,21 @@ def test_a_time_limit_is_of_all_points_and_all_attempts(database: Database) -> N
     result = view(database, study_id).result
     assert result is not None
     assert (result["stopped_by"], result["num_done"], result["num_points"]) == ("time_limit", 1, 6)
+
+
+def test_a_search_of_placements_that_finds_none_is_completed_and_says_why(database: Database) -> None:
+    study_id = create(database, CASES["rl"], strategy={"tp": 8, "pp": 5})
+    assert run(database) == "completed"
+    result = view(database, study_id).result
+    assert result is not None
+    assert (result["best"], result["plans"], result["num_done"]) == (None, [], result["num_splits"])
+    assert "No placement holds the job" in result["why_none"]
+
+
+def test_a_time_limit_ends_a_search_of_placements_with_what_it_has_priced(database: Database) -> None:
+    study_id = create(database, CASES["rl"], post_training={**RL_JOB["post_training"], "time_limit_s": 1e-6})
+    assert run(database) == "completed"
+    result = view(database, study_id).result
+    assert result is not None
+    assert (result["stopped_by"], result["num_done"] < result["num_splits"]) == ("time_limit", True)
+    assert result["best"]["step_time_s"] == result["plans"][0]["step_time_s"]
