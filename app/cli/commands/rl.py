@@ -54,8 +54,10 @@ def search(
             document = rl_search_document(read, on_progress)
         else:
             from app.cli.remote import remote_rl_search_document
+            from app.jobs.job import job_document
 
-            document = remote_rl_search_document(read, server, on_progress)
+            given, _ = job_document(job, {})
+            document = remote_rl_search_document(given, read, server, on_progress)
     terminal.answer(document, as_json, lambda console: print_rl_search(console, document))
     if document.stopped_by is None:
         return DONE
