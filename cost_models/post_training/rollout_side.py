@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.post_training.constants import constant
-from cost_models.serving.batching import TABLE_BATCHES, TABLE_CONTEXTS, StepTable, batched_times
+from cost_models.serving.batching import TABLE_CONTEXTS, BatchedTimes, StepTable, batched_times, table_batches
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.memory import DEFAULT_UTILISATION, kv_capacity_tokens
 from cost_models.serving.steps import StepTimes, decode_step, prefill_s
@@ -18,6 +18,47 @@ from cost_models.shapes.workload import WorkloadError
 Floats = NDArray[np.float64]
 MAX_REQUESTS = 1024  # of an instance in flight where an engine is not told otherwise [vllm, max_num_seqs of RL frameworks]
 PREFILL_PASS_TOKENS = 8192  # of a pass: prompts are prefilled together
+
+
+@dataclass(frozen=True)
+class OngoingRollout:
+    """A pool whose instances never drain: what their pace follows from."""
+
+    lengths: NDArray[np.int64] = field(repr=False)
+    prompt_tokens: float
+    instances: int
+    most: int
+    capacity_tokens: float
+    steps: StepTable = field(repr=False)
+    prompt_s: float
+
+    def under_way(self, batches: float) -> float:
+        """Answers that an instance has in flight when so many batches are."""
+        return min(float(self.most), max(self.lengths.size / self.instances * batches, 1.0))
+
+    def steady_s(self, batches: float) -> float:
+        """Seconds in which the pool makes the tokens of a batch."""
+        total, context = float(self.lengths.sum()), self.mean_context_tokens
+        in_flight = max(min(self.under_way(batches), self.capacity_tokens / max(context, 1.0)), 1.0)
+        step = float(self.steps.step_s(in_flight, np.array(context)))
+        made = total / self.instances / (in_flight * self.steps.tokens_per_step) * step
+        return made + self.lengths.size / self.instances * self.prompt_tokens * self.prompt_s
+
+    def longest_s(self, batches: float) -> float:
+        """Seconds of the longest answer where others take the place of those that are done.
+
+        While it is made each of the others is in flight for the share of the time that its own length is of the longest.
+        """
+        longest = float(self.lengths.max())
+        beside = max(self.under_way(batches) * float(self.lengths.mean()) / longest, 1.0)
+        step = float(self.steps.step_s(beside, np.array(self.mean_context_tokens)))
+        return longest / self.steps.tokens_per_step * step
+
+    @property
+    def mean_context_tokens(self) -> float:
+        """What lies before a token that is made, in the mean."""
+        answers = self.lengths.astype(np.float64)
+        return self.prompt_tokens + float((answers**2).sum()) / (2.0 * float(answers.sum()))
 
 
 @dataclass(frozen=True)
@@ -38,6 +79,11 @@ class RolloutTimes:
     in_flight: int
     preemptions: int
     output_tokens: float
+    ongoing: OngoingRollout = field(repr=False)
+
+    def going_on(self, batches: float) -> RolloutTimes:
+        """With answers of so many batches in flight together where rollout does not drain between steps."""
+        return replace(self, steady_s=self.ongoing.steady_s(batches), longest_s=self.ongoing.longest_s(batches))
 
     def finished_s(self, fraction: float) -> float:
         """When that part of the answers is there. [s]"""
@@ -58,9 +104,10 @@ def rollout_times(
     *,
     max_requests: int | None = None,
     memory_fraction: float = DEFAULT_UTILISATION,
-    batches_under_way: float = 1.0,
 ) -> RolloutTimes:
     """Rolls out the answers of one step; groups go to the instances in turn, as frameworks send them.
+
+    Where chance puts long groups together, so that fewer instances would end earlier, the answers go to those.
 
     Parameters
     ----------
@@ -76,8 +123,6 @@ def rollout_times(
         In flight in an instance's replica at once.
     memory_fraction : float
         Of a device's memory that an instance may fill.
-    batches_under_way : float
-        Of which answers are in flight together where rollout does not drain between steps.
 
     Returns
     -------
@@ -89,14 +134,8 @@ def rollout_times(
         raise WorkloadError(
             f"a rollout instance of {layout.num_devices} devices does not fit on {workload.cluster.num_devices} rollout devices"
         )
-    groups = len(lengths)
-    each = math.ceil(groups / instances)
-    dealt = np.zeros((each * instances, lengths.shape[1]), dtype=np.float64)
-    dealt[:groups] = lengths
-    requests = dealt.reshape(each, instances, -1).transpose(1, 0, 2).reshape(instances, -1)
     most = (max_requests or MAX_REQUESTS) * layout.dp
-    slots = min(most, requests.shape[1])
-    under_way = min(float(most), max(lengths.size / instances * batches_under_way, 1.0))
+    slots = min(most, math.ceil(len(lengths) / instances) * lengths.shape[1])
     capacity = kv_capacity_tokens(workload, layout, utilisation=memory_fraction, requests=float(slots))
     longest = float(lengths.max()) + prompt_tokens
     if capacity < longest:
@@ -104,30 +143,77 @@ def rollout_times(
             f"the longest sequence of {longest:,.0f} tokens does not fit into an instance of {layout.num_devices} devices, "
             f"whose memory holds {capacity:,.0f} tokens beside the weights"
         )
-    steps = rollout_steps(workload, layout, math.ceil(max(under_way, slots)), longest)
     together = max(PREFILL_PASS_TOKENS / max(prompt_tokens, 1.0), 1.0) * layout.dp
-    prompt_s = float(prefill_s(workload, layout, together, prompt_tokens)) / (together * max(prompt_tokens, 1.0))
-    found = batched_times(
-        prompt_tokens,
-        requests,
-        steps,
-        max_in_flight=slots,
-        kv_capacity_tokens=capacity,
-        prefill_s_per_token=prompt_s,
+    ongoing = OngoingRollout(
+        lengths=lengths,
+        prompt_tokens=prompt_tokens,
+        instances=instances,
+        most=most,
+        capacity_tokens=capacity,
+        steps=rollout_steps(workload, layout, min(most, lengths.size), longest),
+        prompt_s=float(prefill_s(workload, layout, together, prompt_tokens)) / (together * max(prompt_tokens, 1.0)),
     )
-    finish = np.sort(found.finish_s[requests > 0.0])
+    found = _played(ongoing)
     used = found.makespan_s[found.makespan_s > 0.0]
     return RolloutTimes(
         makespan_s=float(found.makespan_s.max()),
-        steady_s=_steady_s(lengths, prompt_tokens, instances, under_way, capacity, steps, prompt_s),
-        longest_s=_longest_s(lengths, prompt_tokens, under_way, steps),
-        finish_s=finish,
+        steady_s=ongoing.steady_s(1.0),
+        longest_s=ongoing.longest_s(1.0),
+        finish_s=np.sort(found.finish_s[found.finish_s > 0.0]),
         first_instance_s=float(used.min()),
         instances=instances,
         in_flight=slots,
         preemptions=int(found.preemptions.sum()),
         output_tokens=float(lengths.sum()),
+        ongoing=ongoing,
     )
+
+
+def _played(pool: OngoingRollout) -> BatchedTimes:
+    """The answers on all instances, or on as many of them as are done first.
+
+    With half of the instances each has the groups of two, so that only numbers above half can be faster; and they are played
+    only where their instance with the most tokens, or with the longest answer, would be done before all of the others.
+    """
+    instances = min(pool.instances, len(pool.lengths))
+    best = _batched(pool, _dealt(pool.lengths, instances), pool.capacity_tokens)
+    fewer = range(instances // 2 + 1, instances)
+    if not fewer:
+        return best
+    busiest = [_busiest(_dealt(pool.lengths, count)) for count in fewer]
+    rows = np.zeros((len(busiest), 2, max(row.shape[1] for row in busiest)))
+    for row, columns in zip(rows, busiest, strict=True):
+        row[:, : columns.shape[1]] = columns
+    least = _batched(pool, rows, np.inf).makespan_s.max(axis=1)
+    for index in np.argsort(least):
+        if least[index] >= best.makespan_s.max():
+            break
+        found = _batched(pool, _dealt(pool.lengths, fewer[index]), pool.capacity_tokens)
+        best = min(best, found, key=lambda one: one.makespan_s.max())
+    return best
+
+
+def _batched(pool: OngoingRollout, requests: Floats, capacity_tokens: float) -> BatchedTimes:
+    return batched_times(
+        pool.prompt_tokens,
+        requests,
+        pool.steps,
+        max_in_flight=min(pool.most, requests.shape[-1]),
+        kv_capacity_tokens=capacity_tokens,
+        prefill_s_per_token=pool.prompt_s,
+    )
+
+
+def _dealt(lengths: NDArray[np.int64], instances: int) -> Floats:
+    """Groups in turn, ``[instance, request]``; 0 where an instance has a group less."""
+    each = math.ceil(len(lengths) / instances)
+    dealt = np.zeros((each * instances, lengths.shape[1]), dtype=np.float64)
+    dealt[: len(lengths)] = lengths
+    return dealt.reshape(each, instances, -1).transpose(1, 0, 2).reshape(instances, -1)
+
+
+def _busiest(requests: Floats) -> Floats:
+    return requests[[int(requests.sum(axis=1).argmax()), int(requests.max(axis=1).argmax())]]
 
 
 def rollout_steps(workload: ServingWorkload, layout: ServingLayout, max_in_flight: int, max_context_tokens: float) -> StepTable:
@@ -150,8 +236,7 @@ def rollout_steps(workload: ServingWorkload, layout: ServingLayout, max_in_fligh
     -------
     StepTable
     """
-    batches = np.unique(np.rint(np.geomspace(1.0, max(max_in_flight, 1), min(max_in_flight, TABLE_BATCHES))))
-    contexts = np.linspace(0.0, max(max_context_tokens, 1.0), TABLE_CONTEXTS)
+    batches, contexts = table_batches(max_in_flight), np.linspace(0.0, max(max_context_tokens, 1.0), TABLE_CONTEXTS)
     found = decode_step(workload, layout, batches[:, None], contexts[None, :])
     return StepTable(
         batches, contexts, _stretched_s(found, workload.constants.host_micro_batch_s), workload.engine.tokens_per_step
@@ -164,36 +249,3 @@ def _stretched_s(step: StepTimes, preparing_s: float) -> Floats:
     more = (constant("rollout_device_factor") - 1.0) * device
     stretched: Floats = device + more + np.maximum(host - more, np.minimum(host, preparing_s))
     return stretched
-
-
-def _longest_s(lengths: NDArray[np.int64], prompt_tokens: float, under_way: float, steps: StepTable) -> float:
-    """Seconds of the longest answer where others take the place of those that are done.
-
-    While it is made each of the others is in flight for the share of the time that its own length is of the longest.
-    """
-    beside = max(under_way * float(lengths.mean()) / float(lengths.max()), 1.0)
-    step = float(steps.step_s(beside, np.array(_mean_context(lengths, prompt_tokens))))
-    return float(lengths.max()) / steps.tokens_per_step * step
-
-
-def _mean_context(lengths: NDArray[np.int64], prompt_tokens: float) -> float:
-    """What lies before a token that is made, in the mean. [tokens]"""
-    answers = lengths.astype(np.float64)
-    return prompt_tokens + float((answers**2).sum()) / (2.0 * float(answers.sum()))
-
-
-def _steady_s(
-    lengths: NDArray[np.int64],
-    prompt_tokens: float,
-    instances: int,
-    under_way: float,
-    capacity: float,
-    steps: StepTable,
-    prompt_s: float,
-) -> float:
-    """Seconds in which a pool that never drains makes the tokens of the batch."""
-    total, context = float(lengths.sum()), _mean_context(lengths, prompt_tokens)
-    in_flight = max(min(under_way, capacity / max(context, 1.0)), 1.0)
-    step = float(steps.step_s(in_flight, np.array(context)))
-    made = total / instances / (in_flight * steps.tokens_per_step) * step
-    return made + lengths.size / instances * prompt_tokens * prompt_s

@@ -47,13 +47,33 @@ def test_the_step_is_the_sum_of_its_phases() -> None:
         assert found.tokens_per_s == pytest.approx(32 * 8 * 650 / found.step_time_s)
 
 
-def test_more_rollout_devices_never_slow_a_step_of_equal_answers() -> None:
-    times = []
-    for devices in (8, 12, 24, 48):
-        wider = {**JOB, "cluster": {**JOB["cluster"], "num_devices": 8 + devices}}
-        section = {**JOB["post_training"], "placement": "separate", "train_devices": 8, "rollout_devices": devices}
-        times.append(rl_document(parse_rl_job({**wider, "post_training": section, "strategy": {"tp": 2}})).step_time_s)
-    assert times == sorted(times, reverse=True)
+def step_time_s(placement: str, devices: int, **section: Any) -> float:
+    """Of answers with a spread, without a layout of training."""
+    spread = {"lengths": {"mean": 300, "cap": 900}, "samples": 4, "placement": placement, **section}
+    cluster = {**JOB["cluster"], "num_devices": devices}
+    return rl_document(parse_rl_job({**JOB, "cluster": cluster, "post_training": {**JOB["post_training"], **spread}})).step_time_s
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_no_device_more_in_a_pool_slows_a_step(steps: int) -> None:
+    sizes = (8, 9, 12, 15, 16, 20, 24, 31, 48)
+    stale = {"steps": steps, "partial": steps > 0}
+    rollouts = [step_time_s("separate", 8 + n, rollout_devices=n, train_devices=8, staleness=stale) for n in sizes]
+    trainings = [step_time_s("separate", 8 + n, rollout_devices=8, train_devices=n, staleness=stale) for n in sizes]
+    for times in (rollouts, trainings):
+        assert all(later <= earlier * (1.0 + 1e-9) for earlier, later in pairwise(times))
+
+
+def test_no_device_more_slows_a_colocated_step() -> None:
+    times = [step_time_s("fully-colocated", devices) for devices in (8, 9, 12, 15, 16, 20, 24, 31, 48)]
+    assert all(later <= earlier * (1.0 + 1e-9) for earlier, later in pairwise(times))
+
+
+def test_devices_that_training_has_no_use_for_are_said() -> None:
+    found = rl_document(job(placement="separate", rollout_devices=5, train_devices=11, prompts=4, samples=2))
+    assert found.train_devices == 11
+    assert found.strategy.num_devices < 11
+    assert any("left idle" in warning for warning in found.warnings)
 
 
 def test_staleness_gains_until_one_side_sets_the_pace() -> None:
