@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.rl.export import launches
 from app.rl.job import RlJob, request_rl_job
 from app.rl.schemas import (
     RlBar,
@@ -198,6 +199,7 @@ def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocu
         ],
         blocked_by={bar.name: bar.waits_for for bar in bars},
         variants=_variants(step, found),
+        launches=launches(job, step),
     )
 
 

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
+from app.rl.export import plan_of
 from app.rl.job import RlJob, parse_rl_job
 from app.rl.models import model_of, trained_window
 from app.rl.service import rl_document, rl_search_document
 from app.rl.validation import validation_document
 from calibration.post_training_records import parse_post_training_record
+from cost_models.post_training.placements import PlacementKind, Staleness
 from documents.errors import InfeasibleError, InputError
 
 JOB: dict[str, Any] = {
@@ -186,3 +188,31 @@ def test_the_command_answers_and_refuses(tmp_path: Path, capsys: pytest.CaptureF
     path.write_text(json.dumps(JOB), encoding="utf-8")
     assert main(["rl", "estimate", str(path)]) == 0
     assert "a step" in capsys.readouterr().out
+
+
+def test_an_answer_is_saved_with_its_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, folder = tmp_path / "job.json", tmp_path / "answer"
+    ascend = {**JOB, "cluster": {"hardware": "atlas-900-a3-superpod", "num_devices": 16}, "strategy": {"tp": 4}}
+    path.write_text(json.dumps(ascend), encoding="utf-8")
+    assert main(["rl", "estimate", str(path), "--save-dir", str(folder)]) == 0
+    assert sorted(file.name for file in folder.iterdir() if not file.name.startswith(".")) == [
+        "post-training.mindspeed-rl.yaml",
+        "post-training.verl.sh",
+        "report.json",
+    ]
+    document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    assert document["launches"][1]["text"] == (folder / "post-training.verl.sh").read_text(encoding="utf-8")
+    assert "tensor_model_parallel_size: 4" in (folder / "post-training.mindspeed-rl.yaml").read_text(encoding="utf-8")
+    assert main(["rl", "estimate", str(path), "--save-dir", str(folder)]) == 2
+    assert "holds another answer" in capsys.readouterr().err
+    assert main(["rl", "estimate", str(path), "--save-dir", str(folder), "--overwrite"]) == 0
+    assert main(["rl", "estimate", str(path), "--overwrite"]) == 2
+
+
+def test_the_plan_of_a_step_says_what_was_priced() -> None:
+    found = job(placement="separate", rollout_devices=8, staleness={"leftover_fraction": 0.5, "partial": True})
+    plan = plan_of(found, found.step(PlacementKind.SEPARATE, 8, 8, found.staleness))
+    assert (plan.train_devices, plan.rollout_devices, plan.staleness, plan.partial) == (8, 8, 0.5, True)
+    assert sum(plan.stage_layers) == found.job.workload.model.num_layers
+    assert plan.tp * plan.pp * plan.cp <= plan.train_devices
+    assert plan_of(found, found.step(PlacementKind.SEPARATE, 8, 8, Staleness(None))).unbounded
