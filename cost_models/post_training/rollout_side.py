@@ -107,7 +107,7 @@ def rollout_times(
 ) -> RolloutTimes:
     """Rolls out the answers of one step; groups go to the instances in turn, as frameworks send them.
 
-    Where chance puts long groups together, so that fewer instances would end earlier, the answers go to those.
+    No instance more makes it slower: where chance puts long groups together, some are left out.
 
     Parameters
     ----------
@@ -170,14 +170,15 @@ def rollout_times(
 
 
 def _played(pool: OngoingRollout) -> BatchedTimes:
-    """The answers on all instances, or on as many of them as are done first.
+    """The answers on all instances; a number between two powers of two is at least as fast as smaller ones, down to the lower.
 
-    With half of the instances each has the groups of two, so that only numbers above half can be faster; and they are played
-    only where their instance with the most tokens, or with the longest answer, would be done before all of the others.
+    With twice the instances each has some of the groups that it had, and is done no later. Between, chance may put long groups
+    together: then some instances are left out, but the answer is not faster than that of the next power of two. Smaller
+    numbers are played where their instance with the most tokens, or with the longest answer, would be done before all of the others.
     """
-    instances = min(pool.instances, len(pool.lengths))
+    instances = min(pool.instances, 1 << (len(pool.lengths) - 1).bit_length())
     best = _batched(pool, _dealt(pool.lengths, instances), pool.capacity_tokens)
-    fewer = range(instances // 2 + 1, instances)
+    fewer = range(1 << (instances.bit_length() - 1), instances)
     if not fewer:
         return best
     busiest = [_busiest(_dealt(pool.lengths, count)) for count in fewer]
@@ -190,7 +191,8 @@ def _played(pool: OngoingRollout) -> BatchedTimes:
             break
         found = _batched(pool, _dealt(pool.lengths, fewer[index]), pool.capacity_tokens)
         best = min(best, found, key=lambda one: one.makespan_s.max())
-    return best
+    most = _batched(pool, _dealt(pool.lengths, 2 * fewer[0]), pool.capacity_tokens)
+    return max(best, most, key=lambda one: one.makespan_s.max())
 
 
 def _batched(pool: OngoingRollout, requests: Floats, capacity_tokens: float) -> BatchedTimes:
