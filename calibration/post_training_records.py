@@ -54,6 +54,7 @@ _HARDWARE: tuple[tuple[str, str], ...] = (
     ("ascend", "atlas-900-a3-superpod"),
     ("npu", "atlas-900-a3-superpod"),
 )  # fmt: skip
+DIES_OF_A_PACKAGE = 2
 _PACKAGES = ("cloudmatrix", "cm384")  # there a device is a package of two dies
 _RATIO = re.compile(r"(\d+)\s*:\s*(\d+)")
 _NUMBERED = re.compile(r"(?:(\d+)\s*x?\s*)?(rollout|generat\w*|vllm|sglang|infer\w*|train\w*|actor)(?:\s+d?(\d+)\b(?!\s*\w))?")
@@ -143,6 +144,11 @@ class PostTrainingRecord:
     measured: Mapping[str, float] = field(default_factory=dict)
     suspect: str | None = None
 
+    @property
+    def dies(self) -> int | None:
+        """Devices as profiles count them."""
+        return None if self.devices is None else self.devices * (DIES_OF_A_PACKAGE if self.devices_are_packages else 1)
+
 
 def read_post_training_records(path: Path) -> list[PostTrainingRecord | RefusedRecord]:
     """The records of a file, in its order; empty lines are skipped. ``InputError`` where none can be read."""
@@ -185,7 +191,7 @@ def parse_post_training_record(row: Mapping[str, Any], line_number: int = 1) -> 
         hardware=hardware_of(hardware_text),
         hardware_text=hardware_text,
         devices=_count(row.get("devices"), MAX_DEVICES),
-        devices_are_packages=kind.startswith("inference") and any(word in lowered for word in _PACKAGES),
+        devices_are_packages=any(word in lowered for word in _PACKAGES),
         placed=_placed(placement, _count(row.get("devices"), MAX_DEVICES)),
         train=_degrees(train, ""),
         rollout=_degrees(rollout, placement),

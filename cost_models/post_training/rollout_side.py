@@ -27,6 +27,7 @@ class OngoingRollout:
     lengths: NDArray[np.int64] = field(repr=False)
     prompt_tokens: float
     instances: int
+    replicas: int  # of attention in an instance, each with answers and a cache of its own
     most: int
     capacity_tokens: float
     steps: StepTable = field(repr=False)
@@ -67,13 +68,15 @@ class RolloutTimes:
 
     ``makespan_s`` from the first prompt to the last answer, ``steady_s`` what the same tokens take where new prompts follow at
     once, ``longest_s`` what the longest answer takes there, beside others to its end; ``finish_s`` ascending, of every
-    answer. ``first_instance_s``: when the first instance is idle.
+    answer, ``groups_s`` of the last answer to each prompt: advantages are taken over groups. ``first_instance_s``: when the
+    first replica of an instance is idle.
     """
 
     makespan_s: float
     steady_s: float
     longest_s: float
     finish_s: Floats
+    groups_s: Floats
     first_instance_s: float
     instances: int
     in_flight: int
@@ -85,15 +88,14 @@ class RolloutTimes:
         """With answers of so many batches in flight together where rollout does not drain between steps."""
         return replace(self, steady_s=self.ongoing.steady_s(batches), longest_s=self.ongoing.longest_s(batches))
 
-    def finished_s(self, fraction: float) -> float:
-        """When that part of the answers is there. [s]"""
-        index = min(math.ceil(fraction * len(self.finish_s)) - 1, len(self.finish_s) - 1)
-        return float(self.finish_s[max(index, 0)])
+    def complete_s(self, fraction: float) -> float:
+        """When that part of the prompts has all its answers. [s]"""
+        return _quantile(self.groups_s, fraction)
 
     @property
     def tail_s(self) -> float:
         """How long the last tenth of the answers takes alone. [s]"""
-        return self.makespan_s - self.finished_s(0.9)
+        return self.makespan_s - _quantile(self.finish_s, 0.9)
 
 
 def rollout_times(
@@ -141,13 +143,14 @@ def rollout_times(
     if capacity < longest:
         raise WorkloadError(
             f"the longest sequence of {longest:,.0f} tokens does not fit into an instance of {layout.num_devices} devices, "
-            f"whose memory holds {capacity:,.0f} tokens beside the weights"
+            f"whose memory holds {capacity:,.0f} tokens beside the weights; more devices or fewer bits a weight make room"
         )
     together = max(PREFILL_PASS_TOKENS / max(prompt_tokens, 1.0), 1.0) * layout.dp
     ongoing = OngoingRollout(
         lengths=lengths,
         prompt_tokens=prompt_tokens,
         instances=instances,
+        replicas=layout.dp,
         most=most,
         capacity_tokens=capacity,
         steps=rollout_steps(workload, layout, min(most, lengths.size), longest),
@@ -160,6 +163,7 @@ def rollout_times(
         steady_s=ongoing.steady_s(1.0),
         longest_s=ongoing.longest_s(1.0),
         finish_s=np.sort(found.finish_s[found.finish_s > 0.0]),
+        groups_s=_of_groups(found.finish_s, lengths.shape[1]),
         first_instance_s=float(used.min()),
         instances=instances,
         in_flight=slots,
@@ -174,44 +178,61 @@ def _played(pool: OngoingRollout) -> BatchedTimes:
 
     With twice the instances each has some of the groups that it had, and is done no later. Between, chance may put long groups
     together: then some instances are left out, but the answer is not faster than that of the next power of two. Smaller
-    numbers are played where their instance with the most tokens, or with the longest answer, would be done before all of the others.
+    numbers are played where the replica with the most tokens, or with the longest answer, would be done before all others.
     """
     instances = min(pool.instances, 1 << (len(pool.lengths) - 1).bit_length())
-    best = _batched(pool, _dealt(pool.lengths, instances), pool.capacity_tokens)
+    best = _batched(pool, instances)
     fewer = range(1 << (instances.bit_length() - 1), instances)
     if not fewer:
         return best
-    busiest = [_busiest(_dealt(pool.lengths, count)) for count in fewer]
+    busiest = [_busiest(_dealt(pool.lengths, count * pool.replicas)) for count in fewer]
     rows = np.zeros((len(busiest), 2, max(row.shape[1] for row in busiest)))
     for row, columns in zip(rows, busiest, strict=True):
         row[:, : columns.shape[1]] = columns
-    least = _batched(pool, rows, np.inf).makespan_s.max(axis=1)
+    least = _batched_rows(pool, rows, np.inf).makespan_s.max(axis=1)
     for index in np.argsort(least):
         if least[index] >= best.makespan_s.max():
             break
-        found = _batched(pool, _dealt(pool.lengths, fewer[index]), pool.capacity_tokens)
+        found = _batched(pool, fewer[index])
         best = min(best, found, key=lambda one: one.makespan_s.max())
-    most = _batched(pool, _dealt(pool.lengths, 2 * fewer[0]), pool.capacity_tokens)
+    most = _batched(pool, 2 * fewer[0])
     return max(best, most, key=lambda one: one.makespan_s.max())
 
 
-def _batched(pool: OngoingRollout, requests: Floats, capacity_tokens: float) -> BatchedTimes:
+def _batched(pool: OngoingRollout, instances: int) -> BatchedTimes:
+    return _batched_rows(pool, _dealt(pool.lengths, instances * pool.replicas), pool.capacity_tokens / pool.replicas)
+
+
+def _batched_rows(pool: OngoingRollout, requests: Floats, capacity_tokens: float) -> BatchedTimes:
+    """Requests of replicas, ``[..., request]``: a step takes what it takes where the others have as many in flight."""
+    steps = pool.steps
     return batched_times(
         pool.prompt_tokens,
         requests,
-        pool.steps,
-        max_in_flight=min(pool.most, requests.shape[-1]),
+        replace(steps, batches=steps.batches / pool.replicas),
+        max_in_flight=min(pool.most // pool.replicas, requests.shape[-1]),
         kv_capacity_tokens=capacity_tokens,
-        prefill_s_per_token=pool.prompt_s,
+        prefill_s_per_token=pool.prompt_s * pool.replicas,
     )
 
 
-def _dealt(lengths: NDArray[np.int64], instances: int) -> Floats:
-    """Groups in turn, ``[instance, request]``; 0 where an instance has a group less."""
-    each = math.ceil(len(lengths) / instances)
-    dealt = np.zeros((each * instances, lengths.shape[1]), dtype=np.float64)
+def _dealt(lengths: NDArray[np.int64], replicas: int) -> Floats:
+    """Groups in turn, ``[replica, request]``; 0 where a replica has a group less."""
+    each = math.ceil(len(lengths) / replicas)
+    dealt = np.zeros((each * replicas, lengths.shape[1]), dtype=np.float64)
     dealt[: len(lengths)] = lengths
-    return dealt.reshape(each, instances, -1).transpose(1, 0, 2).reshape(instances, -1)
+    return dealt.reshape(each, replicas, -1).transpose(1, 0, 2).reshape(replicas, -1)
+
+
+def _of_groups(finish_s: Floats, samples: int) -> Floats:
+    """The last finish of each group, ascending, of ``[replica, request]``."""
+    last = finish_s.reshape(len(finish_s), -1, samples).max(axis=2)
+    ordered: Floats = np.sort(last[last > 0.0])
+    return ordered
+
+
+def _quantile(ascending: Floats, fraction: float) -> float:
+    return float(ascending[min(max(math.ceil(fraction * len(ascending)) - 1, 0), len(ascending) - 1)])
 
 
 def _busiest(requests: Floats) -> Floats:

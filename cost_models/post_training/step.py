@@ -39,9 +39,9 @@ class Algorithm:
     num_updates: int = 1
 
     @property
-    def passes(self) -> int:
-        """Over all answers without gradients."""
-        return self.old_log_prob + self.reference + self.reward_model + self.critic
+    def forward_passes(self) -> float:
+        """Over all answers without gradients, in the time of a plain one."""
+        return self.old_log_prob * constant("forward_factor") + self.reference + self.reward_model + self.critic
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,7 @@ def training_cost_s(wanted: Algorithm, trained: TrainingTimes) -> float:
     -------
     float, seconds
     """
-    forward = constant("forward_factor") * trained.forward_s
-    return trained.update_s * (1 + wanted.critic) + wanted.passes * forward
+    return trained.update_s * (1 + wanted.critic) + wanted.forward_passes * trained.forward_s
 
 
 def least_passes(wanted: Algorithm, *, recomputes: bool) -> float:
@@ -147,7 +146,7 @@ def least_passes(wanted: Algorithm, *, recomputes: bool) -> float:
     float
     """
     update = 1.0 / FORWARD_PART + recomputes
-    return update * (1 + wanted.critic) + wanted.passes * constant("forward_factor")
+    return update * (1 + wanted.critic) + wanted.forward_passes
 
 
 def layout_change_s(
@@ -301,22 +300,23 @@ def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
 
 def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, changed: Reshard, copy_s: float) -> Parts:
     """Seconds of every task. A critic is priced as the actor is; a reward model passes every answer once."""
-    wanted, forward = job.algorithm, constant("forward_factor") * trained.forward_s
-    aside = forward if job.reference_devices is None else forward * job.training.cluster.num_devices / job.reference_devices
+    wanted = job.algorithm
+    others = 1.0 if job.reference_devices is None else job.training.cluster.num_devices / job.reference_devices
+    aside = trained.forward_s * others
     separate, hybrid = not job.shares_devices, job.placement is PlacementKind.HYBRID
     return Parts(
         rollout_s=rolled.makespan_s,
         longest_s=max(rolled.longest_s, rolled.makespan_s),
         steady_rollout_s=rolled.steady_s,
-        old_log_prob_s=forward if wanted.old_log_prob else 0.0,
+        old_log_prob_s=constant("forward_factor") * trained.forward_s if wanted.old_log_prob else 0.0,
         reference_s=aside if wanted.reference else 0.0,
         reward_s=aside if wanted.reward_model else 0.0,
-        critic_s=trained.update_s + forward if wanted.critic else 0.0,
+        critic_s=trained.update_s + trained.forward_s if wanted.critic else 0.0,
         update_s=trained.update_s,
         to_rollout_s=0.0 if separate else changed.seconds + copy_s,
         to_train_s=0.0 if separate else copy_s,
         sync_s=changed.seconds if separate else 0.0,
         train_share=job.training.cluster.num_devices / job.serving.cluster.num_devices if hybrid else 1.0,
         queue_s=0.0 if job.queue_bytes_per_s is None else job.tokens * QUEUE_TOKEN_BYTES / job.queue_bytes_per_s,
-        finish_s=tuple(rolled.finished_s((piece + 1) / PIECES) for piece in range(PIECES)),
+        finish_s=tuple(rolled.complete_s((piece + 1) / PIECES) for piece in range(PIECES)),
     )
