@@ -274,6 +274,8 @@ def _degrees(given: Mapping[str, Any], placement: str) -> Degrees:
     layout = _text(given.get("layout")).lower() or (placement.lower() if not given or set(given) <= {"ep"} else "")
     named = {name: int(value) for name, value in re.findall(r"\b(tp|dp|ep|pp|cp)(\d+)", layout)}
     wanted = {name: _count(given.get(name), 10**5) or named.get(name) for name in ("tp", "pp", "ep", "cp", "dp")}
+    if wanted["ep"] and wanted["tp"] and given.get("moe_tp_extend_ep"):
+        wanted["ep"] *= wanted["tp"]  # there experts are counted outside tp
     return Degrees(
         **wanted,
         vpp=_count(given.get("vpp"), 1000),

@@ -89,4 +89,5 @@ def plan_of(job: RlJob, step: PostTraining) -> PostTrainingPlan:
         cache_precision=step.serving.engine.cache_precision,
         captures_graphs=step.serving.engine.graph,
         draft_tokens=step.serving.engine.draft_tokens,
+        scheduling=step.scheduling.value,
     )

@@ -38,6 +38,7 @@ from cost_models.post_training.lengths import (
     lengths_from_quantile,
 )
 from cost_models.post_training.placements import PlacementKind, Staleness
+from cost_models.post_training.rollout_side import Scheduling
 from cost_models.post_training.step import CHANGES_OVER, Algorithm, PostTraining, layout_change_s, least_passes, training_cost_s
 from cost_models.post_training.training_side import TrainingTimes
 from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
@@ -239,6 +240,7 @@ class RlJob:
             max_requests=self.rollout.max_requests,
             memory_fraction=self.memory_fraction(placement),
             offloads=section.offload,
+            scheduling=Scheduling(self.rollout.scheduling),
             queue_bytes_per_s=section.queue_bytes_per_s if section.queue else None,
         )
 

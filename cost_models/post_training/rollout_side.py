@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,22 @@ MAX_REQUESTS = 1024  # of an instance in flight where an engine is not told othe
 PREFILL_PASS_TOKENS = 8192  # of a pass: prompts are prefilled together
 
 
+class Scheduling(StrEnum):
+    """In which units, and in which order, answers go to the replicas in turn."""
+
+    GROUPS = "groups"  # all answers to a prompt to one replica, as frameworks send them
+    ANSWERS = "answers"  # each for itself
+    LONGEST = (
+        "longest-groups-first"  # each for itself, those to prompts with long answers first: known from a probe of each [seer]
+    )
+
+
 @dataclass(frozen=True)
 class OngoingRollout:
     """A pool whose instances never drain: what their pace follows from."""
 
     lengths: NDArray[np.int64] = field(repr=False)
+    units: NDArray[np.int64] = field(repr=False)  # answers that go together, in order of their turn
     prompt_tokens: float
     instances: int
     replicas: int  # of attention in an instance, each with answers and a cache of its own
@@ -106,8 +118,9 @@ def rollout_times(
     *,
     max_requests: int | None = None,
     memory_fraction: float = DEFAULT_UTILISATION,
+    scheduling: Scheduling = Scheduling.GROUPS,
 ) -> RolloutTimes:
-    """Rolls out the answers of one step; groups go to the instances in turn, as frameworks send them.
+    """Rolls out the answers of one step, which go to the replicas of all instances in turn.
 
     No instance more makes it slower: where chance puts long groups together, some are left out.
 
@@ -125,6 +138,8 @@ def rollout_times(
         In flight in an instance's replica at once.
     memory_fraction : float
         Of a device's memory that an instance may fill.
+    scheduling : Scheduling
+        What goes together, and what goes first.
 
     Returns
     -------
@@ -137,7 +152,9 @@ def rollout_times(
             f"a rollout instance of {layout.num_devices} devices does not fit on {workload.cluster.num_devices} rollout devices"
         )
     most = (max_requests or MAX_REQUESTS) * layout.dp
-    slots = min(most, math.ceil(len(lengths) / instances) * lengths.shape[1])
+    turns = _turns(lengths, scheduling)
+    units = lengths.reshape(turns.shape[0], -1)[turns]
+    slots = min(most, math.ceil(len(units) / instances) * units.shape[1])
     capacity = kv_capacity_tokens(workload, layout, utilisation=memory_fraction, requests=float(slots))
     longest = float(lengths.max()) + prompt_tokens
     if capacity < longest:
@@ -148,6 +165,7 @@ def rollout_times(
     together = max(PREFILL_PASS_TOKENS / max(prompt_tokens, 1.0), 1.0) * layout.dp
     ongoing = OngoingRollout(
         lengths=lengths,
+        units=units,
         prompt_tokens=prompt_tokens,
         instances=instances,
         replicas=layout.dp,
@@ -163,7 +181,7 @@ def rollout_times(
         steady_s=ongoing.steady_s(1.0),
         longest_s=ongoing.longest_s(1.0),
         finish_s=np.sort(found.finish_s[found.finish_s > 0.0]),
-        groups_s=_of_groups(found.finish_s, lengths.shape[1]),
+        groups_s=_of_groups(found.finish_s, turns, lengths),
         first_instance_s=float(used.min()),
         instances=instances,
         in_flight=slots,
@@ -180,12 +198,12 @@ def _played(pool: OngoingRollout) -> BatchedTimes:
     together: then some instances are left out, but the answer is not faster than that of the next power of two. Smaller
     numbers are played where the replica with the most tokens, or with the longest answer, would be done before all others.
     """
-    instances = min(pool.instances, 1 << (len(pool.lengths) - 1).bit_length())
+    instances = min(pool.instances, 1 << (len(pool.units) - 1).bit_length())
     best = _batched(pool, instances)
     fewer = range(1 << (instances.bit_length() - 1), instances)
     if not fewer:
         return best
-    busiest = [_busiest(_dealt(pool.lengths, count * pool.replicas)) for count in fewer]
+    busiest = [_busiest(_dealt(pool.units, count * pool.replicas)) for count in fewer]
     rows = np.zeros((len(busiest), 2, max(row.shape[1] for row in busiest)))
     for row, columns in zip(rows, busiest, strict=True):
         row[:, : columns.shape[1]] = columns
@@ -200,7 +218,7 @@ def _played(pool: OngoingRollout) -> BatchedTimes:
 
 
 def _batched(pool: OngoingRollout, instances: int) -> BatchedTimes:
-    return _batched_rows(pool, _dealt(pool.lengths, instances * pool.replicas), pool.capacity_tokens / pool.replicas)
+    return _batched_rows(pool, _dealt(pool.units, instances * pool.replicas), pool.capacity_tokens / pool.replicas)
 
 
 def _batched_rows(pool: OngoingRollout, requests: Floats, capacity_tokens: float) -> BatchedTimes:
@@ -216,19 +234,33 @@ def _batched_rows(pool: OngoingRollout, requests: Floats, capacity_tokens: float
     )
 
 
-def _dealt(lengths: NDArray[np.int64], replicas: int) -> Floats:
-    """Groups in turn, ``[replica, request]``; 0 where a replica has a group less."""
-    each = math.ceil(len(lengths) / replicas)
-    dealt = np.zeros((each * replicas, lengths.shape[1]), dtype=np.float64)
-    dealt[: len(lengths)] = lengths
+def _turns(lengths: NDArray[np.int64], scheduling: Scheduling) -> NDArray[np.int64]:
+    """Order of the units: of groups, or of single answers."""
+    if scheduling is Scheduling.GROUPS:
+        return np.arange(len(lengths))
+    if scheduling is Scheduling.ANSWERS:
+        return np.arange(lengths.size)
+    longest = np.argsort(-lengths.mean(axis=1), kind="stable")
+    turns: NDArray[np.int64] = (longest[:, None] * lengths.shape[1] + np.arange(lengths.shape[1])).ravel()
+    return turns
+
+
+def _dealt(units: NDArray[np.int64], replicas: int) -> Floats:
+    """Units in turn, ``[replica, request]``; 0 where a replica has a unit less."""
+    each = math.ceil(len(units) / replicas)
+    dealt = np.zeros((each * replicas, units.shape[1]), dtype=np.float64)
+    dealt[: len(units)] = units
     return dealt.reshape(each, replicas, -1).transpose(1, 0, 2).reshape(replicas, -1)
 
 
-def _of_groups(finish_s: Floats, samples: int) -> Floats:
+def _of_groups(finish_s: Floats, turns: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
     """The last finish of each group, ascending, of ``[replica, request]``."""
-    last = finish_s.reshape(len(finish_s), -1, samples).max(axis=2)
-    ordered: Floats = np.sort(last[last > 0.0])
-    return ordered
+    replicas, together = len(finish_s), lengths.size // len(turns)
+    in_turn = finish_s.reshape(replicas, -1, together).transpose(1, 0, 2).reshape(-1, together)[: len(turns)]
+    answers = np.empty_like(in_turn)
+    answers[turns] = in_turn
+    last: Floats = np.sort(answers.reshape(lengths.shape).max(axis=1))
+    return last
 
 
 def _quantile(ascending: Floats, fraction: float) -> float:

@@ -11,7 +11,7 @@ from cost_models.constants import Constants
 from cost_models.post_training.constants import DEFAULT_ENGINE, constant
 from cost_models.post_training.placements import PIECES, SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, lag_of, step_time
 from cost_models.post_training.resharding import Reshard, Shares, host_copy_s, reshard, residual_bytes, training_shares
-from cost_models.post_training.rollout_side import RolloutTimes, rollout_times
+from cost_models.post_training.rollout_side import RolloutTimes, Scheduling, rollout_times
 from cost_models.post_training.training_side import FORWARD_PART, TrainingTimes, training_times
 from cost_models.serving.engine import WEIGHT_BYTES, ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import ParallelStrategy
@@ -72,6 +72,7 @@ class PostTraining:
     offloads: bool = True
     reference_devices: int | None = None
     queue_bytes_per_s: float | None = None
+    scheduling: Scheduling = Scheduling.GROUPS
     idle_train_devices: int = 0
 
     @property
@@ -231,6 +232,7 @@ def rolled_times(job: PostTraining) -> RolloutTimes:
         job.prompt_tokens,
         max_requests=job.max_requests,
         memory_fraction=job.memory_fraction,
+        scheduling=job.scheduling,
     )
 
 

@@ -64,6 +64,7 @@ class PostTrainingPlan:
     cache_precision: str
     captures_graphs: bool
     draft_tokens: int
+    scheduling: str
 
     @property
     def max_prompt_tokens(self) -> int:
@@ -130,6 +131,8 @@ def common_notes(plan: PostTrainingPlan) -> list[str]:
         notes.append(f"{plan.idle_devices} training devices are left out: no layout that uses them is faster.")
     if plan.cache_precision != "bf16":
         notes.append(f"Keys and values in {plan.cache_precision} have no setting here.")
+    if plan.scheduling != "groups":
+        notes.append(f"Scheduling {plan.scheduling} of answers has no setting here.")
     if plan.draft_tokens:
         notes.append(f"{plan.draft_tokens} drafted tokens a step have no setting here.")
     if plan.prompts % plan.updates:

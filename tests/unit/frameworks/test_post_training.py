@@ -54,6 +54,7 @@ PLAN = PostTrainingPlan(
     cache_precision="bf16",
     captures_graphs=False,
     draft_tokens=0,
+    scheduling="groups",
 )
 APART = replace(PLAN, placement="separate", train_devices=16, rollout_devices=32, staleness=1.0, partial=True, offload=False)
 SPARSE = replace(PLAN, model="qwen3-30b-a3b", has_experts=True, pp=1, stage_layers=(48,), ep=8, rollout_tp=4, rollout_ep=16)
