@@ -114,8 +114,8 @@ def timeline(workload: Workload, played: Replay, constants: Constants) -> Timeli
     """
     program, gather_s, reduce_s = played.program, played.gather_s, played.reduce_s
     starts, ends = np.array(played.starts_s), np.array(played.ends_s)
-    ranks = np.array([step.rank for step in program.steps], dtype=np.int64)
-    origins, last_s = origins_s(played), ends[list(program.last_positions)]
+    ranks = program.ranks
+    origins, last_s = origins_s(played), ends[program.last_positions]
     ended_s = last_s + reduce_s - origins
     pipeline_s = float(ended_s.max())
     optimizer_s = float(played.group.sharded.optimizer_s[0])
