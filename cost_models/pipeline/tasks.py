@@ -98,6 +98,11 @@ class PipelineShape:
         return self.num_microbatches // 2 if self.schedule is Schedule.DUALPIPE else self.num_microbatches
 
     @property
+    def num_tasks(self) -> int:
+        """Tasks of all ranks; weight gradients count as if every backward were split, where any is."""
+        return self.pp * self.num_chunks * self.num_passes * (3 if self.schedule.splits_backward else 2)
+
+    @property
     def period(self) -> int:
         """Micro batches after which the steady state of every rank's order repeats."""
         return (self.group_size or self.pp) * (2 if self.schedule is Schedule.DUALPIPE else 1)

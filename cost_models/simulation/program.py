@@ -26,6 +26,7 @@ from cost_models.shapes.strategy import Schedule
 
 Rows = NDArray[np.int64]
 
+SHORT = 8_192  # tasks: 128 programs, each with half a kilobyte a task, stay below half a gigabyte
 NOTHING = -1  # what a task waits for that waits for nothing
 
 
@@ -249,7 +250,6 @@ def _ring(pp: int, fronts: Rows, waits: Waits, last_positions: Rows) -> tuple[Ro
     return rows, fixed + size
 
 
-@lru_cache(maxsize=128)
 def compiled(shape: PipelineShape) -> Program:
     """The program of a pipeline. Raises ``ValueError`` for a shape whose ranks would wait for each other for ever.
 
@@ -261,8 +261,12 @@ def compiled(shape: PipelineShape) -> Program:
     Returns
     -------
     Program
-        Kept for the next strategies of the same shape.
+        Kept for the next strategies of the same shape; of long programs, the last ones only.
     """
+    return (_short if shape.num_tasks <= SHORT else _long)(shape)
+
+
+def _compiled(shape: PipelineShape) -> Program:
     tables = rank_tables(shape)
     lengths = [len(table) for table in tables]
     tasks, ranks = np.concatenate(tables), np.repeat(np.arange(shape.pp), lengths)
@@ -292,6 +296,10 @@ def compiled(shape: PipelineShape) -> Program:
         num_rows=num_rows,
         last_positions=last_positions,
     )
+
+
+_short = lru_cache(maxsize=128)(_compiled)
+_long = lru_cache(maxsize=4)(_compiled)
 
 
 def _classes(tasks: Table, ranks: Rows) -> tuple[tuple[TaskClass, ...], Rows]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,13 +18,14 @@ from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
-from cost_models.step.composition import StepTime, at_kind, composed_of
+from cost_models.step.composition import StepTime, at_kind, closed_form, composed_of
 from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.priced_groups import PricedGroup, priced_batch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 
 LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
+MOST_TASKS = 131_072  # that are played: a tenth of a second, 70 MB
 
 
 def pipeline_shapes(group: PricedGroup) -> Iterator[tuple[IntColumn, PipelineShape]]:
@@ -241,7 +242,8 @@ def _played(
 def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start_s: Floats, columns: IntColumn) -> Played:
     """Plays all micro batches of the chosen candidates, or as many as it takes until a period repeats the one before.
 
-    Each candidate goes on until its own tasks repeat, so that it costs what it would alone.
+    Each candidate goes on until its own tasks repeat, so that it costs what it would alone. Of one that has not after
+    ``MOST_TASKS`` nothing is known (``nan``).
 
     Parameters
     ----------
@@ -259,16 +261,20 @@ def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start
     Played, ``[rank, len(columns)]``
     """
     total, period = shape.num_microbatches, shape.period
-    whole = np.empty((len(Played._fields), shape.pp, len(columns)))
+    whole = np.full((len(Played._fields), shape.pp, len(columns)), np.nan)
     left = np.arange(len(columns))
     length = LEAST_PERIODS * period + total % period
     while len(left):
         if 2 * length >= total or shape.schedule is Schedule.GPIPE:  # whose forwards are all over before a backward
             length = total
-        part, done = _played(replace(shape, num_microbatches=length), total, tasks, columns[left], start_s)
+        some = replace(shape, num_microbatches=length)
+        if some.num_tasks > MOST_TASKS:
+            break
+        part, done = _played(some, total, tasks, columns[left], start_s)
         whole[:, :, left] = part
         left = left[~done]
         length += (length // period) * period
+    whole[:, :, left] = np.nan
     return Played(*whole)
 
 
@@ -348,7 +354,7 @@ def simulated_together(groups: Iterable[PricedGroup], constants: Constants) -> l
         for (number, columns), end in zip(parts, ends.tolist(), strict=True):
             played[number][:, :, columns] = found[:, :, end - len(columns) : end]
     return [
-        (group, _composed(group, of_group, left, Played(*each), constants))
+        (group, _with_closed_form(group, _composed(group, of_group, left, Played(*each), constants), constants))
         for group, of_group, left, each in zip(groups, tasks, left_s, played, strict=True)
     ]
 
@@ -384,6 +390,19 @@ def _composed(
     )
 
 
+def _with_closed_form(group: PricedGroup, time: StepTime, constants: Constants) -> StepTime:
+    """The same, but in closed form where there was too much to play."""
+    unknown = np.isnan(time.step_s)
+    if not unknown.any():
+        return time
+    closed = closed_form(group, constants)
+    busy = group.num_microbatches * (group.rank.forward + group.rank.backward)
+    pipeline = closed.step_s - group.sharded.optimizer_s - constants.step_overhead_s
+    closed = replace(closed, stage_bubble_s=np.maximum(pipeline - busy - closed.reduce_left_s - closed.gather_left_s, 0.0))
+    names = [each.name for each in fields(StepTime) if each.name != "fidelity"]
+    return replace(time, **{name: np.where(unknown, getattr(closed, name), getattr(time, name)) for name in names})
+
+
 def simulate(
     workload: Workload,
     batch: StrategyBatch,
@@ -395,7 +414,8 @@ def simulate(
 ) -> Estimate:
     """As ``cost_models.step.composition.estimate``, with steps composed task by task.
 
-    Strategies of one pipeline run in lockstep; few run one by one, with equal results. Raises ``ValueError`` as ``estimate``
+    Strategies of one pipeline run in lockstep; few run one by one, with equal results. What would take more than ``MOST_TASKS``
+    tasks has the closed form's step. Raises ``ValueError`` as ``estimate``
     does, and for a schedule that its micro batches do not fill.
 
     Parameters

@@ -70,8 +70,7 @@ def num_tasks(workload: Workload, strategy: ParallelStrategy) -> int:
     -------
     int
     """
-    shape = _shape(workload, strategy)
-    return shape.pp * shape.num_chunks * shape.num_passes * (3 if strategy.schedule.splits_backward else 2)
+    return _shape(workload, strategy).num_tasks
 
 
 def check_length(workload: Workload, strategy: ParallelStrategy) -> None:
