@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from search.errors import SearchError
+from search.heartbeat import heard
 from search.ranking import OF_LATTICE
 from search.result import EXPLAIN, Progress, SearchResult
 from search.trials import Trial
@@ -61,12 +62,26 @@ def run_to_end(search: Stepwise, time_limit_s: float | None, on_progress: Progre
     return stopped_by
 
 
-def answer_of(search: Stepwise, stopped_by: str | None) -> SearchResult:
-    """What has been found. An interrupt while that is explained is one of the search; only another ends the process."""
-    try:
-        return search.result(stopped_by)
-    except KeyboardInterrupt:
-        return search.result(stopped_by or "interrupt")
+def answer_of(
+    search: Stepwise, stopped_by: str | None, on_progress: ProgressCallback | None = None, clock: Clock | None = None
+) -> SearchResult:
+    """What has been found. An interrupt while that is explained is one of the search; only another ends the process.
+
+    ``on_progress`` is called after every plan, with the seconds of ``clock`` that have passed since.
+    """
+    begun_s = 0.0 if clock is None else clock()
+
+    def tell() -> None:
+        if on_progress is not None:
+            progress = search.progress
+            more_s = 0.0 if clock is None else clock() - begun_s
+            on_progress(replace(progress, phase=EXPLAIN, elapsed_s=progress.elapsed_s + more_s))
+
+    with heard(tell):
+        try:
+            return search.result(stopped_by)
+        except KeyboardInterrupt:
+            return search.result(stopped_by or "interrupt")
 
 
 def check_objective(objective: str, top: int) -> None:

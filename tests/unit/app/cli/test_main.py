@@ -30,5 +30,7 @@ def test_a_wrong_name_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_help_loads_nothing_that_prices() -> None:
-    script = "import sys; from app.cli.main import main; main(['--help']); sys.exit('numpy' in sys.modules or 'yaml' in sys.modules)"
+    script = (
+        "import sys; from app.cli.main import main; main(['--help']); sys.exit('numpy' in sys.modules or 'yaml' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
