@@ -77,8 +77,10 @@ class GroupTasks:
         tuple of Floats, ``[class, n]``, seconds, and IntColumn, ``[class]``
         """
         sends = _num_sends(program.shape)
-        durations = [self.duration_s(c, count) for c, count in zip(program.classes, sends.tolist(), strict=True)]
-        return np.stack(durations), sends
+        durations = np.empty((len(sends), len(self.send_s)))
+        for (kind, chunk, backward_chunk), rows, ranks in _alike(program.shape):
+            durations[rows] = self._seconds(kind, ranks, chunk, backward_chunk, sends[rows][:, None])
+        return durations, sends
 
     @staticmethod
     def num_sends(shape: PipelineShape, following: dict[Place, Place], task_class: TaskClass) -> int:
@@ -117,10 +119,11 @@ class GroupTasks:
         -------
         Floats, ``[n]``, seconds
         """
-        kind, rank, *pair = task_class
+        return self._saving_s(*task_class)
+
+    def _saving_s(self, kind: Pass, rank: int | IntColumn, chunk: int, backward_chunk: int) -> Floats:
         if kind is not Pass.PAIR or self._merged is None:
             return np.zeros_like(self.send_s)
-        chunk, backward_chunk = pair
         if (chunk, backward_chunk) not in self._savings:
             self._savings[chunk, backward_chunk] = self._merged.of(chunk, backward_chunk)
         saving: Floats = self._savings[chunk, backward_chunk][rank]
@@ -160,18 +163,31 @@ class GroupTasks:
         -------
         Floats, ``[n]``, seconds
         """
-        kind, rank, chunk, backward_chunk = task_class
+        return self._seconds(*task_class, num_sends)
+
+    def _seconds(self, kind: Pass, rank: int | IntColumn, chunk: int, backward_chunk: int, num_sends: int | IntColumn) -> Floats:
+        """Of the tasks of one rank, ``[n]``, or of several, ``[rank, n]``."""
         forward, backward = self._chunks[chunk], self._chunks[backward_chunk if kind is Pass.PAIR else chunk]
         seconds: Floats = num_sends * self.send_s
         if kind in FORWARDS:
             seconds = seconds + forward.forward[rank] + self._host_s
         if kind in (Pass.BACKWARD, Pass.PAIR):
-            seconds = seconds + backward.backward[rank] + self._accumulation_s[rank] - self.saving_s(task_class)
+            saving_s = self._saving_s(kind, rank, chunk, backward_chunk)
+            seconds = seconds + backward.backward[rank] + self._accumulation_s[rank] - saving_s
         if kind is Pass.INPUT_GRADIENT:
             seconds = seconds + backward.backward[rank] - backward.weight_gradient[rank]
         if kind is Pass.WEIGHT_GRADIENT:
             seconds = seconds + backward.weight_gradient[rank] + self._accumulation_s[rank]
         return seconds
+
+
+@lru_cache(maxsize=128)
+def _alike(shape: PipelineShape) -> tuple[tuple[tuple[Pass, int, int], IntColumn, IntColumn], ...]:
+    """Kinds of task and their chunks, with the rows of their classes and the ranks of these."""
+    found: dict[tuple[Pass, int, int], list[tuple[int, int]]] = {}
+    for row, (kind, rank, chunk, backward_chunk) in enumerate(compiled(shape).classes):
+        found.setdefault((kind, chunk, backward_chunk), []).append((row, rank))
+    return tuple((kind, *np.array(rows).T) for kind, rows in found.items())
 
 
 @lru_cache(maxsize=128)  # as many as ``compiled`` keeps
