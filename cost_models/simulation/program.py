@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from cost_models.shapes.strategy import Schedule
 
 Rows = NDArray[np.int64]
 
-SHORT = 8_192  # tasks: 128 programs, each with half a kilobyte a task, stay below half a gigabyte
+MOST_KEPT = 1_000_000  # tasks of all programs that are kept, each of which takes up to 400 bytes
 NOTHING = -1  # what a task waits for that waits for nothing
 
 
@@ -261,9 +262,23 @@ def compiled(shape: PipelineShape) -> Program:
     Returns
     -------
     Program
-        Kept for the next strategies of the same shape; of long programs, the last ones only.
+        Kept for the next strategies of the same shape, as long as there is room.
     """
-    return (_short if shape.num_tasks <= SHORT else _long)(shape)
+    with _LOCK:
+        program = _KEPT.pop(shape, None)
+        if program is not None:
+            _KEPT[shape] = program  # the last that goes
+            return program
+    program = _compiled(shape)
+    with _LOCK:
+        _KEPT[shape] = program
+        while len(_KEPT) > 1 and sum(kept.num_tasks for kept in _KEPT.values()) > MOST_KEPT:
+            del _KEPT[next(iter(_KEPT))]
+    return program
+
+
+_LOCK = Lock()
+_KEPT: dict[PipelineShape, Program] = {}
 
 
 def _compiled(shape: PipelineShape) -> Program:
@@ -296,10 +311,6 @@ def _compiled(shape: PipelineShape) -> Program:
         num_rows=num_rows,
         last_positions=last_positions,
     )
-
-
-_short = lru_cache(maxsize=128)(_compiled)
-_long = lru_cache(maxsize=4)(_compiled)
 
 
 def _classes(tasks: Table, ranks: Rows) -> tuple[tuple[TaskClass, ...], Rows]:

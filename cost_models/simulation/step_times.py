@@ -25,7 +25,7 @@ from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 
 LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
-MOST_TASKS = 131_072  # that are played: a tenth of a second, 70 MB
+MOST_TASKS = 524_288  # that are played: a second, 300 MB
 
 
 def pipeline_shapes(group: PricedGroup) -> Iterator[tuple[IntColumn, PipelineShape]]:

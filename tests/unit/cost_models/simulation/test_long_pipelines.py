@@ -9,11 +9,12 @@ import pytest
 
 from cost_models.pipeline.tasks import PipelineShape
 from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
-from cost_models.simulation import step_times
+from cost_models.simulation import program, step_times
 from cost_models.simulation.program import Program, compiled
 from cost_models.simulation.step_times import MOST_TASKS, simulate
 from cost_models.step.composition import estimate
-from tests.workloads import DENSE, ascend_a2, constants, workload
+from tests.networks import ascend_a2
+from tests.workloads import DENSE, constants, workload
 
 EIGHT = replace(ascend_a2(), num_devices=8)
 GPIPE = ParallelStrategy(pp=8, schedule=Schedule.GPIPE)
@@ -26,9 +27,9 @@ def lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
 
     def counted(shape: PipelineShape) -> Program:
-        program = compiled(shape)
-        found.append(program.num_tasks)
-        return program
+        compiled_now = compiled(shape)
+        found.append(compiled_now.num_tasks)
+        return compiled_now
 
     monkeypatch.setattr(step_times, "compiled", counted)
     return found
@@ -55,10 +56,11 @@ def test_a_pipeline_that_repeats_itself_is_played_whatever_its_length(lengths: l
     assert steps(524_288, one_f_one_b)[0] == [long]  # what stands beside it does not matter
 
 
-def test_the_longest_that_is_played(lengths: list[int]) -> None:
-    most = MOST_TASKS // (2 * GPIPE.pp)
+def test_the_longest_that_is_played(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_times, "MOST_TASKS", MOST_TASKS // 64)
+    most = step_times.MOST_TASKS // (2 * GPIPE.pp)
     steps(most, GPIPE)
-    assert set(lengths) == {MOST_TASKS}
+    assert set(lengths) == {step_times.MOST_TASKS}
     lengths.clear()
     steps(most + 1, GPIPE)
     assert not lengths
@@ -72,6 +74,17 @@ def test_idle_time_of_what_is_not_played_is_what_its_ranks_do_not_work() -> None
     assert sum(part[0] for part in found.breakdown.time_s.values()) == pytest.approx(found.step_time_s[0], rel=1e-9)
     assert (found.stage_bubble_s[:, 0] >= 0.0).all()
     assert np.isclose(found.stage_bubble_s[:, 0].min(), found.breakdown.time_s["pipeline_bubble"][0], rtol=0.05)
+
+
+def test_programs_are_kept_for_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "MOST_KEPT", 100)
+    one, other, long = (PipelineShape(Schedule.ONE_F_ONE_B, 2, 1, m) for m in (10, 11, 200))
+    kept = compiled(one), compiled(other)
+    assert [compiled(one) is kept[0], compiled(other) is kept[1]] == [True, True]
+    compiled(long)
+    assert list(program._KEPT) == [long]
+    assert compiled(one) is not kept[0]
+    assert list(program._KEPT) == [one]
 
 
 @pytest.mark.parametrize("most", [64, 1024])
