@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -264,20 +263,13 @@ def compiled(shape: PipelineShape) -> Program:
     Program
         Kept for the next strategies of the same shape, as long as there is room.
     """
-    with _LOCK:
-        program = _KEPT.pop(shape, None)
-        if program is not None:
-            _KEPT[shape] = program  # the last that goes
-            return program
-    program = _compiled(shape)
-    with _LOCK:
-        _KEPT[shape] = program
-        while len(_KEPT) > 1 and sum(kept.num_tasks for kept in _KEPT.values()) > MOST_KEPT:
-            del _KEPT[next(iter(_KEPT))]
+    program = _KEPT.pop(shape, None) or _compiled(shape)
+    _KEPT[shape] = program  # the last that goes
+    while len(_KEPT) > 1 and sum(kept.num_tasks for kept in list(_KEPT.values())) > MOST_KEPT:
+        _KEPT.pop(next(iter(list(_KEPT))), None)  # another thread may have been here
     return program
 
 
-_LOCK = Lock()
 _KEPT: dict[PipelineShape, Program] = {}
 
 
