@@ -12,6 +12,8 @@ from search.ranking import OF_LATTICE
 from search.result import EXPLAIN, Progress, SearchResult
 from search.trials import Trial
 
+INTERRUPT = "interrupt"
+
 Clock = Callable[[], float]
 ProgressCallback = Callable[[Progress], bool | None]
 
@@ -51,14 +53,14 @@ def run_to_end(search: Stepwise, time_limit_s: float | None, on_progress: Progre
         while search.advance():
             progress = search.progress
             if on_progress is not None and on_progress(progress) is False:
-                return "interrupt"
+                return INTERRUPT
             if time_limit_s is not None and progress.elapsed_s >= time_limit_s:
                 stopped_by = "time_limit"
                 break
         if on_progress is not None:
             on_progress(replace(search.progress, phase=EXPLAIN))
     except KeyboardInterrupt:
-        stopped_by = "interrupt"
+        stopped_by = INTERRUPT
     return stopped_by
 
 
@@ -67,12 +69,12 @@ def answer_of(
 ) -> SearchResult:
     """What has been found. An interrupt while that is explained is one of the search; only another ends the process.
 
-    ``on_progress`` is called after every plan, with the seconds of ``clock`` that have passed since.
+    ``on_progress`` is called after every plan, with the seconds of ``clock`` that have passed since, unless it has had enough.
     """
     begun_s = 0.0 if clock is None else clock()
 
     def tell() -> None:
-        if on_progress is not None:
+        if on_progress is not None and stopped_by != INTERRUPT:
             progress = search.progress
             more_s = 0.0 if clock is None else clock() - begun_s
             on_progress(replace(progress, phase=EXPLAIN, elapsed_s=progress.elapsed_s + more_s))
@@ -81,7 +83,7 @@ def answer_of(
         try:
             return search.result(stopped_by)
         except KeyboardInterrupt:
-            return search.result(stopped_by or "interrupt")
+            return search.result(stopped_by or INTERRUPT)
 
 
 def check_objective(objective: str, top: int) -> None:

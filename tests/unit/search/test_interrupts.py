@@ -139,5 +139,7 @@ def test_a_plan_is_climbed_once_however_often_the_answer_is_asked_for() -> None:
     run_to_end(search, None, None)
     first, again = list[Progress](), list[Progress]()
     for seen in (first, again):
-        answer_of(search, "interrupt", seen.append)
+        answer_of(search, None, seen.append)
+    assert len(again) == len(first) // 2
+    answer_of(search, "interrupt", again.append)  # who has had enough is told nothing more
     assert len(again) == len(first) // 2
