@@ -27,6 +27,7 @@ from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, legal_rows, option_rules
 from search.explanation import Estimator
 from search.finalists import MAX_SIMULATIONS, Finalists, simulated_rows
+from search.heartbeat import beat
 from search.judgement import Judgement
 from search.lattice_state import LatticeState
 from search.leaner import leaner, leanest
@@ -99,6 +100,7 @@ class LatticeSearch:
         self._rules = option_rules(workload)
         self._placer, self._prices = Placer(workload), LayerPrices(workload, constants)
         self._stream = self._continued(space)
+        self._climbs: dict[RankedStrategy, RankedStrategy] = {}
         self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
     def _continued(self, space: SearchSpace) -> Iterator[Chunk]:
@@ -354,8 +356,15 @@ class LatticeSearch:
         """The plans with single layers moved for as long as that helps, fastest first."""
         if not self._proves_by_time:
             return tuple(ranked)
-        moved = (climbed(self._prices, self._placer, self.simulator, plan) for plan in ranked)
+        moved = [self._as_climbed(plan) for plan in ranked]
         return tuple(sorted(moved, key=lambda plan: plan.step_time_s))
+
+    def _as_climbed(self, plan: RankedStrategy) -> RankedStrategy:
+        """The plan with its layers moved; an answer that was interrupted goes on where it was."""
+        if plan not in self._climbs:
+            self._climbs[plan] = climbed(self._prices, self._placer, self.simulator, plan)
+            beat()
+        return self._climbs[plan]
 
     def _by_tensor(self, ranked: Sequence[RankedStrategy]) -> tuple[TensorRefinement, ...]:
         """The fastest plans with tensors chosen one by one, which the proof does not cover."""
@@ -428,4 +437,4 @@ def search(
     """
     check_time_limit(time_limit_s, clock)
     lattice = LatticeSearch(workload, space, constants, clock=clock, **settings)
-    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress))
+    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress), on_progress, clock)

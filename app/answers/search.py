@@ -145,7 +145,7 @@ def search_document(job: Job, on_progress: ProgressCallback | None = None, *, ow
         paired_error=paired_error_of(job.workload, own),
         judgement=judgement_of(job, own),
     )
-    result = answer_of(search, run_to_end(search, job.settings.time_limit_s, on_progress))
+    result = answer_of(search, run_to_end(search, job.settings.time_limit_s, on_progress), on_progress, time.perf_counter)
     told = about(job, own, result.plans[0].parallel if result.plans else None, "search")
     return SearchDocument.model_validate(
         {

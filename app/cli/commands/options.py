@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from cost_models.shapes.expert_spread import RouterBalance
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from documents.errors import InputError, show
 
