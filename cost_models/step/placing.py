@@ -72,7 +72,7 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
     first, index = distinct_rows([priced.key_of, *extent])
     few = priced.take(first)
     keys, (chunks, sorts) = few.gathered(), placements.chunks
-    (counts,) = chunk_counts(chunks, few.batch)
+    counts = chunk_counts(chunks, few.batch).chunk(0)
     times = PassTimes(counts, chunks, keys.layers, keys.edges)
     shape = (chunks.num_kinds, len(first))
     forward, backward = np.broadcast_to(times.forward, shape), np.broadcast_to(times.backward, shape)

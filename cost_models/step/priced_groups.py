@@ -164,7 +164,7 @@ class PricedGroup:
     host_micro_batch_s: Floats
 
     @cached_property
-    def chunk_counts(self) -> list[LayerCounts]:
+    def chunk_counts(self) -> LayerCounts:
         """What each chunk of a rank holds."""
         return chunk_counts(self.stages, self.batch)
 
@@ -226,7 +226,7 @@ class PricedGroup:
         PassTimes, ``[kind, n]``, seconds
             Without sends and gradient accumulation.
         """
-        return self._times(self.chunk_counts[index], 0.0, 0.0 if self.merged is None else self.merged.of(index, index))
+        return self._times(self.chunk_counts.chunk(index), 0.0, 0.0 if self.merged is None else self.merged.of(index, index))
 
     def _times(self, counts: LayerCounts, extra_s: Floats | float, saving_s: Floats | float) -> PassTimes:
         relay_s = self.p2p_s / (2.0 * self.stages.num_chunks)

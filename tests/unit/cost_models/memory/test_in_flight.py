@@ -91,7 +91,8 @@ def compositions(of: PipelineShape, *, all_turns: bool) -> list[np.ndarray]:
     found = compositions_in_flight(stages, StrategyBatch.of([row]), np.array([float(of.num_microbatches)]), all_turns=all_turns)
     return [
         np.concatenate([np.broadcast_to(part, (of.pp, 1)) for part in (*one.forwards, *one.weights, one.losses)], axis=1)
-        for one in found
+        for some in found
+        for one in some.each()
     ]
 
 
