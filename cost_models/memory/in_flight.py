@@ -84,13 +84,14 @@ def compositions_in_flight(
     elif schedule in (Schedule.ZB1P, Schedule.ZB2P):
         last_rank = np.array([[float(ranks[-1])] for ranks in stages.ranks])
         times = 2.0 if schedule is Schedule.ZB2P else 1.0
-        forwards, weights = [], []
+        held: list[list[Floats]] = []
+        waiting: list[list[Floats]] = []
         for rank in (stages.first_rank, last_rank):
             before = np.minimum(times * (pp - 1 - rank) + 1.0, num_microbatches)
             after = np.minimum(times * rank, num_microbatches - before)
-            forwards += [[before], [before - 1.0]]
-            weights += [[after], [after + 1.0]]
-        yield Composition(np.array(forwards), np.array(weights), np.zeros((len(forwards), 1, 1)))
+            held += [[before], [before - 1.0]]
+            waiting += [[after], [after + 1.0]]
+        yield Composition(np.array(held), np.array(waiting), np.zeros((len(held), 1, 1)))
     else:
         group = batch.group_size.astype(np.float64)
         ranks, turns = stages.first_rank[:, 0].astype(np.int64), num_turns(stages.vpp) if all_turns else 1

@@ -44,8 +44,8 @@ class LayerCounts:
         """
         forward, backward = map(of_column, self.relays)
         layers, again = tuple(map(of_column, self.layers)), tuple(map(of_column, self.again))
-        edges = (of_column(column) for column in (self.embeddings, self.heads, self.mtps))
-        return LayerCounts(layers, again, *edges, (forward, backward))
+        embeddings, heads, mtps = map(of_column, (self.embeddings, self.heads, self.mtps))
+        return LayerCounts(layers, again, embeddings, heads, mtps, (forward, backward))
 
     def chunk(self, index: int) -> LayerCounts:
         """Those of one chunk, of all chunks.
