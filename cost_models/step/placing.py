@@ -193,7 +193,8 @@ def work(priced: PricedBatch) -> Work:
     -------
     Work
     """
-    keys, model, batch = priced.keys, priced.workload.model, priced.batch
+    model, batch = priced.workload.model, priced.batch
+    keys, of_row = priced.fewer
     number = Counter(model.kinds_of_layers())
     mtp, last = model.mtp_num_layers, model.layer_kinds().index(model.kinds_of_layers()[-1])
     edges, numbers = keys.edges, [number[kind] for kind in model.layer_kinds()]
@@ -204,12 +205,12 @@ def work(priced: PricedBatch) -> Work:
     all_s = all_s + mtp * (keys.layers[last].forward_s + keys.layers[last].backward_s)
     again_s = sum(count * costs.full_recompute_s for count, costs in zip(numbers, keys.layers, strict=True))
     every_layer = (batch.recompute == int(Recompute.FULL)) & (batch.recompute_method == int(RecomputeMethod.UNIFORM))
-    alone_s = all_s[priced.key_of] + np.where(every_layer, np.broadcast_to(again_s, all_s.shape)[priced.key_of], 0.0)
+    alone_s = all_s[of_row] + np.where(every_layer, np.broadcast_to(again_s, all_s.shape)[of_row], 0.0)
     if keys.savings is None:
         return Work(alone_s, alone_s)
     most = np.max([saved for row in keys.savings.by_kinds for saved in row if saved is not None], axis=0)
     hidden_s: Floats = (model.num_layers + mtp) * np.maximum(most, 0.0)
-    return Work(alone_s, alone_s - hidden_s[priced.key_of])
+    return Work(alone_s, alone_s - hidden_s[of_row])
 
 
 def least_step_times_s(

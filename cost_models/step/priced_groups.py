@@ -267,6 +267,13 @@ class PricedBatch:
         """
         return GatheredKeys(self.keys, self.key_of, tables)
 
+    @property
+    def fewer(self) -> tuple[PricedKeys | GatheredKeys, IntColumn]:
+        """What the keys cost, per key or per row, whichever are fewer, and which entry is each row's."""
+        if len(self.batch) < len(self.keys.alike):
+            return self.gathered(), np.arange(len(self.batch))
+        return self.keys, self.key_of
+
     def group(self, stages: Stages, *, tables: bool = False) -> PricedGroup:
         """All rows on the given ranks.
 
