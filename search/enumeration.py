@@ -2,8 +2,9 @@
 
 Order: pp from the middle of its values outwards, vpp, schedule, tp, cp, ep, etp, micro batch size, then the options, each
 ascending: the best plans are rarely at the ends, and a good time early rules out much. A chunk holds rows of one pipeline
-only, whatever the micro batches that a virtual stage takes in turn, since the cost model vectorises over those. Rules that look at a layout alone (``layout_only``) are checked once a
-layout, and the whole block of its options is charged by arithmetic: a space with few legal layouts costs little.
+only, whatever the micro batches that a virtual stage takes in turn, since the cost model vectorises over those. Rules that
+look at a layout alone (``layout_only``) are checked once a layout, and the whole block of its options is charged by
+arithmetic: a space with few legal layouts costs little.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 
 Floats = NDArray[np.float64]
 
-BLOCK = 256  # moments that are held against all others at once
 MOMENTS_AT_ONCE = 16
 MICRO_BATCHES_A_RANK = 8  # of the orders that are counted: more micro batches hold no more at once
 
@@ -198,11 +197,12 @@ def _heaviest_of(shape: PipelineShape, rank: int) -> tuple[tuple[int, ...], ...]
 
 def _unexceeded(found: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     """Those that hold more of something than any other, the heaviest first."""
-    ordered = sorted(found, key=lambda held: (-sum(held[:-1]), held))
-    table = np.array(ordered)
-    blocks = (table[first : first + BLOCK] for first in range(0, len(table), BLOCK))
-    exceeded = np.concatenate([(block[:, None] <= table).all(axis=2).sum(axis=1) > 1 for block in blocks])  # not by itself alone
-    return tuple(held for held, no in zip(ordered, exceeded.tolist(), strict=True) if not no)
+    table = np.array(sorted(found, key=sum, reverse=True))  # nothing is exceeded by what comes behind it
+    heaviest: list[tuple[int, ...]] = []
+    while len(table):
+        heaviest.append(tuple(table[0].tolist()))
+        table = table[(table > table[0]).any(axis=1)]
+    return tuple(sorted(heaviest, key=lambda held: (-sum(held[:-1]), held)))
 
 
 def chunks_in_flight(
