@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cost_models.post_training.placements import PlacementKind, Staleness
-from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step, trained_times
+from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step, rolled_times, trained_times
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from documents.errors import InfeasibleError
 
@@ -44,7 +44,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search priced, the fastest first; ``refused``: why a split has no candidate."""
+    """What a search priced, what fits before what does not and the faster first; ``refused``: why a split has no candidate."""
 
     candidates: tuple[Candidate, ...]
     refused: tuple[tuple[Split, str], ...]
@@ -52,7 +52,8 @@ class Found:
     def pareto(self) -> tuple[Candidate, ...]:
         """The fastest of each staleness, where more staleness is faster. The synchronous one comes first."""
         front: list[Candidate] = []
-        for candidate in sorted(self.candidates, key=lambda one: (one.staleness_steps, one.step.step_s)):
+        fitting = [one for one in self.candidates if one.step.training.fits] or self.candidates
+        for candidate in sorted(fitting, key=lambda one: (one.staleness_steps, one.step.step_s)):
             if not front or candidate.step.step_s < front[-1].step.step_s * (1.0 - 1e-9):
                 if front and front[-1].staleness_steps == candidate.staleness_steps:
                     continue
@@ -70,8 +71,8 @@ def splits(devices: int, node: int, *, has_reference: bool, kinds: Sequence[Plac
                 if 0 < (side := _whole(devices * part, node)) < devices:
                     yield Split(kind, devices - side, devices - side, side)
         elif kind in (PlacementKind.SEPARATE, PlacementKind.HYBRID):
-            for part in SPLITS:
-                if 0 < (rollout := _whole(devices * part, node)) < devices:
+            for rollout in sorted({_whole(devices * part, node) for part in SPLITS}):
+                if 0 < rollout < devices:
                     pool = rollout if kind is PlacementKind.SEPARATE else devices
                     yield Split(kind, pool, devices - rollout)
 
@@ -93,9 +94,7 @@ def search_placements(
     refused: list[tuple[Split, str]] = []
     for split in pools:
         try:
-            job = replace(
-                step_of(split.kind, split.rollout_devices, split.train_devices), reference_devices=split.reference_devices
-            )
+            job = replace(_step(step_of, split), reference_devices=split.reference_devices)
             trained = trained_times(job)
             layouts = layouts_of(job.serving, split.kind)[:INSTANCES]
         except (InfeasibleError, ValueError) as error:
@@ -103,19 +102,28 @@ def search_placements(
             continue
         reasons = ["no layout of a rollout instance leaves room for a cache"]
         for layout in layouts:
+            try:
+                rolled = rolled_times(replace(job, layout=layout))
+            except ValueError as error:
+                reasons.append(str(error))
+                continue
             for staleness in _staleness(split.kind, max_staleness, is_queued=is_queued):
                 choice = replace(job, layout=layout, staleness=staleness)
-                try:
-                    found.append(Candidate(choice, post_training_step(choice, trained), staleness.steps or 0))
-                except ValueError as error:
-                    reasons.append(str(error))
-                    break
+                found.append(Candidate(choice, post_training_step(choice, trained, rolled), staleness.steps or 0))
         if not any(one.job.placement is split.kind for one in found):
             refused.append((split, reasons[-1]))
     if not found:
         raise InfeasibleError(f"No placement holds the job: {refused[0][1].rstrip('.') if refused else 'there is no split'}.")
-    found.sort(key=lambda one: (round(one.step.step_s, 6), one.staleness_steps))
+    found.sort(key=lambda one: (not one.step.training.fits, round(one.step.step_s, 6), one.staleness_steps))
     return Found(tuple(found), tuple(refused))
+
+
+def _step(step_of: StepOf, split: Split) -> PostTraining:
+    """The step of a split; devices that training has no use for roll out."""
+    job = step_of(split.kind, split.rollout_devices, split.train_devices)
+    if split.kind is PlacementKind.SEPARATE and job.idle_train_devices:
+        return step_of(split.kind, split.rollout_devices + job.idle_train_devices, job.training.cluster.num_devices)
+    return job
 
 
 def _staleness(kind: PlacementKind, most: int, *, is_queued: bool) -> Iterator[Staleness]:
