@@ -19,7 +19,7 @@ class PatientConnection(psycopg.Connection[Any]):
     has_hung = False
 
     def answers(self, patience_s: float) -> bool:
-        """Whether the server still does, asked outside a transaction; the connection is closed, and ``has_hung``, where it only waits."""
+        """Whether the server still does, asked outside a transaction; the connection ``has_hung``, and is closed, where it waits."""
         given, self.statement_s = (self.autocommit, self.statement_s), patience_s
         try:
             self.autocommit = True
