@@ -19,7 +19,7 @@ class PatientConnection(psycopg.Connection[Any]):
     has_hung = False
 
     def answers(self, patience_s: float) -> bool:
-        """Whether the server still does, asked outside a transaction; the connection ``has_hung``, and is closed, where it waits."""
+        """Whether the server still does, asked outside a transaction; it is closed, and ``has_hung``, where it waits in vain."""
         given, self.statement_s = (self.autocommit, self.statement_s), patience_s
         try:
             self.autocommit = True
