@@ -13,7 +13,7 @@ import numpy as np
 
 from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.assumed import NOT_GIVEN, Assumption, joined, text_of
-from app.jobs.defaults import SHOWN, Other, others, others_of_plan, priced_switches
+from app.jobs.defaults import KEEP_PEAK, SHOWN, Other, others, others_of_plan, priced_switches
 from app.jobs.fields import StrategySection
 from app.jobs.job import Job, parse_job
 from app.jobs.strategy import strategy_from_section
@@ -25,6 +25,7 @@ from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.step.composition import estimate_priced
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
+from cost_models.step.result import Estimate
 from documents.checking import check
 from documents.errors import InputError
 from frameworks.legality import own_rules, rules_for
@@ -43,7 +44,9 @@ _LIMIT_NAMES = {"moe_dispatcher": "dispatcher"}  # of the search's limits and sp
 _FOLLOWS = ("dp", "num_microbatches", "distributed_optimizer", "noop_layers")  # from the other fields of a resolved strategy
 
 
-class _Price(NamedTuple):
+class Price(NamedTuple):
+    """Of a plan in closed form."""
+
     step_time_s: float
     peak_bytes: float
     fits: bool
@@ -147,30 +150,34 @@ class Measured:
         self._rules = _rules_of(job.workload)
         self._as_it_is = self._prices_of(job.workload)
 
-    def sentences(self, asked: Sequence[Asked]) -> list[list[str]]:
-        """What an answer on each plan assumes, what moves it most first."""
+    def sentences(self, asked: Sequence[Asked], known: Sequence[Price] | None = None) -> list[list[str]]:
+        """What an answer on each plan assumes, what moves it most first.
+
+        ``known``: their prices in closed form, where they have been worked out.
+        """
         whole = _told_anyway(self._job, self._own)
         found = [whole] * len(asked)
         short = [index for index, one in enumerate(asked) if one.plan.pp * one.plan.vpp <= MAX_VIRTUAL_STAGES]
         if short:
             with np.errstate(all="ignore"):  # another value of an extreme job may have no finite price
-                lines = self._lines([asked[index] for index in short])
+                now = None if known is None else [known[index] for index in short]
+                lines = self._lines([asked[index] for index in short], now)
             for index, of_plan in zip(short, lines, strict=True):
                 told = [line for line in of_plan if not line.is_silent or line.weight > 1.0]
                 found[index] = joined([line.sentence() for line in sorted(told, key=lambda line: -line.weight)], whole)
         return found
 
-    def _lines(self, asked: Sequence[Asked]) -> list[list[_Line]]:
+    def _lines(self, asked: Sequence[Asked], now: Sequence[Price] | None) -> list[list[_Line]]:
         batch = StrategyBatch.of([one.plan for one in asked])
         # What its user could run: under the target, else with the stack's framework, as far as the plan itself keeps its rules.
         kept = [~rule.violates(self._workload, batch) for rule in self._rules]
-        now = _priced(self._as_it_is, batch)
+        now = now or _priced(self._as_it_is, batch)
         lines = self._of_job(batch, kept, now)
         for of_plan, of_options in zip(lines, self._of_options(asked, kept, now), strict=True):
             of_plan.extend(of_options)
         return lines
 
-    def _of_job(self, batch: StrategyBatch, kept: Sequence[Mask], now: Sequence[_Price]) -> list[list[_Line]]:
+    def _of_job(self, batch: StrategyBatch, kept: Sequence[Mask], now: Sequence[Price]) -> list[list[_Line]]:
         """The fields outside the strategy, of each plan."""
         lines: list[list[_Line]] = [[] for _ in now]
         everyone = np.arange(len(batch))
@@ -178,9 +185,12 @@ class Measured:
             effects: list[list[_Effect]] = [[] for _ in now]
             for value, prices in values:
                 rows = [] if prices is None else np.flatnonzero(self._runs(prices.workload, batch, kept, everyone)).tolist()
-                found = [] if prices is None or not rows else _priced(prices, batch.take(np.array(rows)))
+                keeps_peak = entry.field in KEEP_PEAK
+                found = [] if prices is None or not rows else _priced(prices, batch.take(np.array(rows)), memory=not keeps_peak)
                 for row, price in zip(rows, found, strict=True):
                     if isfinite(price.step_time_s):
+                        if keeps_peak:
+                            price = price._replace(peak_bytes=now[row].peak_bytes, fits=now[row].fits)
                         effects[row].append(_effect(value, price, now[row]))
             for of_plan, own in zip(lines, effects, strict=True):
                 of_plan.append(_Line(entry.sentence(shown), entry.is_silent, tuple(own) if values else None))
@@ -199,7 +209,7 @@ class Measured:
             found.append(_Changed(entry, shown, values))
         return found
 
-    def _of_options(self, asked: Sequence[Asked], kept: Sequence[Mask], now: Sequence[_Price]) -> list[list[_Line]]:
+    def _of_options(self, asked: Sequence[Asked], kept: Sequence[Mask], now: Sequence[Price]) -> list[list[_Line]]:
         """One line for each option of each plan, all of them priced in one batch."""
         variants = [(owner, variant) for owner, one in enumerate(asked) for variant in self._variants(one)]
         effects: list[dict[str, list[_Effect]]] = [{} for _ in asked]
@@ -279,13 +289,17 @@ def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[tupl
     return tuple(found)
 
 
-def _priced(prices: LayerPrices, batch: StrategyBatch) -> list[_Price]:
-    found = estimate_priced(priced_by(prices, batch))
+def _priced(prices: LayerPrices, batch: StrategyBatch, *, memory: bool = True) -> list[Price]:
+    return prices_of(estimate_priced(priced_by(prices, batch), memory=memory))
+
+
+def prices_of(found: Estimate) -> list[Price]:
+    """The price of each row."""
     columns = (found.step_time_s, found.peak_memory_bytes, found.fits)
-    return [_Price(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return [Price(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _effect(value: Any, price: _Price, now: _Price) -> _Effect:
+def _effect(value: Any, price: Price, now: Price) -> _Effect:
     fraction = price.step_time_s / now.step_time_s - 1.0
     change = None if price.fits == now.fits else price.fits
     return _Effect(text_of(value), fraction, price.peak_bytes - now.peak_bytes, change)

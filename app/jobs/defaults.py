@@ -86,6 +86,11 @@ SHOWN: Mapping[str, Callable[[Workload], Any]] = {
     "software.year": _release,
 }
 
+# Other values of these move times alone, so that no memory need be counted again.
+KEEP_PEAK: Final = frozenset(
+    {"cluster.inter_node_bytes_per_s", "cluster.oversubscription", "training.mean_squared_length_fraction"}
+)
+
 
 def _group_sizes(workload: Workload, strategy: ParallelStrategy) -> Sequence[int]:
     return (2 * strategy.pp,)
