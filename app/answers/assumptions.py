@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import isfinite
-from typing import Any, Final, Literal, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -53,11 +54,12 @@ class Price(NamedTuple):
 
 
 class _Variant(NamedTuple):
-    """A plan with another value of one field, which ``told`` is about."""
+    """A plan with another value of one field, which ``told`` is about; without a ``strategy`` of its own, other switches alone."""
 
     told: str
     value: str
-    strategy: ParallelStrategy
+    features: Feature
+    strategy: ParallelStrategy | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class _Line:
     is_silent: bool
     effects: tuple[_Effect, ...] | None
 
-    @property
+    @cached_property
     def largest(self) -> _Effect | None:
         return max(self.effects or (), key=lambda effect: effect.weight, default=None)
 
@@ -214,7 +216,7 @@ class Measured:
         variants = [(owner, variant) for owner, one in enumerate(asked) for variant in self._variants(one)]
         effects: list[dict[str, list[_Effect]]] = [{} for _ in asked]
         if variants:
-            batch = StrategyBatch.of([variant.strategy for _, variant in variants])
+            batch = _batch_of([one.plan for one in asked], variants)
             owners = np.array([owner for owner, _ in variants])
             rows = np.flatnonzero(self._runs(self._workload, batch, kept, owners))
             found = _priced(self._as_it_is, batch.take(rows)) if len(rows) else []
@@ -260,8 +262,10 @@ class Measured:
             for other in others_of_plan(f"strategy.{name}", self._workload, plan, value):
                 given, text = (other.value, other.text) if isinstance(other, Other) else (other, text_of(other))
                 with suppress(InputError):
-                    strategy = strategy_from_section(section.model_copy(update={name: given}), self._workload)
-                    yield _Variant(told, text, strategy)
+                    # In place of a copy of the section, which takes as long as reading it.
+                    other_section = cast(StrategySection, SimpleNamespace(**{**vars(section), name: given}))
+                    strategy = strategy_from_section(other_section, self._workload)
+                    yield _Variant(told, text, strategy.features, strategy)
 
     def _runs(self, workload: Workload, batch: StrategyBatch, kept: Sequence[Mask], owners: IntColumn) -> Mask:
         """Which rows break no rule that the plan they are made of keeps."""
@@ -275,17 +279,28 @@ class Measured:
 
 
 def _other_switches(prefix: str, plan: ParallelStrategy, names: Collection[str]) -> Iterator[_Variant]:
-    for told, value, features in _turned(prefix, plan.features, frozenset(names)):
-        yield _Variant(told, value, ParallelStrategy(**{**vars(plan), "features": features}))
+    return iter(_turned(prefix, plan.features, frozenset(names)))
+
+
+def _batch_of(plans: Sequence[ParallelStrategy], variants: Sequence[tuple[int, _Variant]]) -> StrategyBatch:
+    """The variants, each of the plan of that number, as rows: most are their plan with other switches, and are never made."""
+    strategies, rows = list(plans), []
+    for owner, variant in variants:
+        rows.append(owner if variant.strategy is None else len(strategies))
+        if variant.strategy is not None:
+            strategies.append(variant.strategy)
+    batch = StrategyBatch.of(strategies).take(np.array(rows))
+    return replace(batch, features=np.array([int(variant.features) for _, variant in variants]))
 
 
 @lru_cache(maxsize=1024)  # most plans that a server is asked for have the same switches
-def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[tuple[str, str, Feature], ...]:
-    """What is told of each switch, its other value in words, and all switches with it turned."""
+def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[_Variant, ...]:
+    """A plan with each of the switches turned."""
     found = []
     for name in filter(names.__contains__, SWITCHES):
         is_on = bool(features & SWITCHES[name])
-        found.append((f"{prefix}.{name} = {text_of(is_on)} {NOT_GIVEN}", text_of(not is_on), features ^ SWITCHES[name]))
+        told = f"{prefix}.{name} = {text_of(is_on)} {NOT_GIVEN}"
+        found.append(_Variant(told, text_of(not is_on), features ^ SWITCHES[name]))
     return tuple(found)
 
 
