@@ -54,7 +54,7 @@ class Price(NamedTuple):
 
 
 class _Variant(NamedTuple):
-    """A plan with another value of one field, which ``told`` is about; without a ``strategy`` of its own, other switches alone."""
+    """A plan with another value of one field, which ``told`` is about; without a ``strategy``, other switches alone."""
 
     told: str
     value: str
