@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint test check-python golden calibration bench docs site openapi mutants dashboard check
+.PHONY: help setup constraints format lint test coverage check-python golden calibration bench docs site openapi mutants dashboard check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -33,7 +33,11 @@ lint: setup ## formatting, lint, types, package layers, Dockerfile
 	$(BIN)/hadolint Dockerfile
 
 test: setup ## run the tests; ARGS adds pytest options
-	$(BIN)/python -m pytest -n auto --dist loadfile $(COVERAGE) $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+
+coverage: setup ## how much of the code the unit and API tests reach: watching them takes twice their time
+	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report= tests/unit tests/api $(ARGS)
+	@$(BIN)/python scripts/print_coverage.py
 
 check-python: ## run the unit and golden tests under another interpreter: make check-python PYTHON=python3.13
 	rm -rf build/python && $(PYTHON) -m venv build/python
@@ -87,6 +91,4 @@ chromium: # what tests/browser drive; they are skipped where it cannot be had
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends chromium; } || \
 	echo "Chromium cannot be installed (not root, no apt, or no network): the browser tests will be skipped"
 
-check: COVERAGE := --cov --cov-report=
-check: lint dashboard-check chromium test ## what CI runs: lint, the dashboard's build, then every test, and how much of the code they reach
-	@$(BIN)/python scripts/print_coverage.py
+check: lint dashboard-check chromium test ## what CI runs: lint, the dashboard's build, then every test

@@ -16,20 +16,15 @@ for name in ("COLUMNS", "LINES"):  # readline sets them where there is no termin
     os.environ.pop(name, None)
 
 HERE = Path(__file__).parent
+# Processes that tests start read what the first of them compiled, also where the environment says that nothing is kept beside
+# the sources: compiling all of them takes longer than importing them.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["PYTHONPYCACHEPREFIX"] = str(HERE.parent / "build" / "bytecode")
 GOLDEN = HERE / "golden"
-# Coverage doubles the time of what it watches: these reach as much of the code as all tests, for a tenth more of a whole run.
-COVERED = (HERE / "unit", HERE / "api")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="write the golden files instead of comparing with them")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.pluginmanager.hasplugin("_cov"):
-        for item in items:
-            if not any(item.path.is_relative_to(folder) for folder in COVERED):
-                item.add_marker("no_cover")
 
 
 @pytest.fixture
