@@ -3,6 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
+# Groups of tests that belong together, in the order that tests/conftest.py gives them.
+IN_PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
 .PHONY: help setup constraints format lint test coverage check-python golden calibration bench docs site openapi mutants dashboard check
 
@@ -33,16 +36,16 @@ lint: setup ## formatting, lint, types, package layers, Dockerfile
 	$(BIN)/hadolint Dockerfile
 
 test: setup ## run the tests; ARGS adds pytest options
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest $(IN_PARALLEL) $(ARGS)
 
 coverage: setup ## how much of the code the unit and API tests reach: watching them takes twice their time
-	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report= tests/unit tests/api $(ARGS)
+	$(BIN)/python -m pytest $(IN_PARALLEL) --cov --cov-report= tests/unit tests/api $(ARGS)
 	@$(BIN)/python scripts/print_coverage.py
 
 check-python: ## run the unit and golden tests under another interpreter: make check-python PYTHON=python3.13
 	rm -rf build/python && $(PYTHON) -m venv build/python
 	build/python/bin/python $(PIP) -c constraints.txt -e '.[dev]'
-	build/python/bin/python -m pytest -n auto --dist loadfile -p no:cacheprovider tests/unit tests/golden $(ARGS)
+	build/python/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider tests/unit tests/golden $(ARGS)
 
 golden: setup ## rewrite tests/golden from the current model; review the diff
 	$(BIN)/python -m pytest tests/golden --rewrite-golden

@@ -36,7 +36,6 @@ def run(server: Server, folder: Path, examples: int, *options: str, settings: st
     assert report.returncode == 0, report.stdout[-6000:] + report.stderr[-2000:]
     found = re.search(r"([\d,]+) generated", report.stdout)
     assert found is not None, report.stdout
-    print(report.stdout)
     return int(found[1].replace(",", ""))
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[4]
+from tests.commands import ROOT, command
+
 EXAMPLE = ROOT / "examples/ci"
 BIN = Path(sys.executable).parent
 WORKFLOW = "examples/ci/.github/workflows/capacity.yml"
@@ -51,11 +52,11 @@ def project(tmp_path: Path) -> Path:
     """A checkout that holds the worked example, and a `meshplan` on the path of its runner."""
     folder = tmp_path / "project"
     shutil.copytree(EXAMPLE, folder)
-    command = tmp_path / "meshplan/bin/meshplan"
-    command.parent.mkdir(parents=True)
-    command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m meshplan "$@"\n')
-    command.chmod(0o755)
-    made = run(command, "check", "job.yaml", "--write-baseline", "baseline.json", cwd=folder)
+    launcher = tmp_path / "meshplan/bin/meshplan"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m meshplan "$@"\n')
+    launcher.chmod(0o755)
+    made = command("check", "job.yaml", "--write-baseline", "baseline.json", folder=folder)
     assert made.returncode == 0, made.stderr
     return folder
 
