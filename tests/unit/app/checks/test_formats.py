@@ -19,6 +19,7 @@ from app.checks.budget import parse_budget
 from app.checks.check import check_job
 from app.checks.formats import FORMATS, sarif
 from app.checks.formats.places import Place, Places
+from app.checks.formats.report import Report
 from app.checks.metrics import SLOWDOWN
 from app.checks.outcome import EXIT_CODES
 from app.checks.schemas import CheckDocument
@@ -92,32 +93,32 @@ def test_every_status_gives_valid_reports(status: str) -> None:
     assert document.status == status
     checks = document.checks
     count = {part: sum(check.status == part for check in checks) for part in PARTS}
-    suite = valid_junit(FORMATS["junit"](document, Places()))[0]
+    suite = valid_junit(FORMATS["junit"]([Report(document, Places()))])[0]
     assert suite.get("tests") == str(len(checks))
     for part, attribute in list(PARTS.items())[1:]:
         assert suite.get(attribute) == str(count[part])
         element = {"failures": "failure", "errors": "error", "skipped": "skipped"}[attribute]
         assert len(suite.findall(f".//{element}")) == count[part]
-    run = valid_sarif(FORMATS["sarif"](document, Places()))
+    run = valid_sarif(FORMATS["sarif"]([Report(document, Places()))])
     assert len(run["results"]) == count["failed"]
     assert run["invocations"][0]["exitCode"] == document.exit_code
     assert run["invocations"][0]["executionSuccessful"] is (status != "cut")
     rules = run["tool"]["driver"]["rules"]
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
-    assert json.loads(FORMATS["json"](document, Places())) == plain(document)
+    assert json.loads(FORMATS["json"]([Report(document, Places())])) == plain(document)
     for name in ("table", "markdown"):
-        text = FORMATS[name](document, Places())
+        text = FORMATS[name]([Report(document, Places())])
         assert all(check.id in text for check in checks)
         assert "\x1b" not in text
 
 
 def test_the_schemas_refuse_what_is_not_of_their_format() -> None:
     document = documents()["broken"]
-    report = json.loads(FORMATS["sarif"](document, Places()))
+    report = json.loads(FORMATS["sarif"]([Report(document, Places()))])
     report["runs"][0]["results"][0]["level"] = "fatal"
     assert not sarif_schema().is_valid(report)
     assert not is_uri_reference("a budget.yaml")
-    junit = FORMATS["junit"](document, Places())
+    junit = FORMATS["junit"]([Report(document, Places())])
     assert not junit_schema().validate(
         etree.fromstring(junit.replace("<testcase ", "<case ").replace("</testcase>", "</case>").encode())
     )
@@ -129,9 +130,9 @@ def test_any_words_give_valid_reports(sentence: str, name: str) -> None:
     checks = [check.model_copy(update={"sentence": sentence or "x"}) for check in document.checks]
     odd = document.model_copy(update={"checks": checks, "warnings": [sentence or "x"]})
     places = Places(job=Path(name.replace("\0", "")))
-    valid_junit(FORMATS["junit"](odd, places))
-    valid_sarif(FORMATS["sarif"](odd, places))
-    markdown = FORMATS["markdown"](odd, places)
+    valid_junit(FORMATS["junit"]([Report(odd, places))])
+    valid_sarif(FORMATS["sarif"]([Report(odd, places))])
+    markdown = FORMATS["markdown"]([Report(odd, places)])
     rows = [line for line in markdown.split("\n") if line.startswith("| `")]
     assert len(rows) == len(checks)  # no sentence breaks out of its row
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows)
