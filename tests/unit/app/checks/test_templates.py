@@ -95,6 +95,23 @@ def test_the_action_fails_where_a_budget_is_broken_and_names_run_nothing(project
     assert not (project / "pwned.yaml").exists()
 
 
+def test_the_action_holds_several_jobs_against_the_target_branch_and_annotates(project: Path) -> None:
+    for words in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"],
+    ):
+        run("git", *words, cwd=project)
+    slower = (project / "job.yaml").read_text().replace("mc2: true", "mc2: false")
+    (project / "job.yaml").write_text(slower)
+    (project / "new job.yaml").write_text(slower)
+    given = {"job": "job.yaml\nnew job.yaml\n", "baseline-ref": "main", "comment-token": "secret"}
+    code, outputs, summary = action(project, budget="budget.yaml", **given)
+    assert (code, outputs) == (3, "status=broken\n")
+    assert "1 of 2 jobs passed" in summary
+    assert "- Changed in the job: strategy.features" in summary.replace("\\", "")
+
+
 def test_the_action_says_what_it_could_not_use(project: Path) -> None:
     code, outputs, message = action(project, job="absent.yaml", budget="budget.yaml", baseline="baseline.json")
     assert (code, outputs) == (2, "status=\n")
@@ -110,6 +127,10 @@ def test_the_gitlab_job_checks_the_example(project: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "PASSED" in done.stdout
     assert all((project / file).exists() for file in template["artifacts"]["paths"])
+    variables |= {"MESHPLAN_JOB": "job.yaml\nabsent job.yaml", "MESHPLAN_BASELINE": ""}
+    several = run("sh", "-e", "-c", "\n".join(template["script"]), cwd=project, PATH=path, **variables)
+    assert several.returncode == 2
+    assert "absent job.yaml" in several.stderr
 
 
 def test_the_hook_checks_the_example(project: Path) -> None:
