@@ -7,7 +7,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 IN_PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint test coverage check-python golden calibration bench docs site openapi mutants dashboard check
+.PHONY: help setup constraints format lint test coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -63,6 +63,9 @@ bench: setup ## measure speed; each benchmark prints its own table (not soak and
 
 docs: setup ## regenerate the documents that scripts write (accuracy two minutes, the Pangu case study one)
 	@for file in scripts/write_*.py; do [ ! -e "$$file" ] || $(BIN)/python "$$file" || exit; done
+
+bundle: setup ## one archive that installs without a network, for x86-64 and aarch64, into dist/ (fetches wheels; PYTHONS names versions)
+	$(BIN)/python scripts/make_bundle.py --pythons $(or $(PYTHONS),3.11)
 
 openapi: setup ## write the description of the REST API to build/openapi.json
 	$(BIN)/python scripts/write_openapi.py

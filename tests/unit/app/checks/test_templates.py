@@ -102,9 +102,9 @@ def test_the_action_holds_several_jobs_against_the_target_branch_and_annotates(p
         ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"],
     ):
         run("git", *words, cwd=project)
-    slower = (project / "job.yaml").read_text().replace("mc2: true", "mc2: false")
-    (project / "job.yaml").write_text(slower)
-    (project / "new job.yaml").write_text(slower)
+    text = (project / "job.yaml").read_text()
+    (project / "job.yaml").write_text(text.replace("mc2: true", "mc2: false"))
+    (project / "new job.yaml").write_text(text)
     given = {"job": "job.yaml\nnew job.yaml\n", "baseline-ref": "main", "comment-token": "secret"}
     code, outputs, summary = action(project, budget="budget.yaml", **given)
     assert (code, outputs) == (3, "status=broken\n")
@@ -127,7 +127,9 @@ def test_the_gitlab_job_checks_the_example(project: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "PASSED" in done.stdout
     assert all((project / file).exists() for file in template["artifacts"]["paths"])
-    variables |= {"MESHPLAN_JOB": "job.yaml\nabsent job.yaml", "MESHPLAN_BASELINE": ""}
+    (project / "loose.yaml").write_text("step_time_s: {max: 100}\n")
+    variables |= {"MESHPLAN_JOB": "job.yaml\nabsent job.yaml", "MESHPLAN_BASELINE": "", "MESHPLAN_PIN": "false"}
+    variables |= {"MESHPLAN_BUDGET": "loose.yaml"}
     several = run("sh", "-e", "-c", "\n".join(template["script"]), cwd=project, PATH=path, **variables)
     assert several.returncode == 2
     assert "absent job.yaml" in several.stderr
