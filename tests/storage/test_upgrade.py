@@ -88,7 +88,7 @@ def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None
             check(empty_url)
         make_folder(empty_url)
         Path(parsed_url(empty_url).database or "").touch()
-    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0002; run `meshplan db upgrade`"):
+    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0003; run `meshplan db upgrade`"):
         check(empty_url)
 
 
