@@ -166,7 +166,7 @@ class _Slot(threading.Thread):
                 ours.close()
                 return False
             command = [sys.executable, "-c", _BOOT.format(path=sys.path, handle=theirs.fileno())]
-            self.process = subprocess.Popen(
+            self.process = subprocess.Popen(  # noqa: S603  # this interpreter
                 command,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,

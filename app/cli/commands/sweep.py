@@ -62,6 +62,7 @@ def sweep(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="CSV file, a line for each point")] = None,
     server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
+    executor: options.Executor = None,
     as_json: options.Json = False,
 ) -> int:
     """The best plan at each of many sizes: how the job scales, when it is done, and what it costs."""
