@@ -11,7 +11,7 @@ from search.executors.executor import Piece
 from search.lattice_state import Under
 from search.placement.pricing import PricedRows
 
-MOST = 8  # chunks with rows between one and the last that it knows of
+MOST = 6  # chunks with rows between one and the last that it knows of
 ENTERED = 64  # chunks that are held, those without a legal row among them
 
 
@@ -21,7 +21,7 @@ def num_known(place: int) -> int:
     At the beginning, where times fall quickly, more are waited for. It does not depend on who is done, so that answers do not.
     """
     known = max(0, place - MOST + 1)
-    while known + min(MOST, 2 + known // 2) <= place:
+    while known + min(MOST, 1 + known // 2) <= place:
         known += 1
     return known
 

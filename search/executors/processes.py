@@ -123,7 +123,7 @@ class _Slot(threading.Thread):
 
     def run(self) -> None:
         """Answer calls until the pool ends."""
-        if self._started():
+        if self._has_begun():
             while (call := self._pool.take()) is not None:
                 self.is_busy = True
                 going = self._answered(call)
@@ -146,7 +146,7 @@ class _Slot(threading.Thread):
             kind, value = self._connection.recv()
         except (EOFError, OSError):
             self._end()
-            again = not self._pool.is_ending and self._started()
+            again = not self._pool.is_ending and self._has_begun()
             self._pool.give_back(call)
             return again
         except Exception as error:  # what cannot be pickled
@@ -158,7 +158,7 @@ class _Slot(threading.Thread):
             call.future.set_result(value)
         return True
 
-    def _started(self) -> bool:
+    def _has_begun(self) -> bool:
         """Whether a new process is there and can import what it needs."""
         ours, theirs = socket.socketpair()
         with theirs, self._changing:
