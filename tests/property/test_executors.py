@@ -22,7 +22,7 @@ from search.space import search_space
 from tests.search_workloads import DENSE, MOE, workload
 
 CONSTANTS = prior_constants("ascend")
-LIMITS = SearchLimits(tp=(1, 2, 4), pp=(1, 2, 4, 8), vpp=(1, 2), cp=(1,), etp=(1,), micro_batch_size=(1, 2))
+LIMITS = SearchLimits(tp=(1, 2), pp=(1, 2, 4), vpp=(1, 2), cp=(1,), etp=(1,), micro_batch_size=(1,))
 
 
 class Whenever:
@@ -69,10 +69,10 @@ def answered(
     return json.dumps(lattice.result().to_mapping())
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     model=st.sampled_from([DENSE, MOE]),
-    num_devices=st.sampled_from([8, 16, 32]),
+    num_devices=st.sampled_from([8, 16]),
     objective=st.sampled_from(["step_time", "step_time", "memory_headroom"]),
     target=st.sampled_from(["any", "mindspeed-llm"]),
     most=st.integers(1, 9),
@@ -101,7 +101,7 @@ def test_processes_find_the_same(number: int) -> None:
     try:
         while not pool.room:
             time.sleep(0.05)
-        found = answered(MOE, 32, "step_time", "mindspeed-llm", pool)
+        found = answered(MOE, 16, "step_time", "any", pool)
     finally:
         pool.close()
-    assert found == answered(MOE, 32, "step_time", "mindspeed-llm", None)
+    assert found == answered(MOE, 16, "step_time", "any", None)
