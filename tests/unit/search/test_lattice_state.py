@@ -63,4 +63,4 @@ def test_a_state_of_another_format_is_refused() -> None:
     with pytest.raises(SearchError, match="not one that a search of this version wrote"):
         LatticeState.from_mapping({**document, "rejections": [["no_such_rule", 1, []]]}, "step_time", TOP)
     with pytest.raises(SearchError, match="not one that a search of this version wrote"):
-        LatticeState.from_mapping({"format": 4}, "step_time", TOP)
+        LatticeState.from_mapping({"format": 5}, "step_time", TOP)
