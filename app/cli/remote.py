@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -67,19 +68,28 @@ def remote_sweep_document(source: Source, url: str, on_progress: Callable[[Sweep
         raise _unread(url, study) from None
 
 
-def remote_rl_search_document(job: RlJob, url: str, on_progress: Callable[[PlacementProgress], bool | None]) -> RlSearchDocument:
-    """The document that ``meshplan schema rl-search`` describes, from the server at ``url``; an interrupt cancels the study."""
+def remote_rl_search_document(
+    given: Mapping[str, Any], job: RlJob, url: str, on_progress: Callable[[PlacementProgress], bool | None]
+) -> RlSearchDocument:
+    """The document that ``meshplan schema rl-search`` describes, from the server at ``url``; an interrupt cancels the study.
+
+    ``given`` is what the job's file says.
+    """
+    document, resolved = copy.deepcopy({**given}), job.document
+    if isinstance(document["model"], str) and (document["model"].endswith(".json") or "/" in document["model"]):
+        document["model"] = resolved["model"]  # a file of this machine
+    lengths = document["post_training"]["lengths"]
+    if isinstance(lengths.get("histogram"), str):
+        lengths["histogram"] = resolved["post_training"]["lengths"]["histogram"]
     with _connected(url) as client:
-        study = _finished(client, "rl", job.document, on_progress, PlacementProgress)
+        study = _finished(client, "rl", document, on_progress, PlacementProgress)
     result = study.result or {}
     if result.get("why_none") is not None:
         raise InfeasibleError(result["why_none"])
     try:
-        document = RlSearchDocument.model_validate({name: value for name, value in result.items() if name != "why_none"})
+        return RlSearchDocument.model_validate({name: value for name, value in result.items() if name != "why_none"})
     except ValidationError:
         raise _unread(url, study) from None
-    # What the file left out is assumed, which the resolved job that was sent does not tell.
-    return document.model_copy(update={"assumptions": joined(document.assumptions, job.assumptions)})
 
 
 def remote_report(url: str, study_id: str, form: str, language: str) -> str:

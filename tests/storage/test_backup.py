@@ -246,7 +246,7 @@ def test_a_database_of_version_0_1_is_upgraded_with_all_that_it_holds(old_url: s
             assert sorted(item["state"] for item in items) == sorted(
                 ["completed", "completed", "cancelled", "failed", "running", "queued", "queued"]
             )
-            assert {(item["owner"], item["visibility"]) for item in items} == {(None, "public")}
+            assert {(item["owner"], item["visibility"], item["kind"]) for item in items} == {(None, "public", "search")}
             for item in items:
                 assert client.get(f"/v1/studies/{item['id']}").json()["job"]["model"]
             best = client.get(f"/v1/studies/{items[-1]['id']}/plans").json()["items"]

@@ -35,8 +35,9 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
             <Anchor component={Link} to={`/studies/${study.id}`} fw={550} c="inherit" lineClamp={2} style={{ overflowWrap: "anywhere" }} title={study.model}>
               {study.model}
             </Anchor>
-            <Text size="xs" c="dimmed" ff="monospace">
-              {study.id}
+            <Text size="xs" c="dimmed">
+              {study.kind !== "search" && <>{t(`kind.${study.kind}`)} · </>}
+              <span style={{ fontFamily: "var(--mantine-font-family-monospace)" }}>{study.id}</span>
             </Text>
           </Stack>
         ),
@@ -52,9 +53,10 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
           </Text>
         ),
       },
-      { key: "devices", header: t("column.devices"), numeric: true, value: (study) => study.num_devices, cell: (study) => count(study.num_devices) },
+      { key: "devices", csv: "num_devices", header: t("column.devices"), numeric: true, value: (study) => study.num_devices, cell: (study) => count(study.num_devices) },
       {
         key: "step",
+        csv: { step_time_s: bestTime, step_time_low_s: ({ best }) => best?.step_time_low_s, step_time_high_s: ({ best }) => best?.step_time_high_s },
         header: t("column.stepTime"),
         help: t("help.stepTime"),
         numeric: true,
@@ -72,6 +74,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       },
       {
         key: "mfu",
+        csv: "mfu_fraction",
         header: t("column.mfu"),
         help: t("help.mfu"),
         numeric: true,
@@ -80,6 +83,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       },
       {
         key: "tokens",
+        csv: "tokens_per_s",
         header: t("column.tokens"),
         numeric: true,
         shown: false,
@@ -88,6 +92,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       },
       {
         key: "memory",
+        csv: "peak_memory_bytes",
         header: t("column.memory"),
         help: t("help.memory"),
         numeric: true,
@@ -97,6 +102,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       },
       {
         key: "headroom",
+        csv: "headroom_bytes",
         header: t("column.headroom"),
         numeric: true,
         shown: false,
@@ -120,6 +126,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       { key: "sampler", header: t("column.sampler"), shown: false, value: (study) => study.sampler, cell: (study) => study.sampler },
       {
         key: "duration",
+        csv: "duration_s",
         header: t("column.duration"),
         shown: false,
         numeric: true,
@@ -128,6 +135,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       },
       {
         key: "age",
+        csv: "created_at_s",
         header: t("column.age"),
         numeric: true,
         value: (study) => study.created_at_s,
@@ -169,7 +177,7 @@ function State({ study }: { study: ListedStudy }) {
 
 function Proved({ study }: { study: ListedStudy }) {
   const { t } = useTranslation("studies");
-  if (study.state === "completed" && study.best === null) return <Text size="sm" c="var(--tone-warn)" style={{ whiteSpace: "nowrap" }}>{t("noPlan")}</Text>;
+  if (study.kind === "search" && study.state === "completed" && study.best === null) return <Text size="sm" c="var(--tone-warn)" style={{ whiteSpace: "nowrap" }}>{t("noPlan")}</Text>;
   if (study.proved_best === null) return "–";
   if (!study.proved_best) return <Text size="sm" c="dimmed">{t("notProved")}</Text>;
   return (

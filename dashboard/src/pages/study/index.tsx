@@ -1,5 +1,5 @@
 import { Alert, Button, Tabs, Text } from "@mantine/core";
-import { IconAlertTriangle, IconBan, IconZoomExclamation } from "@tabler/icons-react";
+import { IconBan, IconZoomExclamation } from "@tabler/icons-react";
 import { useInfiniteQuery, usePrefetchInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useMemo } from "react";
 import { useTranslation } from "../../i18n";
@@ -12,12 +12,14 @@ import { ErrorState } from "../../components/ErrorState";
 import { LoadingPage } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
 import { StateBadge } from "../../components/StateBadge";
+import { Warnings } from "../../components/Warnings";
 import { useUrlChoice } from "../../state/url";
 import { ago, count, moment } from "../../units/format";
 import { rankingQuery, type RankedPlan } from "./data";
 import { Beside } from "./Beside";
 import { Headline } from "./Headline";
 import { JobTab } from "./JobTab";
+import { OtherKind } from "./OtherKind";
 import { PlansTab } from "./PlansTab";
 import { SearchText } from "./Proof";
 import { RejectionsTab } from "./RejectionsTab";
@@ -28,6 +30,7 @@ import { useLive, type Live } from "./useLive";
 const LiveTab = lazy(async () => ({ default: (await import("./LiveTab")).LiveTab }));
 const TrialsTab = lazy(async () => ({ default: (await import("./TrialsTab")).TrialsTab }));
 
+const ASKED_MS = 2000; // of a study that is not followed by its stream
 const SLOW_MS = 10_000; // the stream tells of changes; asking covers a proxy that holds it back
 
 export function Page() {
@@ -36,9 +39,9 @@ export function Page() {
   usePrefetchInfiniteQuery(rankingQuery(studyId)); // not after the study: most have finished
   const { data: study, error, refetch } = useQuery({
     ...studyQuery(studyId),
-    refetchInterval: ({ state }) => (state.data && !FINISHED.includes(state.data.state) ? SLOW_MS : false),
+    refetchInterval: ({ state }) => (state.data && !FINISHED.includes(state.data.state) ? (state.data.kind === "search" ? SLOW_MS : ASKED_MS) : false),
   });
-  if (study) return <StudyPage key={studyId} study={study} />;
+  if (study) return study.kind === "search" ? <StudyPage key={studyId} study={study} /> : <OtherKind key={studyId} study={study} />;
   if (!error) return <LoadingPage />;
   return (
     <>
@@ -155,11 +158,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
           <Beside study={study} result={result} />
         </>
       )}
-      {study.warnings.length > 0 && tab !== "job" && (
-        <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} mb="md" c="inherit">
-          {study.warnings.join(" ")}
-        </Alert>
-      )}
+      {tab !== "job" && <Warnings warnings={study.warnings} />}
       <Tabs value={tab ?? "job"} onChange={(name) => setTab((name ?? "plans") as typeof wanted)} keepMounted={false}>
         <Tabs.List mb="md" style={{ overflowX: "auto", flexWrap: "nowrap", overflowY: "hidden" }}>
           {tabs.map((name) => (
