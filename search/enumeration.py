@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch, concatenate
 from cost_models.shapes.workload import Workload
-from frameworks.legality import rules_for
+from frameworks.legality import RULES, rules_for
 from frameworks.rule import Rule
 from frameworks.taking import with_taken
 from search.options import Layouts, OptionTable, OptionTables, option_classes
@@ -57,6 +57,27 @@ class Rejections:
         """Count strategies against a rule."""
         self.examples.setdefault(rule.name, (rule, example))  # first: an interrupt leaves no count without its example
         self.counts[rule.name] = self.counts.get(rule.name, 0) + num_strategies
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rules travel to another process by their place, as what they are made of cannot."""
+        places = {name: (RULES.index(rule), example) for name, (rule, example) in self.examples.items()}
+        return _of_places, (self.counts, places)
+
+    def taken(self) -> Rejections:
+        """What was charged so far, which is charged here no longer."""
+        found = Rejections(self.counts, self.examples)
+        self.counts, self.examples = {}, {}
+        return found
+
+    def add(self, others: Rejections) -> None:
+        """Charge what was charged elsewhere."""
+        for name, count in others.counts.items():
+            rule, example = others.examples[name]
+            self.charge(rule, count, example)
+
+
+def _of_places(counts: dict[str, int], places: dict[str, tuple[int, ParallelStrategy]]) -> Rejections:
+    return Rejections(counts, {name: (RULES[place], example) for name, (place, example) in places.items()})
 
 
 def refusals(workload: Workload) -> tuple[Rule, ...]:
