@@ -6,40 +6,31 @@ bounded memory; one too large for the time given is cut, and the result says so.
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step.composition import estimate_priced, peaks
-from cost_models.step.placing import least_step_times_s, work
-from cost_models.step.priced_groups import priced_by
-from cost_models.step.priced_keys import LayerPrices
-from frameworks.legality import refused_mask
+from cost_models.step.composition import estimate_priced
 from frameworks.target import ANY
 from search.ahead import ENTERED, MOST, Entered, InHand, num_known
 from search.answers import Answers
-from search.enumeration import Chunk, Rejections, charge_illegal, chunks, legal_rows, option_rules
+from search.chunk_pricing import ChunkPricing, found_in
+from search.enumeration import Chunk, Rejections, charge_illegal, chunks
 from search.executors.executor import SERIAL, Executor, Piece
 from search.explanation import Estimator
 from search.finalists import MAX_SIMULATIONS, Finalists, simulated_rows
 from search.heartbeat import beat
 from search.judgement import Judgement
 from search.lattice_state import LatticeState, Under
-from search.leaner import leaner, leanest
 from search.limits import SearchLimits
 from search.placement.climb import climbed
-from search.placement.placer import Placer
-from search.placement.pricing import PricedRows, Pricer, joined_rows, placed_rows
+from search.placement.pricing import Pricer
 from search.plan import DeploymentPlan
 from search.ranking import Leaderboard, RankedStrategy, Scored, joined
 from search.result import ENUMERATE, SIMULATE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
@@ -98,20 +89,18 @@ class LatticeSearch:
         self._answers = Answers(
             workload, space, constants, simulator, objective, paired_error or PairedError(), judgement, limits or SearchLimits()
         )
-        self._price = pricer
         self.simulator = simulator
         self._max_simulations, self._refines = max_simulations, by_tensor
-        self._refused_by = refused_by
         self._now: Clock = clock or (lambda: 0.0)
         self._started_s = self._now() - self.state.elapsed_s
-        self._rules = option_rules(workload)
-        self._placer, self._prices = Placer(workload), LayerPrices(workload, constants)
+        self._recipe: tuple[tuple[Any, ...], dict[str, Any]] = (
+            (workload, space, constants),
+            {"proves_by_time": self._proves_by_time, "pricer": pricer, "refused_by": refused_by},
+        )
+        self._pricing = ChunkPricing(*self._recipe[0], **self._recipe[1])
         self._stream = self._continued(space)
         self._climbs: dict[RankedStrategy, RankedStrategy] = {}
-        self._executor, self._entered, self._hand = executor, deque[Entered](), InHand(Under())
-        self._recipe = (workload, space, constants), {
-            "objective": objective, "top": top, "pricer": pricer, "simulator": simulator, "refused_by": refused_by,
-        }  # fmt: skip
+        self._executor, self._entered = executor, deque[Entered]()
         self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
     def _continued(self, space: SearchSpace) -> Iterator[tuple[Chunk, Rejections]]:
@@ -140,7 +129,7 @@ class LatticeSearch:
         elif (place := next((at for at, entered in enumerate(self._entered) if self._is_free(entered)), None)) is not None:
             entered = self._entered[place]
             piece: Piece[InHand] = Piece(found_in, self._recipe, entered.batch, entered.under)
-            piece.here(lambda: self.found_in(entered.batch, entered.under))
+            piece.here(lambda: self._pricing.found_in(entered.batch, entered.under))
             self._entered[place] = entered._replace(piece=piece)
             state.price_s += now() - begun_s
         else:
@@ -163,8 +152,8 @@ class LatticeSearch:
             if chunk is None or rejected is None:
                 break
             begun_s = now()
-            batch = charge_illegal(self.workload, chunk.batch, self._rules, rejected)
-            batch = self._placer.charge_unplaceable(batch, rejected)
+            batch = charge_illegal(self.workload, chunk.batch, self._pricing.rules, rejected)
+            batch = self._pricing.placer.charge_unplaceable(batch, rejected)
             state.legality_s += now() - begun_s
             entered = Entered(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._under(place))
             if len(batch) and room:
@@ -199,24 +188,9 @@ class LatticeSearch:
         if not len(batch):
             return
         begun_s = self._now()
-        found = self.found_in(batch, self._under(self.state.num_priced))
+        found = self._pricing.found_in(batch, self._under(self.state.num_priced))
         self.state.price_s += self._now() - begun_s
         self._take(found)
-
-    def found_in(self, batch: StrategyBatch, under: Under) -> InHand:
-        """What is found in legal rows, whatever else has been found by now."""
-        self._hand = hand = InHand(under)
-        parts = self._priced(batch, np.arange(len(batch)))
-        parts += [forms for part in parts for forms in self._leaner(part)]
-        if self._refused_by is not None:
-            parts = [part.take(refused_mask(self.workload, part.batch, self._refused_by)) for part in parts]
-        hand.legal += sum(len(part.batch) for part in parts)
-        hand.ruled_out += sum(int(part.ruled_out.sum()) for part in parts)
-        if parts:
-            fitting = [part.take(part.fits) for part in parts]
-            order = np.argsort(np.concatenate([part.origin for part in fitting]), kind="stable")  # structures stay together
-            hand.rows = joined_rows(fitting).take(order)
-        return hand
 
     def _take(self, found: InHand) -> None:
         """Count what was found in a chunk, and show it to the leaderboard."""
@@ -243,73 +217,6 @@ class LatticeSearch:
         least_bytes = float("inf") if state.leanest is None else state.leanest[0]
         state.history = [*state.history[-MOST:], Under(to_beat, least_bytes)]
 
-    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
-        """Rows that could be listed, if any; what their layers take rules out the others before anything else is counted."""
-        hand, usual = self._hand, priced_by(self._prices, batch)
-        open_rows = least_step_times_s(usual, work(usual)).step_s < self._to_beat_s
-        if not open_rows.all():
-            closed = batch.take(~open_rows)
-            refused = None if self._refused_by is None else refused_mask(self.workload, closed, self._refused_by)
-            number = len(closed) if refused is None else int(refused.sum())
-            hand.legal, hand.ruled_out = hand.legal + number, hand.ruled_out + number
-            if len(closed) == len(batch):
-                return []
-            usual, origin = usual.take(open_rows), origin[open_rows]
-        least_bytes = hand.least_bytes
-        priced = placed_rows(self._prices, self._placer, usual, origin, self._price, self._to_beat_s, least_bytes)
-        least = int(np.argmin(priced.peak_memory_bytes))
-        peak = float(priced.peak_memory_bytes[least])
-        if peak < least_bytes:
-            hand.leanest = (peak, priced.batch.row(least))
-        return [priced]
-
-    @property
-    def _to_beat_s(self) -> float:
-        """The step time that a row must be below to be listed."""
-        return self._hand.under.to_beat if self._proves_by_time else float("inf")
-
-    def _leaner(self, as_it_is: PricedRows) -> list[PricedRows]:
-        """The leaner forms of rows that could still matter: no form of a row is faster than the row as it is."""
-        model, switches, hand = self.workload.model, self._space.leaner, self._hand
-        if not switches:
-            return []
-        could = self._could_matter(as_it_is)
-        enough_bytes = self._answers.rule.fit_limit_bytes if self._proves_by_time else hand.under.to_beat
-        could &= as_it_is.kept_bytes <= enough_bytes
-        if could.any():
-            could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
-        if self._proves_by_time:
-            alone = as_it_is.batch.pp == 1  # where layers usually lie says nothing of where those of a leaner form would
-            as_it_is.time(np.flatnonzero(could & alone & ~as_it_is.timed), self._prices, self._price)
-            could &= self._could_matter(as_it_is)
-        found = leaner(model, as_it_is.batch.take(could), switches)
-        if found is None:
-            return []
-        batch, origin = found
-        legal = legal_rows(self.workload, batch, self._rules, hand.rejections)
-        hand.enumerated += len(batch)
-        return self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]]) if legal.any() else []
-
-    def _could_matter(self, as_it_is: PricedRows) -> NDArray[np.bool_]:
-        """Rows of which leaner forms could be listed, by what is known of their time."""
-        if not self._proves_by_time:
-            return np.ones(len(as_it_is.batch), dtype=np.bool_)
-        could: NDArray[np.bool_] = ~as_it_is.fits & (as_it_is.bound_s < self._to_beat_s)
-        return could
-
-    def _can_be_lean(self, batch: StrategyBatch, enough_bytes: float) -> NDArray[np.bool_]:
-        """Whether the leanest forms of rows need no more than that."""
-        found, features = np.zeros(len(batch), dtype=np.bool_), None
-        for switches in dict.fromkeys((self._space.leaner, self._space.leaner & ~Feature.SWAP_ATTENTION)):
-            if not switches:
-                continue
-            least = leanest(self.workload.model, batch, switches)
-            rows = np.flatnonzero(~found if features is None else ~found & (features != least.features))
-            features = least.features
-            if len(rows):
-                found[rows] = peaks(priced_by(self._prices, least.take(rows)), enough_bytes).peak_bytes <= enough_bytes
-        return found
-
     @property
     def _proves_by_time(self) -> bool:
         """Whether the objective orders plans by step time; memory is the same in both fidelities."""
@@ -317,7 +224,7 @@ class LatticeSearch:
 
     def _settle(self, scored: Scored) -> None:
         begun_s = self._now()
-        self.state.finalists.settle(simulated_rows(scored, self.simulator, self._prices))
+        self.state.finalists.settle(simulated_rows(scored, self.simulator, self._pricing.prices))
         self.state.simulate_s += self._now() - begun_s
 
     def _shown(self) -> Scored | None:
@@ -330,7 +237,7 @@ class LatticeSearch:
             unseen = unseen.take(finalists.listed(unseen))
         if not len(unseen):
             return finalists.simulated
-        shown = simulated_rows(unseen, self.simulator, self._prices)
+        shown = simulated_rows(unseen, self.simulator, self._pricing.prices)
         return shown if finalists.simulated is None else joined(finalists.simulated, shown)
 
     @property
@@ -440,7 +347,7 @@ class LatticeSearch:
     def _as_climbed(self, plan: RankedStrategy) -> RankedStrategy:
         """The plan with its layers moved; an answer that was interrupted goes on where it was."""
         if plan not in self._climbs:
-            self._climbs[plan] = climbed(self._prices, self._placer, self.simulator, plan)
+            self._climbs[plan] = climbed(self._pricing.prices, self._pricing.placer, self.simulator, plan)
             beat()
         return self._climbs[plan]
 
@@ -494,17 +401,6 @@ class LatticeSearch:
             stopped_by=stopped_by,
             plan_id=None if best is None else best.plan_id,
         )
-
-
-def found_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], batch: StrategyBatch, under: Under) -> InHand:
-    """As the method of the search that the recipe makes; this process keeps it for further chunks."""
-    return _made(pickle.dumps(recipe)).found_in(batch, under)
-
-
-@lru_cache(maxsize=2)  # a search for a target, and that of what it refuses
-def _made(recipe: bytes) -> LatticeSearch:
-    given, settings = pickle.loads(recipe)  # noqa: S301  # our own
-    return LatticeSearch(*given, **settings)
 
 
 def search(

@@ -78,7 +78,7 @@ class PointSearch(LatticeSearch):
         if not len(batch) or not np.isfinite(best_s):
             super()._consider(batch)
             return
-        priced = priced_by(self._prices, batch)
+        priced = priced_by(self._pricing.prices, batch)
         batch = batch.take(least_step_times_s(priced, work(priced)).step_s < best_s)
         if len(batch):
             self._waiting = batch if self._waiting is None else concatenate([self._waiting, batch])
