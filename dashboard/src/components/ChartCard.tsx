@@ -1,8 +1,11 @@
-import { ActionIcon, Card, Group, Table, Text, Title, Tooltip } from "@mantine/core";
-import { IconChartBar, IconTable } from "@tabler/icons-react";
+import { ActionIcon, Card, Group, Menu, Table, Text, Title, Tooltip } from "@mantine/core";
+import { IconChartBar, IconDownload, IconTable } from "@tabler/icons-react";
 import { useState, type ReactNode } from "react";
 import { useTranslation } from "../i18n";
 
+import { PictureOf, type Picture } from "./chart/picture";
+import { csvText, type Cell } from "./csv";
+import { fileName, saveFile } from "./saveFile";
 import classes from "./ChartCard.module.css";
 
 interface Props {
@@ -12,13 +15,16 @@ interface Props {
   actions?: ReactNode;
   /** The numbers of the chart: the reader can switch to them. The first column names the row. */
   table?: { columns: readonly string[]; rows: readonly (readonly string[])[] };
+  /** What the file of its data holds, a line of names first; default the table, else what the chart's series hold. */
+  data?: () => readonly (readonly Cell[])[];
   children: ReactNode;
 }
 
-/** A chart under its title, with a switch to its numbers. */
-export function ChartCard({ title, subtitle, actions, table, children }: Props) {
+/** A chart under its title, with a switch to its numbers, and itself as a file: picture, drawing, data. */
+export function ChartCard({ title, subtitle, actions, table, data, children }: Props) {
   const { t } = useTranslation();
   const [isTable, setTable] = useState(false);
+  const [picture, setPicture] = useState<Picture | null>(null);
   const switchTo = t(isTable ? "chart.asChart" : "chart.asTable");
   const Icon = isTable ? IconChartBar : IconTable;
   return (
@@ -41,6 +47,7 @@ export function ChartCard({ title, subtitle, actions, table, children }: Props) 
               </ActionIcon>
             </Tooltip>
           )}
+          <Export title={title} picture={picture} data={data ?? (table && (() => [table.columns, ...table.rows]))} />
         </Group>
       </Group>
       {table && isTable ? (
@@ -69,8 +76,35 @@ export function ChartCard({ title, subtitle, actions, table, children }: Props) 
           </Table>
         </Table.ScrollContainer>
       ) : (
-        children
+        <PictureOf.Provider value={setPicture}>{children}</PictureOf.Provider>
       )}
     </Card>
+  );
+}
+
+function Export({ title, picture, data }: { title: string; picture: Picture | null; data: Props["data"] }) {
+  const { t } = useTranslation();
+  const numbers = data ?? picture?.numbers;
+  if (!numbers) return null; // nothing is drawn
+  const name = fileName(title);
+  return (
+    <Menu position="bottom-end">
+      <Menu.Target>
+        <Tooltip label={t("chart.save")}>
+          <ActionIcon variant="default" size={30} aria-label={`${title}: ${t("chart.save")}`}>
+            <IconDownload size={16} stroke={1.6} />
+          </ActionIcon>
+        </Tooltip>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {picture && (
+          <>
+            <Menu.Item onClick={() => void picture.png().then((blob) => saveFile(`${name}.png`, "image/png", blob))}>{t("chart.png")}</Menu.Item>
+            <Menu.Item onClick={() => void picture.svg().then((text) => saveFile(`${name}.svg`, "image/svg+xml", text))}>{t("chart.svg")}</Menu.Item>
+          </>
+        )}
+        <Menu.Item onClick={() => saveFile(`${name}.csv`, "text/csv", csvText(numbers()))}>{t("chart.csv")}</Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
   );
 }

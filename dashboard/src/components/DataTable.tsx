@@ -5,6 +5,7 @@ import { useTranslation } from "../i18n";
 import { useNavigate } from "react-router";
 
 import { useUrlChange, useUrlList, useUrlText } from "../state/url";
+import { csvText } from "./csv";
 import { saveFile } from "./saveFile";
 import { TablePager } from "./TablePager";
 import classes from "./DataTable.module.css";
@@ -262,7 +263,5 @@ function sortedRows<Row>(rows: readonly Row[], columns: readonly Column<Row>[], 
 
 function toCsv<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
   const kept = columns.filter((column) => column.value);
-  const quoted = (value: unknown) => (/[",\n]/.test(String(value ?? "")) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? ""));
-  const lines = [kept.map(({ key }) => key), ...rows.map((row) => kept.map((column) => column.value?.(row)))];
-  return lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n";
+  return csvText([kept.map(({ key }) => key), ...rows.map((row) => kept.map((column) => column.value?.(row)))]);
 }
