@@ -4,6 +4,8 @@ import { useNavigate } from "react-router";
 /** The pages of the menu, each reached with `g` and a letter. */
 export const PAGES = [
   { page: "studies", key: "s" },
+  { page: "sweep", key: "w" },
+  { page: "rl", key: "r" },
   { page: "scripts", key: "t" },
   { page: "experts", key: "e" },
   { page: "compare", key: "c" },
