@@ -1,1 +1,74 @@
-export function Page() { return null; }
+import { Button, Card, Group, Stack, Text } from "@mantine/core";
+import { IconRepeat } from "@tabler/icons-react";
+import { useEffect, useRef, type SyntheticEvent } from "react";
+import { useTranslation } from "../../i18n";
+
+import { answered, api } from "../../api/client";
+import { Asking } from "../../components/Asking";
+import { ErrorState } from "../../components/ErrorState";
+import { PageHeader } from "../../components/PageHeader";
+import { useAsked } from "../../components/useAsked";
+import { useUrlForm } from "../../state/url";
+import { Answer } from "./Answer";
+import { Fields } from "./Fields";
+import { DEFAULTS, fieldOfProblem, formOfPlan, requestOf, type Field, type Form } from "./request";
+import type { Plan, Search, Step } from "./steps";
+
+const WANTED: readonly Field[] = ["model", "hardware", "devices", "prompts", "samples", "mean", "cap"];
+
+/** A step of reinforcement learning: which placement is best, or what one of them takes. */
+export function Page() {
+  const { t } = useTranslation("rl");
+  const [form, set] = useUrlForm<Field>(DEFAULTS);
+  const { answer, refusal, sinceMs, isBusy, ask, giveUp } = useAsked<Step | Search>();
+  const found = useRef<HTMLDivElement>(null);
+  const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
+
+  useEffect(() => {
+    if (answer) found.current?.scrollIntoView();
+  }, [answer]);
+
+  const run = (asked: Form) =>
+    void ask((signal): Promise<Step | Search> => {
+      const body = requestOf(asked);
+      return asked.ask === "search" ? answered(api.POST("/v1/rl/searches", { body, signal })) : answered(api.POST("/v1/rl/estimates", { body, signal }));
+    });
+
+  function look(plan: Plan) {
+    const changes = formOfPlan(plan);
+    set(changes);
+    run({ ...form, ...changes });
+  }
+
+  return (
+    <>
+      <PageHeader title={t("title")} subtitle={t("subtitle")} />
+      <Stack>
+        <Card component="section" aria-label={t("job")}>
+          <form
+            onSubmit={(event: SyntheticEvent) => {
+              event.preventDefault();
+              run(form);
+            }}
+            noValidate
+          >
+            <Fields form={form} set={set} errorOf={(field) => (wrong === field ? refusal?.message : undefined)} />
+            <Group gap="sm" mt="md">
+              <Button type="submit" loading={isBusy} disabled={WANTED.some((field) => !form[field].trim())} leftSection={<IconRepeat size={16} />}>
+                {t(`run.${form.ask === "search" ? "search" : "estimate"}`)}
+              </Button>
+              <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>
+                {t("note")}
+              </Text>
+            </Group>
+          </form>
+        </Card>
+        {sinceMs !== null && <Asking sinceMs={sinceMs} text={t("asking")} onGiveUp={giveUp} />}
+        {refusal && <ErrorState error={refusal} />}
+        <div ref={found} style={{ scrollMarginTop: 68 }}>
+          {answer && <Answer answer={answer} onLook={look} />}
+        </div>
+      </Stack>
+    </>
+  );
+}

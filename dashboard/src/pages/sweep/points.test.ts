@@ -6,7 +6,7 @@ const WORDS = { seq_length: (value: string) => `seq ${value}`, global_batch_size
 
 const STRATEGY = {
   tp: 2, pp: 4, vpp: 2, cp: 1, ep: 1, dp: 8, micro_batch_size: 1, zero_stage: 1, schedule: "interleaved-1f1b",
-  recompute: { granularity: "full", modules: [] },
+  recompute: { granularity: "full", method: "uniform", num_layers: 1, modules: [] },
 };
 
 function point(number: number, changes: Partial<Point> = {}): Point {
