@@ -126,7 +126,7 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
             <NetworkTab studyId={study.id} plan={plan} study={study} />
           </Tabs.Panel>
           <Tabs.Panel value="changes">
-            <WhatIfTab studyId={study.id} plan={plan} />
+            <WhatIfTab study={study} plan={plan} />
           </Tabs.Panel>
           <Tabs.Panel value="delivery">
             <DeliveryTab study={study} plan={plan} />

@@ -10,6 +10,7 @@ import { bytes, compact, duration, percent, seconds, secondsRange, signedPercent
 import { Beside } from "./Beside";
 import type { RankedPlan, Result } from "./data";
 import { ProofText, SearchText } from "./Proof";
+import { Refinement } from "./Refinement";
 
 interface Props {
   study: Study;
@@ -52,6 +53,7 @@ export function Headline({ study, result, best, plans }: Props) {
         </Text>
       </Card>
       <Tiles study={study} result={result} best={best} />
+      <Refinement result={result} />
       <Beside study={study} result={result} />
     </Stack>
   );

@@ -17,6 +17,7 @@ import { ago, count, moment } from "../../units/format";
 import { rankingQuery, type RankedPlan } from "./data";
 import { Beside } from "./Beside";
 import { Headline } from "./Headline";
+import { Infeasible } from "./Infeasible";
 import { JobTab } from "./JobTab";
 import { PlansTab } from "./PlansTab";
 import { SearchText } from "./Proof";
@@ -123,7 +124,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
   const { t } = useTranslation("study");
   const { result } = study;
   const best = plans[0];
-  const hasTrials = live === null && study.sampler !== "exhaustive";
+  const hasTrials = live === null && (study.sampler !== "exhaustive" || Boolean(result?.refinement));
   const tabs = [
     ...(live ? ["live"] : []),
     ...(best ? ["plans"] : []),
@@ -142,7 +143,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
           <EmptyState
             icon={IconZoomExclamation}
             title={t("noPlan.title")}
-            text={result.nearest ?? t("noPlan.text")}
+            text={result.infeasible ? undefined : (result.nearest ?? t("noPlan.text"))}
             action={
               <Button component={Link} to={`/studies/new?from=${study.id}`}>
                 {t("noPlan.again")}
@@ -152,6 +153,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
           <Text size="sm" c="dimmed" ta="center" mb="lg">
             <SearchText result={result} />
           </Text>
+          {result.infeasible && <Infeasible study={study} infeasible={result.infeasible} />}
           <Beside study={study} result={result} />
         </>
       )}
