@@ -1,11 +1,10 @@
-import { ActionIcon, Card, Group, Menu, Table, Text, Title, Tooltip } from "@mantine/core";
-import { IconChartBar, IconDownload, IconTable } from "@tabler/icons-react";
+import { ActionIcon, Card, Group, Table, Text, Title, Tooltip } from "@mantine/core";
+import { IconChartBar, IconTable } from "@tabler/icons-react";
 import { useState, type ReactNode } from "react";
 import { useTranslation } from "../i18n";
 
 import { PictureOf, type Picture } from "./chart/picture";
-import { csvText, type Cell } from "./csv";
-import { fileName, saveFile } from "./saveFile";
+import { SaveMenu } from "./SaveMenu";
 import classes from "./ChartCard.module.css";
 
 interface Props {
@@ -16,7 +15,7 @@ interface Props {
   /** The numbers of the chart: the reader can switch to them. The first column names the row. */
   table?: { columns: readonly string[]; rows: readonly (readonly string[])[] };
   /** What the file of its data holds, a line of names first; default the table, else what the chart's series hold. */
-  data?: () => readonly (readonly Cell[])[];
+  data?: Picture["numbers"];
   children: ReactNode;
 }
 
@@ -47,7 +46,7 @@ export function ChartCard({ title, subtitle, actions, table, data, children }: P
               </ActionIcon>
             </Tooltip>
           )}
-          <Export title={title} picture={picture} data={data ?? (table && (() => [table.columns, ...table.rows]))} />
+          <SaveMenu title={title} picture={picture} data={data ?? (table && (() => [table.columns, ...table.rows]))} />
         </Group>
       </Group>
       {table && isTable ? (
@@ -79,32 +78,5 @@ export function ChartCard({ title, subtitle, actions, table, data, children }: P
         <PictureOf.Provider value={setPicture}>{children}</PictureOf.Provider>
       )}
     </Card>
-  );
-}
-
-function Export({ title, picture, data }: { title: string; picture: Picture | null; data: Props["data"] }) {
-  const { t } = useTranslation();
-  const numbers = data ?? picture?.numbers;
-  if (!numbers) return null; // nothing is drawn
-  const name = fileName(title);
-  return (
-    <Menu position="bottom-end">
-      <Menu.Target>
-        <Tooltip label={t("chart.save")}>
-          <ActionIcon variant="default" size={30} aria-label={`${title}: ${t("chart.save")}`}>
-            <IconDownload size={16} stroke={1.6} />
-          </ActionIcon>
-        </Tooltip>
-      </Menu.Target>
-      <Menu.Dropdown>
-        {picture && (
-          <>
-            <Menu.Item onClick={() => void picture.png().then((blob) => saveFile(`${name}.png`, "image/png", blob))}>{t("chart.png")}</Menu.Item>
-            <Menu.Item onClick={() => void picture.svg().then((text) => saveFile(`${name}.svg`, "image/svg+xml", text))}>{t("chart.svg")}</Menu.Item>
-          </>
-        )}
-        <Menu.Item onClick={() => saveFile(`${name}.csv`, "text/csv", csvText(numbers()))}>{t("chart.csv")}</Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
   );
 }

@@ -5,7 +5,7 @@ import { usePalette } from "../../theme/usePalette";
 import { chartTheme } from "./chartTheme";
 import { init, type ECharts, type EChartsCoreOption } from "./echarts";
 import { numbersOf } from "./numbers";
-import { PictureOf } from "./picture";
+import { PictureOf, pngOf } from "./picture";
 
 const SHARP = 2; // pixels of a saved picture for one of the page
 
@@ -38,12 +38,7 @@ export function Chart({ option, height, label, on, onReady }: Props) {
       return chart.current;
     };
     setPicture?.({
-      png: () =>
-        new Promise((done, failed) =>
-          drawn()
-            .renderToCanvas({ pixelRatio: SHARP, backgroundColor: palette.surface })
-            .toBlob((blob) => (blob ? done(blob) : failed(new Error("no picture")))),
-        ),
+      png: () => pngOf(drawn().renderToCanvas({ pixelRatio: SHARP, backgroundColor: palette.surface })),
       svg: async () => {
         const { svgText } = await import("./svg");
         return svgText({ backgroundColor: palette.surface, ...shown.current }, chartTheme(palette), drawn().getWidth(), drawn().getHeight());
