@@ -12,7 +12,10 @@ from playwright.sync_api import Page, Route, expect
 from app.sweeps.schemas import SweepDocument
 from tests.browser.conftest import EVERY_LOOK, OpenView, Site
 
-ADDRESS = "/sweep?model=llama-2-7b&hardware=atlas-800t-a2&devices=1,8,12&batch=64&sequence=4096&tokens=100000000000&price=2&deadline=400"
+ADDRESS = (
+    "/sweep?model=llama-2-7b&hardware=atlas-800t-a2&devices=1,8,12&batch=64&sequence=4096"
+    "&tokens=100000000000&price=2&deadline=400"
+)
 
 
 def swept(page: Page, button: str = "Sweep") -> SweepDocument:
@@ -78,7 +81,7 @@ def test_a_study_is_swept_as_its_job_was(view: OpenView, site: Site) -> None:
     page = opened.open(f"/studies/{site.completed}")
     page.get_by_role("link", name="Sweep", exact=True).last.click()
     expect(page.get_by_label("Job as JSON", exact=True).last).to_have_value(re.compile("llama-2-7b"))
-    page.get_by_label("Devices").fill("8,16")
+    page.get_by_role("textbox", name="Devices").fill("8,16")
     answer = swept(page)
     assert [point.num_devices for point in answer.points] == [8, 16]
     assert answer.job["search"]["tp"] == [1, 2, 4, 8]
@@ -91,7 +94,7 @@ def test_what_the_server_refuses_stands_beside_its_field(view: OpenView, site: S
         page.get_by_role("button", name="Sweep", exact=True).click()
     assert answered.value.status == 422
     expect(page.get_by_text(answered.value.json()["detail"]).first).to_be_visible()
-    assert page.get_by_label("Devices").first.get_attribute("aria-invalid") == "true"
+    assert page.get_by_role("textbox", name="Devices").get_attribute("aria-invalid") == "true"
     opened.complaints.clear()  # the browser reports every 422
 
 

@@ -35,10 +35,8 @@ export function Answer({ sweep }: { sweep: Sweep }) {
           <Takes sweep={sweep} />
           <SimpleGrid cols={{ base: 1, lg: 2 }}>
             <Pareto sweep={sweep} />
-            <Card component="section" aria-labelledby="structures">
-              <Title order={2} id="structures">
-                {t("structures")}
-              </Title>
+            <Card>
+              <Title order={2}>{t("structures")}</Title>
               <Text size="sm" c="dimmed" mb="xs">
                 {t("structuresHelp")}
               </Text>
