@@ -179,9 +179,9 @@ class View:
 
 OpenView = Callable[..., View]
 
-EVERY_LOOK: list[tuple[Scheme, int]] = [
-    ("light", DESKTOP), ("dark", DESKTOP), ("light", TABLET), ("dark", TABLET), ("light", WIDE), ("dark", WIDE), ("light", PHONE), ("dark", PHONE),
-]  # fmt: skip
+EVERY_LOOK: list[tuple[Scheme, int]] = []
+for _width in (DESKTOP, TABLET, WIDE, PHONE):
+    EVERY_LOOK += [("light", _width), ("dark", _width)]
 
 
 @pytest.fixture(scope="package")
