@@ -3,7 +3,7 @@ import { IconAlertTriangle } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
 import { StatTile } from "../../components/StatTile";
-import { bytes, compact, count, number, seconds, secondsRange, signedPercent, tokensPerSecond } from "../../units/format";
+import { bytes, compact, count, number, seconds, secondsRange, signedPercent } from "../../units/format";
 import { Parts } from "./Parts";
 import { Pareto, Placements } from "./Placements";
 import { changeOf, instanceText, isSearch, layoutText, type Plan, type Search, type Step } from "./steps";
@@ -127,9 +127,13 @@ function Variants({ step }: { step: Step }) {
               return (
                 <Table.Tr key={change}>
                   <Table.Td>{known ? t(`variant.${known.key}`, { steps: known.steps }) : change}</Table.Td>
-                  <Table.Td ta="right">{seconds(time)}</Table.Td>
-                  <Table.Td ta="right">{tokensPerSecond(rate)}</Table.Td>
-                  <Table.Td ta="right">{Math.abs(gain) < LEAST_GAIN ? t("nothing") : signedPercent(gain)}</Table.Td>
+                  <Table.Td ta="right" className="number">
+                    {seconds(time)}
+                  </Table.Td>
+                  <Table.Td ta="right" className="number">
+                    {compact(rate)}
+                  </Table.Td>
+                  <Table.Td ta="right" className="number">{Math.abs(gain) < LEAST_GAIN ? t("nothing") : signedPercent(gain)}</Table.Td>
                 </Table.Tr>
               );
             })}

@@ -12,7 +12,7 @@ interface Props {
   errorOf: (field: Field) => string | undefined;
 }
 
-const COLS = { base: 1, xs: 2, md: 3, xl: 6 };
+const COLS = { base: 2, md: 3, xl: 6 };
 
 /** The algorithm, its answers, and where its tasks run. */
 export function Fields({ form, set, errorOf }: Props) {
