@@ -203,7 +203,7 @@ def test_a_refinement_tells_what_it_gained_and_lists_its_trials(view: OpenView, 
     page = view(site.url).open(
         "/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=8&global_batch_size=64&tp=1,2&cp=1&refine=12"
     )
-    page.get_by_text("For step time and memory at once").click()
+    page.get_by_role("switch", name="For step time and memory at once").click()
     expect(page.get_by_role("region", name="The same search from a terminal")).to_contain_text("--refine 12")
     page.get_by_role("button", name="Start the search").click()
     page.get_by_role("heading", name="Refinement").wait_for(timeout=90_000)
