@@ -12,7 +12,7 @@ FINISHED = ("completed", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class Study:
-    """A search on the server. ``document`` is all that the server says about it."""
+    """A search or a sweep on the server. ``document`` is all that the server says about it."""
 
     id: str
     state: State

@@ -36,10 +36,12 @@ from meshplan.flows import (
 )
 
 RUNS_A_REQUEST = 50  # of at most 64 KiB each, in a body of at most 4 MiB
-SWEEP_TIMEOUT_S = 120.0  # a server gives a sweep 60 s, and others may be before it
+SWEEP_TIMEOUT_S = 120.0  # a server gives a sweep or a search of placements 60 s, and others may be before it
 FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 
 Visibility = Literal["private", "link", "public"]
+Kind = Literal["search", "sweep", "rl"]
+SUBMITTED_TO: dict[Kind, str] = {"search": "/v1/studies", "sweep": "/v1/sweeps/studies", "rl": "/v1/rl/studies"}
 T = TypeVar("T")
 
 
@@ -55,17 +57,20 @@ class _Methods(Asking):
         self,
         job: Mapping[str, Any],
         *,
+        kind: Kind = "search",
         idempotency_key: str | None = None,
         visibility: Visibility = "private",
         priority: int = 0,
     ) -> Flow[Study]:
         """Queues the search that ``job`` describes: the mapping that a job file holds, with files of this machine inlined.
 
-        ``visibility`` is to other owners' keys; ``priority``, -10 to 10, is among the studies of the same owner.
+        ``kind="sweep"`` queues the sweep of a job with ``sweep``, ``kind="rl"`` the placements of a job of post-training; the
+        ``result`` of such a study is the document of the command. ``visibility`` is to other owners' keys; ``priority``, -10 to
+        10, is among the studies of the same owner.
         """
         headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
         shared: dict[str, str | int] = {"visibility": visibility, "priority": priority}
-        return reading(study_of, self._json("POST", "/v1/studies", job, headers, shared))
+        return reading(study_of, self._json("POST", SUBMITTED_TO[kind], job, headers, shared))
 
     @call
     def change(self, study_id: str, *, visibility: Visibility | None = None, priority: int | None = None) -> Flow[Study]:
@@ -79,9 +84,16 @@ class _Methods(Asking):
         return reading(study_of, self._json("GET", f"/v1/studies/{study_id}"))
 
     @listing
-    def studies(self, *, state: State | None = None, model: str | None = None, hardware: str | None = None) -> Pages[JsonObject]:
+    def studies(
+        self,
+        *,
+        state: State | None = None,
+        kind: Kind | None = None,
+        model: str | None = None,
+        hardware: str | None = None,
+    ) -> Pages[JsonObject]:
         """Summaries of all studies, newest first."""
-        return self._items("/v1/studies", {"state": state, "model": model, "hardware": hardware})
+        return self._items("/v1/studies", {"state": state, "kind": kind, "model": model, "hardware": hardware})
 
     @call
     def wait(self, study_id: str, *, timeout_s: float | None = None) -> Flow[Study]:
@@ -102,6 +114,11 @@ class _Methods(Asking):
     def plans(self, study_id: str) -> Flow[list[Plan]]:
         """The ranked plans, best first; none where no plan is feasible, or not yet."""
         return listed(self._items(f"/v1/studies/{study_id}/plans", read=plan_of))
+
+    @listing
+    def points(self, study_id: str) -> Pages[JsonObject]:
+        """The points of a sweep that are done, in order, also while it runs."""
+        return self._items(f"/v1/studies/{study_id}/points")
 
     @listing
     def trials(self, study_id: str) -> Pages[JsonObject]:
@@ -233,6 +250,16 @@ class _Methods(Asking):
         """The job at many sizes; ``tried`` are values of its ``sweep``, as in ``devices=[512, 1024]``. What 60 s allow."""
         body = {**job, "sweep": {**job.get("sweep", {}), **tried}}
         return self._json("POST", "/v1/sweeps", body, timeout_s=max(self._timeout_s, SWEEP_TIMEOUT_S))
+
+    @call
+    def rl_estimate(self, job: Mapping[str, Any]) -> Flow[JsonObject]:
+        """What a step of post-training takes, as of ``meshplan rl estimate``."""
+        return self._json("POST", "/v1/rl/estimates", job)
+
+    @call
+    def rl_search(self, job: Mapping[str, Any]) -> Flow[JsonObject]:
+        """The placements of a job of post-training, as of ``meshplan rl search``. What 60 s allow; ``submit`` has no limit."""
+        return self._json("POST", "/v1/rl/searches", job, timeout_s=max(self._timeout_s, SWEEP_TIMEOUT_S))
 
     @call
     def add_runs(self, records: Iterable[Mapping[str, Any]]) -> Flow[list[JsonObject]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -129,23 +129,32 @@ def joined(first: Scored, second: Scored) -> Scored:
     )
 
 
+def batch_to_mapping(batch: StrategyBatch) -> dict[str, Any]:
+    """Rows of a lattice as JSON columns."""
+    batch = concatenate([batch])  # layouts of other rows are not saved
+    return {
+        "batch": {name: getattr(batch, name).tolist() for name in _BATCH_COLUMNS},
+        "layouts": [[list(row) for row in layout] for layout in batch.layouts],
+    }
+
+
+def batch_from_mapping(mapping: Mapping[str, Any]) -> StrategyBatch:
+    """The rows that ``batch_to_mapping`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
+    columns: dict[str, Any] = {name: np.array(mapping["batch"][name], dtype=np.int64) for name in _BATCH_COLUMNS}
+    columns["tensor_plan_index"] = np.full_like(columns["layout_index"], -1)
+    layouts = tuple(tuple(tuple(map(int, row)) for row in layout) for layout in mapping["layouts"])
+    return StrategyBatch(**columns, layouts=layouts)
+
+
 def scored_to_mapping(scored: Scored) -> dict[str, Any]:
     """The rows as JSON columns."""
-    scored = replace(scored, batch=concatenate([scored.batch]))  # layouts of other rows are not saved
-    return {
-        "batch": {name: getattr(scored.batch, name).tolist() for name in _BATCH_COLUMNS},
-        "layouts": [[list(row) for row in layout] for layout in scored.batch.layouts],
-        **{name: getattr(scored, name).tolist() for name in _NUMBERS},
-    }
+    return {**batch_to_mapping(scored.batch), **{name: getattr(scored, name).tolist() for name in _NUMBERS}}
 
 
 def scored_from_mapping(mapping: Mapping[str, Any]) -> Scored:
     """The rows that ``scored_to_mapping`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
-    columns: dict[str, Any] = {name: np.array(mapping["batch"][name], dtype=np.int64) for name in _BATCH_COLUMNS}
-    columns["tensor_plan_index"] = np.full_like(columns["layout_index"], -1)
     numbers: dict[str, Any] = {name: np.array(mapping[name], dtype=kind) for name, kind in _NUMBERS.items()}
-    layouts = tuple(tuple(tuple(map(int, row)) for row in layout) for layout in mapping["layouts"])
-    return Scored(StrategyBatch(**columns, layouts=layouts), **numbers)
+    return Scored(batch_from_mapping(mapping), **numbers)
 
 
 def _structures(batch: StrategyBatch) -> NDArray[np.int64]:

@@ -15,14 +15,15 @@ from search.refinement.answer import Refinement
 from search.tensor_choice.refine import TensorRefinement
 from search.ties import PairedError
 
-PHASES = ENUMERATE, SIMULATE, SAMPLE, REFINE, EXPLAIN = ("enumerate", "simulate", "sample", "refine", "explain")
+PHASES = ENUMERATE, SIMULATE, SAMPLE, REFINE, PRICE, EXPLAIN = ("enumerate", "simulate", "sample", "refine", "price", "explain")
 
 
 @dataclass(frozen=True)
 class Progress:
     """How far a search has come. ``done_fraction`` counts layouts, not strategies: it is no forecast of time.
 
-    ``phase`` is what the search is doing now: of ``PHASES``. Strategies are ruled out by bounds while they are enumerated.
+    ``phase`` is what the search is doing now: of ``PHASES``, where ``PRICE`` is of post-training alone. Strategies are ruled out
+    by bounds while they are enumerated.
     """
 
     done_fraction: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from search.errors import SearchError
 from search.ranking import OF_LATTICE
@@ -15,22 +15,27 @@ Clock = Callable[[], float]
 ProgressCallback = Callable[[Progress], bool | None]
 
 
-class Stepwise(Protocol):
-    """A search that advances in steps of about a second or less.
+Far = TypeVar("Far", bound=Progress)
+Far_co = TypeVar("Far_co", bound=Progress, covariant=True)
 
-    ``checkpoint()`` and ``trials``, as JSON, are all that another process needs to continue it.
-    """
 
-    @property
-    def trials(self) -> Sequence[Trial]:
-        """What a sampler has tried so far; nothing for an exhaustive search."""
+class Steps(Protocol[Far_co]):
+    """Work that advances in steps of about a second or less."""
 
     def advance(self) -> bool:
         """Do one more step; ``False`` once there is none."""
 
     @property
-    def progress(self) -> Progress:
-        """How far the search has come."""
+    def progress(self) -> Far_co:
+        """How far the work has come."""
+
+
+class Stepwise(Steps[Progress], Protocol):
+    """A search, of which ``checkpoint()`` and ``trials``, as JSON, are all that another process needs to continue it."""
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """What a sampler has tried so far; nothing for an exhaustive search."""
 
     def checkpoint(self) -> dict[str, Any]:
         """What is not in the trials, as JSON."""
@@ -39,7 +44,7 @@ class Stepwise(Protocol):
         """What has been found."""
 
 
-def run_to_end(search: Stepwise, time_limit_s: float | None, on_progress: ProgressCallback | None) -> str | None:
+def run_to_end(work: Steps[Far], time_limit_s: float | None, on_progress: Callable[[Far], bool | None] | None) -> str | None:
     """Advance until nothing is left (``None``), the time is over or an interrupt; what stopped it, as ``Proof`` names it.
 
     ``on_progress`` is called after every step and stops the search by returning ``False``; otherwise it is called once more at
@@ -47,15 +52,15 @@ def run_to_end(search: Stepwise, time_limit_s: float | None, on_progress: Progre
     """
     stopped_by = None
     try:
-        while search.advance():
-            progress = search.progress
+        while work.advance():
+            progress = work.progress
             if on_progress is not None and on_progress(progress) is False:
                 return "interrupt"
             if time_limit_s is not None and progress.elapsed_s >= time_limit_s:
                 stopped_by = "time_limit"
                 break
         if on_progress is not None:
-            on_progress(replace(search.progress, phase=EXPLAIN))
+            on_progress(replace(work.progress, phase=EXPLAIN))
     except KeyboardInterrupt:
         stopped_by = "interrupt"
     return stopped_by

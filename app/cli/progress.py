@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.text.quantities import seconds
 from app.text.terminal import messages
-from search.result import ENUMERATE, EXPLAIN, REFINE, SAMPLE, SIMULATE
+from search.result import ENUMERATE, EXPLAIN, PRICE, REFINE, SAMPLE, SIMULATE
 from search.result import Progress as SearchProgress
 
 if TYPE_CHECKING:
     from app.sweeps.service import SweepProgress
+    from search.post_training.search import PlacementProgress
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -25,6 +26,7 @@ _DOING = {
     SIMULATE: "simulating",
     SAMPLE: "sampling",
     REFINE: "refining",
+    PRICE: "pricing",
     EXPLAIN: "explaining",
 }
 
@@ -36,56 +38,58 @@ def _text(progress: SearchProgress) -> str:
     return f"{doing}: {progress.enumerated:,} enumerated, {progress.legal:,} legal, {progress.fits_memory:,} fit{best}"
 
 
+def _text_of_sweep(progress: SweepProgress) -> str:
+    return f"{progress.num_done} of {progress.num_points} points; {_text(progress)}"
+
+
 @contextmanager
 def search_progress() -> Iterator[Callable[[SearchProgress], None]]:
     """A bar on a terminal; elsewhere a line now and then, none for a short search."""
-    if not sys.stderr.isatty():
-        yield _lines()
-        return
-    columns = (BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=messages(), transient=True) as bar:
-        task = bar.add_task("starting", total=1.0)
-
-        def show(progress: SearchProgress) -> None:
-            bar.update(task, completed=progress.done_fraction, description=_text(progress))
-
+    with _shown(_text) as show:
         yield show
 
 
 @contextmanager
 def sweep_progress() -> Iterator[Callable[[SweepProgress], None]]:
     """As ``search_progress``, with the points that are done."""
+    with _shown(_text_of_sweep) as show:
+        yield show
 
-    def of_sweep(progress: SweepProgress) -> str:
-        return f"{progress.num_done} of {progress.num_points} points; {_text(progress.search)}"
 
-    def done(progress: SweepProgress) -> float:
-        return (progress.num_done + progress.search.done_fraction) / progress.num_points
+def _text_of_placements(progress: PlacementProgress) -> str:
+    best = f", best {seconds(progress.best_step_time_s)} a step" if progress.best_step_time_s else ""
+    return f"{progress.num_done} of {progress.num_splits} splits: {progress.enumerated:,} choices priced{best}"
 
+
+@contextmanager
+def placement_progress() -> Iterator[Callable[[PlacementProgress], None]]:
+    """As ``search_progress``, with the splits that are done."""
+    with _shown(_text_of_placements) as show:
+        yield show
+
+
+@contextmanager
+def _shown(text: Callable[[Any], str]) -> Iterator[Callable[[Any], None]]:
     if not sys.stderr.isatty():
-        due_s = SECONDS_BETWEEN_LINES
-
-        def line(progress: SweepProgress) -> None:
-            nonlocal due_s
-            if progress.elapsed_s >= due_s:
-                due_s = progress.elapsed_s + SECONDS_BETWEEN_LINES
-                sys.stderr.write(f"{done(progress):.0%}: {of_sweep(progress)}\n")
-
-        yield line
+        yield _lines(text)
         return
     columns = (BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=messages(), transient=True) as bar:
         task = bar.add_task("starting", total=1.0)
-        yield lambda progress: bar.update(task, completed=done(progress), description=of_sweep(progress))
+
+        def show(progress: Any) -> None:
+            bar.update(task, completed=progress.done_fraction, description=text(progress))
+
+        yield show
 
 
-def _lines() -> Callable[[SearchProgress], None]:
+def _lines(text: Callable[[Any], str]) -> Callable[[Any], None]:
     due_s = SECONDS_BETWEEN_LINES
 
-    def show(progress: SearchProgress) -> None:
+    def show(progress: Any) -> None:
         nonlocal due_s
         if progress.elapsed_s >= due_s:
             due_s = progress.elapsed_s + SECONDS_BETWEEN_LINES
-            sys.stderr.write(f"{progress.done_fraction:.0%}: {_text(progress)}\n")
+            sys.stderr.write(f"{progress.done_fraction:.0%}: {text(progress)}\n")
 
     return show

@@ -1,23 +1,33 @@
-"""Runs a search on a server, and answers as if it had run here."""
+"""Runs a search or a sweep on a server, and answers as if it had run here."""
 
 from __future__ import annotations
 
+import copy
 import os
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
 from app.answers.schemas import SearchDocument
 from app.answers.stored import search_document_of
 from app.calibrations.constants import FIELD
+from app.catalogue.models.presets import names as preset_names
 from app.jobs.assumed import joined
 from app.jobs.job import Job
-from documents.errors import InputError
+from app.rl.job import RlJob
+from app.rl.schemas import RlSearchDocument
+from app.sweeps.points import Source, first_jobs
+from app.sweeps.schemas import SweepDocument
+from app.sweeps.service import SweepProgress
+from documents.errors import InfeasibleError, InputError
 from hardware_profiles import catalogue
 from meshplan import __version__
-from meshplan.client import Client, MeshplanError, Study
+from meshplan.client import Client, Kind, MeshplanError, Study
+from search.post_training.search import PlacementProgress
 from search.result import Progress
-from search.stepwise import ProgressCallback
+from search.stepwise import Far, ProgressCallback
 
 
 def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) -> SearchDocument:
@@ -30,14 +40,9 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
             f"{FIELD}: {job.calibration!r} is a file of this machine; with --server, give the id of a "
             "calibration that it stores (GET /v1/calibrations)."
         )
-    try:
-        with Client(url, api_key=os.environ.get("MESHPLAN_API_KEY")) as client:
-            study = _followed(client, client.submit(job.document), on_progress)
-            if study.result is None:
-                raise RuntimeError(f"study {study.id} is {study.state}: {study.error or 'it left no result'}")
-            rejections, plans = client.rejections(study.id), [plan.document for plan in client.plans(study.id)]
-    except MeshplanError as error:
-        _refuse(error, url)
+    with _connected(url) as client:
+        study = _finished(client, "search", job.document, on_progress, Progress)
+        rejections, plans = client.rejections(study.id), [plan.document for plan in client.plans(study.id)]
     try:
         return search_document_of(
             study.document,
@@ -47,29 +52,83 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
             warnings=list(job.warnings),
         )
     except ValidationError:
-        raise InputError(
-            f"--server: {url} answers as version {study.document['version']} does, which this one ({__version__}) does not read; "
-            "take the same version on both sides."
-        ) from None
+        raise _unread(url, study) from None
+
+
+def remote_sweep_document(source: Source, url: str, on_progress: Callable[[SweepProgress], bool | None]) -> SweepDocument:
+    """The document that ``meshplan schema sweep`` describes, from the server at ``url``; an interrupt cancels the study."""
+    document = dict(source.document)
+    if isinstance(document.get("model"), str) and document["model"] not in preset_names():
+        document["model"] = first_jobs(source, lambda job: None)[0].document["model"]  # a file of this machine
+    with _connected(url) as client:
+        study = _finished(client, "sweep", document, on_progress, SweepProgress)
+    try:
+        return SweepDocument.model_validate(study.result)
+    except ValidationError:
+        raise _unread(url, study) from None
+
+
+def remote_rl_search_document(
+    given: Mapping[str, Any], job: RlJob, url: str, on_progress: Callable[[PlacementProgress], bool | None]
+) -> RlSearchDocument:
+    """The document that ``meshplan schema rl-search`` describes, from the server at ``url``; an interrupt cancels the study.
+
+    ``given`` is what the job's file says.
+    """
+    document, resolved = copy.deepcopy({**given}), job.document
+    if isinstance(document["model"], str) and (document["model"].endswith(".json") or "/" in document["model"]):
+        document["model"] = resolved["model"]  # a file of this machine
+    lengths = document["post_training"]["lengths"]
+    if isinstance(lengths.get("histogram"), str):
+        lengths["histogram"] = resolved["post_training"]["lengths"]["histogram"]
+    with _connected(url) as client:
+        study = _finished(client, "rl", document, on_progress, PlacementProgress)
+    result = study.result or {}
+    if result.get("why_none") is not None:
+        raise InfeasibleError(result["why_none"])
+    try:
+        return RlSearchDocument.model_validate({name: value for name, value in result.items() if name != "why_none"})
+    except ValidationError:
+        raise _unread(url, study) from None
 
 
 def remote_report(url: str, study_id: str, form: str, language: str) -> str:
     """The report of a study that the server at ``url`` has."""
+    with _connected(url) as client:
+        return client.report(study_id, form=form, language=language)
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Client]:
     try:
         with Client(url, api_key=os.environ.get("MESHPLAN_API_KEY")) as client:
-            return client.report(study_id, form=form, language=language)
+            yield client
     except MeshplanError as error:
         _refuse(error, url)
 
 
-def _followed(client: Client, study: Study, on_progress: ProgressCallback) -> Study:
+def _finished(
+    client: Client, kind: Kind, job: dict[str, Any], on_progress: Callable[[Far], bool | None], far: type[Far]
+) -> Study:
+    """The study of the job once it has an answer; an interrupt cancels it."""
+    study = client.submit(job, kind=kind)
     try:
         for event in client.events(study.id):
             if event.kind == "progress":
-                on_progress(Progress(**{name: event.data[name] for name in Progress.__dataclass_fields__ if name in event.data}))
+                on_progress(far(**{name: event.data[name] for name in far.__dataclass_fields__ if name in event.data}))
     except KeyboardInterrupt:
         client.cancel(study.id)
-    return client.wait(study.id)
+    study = client.wait(study.id)
+    if study.result is None:
+        raise RuntimeError(f"study {study.id} is {study.state}: {study.error or 'it left no result'}")
+    return study
+
+
+def _unread(url: str, study: Study) -> InputError:
+    return InputError(
+        f"--server: {url} answers as version {study.document['version']} does, which this one ({__version__}) does not read; "
+        "take the same version on both sides."
+    )
 
 
 def _refuse(error: MeshplanError, url: str) -> NoReturn:

@@ -18,7 +18,7 @@ from app.plans.timeline import timeline_document
 from app.storage.session import Database
 from app.studies import service
 from app.studies.errors import StudyConflict
-from app.studies.resume import constants_from
+from app.studies.inputs import constants_from
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload, WorkloadError

@@ -11,6 +11,7 @@ from app.answers.stored import search_document_of
 from app.reports.report import Form, Language, report
 from app.studies import service as studies
 from app.studies.errors import StudyConflict
+from app.studies.searches import SEARCH
 from app.text.documents import plain
 from meshplan import __version__
 
@@ -18,14 +19,19 @@ if TYPE_CHECKING:
     from app.storage.session import Database
 
 MAX_PLANS = 1000  # that a search may list
+KIND_TEXTS = {"sweep": "a sweep", "rl": "a search of post-training placements"}
 
 
 def study_report(database: Database, study_id: str, form: Form, language: Language) -> str:
-    """``StudyNotFound``; ``StudyConflict`` where it has no result, or one that this version cannot read."""
+    """``StudyNotFound``; ``StudyConflict`` where it is no search, has no result, or one that this version cannot read."""
     with database.read() as session:
         study = studies.get_study(session, study_id)
         plans = studies.list_plans(session, study_id, limit=MAX_PLANS).items
         rejections = studies.list_rejections(session, study_id, limit=MAX_PLANS).items
+    if study.kind != SEARCH.name:
+        raise StudyConflict(
+            f"Study {study_id} is {KIND_TEXTS[study.kind]}, and reports are of searches; its `result` has what it found."
+        )
     if study.result is None:
         raise StudyConflict(f"Study {study_id} is {study.state}; there is a report of what has finished.")
     try:

@@ -104,6 +104,9 @@ class PostTrainingSection(Section):
     offload: bool = Field(default=True, description="states of training go to the host while its devices roll out")
     max_staleness: Annotated[int, Field(ge=0, le=MAX_STALENESS)] = Field(default=4, description="that a search tries")
     top: Annotated[int, Field(ge=1, le=100)] = SHOWN_PLANS
+    time_limit_s: Annotated[float, Field(gt=0, le=1e7)] | None = Field(
+        default=None, description="of a search, which then answers with what it has found"
+    )
 
 
 class TrainLayoutSection(Section):

@@ -45,6 +45,7 @@ from cost_models.shapes.workload import Workload, WorkloadError
 from documents.bounds import DOCUMENT_BYTES
 from documents.checking import check
 from documents.errors import InfeasibleError, InputError, show
+from hardware_profiles.schema import HardwareProfile
 from search.post_training.layouts import best_training_layout, default_rollout_layout, strategy_of, training_layouts
 
 SHARED_MEMORY_FRACTION, OWN_MEMORY_FRACTION = 0.6, 0.9
@@ -67,7 +68,9 @@ class RlJob:
         """The job with every default filled in."""
         resolved = self.job.document
         found = {name: resolved[name] for name in ("schema_version", "model", "cluster", "software")}
-        found["post_training"] = self.section.model_dump(exclude_none=True)
+        found["post_training"] = section = self.section.model_dump(exclude_none=True)
+        if isinstance(self.section.lengths.histogram, str) and self.lengths.histogram is not None:  # a file of this machine
+            section["lengths"]["histogram"] = [list(pair) for pair in zip(*self.lengths.histogram, strict=True)]
         found["rollout"] = self.rollout.model_dump(exclude_none=True)
         if self.layout is not None:
             found["strategy"] = self.layout.model_dump(exclude_none=True)
@@ -221,10 +224,10 @@ def load_rl_job(source: str) -> RlJob:
     return _resolved(job, sections, own_calibrations(job), folder)
 
 
-def parse_rl_job(document: Mapping[str, Any]) -> RlJob:
-    """The job of a document that names no file."""
+def parse_rl_job(document: Mapping[str, Any], profile: HardwareProfile | None = None) -> RlJob:
+    """The job of a document that names no file; ``profile`` in place of the one that the catalogue has by now."""
     plain, sections = _parts(document, None)
-    return _resolved(parse_job(plain), sections, (), None)
+    return _resolved(parse_job(plain, profile=profile), sections, (), None)
 
 
 def request_rl_job(document: Mapping[str, Any], database: Database) -> RlJob:

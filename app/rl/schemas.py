@@ -170,11 +170,26 @@ class RlDocument(Answer):
     variants: list[RlVariant]
 
 
-class RlSearchDocument(Answer):
+class RlFound(Answer):
     """The placements of a job, the fastest first."""
 
     priced: int
+    num_splits: int = Field(description="of the devices among the pools of a placement")
+    num_done: int = Field(description="splits that are done; fewer than all where the search was stopped")
+    stopped_by: str | None = Field(description="time_limit | interrupt; null where every split is done")
     plans: list[RlPlan]
     pareto: list[RlPlan] = Field(description="the fastest of each staleness, where more staleness is faster")
     refused: list[str]
+
+
+class RlSearchDocument(RlFound):
+    """The placements of a job, the fastest first."""
+
     best: RlDocument
+
+
+class RlStudyResult(RlFound):
+    """What a study of post-training has found: the same, also where that is nothing."""
+
+    best: RlDocument | None
+    why_none: str | None = Field(description="why no placement is the best; null with one")

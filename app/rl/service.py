@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from app.rl.job import RlJob, request_rl_job
 from app.rl.schemas import (
     RlBar,
     RlDocument,
+    RlFound,
     RlPlan,
     RlReshard,
     RlRollout,
@@ -27,9 +29,11 @@ from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import Recompute
 from documents.errors import InfeasibleError, InputError
 from search.post_training.layouts import rollout_layouts
-from search.post_training.search import Candidate, Split, search_placements, splits
+from search.post_training.search import Candidate, Choice, PlacementProgress, PlacementSearch, Split, splits
+from search.stepwise import run_to_end
 
 DEFINITION = "prompt and answer tokens that are trained on, of a whole step, over all devices"
+MAX_SERVED_S = 60.0  # somebody waits for the answer; a longer search is a study
 QUALITY = (
     "Staleness changes what is learned, which is not predicted. Published: AReaL's decoupled PPO keeps AIME24 from 42.1 to "
     "41.0 up to 8 versions and falls to 38.7 at 16 [areal]; verl's best accuracies are .354, .347 and .352 at thresholds 0.1, "
@@ -43,8 +47,8 @@ def rl_request(document: Mapping[str, Any], database: Database) -> RlDocument:
 
 
 def rl_search_request(document: Mapping[str, Any], database: Database) -> RlSearchDocument:
-    """The search of a request body."""
-    return rl_search_document(request_rl_job(document, database))
+    """The search of a request body, as far as it comes while somebody waits."""
+    return rl_search_document(request_rl_job(document, database), time_limit_s=MAX_SERVED_S)
 
 
 def rl_document(job: RlJob) -> RlDocument:
@@ -57,8 +61,24 @@ def rl_document(job: RlJob) -> RlDocument:
     return _document(job, step, _priced(step))
 
 
-def rl_search_document(job: RlJob) -> RlSearchDocument:
-    """The placements of the job, or those of the one that it names, over splits, instances and staleness."""
+def rl_search_document(
+    job: RlJob,
+    on_progress: Callable[[PlacementProgress], bool | None] | None = None,
+    *,
+    time_limit_s: float | None = None,
+) -> RlSearchDocument:
+    """The placements of the job, or those of the one that it names; ``InfeasibleError`` where there is none.
+
+    ``time_limit_s`` is beside the one that the job itself gives.
+    """
+    search = placement_search(job)
+    limits = [limit for limit in (time_limit_s, job.section.time_limit_s) if limit is not None]
+    stopped_by = run_to_end(search, min(limits, default=None), on_progress)
+    return RlSearchDocument(**dict(found_so_far(job, search, stopped_by)), best=best_of(job, search, stopped_by))
+
+
+def placement_search(job: RlJob, checkpoint: Mapping[str, Any] | None = None) -> PlacementSearch:
+    """The search over splits, instances and staleness, from its beginning or from where it was left."""
     cluster = job.job.workload.cluster
     kinds = list(PlacementKind) if job.section.placement is None else [PlacementKind(job.section.placement)]
     pools = list(
@@ -72,25 +92,43 @@ def rl_search_document(job: RlJob) -> RlSearchDocument:
         found = rollout_layouts(serving, memory_fraction=job.memory_fraction(kind))
         return sorted(found, key=lambda layout: (layout.num_devices, layout.tp))
 
-    found = search_placements(
+    return PlacementSearch(
         lambda kind, rollout, train: job.step(kind, rollout, train, Staleness(streams=job.section.queue)),
         layouts_of,
         pools,
         max_staleness=job.section.max_staleness,
         is_queued=job.section.queue,
+        clock=time.perf_counter,
+        checkpoint=checkpoint,
     )
-    best = found.candidates[0]
-    return RlSearchDocument(
+
+
+def found_so_far(job: RlJob, search: PlacementSearch, stopped_by: str | None) -> RlFound:
+    """What the search has priced, without its best step."""
+    shown = _shown(search.ranked(), job.section.top) if search.priced else []
+    front = search.pareto() if search.priced else []
+    best = search.choice(search.ranked()[0]) if search.priced else None
+    return RlFound(
         schema_version=1,
         job=job.document,
         assumptions=job.assumptions,
-        warnings=_warnings(best.job, best.step),
-        priced=len(found.candidates),
-        plans=[_plan(rank, one) for rank, one in enumerate(_shown(found.candidates, job.section.top), start=1)],
-        pareto=[_plan(rank, one) for rank, one in enumerate(found.pareto(), start=1)],
-        refused=[f"{split.kind}, {split.train_devices} devices train: {reason}" for split, reason in found.refused],
-        best=_document(job, best.job, best.step),
+        warnings=[] if best is None else _warnings(best.job, best.step),
+        priced=len(search.priced),
+        num_splits=len(search.pools),
+        num_done=search.progress.num_done,
+        stopped_by=None if search.is_done else stopped_by,
+        plans=[_plan(rank, search.choice(one)) for rank, one in enumerate(shown, start=1)],
+        pareto=[_plan(rank, search.choice(one)) for rank, one in enumerate(front, start=1)],
+        refused=[f"{split.kind}, {split.train_devices} devices train: {reason}" for split, reason in search.refused],
     )
+
+
+def best_of(job: RlJob, search: PlacementSearch, stopped_by: str | None) -> RlDocument:
+    """The step of the best placement; ``InfeasibleError`` where there is none."""
+    if stopped_by is not None and not search.priced:
+        raise InfeasibleError(f"The search was stopped by {stopped_by.replace('_', ' ')} before a placement was priced.")
+    best = search.choice(search.ranked()[0])
+    return _document(job, best.job, best.step)
 
 
 def _shown(candidates: Sequence[Candidate], top: int) -> list[Candidate]:
@@ -98,10 +136,10 @@ def _shown(candidates: Sequence[Candidate], top: int) -> list[Candidate]:
     by_kind: dict[object, Candidate] = {}
     by_split: dict[object, Candidate] = {}
     for one in candidates:
-        by_kind.setdefault(one.job.placement, one)
-        by_split.setdefault((one.job.placement, one.job.training.cluster.num_devices), one)
-    chosen = list({id(one): one for one in (*by_kind.values(), *by_split.values())}.values())[: max(top, len(by_kind))]
-    return sorted(chosen, key=lambda one: (one.step.step_s, one.staleness_steps))
+        by_kind.setdefault(one.kind, one)
+        by_split.setdefault((one.kind, one.train_devices), one)
+    chosen = list(dict.fromkeys((*by_kind.values(), *by_split.values())))[: max(top, len(by_kind))]
+    return sorted(chosen, key=lambda one: (one.step_s, one.staleness_steps))
 
 
 def _priced(step: PostTraining) -> PostTrainingStep:
@@ -263,7 +301,7 @@ def _variants(step: PostTraining, found: PostTrainingStep) -> list[RlVariant]:
     return rows
 
 
-def _plan(rank: int, one: Candidate) -> RlPlan:
+def _plan(rank: int, one: Choice) -> RlPlan:
     return RlPlan(
         rank=rank,
         placement=one.job.placement.value,

@@ -55,7 +55,8 @@ def print_rl(console: Console, document: RlDocument) -> None:
 def print_rl_search(console: Console, document: RlSearchDocument) -> None:
     """The placements of a job for a person."""
     print_assumptions(console, document.assumptions, document.warnings)
-    console.print(f"{document.priced:,} choices priced.", markup=False)
+    cut = "" if document.stopped_by is None else f" in {document.num_done} of {document.num_splits} splits, then cut"
+    console.print(f"{document.priced:,} choices priced{cut}.", markup=False)
     for title, plans in (("Fastest", document.plans), ("Throughput against staleness", document.pareto)):
         table = plain_table(
             ">", "placement", ">roll out", ">train", ">stale", "training", "instance", ">step", ">tokens/s", title=title

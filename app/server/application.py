@@ -42,6 +42,7 @@ from app.serving import endpoints as serving
 from app.storage.away import DATABASE_AWAY, cause, told
 from app.storage.session import Database
 from app.studies import endpoints as studies
+from app.studies import submission
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.following import Following
 from app.sweeps import endpoints as sweeps
@@ -80,7 +81,7 @@ def create_app(
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
     reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, sweeps, rl)
-    for part in (studies, plans, reports, *reading, runs, calibrations, accuracy, catalogue, audit):
+    for part in (submission, studies, plans, reports, *reading, runs, calibrations, accuracy, catalogue, audit):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)

@@ -47,7 +47,7 @@ def _is_one_of(column: str, values: tuple[str, ...]) -> str:
 
 
 class Study(Table):
-    """A search as the user asked for it, with all that it needs to run again; the row is also its job in the queue."""
+    """What a user asked for, with all that it needs to run again; the row is also its job in the queue."""
 
     __tablename__ = f"{PREFIX}studies"
     __table_args__ = (
@@ -72,7 +72,8 @@ class Study(Table):
     turn: Mapped[int] = mapped_column(default=0, server_default="0")  # app.studies.turns; 0: it has had it
     queued_at_s: Mapped[float | None]
 
-    # What is searched; the first columns repeat the job for lists and filters.
+    # What is asked; the first columns repeat the job for lists and filters.
+    kind: Mapped[str] = mapped_column(String(16), default="search", server_default="search")  # of app.studies.kinds
     model_name: Mapped[str]
     hardware: Mapped[str]
     num_devices: Mapped[int]
@@ -137,6 +138,17 @@ class Trial(Table):
     duplicate_of: Mapped[int | None] = mapped_column(Integer)
     strategy: Mapped[dict[str, Any]]
     sampler_state: Mapped[dict[str, Any]]  # what rebuilds the trial inside the sampler
+
+
+class Point(Table):
+    """A point of a sweep that is done: what the answer says of it, and the plan from which others start."""
+
+    __tablename__ = f"{PREFIX}points"
+
+    study_id: Mapped[str] = mapped_column(ForeignKey(Study.id, ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    document: Mapped[dict[str, Any]]
+    start: Mapped[list[Any]]  # empty without a plan
 
 
 class Rejection(Table):

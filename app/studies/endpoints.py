@@ -1,55 +1,46 @@
-"""``/v1/studies``: create, follow, cancel, resume, delete, and read what was found."""
+"""``/v1/studies``: follow, cancel, resume, delete, and read what was found."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from sqlalchemy.exc import IntegrityError
 
-from app.answers.targets import with_usual_target
-from app.calibrations.stored import stored_calibrations
 from app.http import etag
-from app.http.bodies import StrictRoute, sent
+from app.http.bodies import StrictRoute
 from app.http.paging import MAX_POSITION, Limit, Listing, Position, encoded
 from app.http.problems import ServiceError, described
-from app.http.security import Caller, Principal, is_reading
+from app.http.security import Caller, is_reading
 from app.http.state import ServerState, state_of
-from app.jobs.fields import MAX_RANKED, JobDocument
-from app.jobs.requests import parse_request
+from app.jobs.fields import MAX_RANKED
 from app.storage.away import DATABASE_AWAY
-from app.studies import access, idempotency, service
-from app.studies.errors import StudyNotFound
-from app.studies.following import Feed, Following, News
+from app.studies import access, service
+from app.studies.following import Feed, News, following_of
 from app.studies.schemas import (
-    FinishedStudyDocument,
     Item,
+    KindName,
     ListedStudy,
     Page,
     PlanListing,
+    PointListing,
     RankedPlan,
     State,
     StudyChanges,
     StudyDocument,
     Trial,
 )
-from app.studies.turns import MAX_PRIORITY
-from app.text.documents import DescribedBy, json_bytes, plain
+from app.text.documents import DescribedBy, json_bytes
 from documents.checking import check
 from documents.errors import show
 from search.result import Rejection
 
-MAX_WAIT_S = 60
 AGAIN_S = 1.0  # before a database that is away is asked again
-KEPT = ("Location", "ETag", "Idempotency-Replayed")  # of the answer that created a study, in that with its plans
 IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])")
 
 Name = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00-\x1f]*$")]
 Found = described("not-found")
@@ -83,104 +74,6 @@ def _listing(page: Page[Item]) -> Listing[Item]:
     return Listing(items=list(page.items), next_cursor=encoded(page.next_after))
 
 
-@router.post(
-    "",
-    status_code=202,
-    response_model=StudyDocument,
-    responses={
-        200: {"description": "It finished within the time of `Prefer: wait`", "model": FinishedStudyDocument},
-        **described("invalid-input", "key-reused", "request-in-progress", "not-json", "too-large", "quota-exceeded"),
-    },
-)
-async def create_study(
-    request: Request,
-    caller: Caller,
-    body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()],
-    idempotency_key: idempotency.IdempotencyKey = None,
-    prefer: Annotated[
-        str | None, Header(max_length=200, description=f"`wait=10` waits up to that many seconds, at most {MAX_WAIT_S}")
-    ] = None,
-    visibility: Annotated[access.Visibility, Query(description="to other keys; without keys, everything is public")] = "private",
-    priority: Annotated[
-        int, Query(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="among the studies of the same owner that wait")
-    ] = 0,
-) -> Response:
-    """Queues the search that the job describes. `Location` is where to follow it."""
-    state = state_of(request)
-    shared = {"visibility": visibility, "priority": priority}
-    with idempotency.alone(state, caller.id, idempotency_key):
-        created = await run_in_threadpool(_created, state, caller, body, shared, idempotency_key)
-    wait = _WAIT.search(prefer.lower()) if prefer else None
-    if wait is None:
-        return created
-    applied = min(int(wait[1]), MAX_WAIT_S)
-    # Waiting holds no thread: a hundred patient clients must not keep the others from theirs.
-    finished = await _finished(request, created.headers["Location"].rpartition("/")[2], applied)
-    kept = {name: created.headers[name] for name in KEPT if name in created.headers}
-    answer = created if finished is None else sent(finished, 200, kept)
-    answer.headers["Preference-Applied"] = f"wait={applied}"
-    return answer
-
-
-def _created(state: ServerState, caller: Principal, body: dict[str, Any], shared: dict[str, Any], key: str | None) -> Response:
-    digest = idempotency.body_digest(body) if key else ""
-    if key:
-        with state.database.read() as session:
-            replay = idempotency.replayed(session, caller.id, key, digest)
-        if replay is not None:
-            return replay
-    job = parse_request(body)
-    own = stored_calibrations(state.database, job)
-    job = with_usual_target(job, own)
-    try:
-        with state.database.write() as session:
-            access.check_quota(session, state, caller)
-            study = service.create_study(session, job, own, owner=caller.owner, **shared)
-            location = f"/v1/studies/{study.id}"
-            if key:
-                idempotency.remember(session, caller.id, key, digest, study.id, location, plain(study))
-    except IntegrityError:
-        if not key:
-            raise
-        with state.database.read() as session:  # another process was first with this key; its study stands, ours is undone
-            replay = idempotency.replayed(session, caller.id, key, digest)
-        if replay is None:
-            raise idempotency.in_progress() from None
-        return replay
-    return sent(study, 202, {"Location": location, "ETag": etag.version_tag(study.etag_version)})
-
-
-async def _finished(request: Request, study_id: str, wait_s: float) -> FinishedStudyDocument | None:
-    """The study with its plans, once it has finished; None if it has not in time."""
-    state = state_of(request)
-    found = await run_in_threadpool(_finished_now, state, study_id)
-    if found is not None or not wait_s:
-        return found
-    with suppress(TimeoutError), _following(request).follow(study_id) as feed:
-        async with asyncio.timeout(wait_s):
-            while not state.stopping.is_set() and not (feed.latest and feed.latest.is_finished):
-                await feed.change()
-    return await run_in_threadpool(_finished_now, state, study_id)
-
-
-def _following(request: Request) -> Following:
-    following = request.app.state.following
-    assert isinstance(following, Following)
-    return following
-
-
-def _finished_now(state: ServerState, study_id: str) -> FinishedStudyDocument | None:
-    with state.database.read() as session:
-        try:
-            if service.get_state(session, study_id) not in service.FINISHED:
-                return None
-        except StudyNotFound:  # deleted meanwhile
-            return None
-        study = service.get_study(session, study_id)
-        plans = service.list_plans(session, study_id, limit=MAX_RANKED).items
-        return FinishedStudyDocument(**dict(study), plans=list(plans))
-
-
 @router.get("", responses=described("invalid-input"))
 def list_studies(
     request: Request,
@@ -188,12 +81,13 @@ def list_studies(
     after: Position,
     limit: Limit = 50,
     state: State | None = None,
+    kind: KindName | None = None,
     model: Name = None,
     hardware: Name = None,
     owner: Name = None,
 ) -> Listing[ListedStudy]:
     """Studies that the caller may know of, newest first."""
-    filters = {"state": state, "model": model, "hardware": hardware, "owner": owner}
+    filters = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner}
     with state_of(request).database.read() as session:
         return _listing(service.list_studies(session, after=after, limit=limit, seen=access.listed(caller), **filters))
 
@@ -271,6 +165,14 @@ def list_ranking(
         return _listing(service.list_ranking(session, study_id, after=after, limit=limit))
 
 
+@router.get("/{study_id}/points", responses=described("not-found", "invalid-input"))
+def list_points(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> PointListing:
+    """The points of a sweep that are done, in order, also while it runs; its result says what they say together."""
+    with state_of(request).database.read() as session:
+        page = service.list_points(session, study_id, after=after, limit=limit)
+    return PointListing(items=list(page.items), next_cursor=encoded(page.next_after))
+
+
 @router.get("/{study_id}/trials", responses=described("not-found", "invalid-input"))
 def list_trials(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> Listing[Trial]:
     """What a sampler evaluated, in order. An exhaustive search stores none."""
@@ -292,7 +194,7 @@ def _existing(request: Request, study_id: StudyId) -> str:
 
 
 async def _feed(request: Request, study_id: Annotated[str, Depends(_existing)]) -> AsyncIterator[Feed]:
-    with _following(request).follow(study_id) as feed:
+    with following_of(request).follow(study_id) as feed:
         yield feed
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
+from fastapi import Request
 
 from app.http.problems import ServiceError
 from app.storage.away import DATABASE_AWAY, cause
@@ -136,3 +137,10 @@ class Following:
                     events = () if version is None else service.latest_events(session, study_id, sequence or 0, WINDOW)
                     found[study_id] = News(version, is_finished, events)
         return found
+
+
+def following_of(request: Request) -> Following:
+    """Those of the server that answers the request."""
+    following = request.app.state.following
+    assert isinstance(following, Following)
+    return following

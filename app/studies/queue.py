@@ -14,8 +14,9 @@ from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from app.storage.clock import now_s
-from app.storage.tables import Study
+from app.storage.tables import Point, Study, Trial
 from app.studies import repository, turns
+from app.studies.work import Outcome
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not keep them from the others
 BACK_OFF_S = 0.5  # grows with the square of the deaths in a row: ten take two minutes and a half, however quick each is
@@ -32,18 +33,6 @@ class LeaseLostError(Exception):
 class Lease:
     study_id: str
     token: int
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a study ends."""
-
-    state: str
-    result: dict[str, Any] | None = None
-    plans: Sequence[dict[str, Any]] = ()
-    rejections: Sequence[dict[str, Any]] = ()
-    error: str | None = None
-    assumptions: Sequence[str] = ()
 
 
 def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
@@ -102,24 +91,30 @@ def is_cancel_requested(session: Session, lease: Lease) -> bool:
 
 
 def save(
-    session: Session, lease: Lease, progress: dict[str, Any], checkpoint: dict[str, Any], trials: Sequence[dict[str, Any]]
+    session: Session,
+    lease: Lease,
+    progress: dict[str, Any],
+    checkpoint: dict[str, Any],
+    records: Sequence[dict[str, Any]],
+    table: type[Trial | Point] | None = Trial,
 ) -> None:
-    """Progress, the checkpoint and the trials since the last one: all of them or none."""
+    """Progress, the checkpoint and the records since the last one, which go into the table: all of them or none."""
     study = _held(session, lease)
     study.progress, study.checkpoint = progress, checkpoint
     study.attempts_without_progress = 0
     study.row_version += 1
     session.flush()
-    repository.add_trials(session, study.id, trials)
+    if table is not None:
+        repository.add_records(session, table, study.id, records)
     repository.announce_progress(session, study.id, progress)
 
 
 def start_over(session: Session, lease: Lease) -> None:
-    """Drop a checkpoint that this version cannot continue, with the trials that belong to it."""
+    """Drop a checkpoint that this version cannot continue, with the records that belong to it."""
     study = _held(session, lease)
     study.checkpoint = study.progress = None
     session.flush()
-    repository.forget_trials(session, study.id)
+    repository.forget_records(session, study.id)
 
 
 def release(session: Session, lease: Lease) -> None:
@@ -137,6 +132,8 @@ def finish(session: Session, lease: Lease, version: str, outcome: Outcome) -> No
     if outcome.result is not None:
         study.result = outcome.result
         study.assumptions = list(outcome.assumptions)
+        if outcome.warnings is not None:
+            study.warnings = list(outcome.warnings)
         repository.replace_plans(session, study.id, [_plan_row(plan) for plan in outcome.plans])
         rows = [{"position": position, **rejection} for position, rejection in enumerate(outcome.rejections, start=1)]
         repository.replace_rejections(session, study.id, rows)

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, delete, func, insert, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, undefer
 
 from app.storage.clock import now_s
-from app.storage.tables import Event, IdempotencyRecord, Plan, Rejection, Study, Table, Trial
+from app.storage.tables import Event, IdempotencyRecord, Plan, Point, Rejection, Study, Table, Trial
 
 STATE, PROGRESS = "state", "progress"
 _MANY = 500  # values of one statement
@@ -17,7 +17,7 @@ _INPUTS = (undefer(Study.space), undefer(Study.hardware_profile), undefer(Study.
 _SUMMARY = tuple(defer(column) for column in (Study.job, Study.assumptions, Study.warnings, Study.result))
 
 Row = dict[str, Any]
-Owned = TypeVar("Owned", Plan, Trial, Rejection, Event)
+Owned = TypeVar("Owned", Plan, Trial, Point, Rejection, Event)
 
 
 def add_study(session: Session, study: Study) -> None:
@@ -105,19 +105,21 @@ def replace_rejections(session: Session, study_id: str, rejections: Sequence[Row
     _replace(session, Rejection, Rejection.study_id, study_id, rejections)
 
 
-def add_trials(session: Session, study_id: str, trials: Sequence[Row]) -> None:
-    if trials:
-        session.execute(insert(Trial), [{"study_id": study_id, **trial} for trial in trials])
+def add_records(session: Session, table: type[Trial | Point], study_id: str, records: Sequence[Row]) -> None:
+    if records:
+        session.execute(insert(table), [{"study_id": study_id, **record} for record in records])
 
 
-def forget_trials(session: Session, study_id: str) -> None:
-    session.execute(delete(Trial).where(Trial.study_id == study_id))
+def forget_records(session: Session, study_id: str) -> None:
+    for table in (Trial, Point):
+        session.execute(delete(table).where(table.study_id == study_id))
 
 
-def all_trials(session: Session, study_id: str) -> Sequence[Trial]:
-    """All of them, without their strategies, which follow from the sampler's parameters."""
-    query = select(Trial).where(Trial.study_id == study_id).options(defer(Trial.strategy)).order_by(Trial.number)
-    return session.scalars(query).all()
+def all_records(session: Session, table: type[Trial | Point], study_id: str) -> Sequence[Row]:
+    """All of them in order; trials without their strategies, which follow from the sampler's parameters."""
+    columns = [column for column in table.__table__.c if column.name not in ("study_id", "strategy")]
+    query = select(*columns).where(table.study_id == study_id).order_by(table.number)
+    return [dict(row) for row in session.execute(query).mappings()]
 
 
 def list_plans(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Plan]:
@@ -126,6 +128,10 @@ def list_plans(session: Session, study_id: str, after: int | None, limit: int) -
 
 def list_trials(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Trial]:
     return _page(session, Trial, Trial.number, study_id, after, limit)
+
+
+def list_points(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Point]:
+    return _page(session, Point, Point.number, study_id, after, limit)
 
 
 def list_rejections(session: Session, study_id: str, after: int | None, limit: int) -> Sequence[Rejection]:

@@ -5,29 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
 import structlog
+from sqlalchemy.orm import Session
 
-from app.answers.assumptions import assumption_sentences
-from app.answers.delivery import with_deliveries
-from app.answers.judgement import judged_sentences
-from app.answers.price import fill_intervals
-from app.answers.schemas import Plan
 from app.storage.away import DATABASE_AWAY
 from app.storage.session import Database
 from app.studies import queue, repository
-from app.studies.queue import Lease, LeaseLostError, Outcome
-from app.studies.resume import StoredStudy, StudySearch, checkpoint_of, continued
-from app.studies.schemas import StudyResult
-from app.text.documents import plain
-from cost_models.shapes.workload import Workload, WorkloadError
+from app.studies.kinds import KINDS
+from app.studies.queue import Lease, LeaseLostError
+from app.studies.work import Kind, Outcome, StoredStudy, Work, checkpoint_of
+from cost_models.shapes.workload import WorkloadError
 from documents.errors import InputError
 from meshplan import __version__
-from search.plan import strategy_to_mapping
-from search.result import EXPLAIN, Progress, SearchResult
+from search.result import EXPLAIN, Progress
 from search.stepwise import run_to_end
-from search.trials import Trial
 
 UNUSABLE_INPUT = (InputError, WorkloadError)
 
@@ -42,7 +34,7 @@ class StudyRun:
         self._lease = lease
         self._checkpoint_s = checkpoint_s
         self._should_stop = should_stop
-        self._num_saved_trials = 0
+        self._num_saved = 0
         self._saved_s = float("-inf")  # the first step is saved at once: it shows that the study gets on
         self._is_released = False
 
@@ -62,83 +54,70 @@ class StudyRun:
             return self._fail(f"Internal error: {type(error).__name__}: {error}")
 
     def _run(self) -> str:
-        study = self._load()
+        kind, study = self._load()
         if not study.is_of_this_version:
             log.info("study starts over: its checkpoint is of another version", study=study.id)
             with self._database.write() as session:
                 queue.start_over(session, self._lease)
-            study = self._load()
-        found = continued(study)
-        self._num_saved_trials = len(study.trials)
-        stopped_by = "interrupt" if self._is_cancelled() else self._advance(found)
+            kind, study = self._load()
+        work = kind.continued(study)
+        self._num_saved = len(study.records)
+        stopped_by = "interrupt" if self._is_cancelled() else self._advance(kind, work)
         if self._is_released:
             return "queued"
         state = "cancelled" if stopped_by == "interrupt" else "completed"
-        self._finish(found, state, found.search.result(stopped_by))
+        outcome = work.outcome(state, stopped_by)
+        with self._database.write() as session:
+            self._write(session, kind, work)
+            queue.finish(session, self._lease, __version__, outcome)
         return state
 
-    def _load(self) -> StoredStudy:
+    def _load(self) -> tuple[Kind, StoredStudy]:
         with self._database.read() as session:
             study = repository.find_study(session, self._lease.study_id)
             if study is None:
                 raise LeaseLostError(self._lease.study_id)
+            kind = KINDS[study.kind]
             inputs = {
                 name: getattr(study, name) for name in ("id", "job", "hardware_profile", "space", "calibration", "checkpoint")
             }
-            return StoredStudy(**inputs, trials=tuple(vars(trial) for trial in repository.all_trials(session, study.id)))
+            records = () if kind.table is None else repository.all_records(session, kind.table, study.id)
+            return kind, StoredStudy(**inputs, records=tuple(records))
 
     def _is_cancelled(self) -> bool:
         with self._database.read() as session:
             return queue.is_cancel_requested(session, self._lease)
 
-    def _advance(self, found: StudySearch) -> str | None:
+    def _advance(self, kind: Kind, work: Work) -> str | None:
         def after_step(progress: Progress) -> bool:
             if progress.phase == EXPLAIN:
                 return True  # all has been found: a worker that is to stop has an answer to give
             if self._is_cancelled():
                 return False
             if self._should_stop():
-                self._save(found, release=True)
+                self._save(kind, work, release=True)
                 return False
             if time.monotonic() - self._saved_s >= self._checkpoint_s:
-                self._save(found)
+                self._save(kind, work)
             return True
 
-        return run_to_end(found.search, found.time_limit_s, after_step)
+        return run_to_end(work, work.time_limit_s, after_step)
 
-    def _save(self, found: StudySearch, *, release: bool = False) -> None:
-        search = found.search
+    def _save(self, kind: Kind, work: Work, *, release: bool = False) -> None:
         with self._database.write() as session:
-            queue.save(session, self._lease, asdict(search.progress), checkpoint_of(search), self._unsaved_trials(found))
+            self._write(session, kind, work)
             if release:
                 queue.release(session, self._lease)
-        self._num_saved_trials = len(search.trials)
+        self._num_saved = work.num_records
         self._is_released = release
         self._saved_s = time.monotonic()
 
-    def _finish(self, found: StudySearch, state: str, result: SearchResult) -> None:
-        document = fill_intervals(found.job.workload, result.to_mapping(), [found.calibration])
-        with_deliveries(found.job, document, [plan.parallel for plan in result.plans], [found.calibration])
-        stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
-        plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
-        best = result.plans[0].parallel if result.plans else None
-        assumptions = [*assumption_sentences(found.job, found.own, best, "search"), *judged_sentences(found.job)]
-        search = found.search
-        with self._database.write() as session:
-            queue.save(session, self._lease, asdict(search.progress), checkpoint_of(search), self._unsaved_trials(found))
-            outcome = Outcome(state, plain(stored), plans, document["rejections"], assumptions=assumptions)
-            queue.finish(session, self._lease, __version__, outcome)
-
-    def _unsaved_trials(self, found: StudySearch) -> list[dict[str, Any]]:
-        workload = found.job.workload
-        return [_trial_row(workload, trial) for trial in found.search.trials[self._num_saved_trials :]]
+    def _write(self, session: Session, kind: Kind, work: Work) -> None:
+        """Progress and checkpoint, with the records since the last ones."""
+        queue.save(session, self._lease, asdict(work.progress), checkpoint_of(work), work.records(self._num_saved), kind.table)
 
     def _fail(self, reason: str) -> str:
         """What was saved stays: a failed study can be resumed from its checkpoint."""
         with self._database.write() as session:
             queue.finish(session, self._lease, __version__, Outcome("failed", error=reason))
         return "failed"
-
-
-def _trial_row(workload: Workload, trial: Trial) -> dict[str, Any]:
-    return {**trial.to_mapping(), "strategy": strategy_to_mapping(workload, trial.strategy)}

@@ -23,14 +23,17 @@ from app.answers.schemas import (
     Timing,
 )
 from app.http.paging import Listing
+from app.rl.schemas import RlStudyResult
 from app.studies.access import Visibility
 from app.studies.turns import MAX_PRIORITY
+from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.documents import DescribedBy, Document
 from documents.checking import Section
 from search.result import Proof
 from search.ties import PairedError
 
 Item = TypeVar("Item")
+KindName = Literal["search", "sweep", "rl"]
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 
 
@@ -38,13 +41,14 @@ class StudySummary(Document):
     """A study on one line. Times are seconds since 1970."""
 
     id: str
+    kind: KindName = Field(description="what was asked: the best plans of a job, a job at many sizes, or a post-training search")
     state: State
     owner: str | None = Field(description="whose key submitted it; null: everybody's")
     visibility: Visibility = Field(description="to other keys: `link` is read by whoever knows its id, `public` is listed too")
     priority: int = Field(description="among its owner's that wait: the highest first")
     model: str
-    hardware: str
-    num_devices: int
+    hardware: str = Field(description="of a sweep all that it tries, between commas")
+    num_devices: int = Field(description="of a sweep the largest count")
     objective: str
     sampler: str
     created_at_s: float
@@ -86,6 +90,10 @@ class ListedStudy(StudySummary):
 
 class PlanListing(Listing[PlanAsStored]):
     """Plans, best first."""
+
+
+class PointListing(Listing[Annotated[dict[str, Any], DescribedBy(SweepPoint)]]):
+    """Points of a sweep, in order."""
 
 
 COMPARED = (
@@ -154,7 +162,9 @@ class StudyDocument(StudySummary):
     space: dict[str, Any]
     hardware_profile: dict[str, Any]
     calibration: dict[str, Any]
-    result: Annotated[dict[str, Any], DescribedBy(StudyResult)] | None = Field(description="null until it has finished")
+    result: Annotated[dict[str, Any], DescribedBy(StudyResult | SweepDocument | RlStudyResult)] | None = Field(
+        description="null until it has finished; of a sweep as `sweep --json` prints it, of kind `rl` as `rl search --json`"
+    )
 
 
 class FinishedStudyDocument(StudyDocument):

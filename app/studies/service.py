@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from app.calibrations.constants import calibration_sentence
-from app.jobs.job import Job
 from app.storage.clock import now_s
 from app.storage.tables import Event, Study
 from app.studies import queue, repository, turns
 from app.studies.access import Visibility
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
-from app.studies.resume import calibration_to_mapping, spaces_to_mapping
 from app.studies.schemas import (
     COMPARED,
     BestPlan,
@@ -29,8 +27,7 @@ from app.studies.schemas import (
     StudySummary,
     Trial,
 )
-from calibration.files import Calibration, calibration_for
-from hardware_profiles.writer import profile_document
+from app.studies.work import Asked, Kind
 from meshplan import __version__
 from search.result import Rejection
 
@@ -45,38 +42,24 @@ View = TypeVar("View", bound=StudySummary)
 
 def create_study(
     session: Session,
-    job: Job,
-    own: Sequence[Calibration] = (),
+    kind: Kind,
+    asked: Asked,
     *,
     owner: str | None = None,
     visibility: Visibility = "private",
     priority: int = 0,
 ) -> StudyDocument:
-    """Queues the search of a job, with a copy of all that decides its answer; ``InputError`` where nothing is to be searched.
-
-    Without an owner it is everybody's.
-    """
-    workload, settings = job.workload, job.settings
+    """Queues what was asked, with a copy of all that decides its answer. Without an owner it is everybody's."""
     study = Study(
         id=secrets.token_hex(8),
+        kind=kind.name,
         owner=owner,
         visibility="public" if owner is None else visibility,
         priority=priority,
-        model_name=workload.model.name,
-        hardware=workload.cluster.profile.name,
-        num_devices=workload.cluster.num_devices,
-        objective=", ".join(settings.objectives),
-        sampler=settings.sampler,
-        seed=settings.seed,
-        job=job.document,
-        assumptions=[*job.assumptions, *map(calibration_sentence, own)],
-        warnings=list(job.warnings),
-        hardware_profile=profile_document(workload.cluster.profile),
-        space=spaces_to_mapping(job),
-        calibration=calibration_to_mapping(calibration_for(workload, own)),
         version=__version__,
         state="queued",
         created_at_s=now_s(session),
+        **vars(asked),
     )
     turns.queue_up(session, study)
     repository.add_study(session, study)
@@ -86,21 +69,8 @@ def create_study(
 def repeat_study(session: Session, study_id: str) -> StudyDocument:
     """Queues a finished or running study once more, on the very inputs that it holds."""
     study = _study(session, study_id)
-    copied = (
-        "owner",
-        "visibility",
-        "priority",
-        "model_name",
-        "hardware",
-        "num_devices",
-        "objective",
-        "sampler",
-        "seed",
-        "job",
-        "assumptions",
-        "warnings",
-    )
-    inputs = {name: getattr(study, name) for name in (*copied, "hardware_profile", "space", "calibration")}
+    copied = ("kind", "owner", "visibility", "priority", *(part.name for part in fields(Asked)))
+    inputs = {name: getattr(study, name) for name in copied}
     copy = Study(id=secrets.token_hex(8), version=__version__, state="queued", created_at_s=now_s(session), **inputs)
     turns.queue_up(session, copy)
     repository.add_study(session, copy)
@@ -124,14 +94,17 @@ def list_studies(
     after: int | None = None,
     limit: int = 50,
     state: str | None = None,
+    kind: str | None = None,
     model: str | None = None,
     hardware: str | None = None,
     owner: str | None = None,
     seen: Sequence[ColumnElement[bool]] = (),
 ) -> Page[ListedStudy]:
     """Newest first, each with its first plan on one line; of those that ``seen`` lets through."""
-    wanted = ((Study.state, state), (Study.model_name, model), (Study.hardware, hardware), (Study.owner, owner))
+    wanted = ((Study.state, state), (Study.kind, kind), (Study.model_name, model), (Study.owner, owner))
     filters = [*seen, *(column == value for column, value in wanted if value is not None)]
+    if hardware is not None:  # a sweep may have several
+        filters.append((", " + Study.hardware + ", ").contains(f", {hardware}, ", autoescape=True))
     studies = repository.list_studies(session, after, limit + 1, filters)
     next_after = studies[limit - 1].number if len(studies) > limit else None
     ids = [study.id for study in studies[:limit]]
@@ -257,6 +230,13 @@ def list_trials(session: Session, study_id: str, *, after: int | None = None, li
     trials = repository.list_trials(session, study_id, after, limit + 1)
     items = [Trial.model_validate({name: getattr(trial, name) for name in Trial.model_fields}) for trial in trials]
     return _page(items, [trial.number for trial in trials], limit)
+
+
+def list_points(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[dict[str, Any]]:
+    """The points of a sweep that are done, in order."""
+    _check_exists(session, study_id)
+    points = repository.list_points(session, study_id, after, limit + 1)
+    return _page([point.document for point in points], [point.number for point in points], limit)
 
 
 def list_rejections(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[Rejection]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import Job, parse_job
 from app.jobs.sweep import DeviceRange, SweepSection
+from cost_models.shapes.workload import WorkloadError
 from documents.checking import check
 from documents.errors import InputError
+from hardware_profiles.schema import HardwareProfile
 
 MAX_POINTS = 1024
 HALVED = 5  # counts, where only the largest is given
@@ -28,11 +31,15 @@ _SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name
 
 @dataclass(frozen=True)
 class Source:
-    """A job's document as it was given, the folder of its files (none may be read without), and what its fields were called."""
+    """A job's document as it was given, the folder of its files (none may be read without), and what its fields were called.
+
+    ``profiles`` are taken in place of those that the catalogue has by now.
+    """
 
     document: Mapping[str, Any]
     folder: Path | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    profiles: Mapping[str, HardwareProfile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,38 @@ def job_of(source: Source, point: Point) -> Job:
         _mapping(document, section)[name] = value
         if isinstance(document.get("assumed"), dict):
             document["assumed"].pop(f"{section}.{name}", None)
-    return parse_job(document, folder=source.folder, labels=source.labels)
+    profile = source.profiles.get(str(_mapping(document, "cluster").get("hardware")))
+    job = parse_job(document, folder=source.folder, labels=source.labels, profile=profile)
+    if job.settings.sampler != EXHAUSTIVE:
+        raise InputError("search.sampler: a sweep prices every strategy; leave it out.")
+    if constraints_of(job) and job.workload.training.train_tokens is None:
+        raise InputError("search: a deadline or a budget is for how many tokens? Give training.train_tokens.")
+    return job
+
+
+def constraints_of(job: Job) -> dict[str, float]:
+    """What a point must not exceed, by the name of its number."""
+    settings = job.settings
+    given = {"days": settings.deadline_days, "cost_usd": settings.budget_usd}
+    return {name: most for name, most in given.items() if most is not None}
+
+
+def first_jobs(source: Source, check: Callable[[Job], None]) -> list[Job]:
+    """Of each hardware and software the first point that is a job and that passes; ``InputError`` where there is none at all."""
+    found: dict[str, Job] = {}
+    refusal: InputError | WorkloadError | None = None
+    for point in points_of(source):
+        kind = repr((point.hardware, point.software))
+        if kind not in found:
+            try:
+                job = job_of(source, point)
+                check(job)
+                found[kind] = job
+            except (InputError, WorkloadError) as error:
+                refusal = refusal or error
+    if not found and refusal is not None:
+        raise refusal
+    return list(found.values())
 
 
 def _counts(section: SweepSection) -> list[int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.answers.costs import basis_sentences
 from app.jobs.job import Job
+from app.sweeps.points import constraints_of
 from app.sweeps.schemas import Curve, Structure, SweepPoint, Winner
 from search.pareto import pareto
 from search.ranking import STRUCTURE
@@ -63,13 +64,6 @@ def summary(job: Job, points: Sequence[SweepPoint]) -> dict[str, Any]:
         "best": best,
         "why_none": why_none,
     }
-
-
-def constraints_of(job: Job) -> dict[str, float]:
-    """What a point must not exceed, by the name of its number."""
-    settings = job.settings
-    given = {"days": settings.deadline_days, "cost_usd": settings.budget_usd}
-    return {name: most for name, most in given.items() if most is not None}
 
 
 def _is_within(point: SweepPoint, name: str, most: float) -> bool:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step, trained_times
+from cost_models.post_training.training_side import TrainingTimes
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from documents.errors import InfeasibleError
+from search.result import PRICE, Progress
+from search.stepwise import Clock
 
 SPLITS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)  # of the devices that roll out
 SIDE_PARTS = (1 / 16, 1 / 8)  # of the devices for reference and reward
 INSTANCES = 6  # layouts of an instance that are tried, the smallest first
+NO_ROOM = "no layout of a rollout instance leaves room for a cache"
 
 StepOf = Callable[[PlacementKind, int, int], PostTraining]
 LayoutsOf = Callable[[ServingWorkload, PlacementKind], Sequence[ServingLayout]]
@@ -30,7 +35,20 @@ class Split:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One priced choice."""
+    """One priced choice: the places of its split and of its instance among those tried, and what ranks it."""
+
+    place: int
+    instance: int
+    kind: PlacementKind
+    train_devices: int
+    staleness_steps: int
+    step_s: float
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A candidate with all that was priced of it."""
 
     job: PostTraining
     step: PostTrainingStep
@@ -43,21 +61,11 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search priced, the fastest first; ``refused``: why a split has no candidate."""
+class PlacementProgress(Progress):
+    """How far a search is; ``enumerated`` and ``legal`` count what was priced, ``fits_memory`` what of it fits."""
 
-    candidates: tuple[Candidate, ...]
-    refused: tuple[tuple[Split, str], ...]
-
-    def pareto(self) -> tuple[Candidate, ...]:
-        """The fastest of each staleness, where more staleness is faster. The synchronous one comes first."""
-        front: list[Candidate] = []
-        for candidate in sorted(self.candidates, key=lambda one: (one.staleness_steps, one.step.step_s)):
-            if not front or candidate.step.step_s < front[-1].step.step_s * (1.0 - 1e-9):
-                if front and front[-1].staleness_steps == candidate.staleness_steps:
-                    continue
-                front.append(candidate)
-        return tuple(front)
+    num_done: int = 0
+    num_splits: int = 0
 
 
 def splits(devices: int, node: int, *, has_reference: bool, kinds: Sequence[PlacementKind]) -> Iterator[Split]:
@@ -76,46 +84,148 @@ def splits(devices: int, node: int, *, has_reference: bool, kinds: Sequence[Plac
                     yield Split(kind, pool, devices - rollout)
 
 
-def search_placements(
-    step_of: StepOf,
-    layouts_of: LayoutsOf,
-    pools: Sequence[Split],
-    *,
-    max_staleness: int,
-    is_queued: bool,
-) -> Found:
-    """Prices every split with the layouts of its pools under every staleness it can have.
+class PlacementSearch:
+    """Prices every split with the layouts of its pools under every staleness it can have, an instance's layout a step.
 
-    A training layout is the fastest that fits on its pool, which no choice of rollout moves. ``InfeasibleError`` where nothing
-    can be laid out.
+    A training layout is the fastest that fits on its pool, which no choice of rollout moves. ``checkpoint`` is that of an earlier
+    search of the same arguments, which goes on where it was. ``clock`` returns seconds; without it none pass.
     """
-    found: list[Candidate] = []
-    refused: list[tuple[Split, str]] = []
-    for split in pools:
+
+    def __init__(
+        self,
+        step_of: StepOf,
+        layouts_of: LayoutsOf,
+        pools: Sequence[Split],
+        *,
+        max_staleness: int,
+        is_queued: bool,
+        clock: Clock | None = None,
+        checkpoint: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._step_of, self._layouts_of, self.pools = step_of, layouts_of, pools
+        self._max_staleness, self._is_queued = max_staleness, is_queued
+        self._now: Clock = clock or (lambda: 0.0)
+        self.priced: list[Candidate] = []
+        self.refused: list[tuple[Split, str]] = []  # why a split has no candidate
+        self._place = self._instance = 0  # what is priced next
+        self._reason = NO_ROOM  # why the split at work has none, if it stays so
+        self._laid: dict[int, tuple[PostTraining, TrainingTimes, Sequence[ServingLayout]]] = {}
+        self._known: dict[Candidate, Choice] = {}
+        if checkpoint is not None:
+            self.priced = [_candidate(row) for row in checkpoint["priced"]]
+            self.refused = [(pools[place], reason) for place, reason in checkpoint["refused"]]
+            self._place, self._instance, self._reason = (checkpoint[name] for name in ("place", "instance", "reason"))
+        self._started_s = self._now() - (0.0 if checkpoint is None else checkpoint["elapsed_s"])
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a step was done."""
+        return self._place + self._instance > 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no split is left."""
+        return self._place == len(self.pools)
+
+    @property
+    def progress(self) -> PlacementProgress:
+        """How far the search has come."""
+        number, fitting = len(self.priced), sum(one.fits for one in self.priced)
+        done = (self._place + self._instance / INSTANCES) / max(len(self.pools), 1)
+        best_s = min((one.step_s for one in self.priced), default=None)
+        elapsed_s = self._now() - self._started_s
+        return PlacementProgress(
+            done, number, number, fitting, best_s, elapsed_s, phase=PRICE, num_done=self._place, num_splits=len(self.pools)
+        )
+
+    def checkpoint(self) -> dict[str, Any]:
+        """The state as JSON: what was priced, without what it was priced from."""
+        return {
+            "place": self._place,
+            "instance": self._instance,
+            "reason": self._reason,
+            "elapsed_s": self._now() - self._started_s,
+            "priced": [list(vars(one).values()) for one in self.priced],
+            "refused": [[self.pools.index(split), reason] for split, reason in self.refused],
+        }
+
+    def advance(self) -> bool:
+        """Price one more layout of an instance; ``False`` once there is none."""
+        if self.is_done:
+            return False
         try:
-            job = replace(
-                step_of(split.kind, split.rollout_devices, split.train_devices), reference_devices=split.reference_devices
-            )
-            trained = trained_times(job)
-            layouts = layouts_of(job.serving, split.kind)[:INSTANCES]
+            job, trained, layouts = self._laid_out(self._place)
         except (InfeasibleError, ValueError) as error:
-            refused.append((split, str(error)))
-            continue
-        reasons = ["no layout of a rollout instance leaves room for a cache"]
-        for layout in layouts:
-            for staleness in _staleness(split.kind, max_staleness, is_queued=is_queued):
-                choice = replace(job, layout=layout, staleness=staleness)
-                try:
-                    found.append(Candidate(choice, post_training_step(choice, trained), staleness.steps or 0))
-                except ValueError as error:
-                    reasons.append(str(error))
-                    break
-        if not any(one.job.placement is split.kind for one in found):
-            refused.append((split, reasons[-1]))
-    if not found:
-        raise InfeasibleError(f"No placement holds the job: {refused[0][1].rstrip('.') if refused else 'there is no split'}.")
-    found.sort(key=lambda one: (round(one.step.step_s, 6), one.staleness_steps))
-    return Found(tuple(found), tuple(refused))
+            self._next(str(error))
+            return True
+        if self._instance < len(layouts):
+            self._price(job, trained, layouts[self._instance])
+            self._instance += 1
+        if self._instance >= len(layouts):
+            has_some = any(one.kind is self.pools[self._place].kind for one in self.priced)
+            self._next(None if has_some else self._reason)
+        return True
+
+    def ranked(self) -> list[Candidate]:
+        """What was priced, the fastest first; ``InfeasibleError`` where nothing can be laid out."""
+        if not self.priced:
+            reason = self.refused[0][1].rstrip(".") if self.refused else "there is no split"
+            raise InfeasibleError(f"No placement holds the job: {reason}.")
+        return sorted(self.priced, key=lambda one: (round(one.step_s, 6), one.staleness_steps))
+
+    def pareto(self) -> list[Candidate]:
+        """The fastest of each staleness, where more staleness is faster. The synchronous one comes first."""
+        front: list[Candidate] = []
+        for candidate in sorted(self.ranked(), key=lambda one: (one.staleness_steps, one.step_s)):
+            if not front or candidate.step_s < front[-1].step_s * (1.0 - 1e-9):
+                if front and front[-1].staleness_steps == candidate.staleness_steps:
+                    continue
+                front.append(candidate)
+        return front
+
+    def choice(self, candidate: Candidate) -> Choice:
+        """All about a candidate, priced again where another process did that."""
+        if candidate not in self._known:
+            job, trained, layouts = self._laid_out(candidate.place)
+            (staleness,) = (each for each in self._stalenesses(candidate.kind) if (each.steps or 0) == candidate.staleness_steps)
+            chosen = replace(job, layout=layouts[candidate.instance], staleness=staleness)
+            self._known[candidate] = Choice(chosen, post_training_step(chosen, trained), candidate.staleness_steps)
+        return self._known[candidate]
+
+    def _laid_out(self, place: int) -> tuple[PostTraining, TrainingTimes, Sequence[ServingLayout]]:
+        if place not in self._laid:
+            split = self.pools[place]
+            job = self._step_of(split.kind, split.rollout_devices, split.train_devices)
+            job = replace(job, reference_devices=split.reference_devices)
+            self._laid[place] = job, trained_times(job), self._layouts_of(job.serving, split.kind)[:INSTANCES]
+        return self._laid[place]
+
+    def _price(self, job: PostTraining, trained: TrainingTimes, layout: ServingLayout) -> None:
+        kind = self.pools[self._place].kind
+        for staleness in self._stalenesses(kind):
+            chosen = replace(job, layout=layout, staleness=staleness)
+            try:
+                step = post_training_step(chosen, trained)
+            except ValueError as error:
+                self._reason = str(error)
+                break
+            steps, devices = staleness.steps or 0, chosen.training.cluster.num_devices
+            one = Candidate(self._place, self._instance, kind, devices, steps, step.step_s, step.training.fits)
+            self._known[one] = Choice(chosen, step, steps)
+            self.priced.append(one)
+
+    def _next(self, refusal: str | None) -> None:
+        if refusal is not None:
+            self.refused.append((self.pools[self._place], refusal))
+        self._place, self._instance, self._reason = self._place + 1, 0, NO_ROOM
+
+    def _stalenesses(self, kind: PlacementKind) -> Iterator[Staleness]:
+        return _staleness(kind, self._max_staleness, is_queued=self._is_queued)
+
+
+def _candidate(row: Sequence[Any]) -> Candidate:
+    place, instance, kind, *others = row
+    return Candidate(place, instance, PlacementKind(kind), *others)
 
 
 def _staleness(kind: PlacementKind, most: int, *, is_queued: bool) -> Iterator[Staleness]:

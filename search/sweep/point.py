@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from search.finalists import simulated_rows
 from search.lattice import LatticeSearch
 from search.lattice_state import LatticeState
 from search.limits import DEGREES
-from search.ranking import Leaderboard, Scored
+from search.ranking import Leaderboard, Scored, batch_from_mapping, batch_to_mapping
 from search.space import SearchSpace
 from search.stepwise import Clock
 
@@ -33,7 +34,8 @@ class PointSearch(LatticeSearch):
 
     What no placement makes faster than the best plan so far is dropped before it is priced, so that nothing is counted of it.
     ``known`` are plans of other points: those that run here too are times to beat from the beginning. The proof is that of the
-    lattice search; of plans that take equally long it may name another.
+    lattice search; of plans that take equally long it may name another. ``checkpoint`` is that of an earlier search of the same
+    arguments, which goes on where it was.
     """
 
     def __init__(
@@ -44,10 +46,19 @@ class PointSearch(LatticeSearch):
         *,
         known: Sequence[ParallelStrategy] = (),
         clock: Clock | None = None,
+        checkpoint: Mapping[str, Any] | None = None,
     ) -> None:
-        state = starting_state(workload, space, constants, known)
+        if checkpoint is None:
+            state = starting_state(workload, space, constants, known)
+        else:
+            state = LatticeState.from_mapping(checkpoint, "step_time", 1)
         super().__init__(workload, space, constants, top=1, clock=clock, state=state)
-        self._waiting: StrategyBatch | None = None
+        waiting = None if checkpoint is None else checkpoint["waiting"]
+        self._waiting: StrategyBatch | None = None if waiting is None else batch_from_mapping(waiting)
+
+    def checkpoint(self) -> dict[str, Any]:
+        """The state as JSON, with the rows that wait to be priced."""
+        return {**super().checkpoint(), "waiting": None if self._waiting is None else batch_to_mapping(self._waiting)}
 
     def advance(self) -> bool:
         """As of the lattice search; what waits to be priced is priced once nothing is left to wait for."""

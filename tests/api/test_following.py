@@ -10,16 +10,16 @@ import httpx
 import pytest
 
 from app.storage.session import Database
-from app.studies import following, queue, service
+from app.studies import following, queue
 from tests.api.sockets import Address, serving
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 
 NUM_STREAMS = 40
 
 
 def create(database: Database) -> str:
     with database.write() as session:
-        return service.create_study(session, small_job()).id
+        return queued(session, small_job()).id
 
 
 def stream(address: Address, study_id: str) -> socket.socket:

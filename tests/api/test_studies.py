@@ -107,6 +107,7 @@ def test_a_bad_query_is_422_and_names_the_parameter(api: TestClient, refused: Re
         ("GET", "/plans/0123456789ab"),
         ("GET", "/ranking"),
         ("GET", "/plans/0123456789ab/launch"),
+        ("GET", "/points"),
         ("GET", "/trials"),
         ("GET", "/rejections"),
         ("GET", "/events"),

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.rl.schemas import RlDocument, RlSearchDocument
-from tests.browser.conftest import EVERY_LOOK, OpenView, Site
+from tests.browser.conftest import DESKTOP, EVERY_LOOK, PHONE, OpenView, Site
 
 ADDRESS = (
     "/rl?model=qwen2.5-math-7b&hardware=h20-sxm-96gb&devices=16&prompts=16&samples=8&mean=800&cap=4096"
@@ -79,3 +79,14 @@ def test_what_the_server_refuses_is_told_and_stands_beside_its_field(
     if label:
         assert page.get_by_label(label).first.get_attribute("aria-invalid") == "true"
     opened.complaints.clear()  # the browser reports every 422
+
+
+def test_a_search_of_placements_is_stored_and_shown_as_its_answer(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    page = opened.open(ADDRESS)
+    page.get_by_role("button", name="As a study").click()
+    page.wait_for_url("**/studies/*")
+    page.get_by_role("heading", name="Throughput against staleness").wait_for(timeout=90_000)
+    for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []

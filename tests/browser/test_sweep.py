@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from app.sweeps.schemas import SweepDocument
-from tests.browser.conftest import EVERY_LOOK, OpenView, Site
+from tests.browser.conftest import DESKTOP, EVERY_LOOK, PHONE, OpenView, Site
 
 ADDRESS = (
     "/sweep?model=llama-2-7b&hardware=atlas-800t-a2&devices=1,8,12&batch=64&sequence=4096"
@@ -126,3 +126,17 @@ def test_a_server_that_is_away_or_slow_can_be_left(view: OpenView, site: Site) -
     page.get_by_role("button", name="Cancel").click()
     waiting.wait_for(state="detached")
     expect(page.get_by_role("button", name="Sweep", exact=True)).to_be_enabled()
+
+
+def test_a_sweep_is_stored_followed_and_shown_as_its_answer(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    page = opened.open(ADDRESS)
+    page.get_by_role("button", name="As a study").click()
+    page.wait_for_url("**/studies/*")
+    page.get_by_role("heading", name="Scaling", exact=True).wait_for(timeout=90_000)
+    expect(page.get_by_text("3 of 3 points done")).to_be_visible()
+    for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []
+    page.goto(f"{site.url}/studies")
+    expect(page.get_by_role("table").get_by_text("Sweep").first).to_be_visible()

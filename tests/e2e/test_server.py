@@ -181,6 +181,29 @@ def test_search_on_a_server_prints_what_a_local_search_prints(server: Server, tm
         assert there[name] == here[name], name
 
 
+def test_sweeps_and_placements_on_a_server_print_what_they_print_here(server: Server, tmp_path: Path) -> None:
+    job = {**SMALL, "sweep": {"devices": [8, 16]}}
+    post = {"prompts": 32, "samples": 4, "lengths": {"cap": 600, "histogram": "lengths.csv"}, "placement": "fully-colocated"}
+    (tmp_path / "lengths.csv").write_text("length,weight\n300,2\n600,1\n", encoding="utf-8")
+    files = {"sweep": job, "rl": {"model": "qwen3-8b", "cluster": SMALL["cluster"], "post_training": post, "strategy": {"tp": 4}}}
+    for name, document in files.items():
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        command = [sys.executable, "-m", "meshplan", *(["rl", "search"] if name == "rl" else ["sweep"]), str(path), "--json"]
+        local, remote = (
+            subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+            for more in ([], ["--server", server.url])
+        )
+        assert remote.returncode == local.returncode == 0, remote.stderr
+        here, there = json.loads(local.stdout), json.loads(remote.stdout)
+        assert {**there, "elapsed_s": 0} == {**here, "elapsed_s": 0}, name
+    with Client(server.url) as client:
+        assert {study["kind"] for study in client.studies()} >= {"sweep", "rl"}
+        study = next(client.studies(kind="sweep"))
+        assert [point["num_devices"] for point in client.points(study["id"])] == [8, 16]
+        assert client.rl_estimate({**files["rl"], "post_training": {**post, "lengths": {"mean": 300, "cap": 600}}})["step_time_s"]
+
+
 def test_an_infeasible_search_on_a_server_exits_4(server: Server) -> None:
     command = [sys.executable, "-m", "meshplan", "search", "llama-2-70b", "--hardware", "atlas-800t-a2", "--devices", "1"]
     run = subprocess.run(

@@ -26,9 +26,8 @@ from app.storage.away import DATABASE_AWAY, DatabaseHangsError, told
 from app.storage.probes import check_whole, check_writable
 from app.storage.session import Database
 from app.storage.tables import IdempotencyRecord
-from app.studies import service
 from tests.databases import Postgresql
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 
 LOCAL = "http://127.0.0.1:8765"
 
@@ -147,7 +146,7 @@ def test_damaged_pages_are_told_as_that(path: Path) -> None:
     url = f"sqlite:///{path}"
     with Database(url) as database, database.write() as session:
         for _ in range(3):
-            service.create_study(session, small_job())
+            queued(session, small_job())
     with sqlite3.connect(path) as connection:
         (root,) = connection.execute("select rootpage from sqlite_master where name = 'meshplan_studies'").fetchone()
         (page_bytes,) = connection.execute("pragma page_size").fetchone()

@@ -24,7 +24,7 @@ from app.storage.upgrade import check_current, upgrade, upgrade_on
 from app.studies import queue, service
 from app.studies.runner import StudyRun
 from tests.databases import KINDS, Postgresql
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 
 OLD = Path(__file__).parents[1] / "fixtures/databases/0.1.db.gz"  # written by version 0.1.0, with studies in every state
 
@@ -56,7 +56,7 @@ def fill(database: Database) -> None:
     """A finished study with plans, one of a sampler with trials, one that waits, one that is deleted, a key, a log."""
     with database.write() as session:
         for search in ({}, {"sampler": "random", "max_trials": 32}, {"top": 1}):
-            service.create_study(session, small_job(**search), owner="ada", visibility="link", priority=2)
+            queued(session, small_job(**search), owner="ada", visibility="link", priority=2)
         key, _ = keys.create_key(session, "ada", keys.USUAL_SCOPES, 3)
         audit.record(session, audit.of_key(key, "keys create ada"))
     for _ in range(2):
@@ -65,7 +65,7 @@ def fill(database: Database) -> None:
             assert lease is not None
         StudyRun(database, lease, checkpoint_s=0.05, should_stop=lambda: False).run()
     with database.write() as session:
-        gone = service.create_study(session, small_job())
+        gone = queued(session, small_job())
         service.cancel_study(session, gone.id)
         service.delete_study(session, gone.id)
 
@@ -87,7 +87,7 @@ def test_a_restored_database_holds_what_was_backed_up(
     with Database(target_url) as restored:
         check_current(restored)
         with restored.write() as session:  # goes on where it was: no number is given twice, not even of what is gone
-            new = service.create_study(session, small_job())
+            new = queued(session, small_job())
             assert session.scalar(select(Study.number).where(Study.id == new.id)) == 5
             events = session.scalars(select(Event.sequence).order_by(Event.sequence)).all()
             assert events[-1] > max(row["sequence"] for row in before[Event.__tablename__]) + 2
@@ -101,13 +101,13 @@ def test_a_backup_is_of_one_moment(
     database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with database.write() as session:
-        service.create_study(session, small_job())
+        queued(session, small_job())
     copy = backups._copy
 
     def copy_while_others_write(source: Any, target: Any) -> Any:
         source.execute(text(f"select count(*) from {PREFIX}plans")).all()  # its moment has come
         with database.write() as session:
-            service.create_study(session, small_job())
+            queued(session, small_job())
         return copy(source, target)
 
     monkeypatch.setattr(backups, "_copy", copy_while_others_write)
@@ -123,7 +123,7 @@ def test_nothing_that_is_there_is_overwritten(database: Database, database_url: 
         backups.backup(database_url, path)
     assert backups.restore(path, database_url)[1]["studies"] == 0  # tables without anything in them are replaced
     with database.write() as session:
-        service.create_study(session, small_job())
+        queued(session, small_job())
     before = rows(database_url)
     with pytest.raises(StorageError, match="holds studies already"):
         backups.restore(path, database_url)
@@ -191,11 +191,11 @@ def test_the_commands_say_what_they_did(
     database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with database.write() as session:
-        service.create_study(session, small_job())
+        queued(session, small_job())
     path = str(tmp_path / "backup.db")
     monkeypatch.setenv("MESHPLAN_DATABASE_URL", database_url)
     assert main(["db", "backup", path]) == DONE
-    assert f"{path} has schema 0002: " in (told := capsys.readouterr().out)
+    assert f"{path} has schema 0003: " in (told := capsys.readouterr().out)
     assert "1 studies" in told
     assert main(["db", "restore", path]) == BAD_INPUT
     assert "holds studies already" in capsys.readouterr().err
@@ -227,12 +227,12 @@ def test_a_database_of_version_0_1_is_upgraded_with_all_that_it_holds(old_url: s
     before = rows(old_url)
     secret = "mp_of_the_old_version"
     with Database(old_url) as database:
-        with pytest.raises(StorageError, match="has schema 0001, this version needs 0002; run `meshplan db upgrade`"):
+        with pytest.raises(StorageError, match="has schema 0001, this version needs 0003; run `meshplan db upgrade`"):
             check_current(database)
         with database.write() as session:
             digest = hashlib.sha256(secret.encode()).hexdigest()
             session.execute(text(f"update {PREFIX}api_keys set secret_sha256 = '{digest}' where name = 'planner'"))
-    assert upgrade(old_url) == "0002"
+    assert upgrade(old_url) == "0003"
     after = rows(old_url)
     for table, was in before.items():
         if table not in (VERSION_TABLE, f"{PREFIX}api_keys"):
@@ -246,7 +246,7 @@ def test_a_database_of_version_0_1_is_upgraded_with_all_that_it_holds(old_url: s
             assert sorted(item["state"] for item in items) == sorted(
                 ["completed", "completed", "cancelled", "failed", "running", "queued", "queued"]
             )
-            assert {(item["owner"], item["visibility"]) for item in items} == {(None, "public")}
+            assert {(item["owner"], item["visibility"], item["kind"]) for item in items} == {(None, "public", "search")}
             for item in items:
                 assert client.get(f"/v1/studies/{item['id']}").json()["job"]["model"]
             best = client.get(f"/v1/studies/{items[-1]['id']}/plans").json()["items"]
@@ -268,7 +268,7 @@ def test_a_database_of_version_0_1_is_upgraded_with_all_that_it_holds(old_url: s
 def test_a_backup_of_version_0_1_is_restored_and_upgraded(old_file: Path, target_url: str) -> None:
     before = old_file.read_bytes()
     revision, counts = backups.restore(old_file, target_url)
-    assert (revision, counts["studies"], counts["measured_runs"]) == ("0002", 7, 1)
+    assert (revision, counts["studies"], counts["measured_runs"]) == ("0003", 7, 1)
     assert old_file.read_bytes() == before
 
 

@@ -23,9 +23,9 @@ from app.server.doctor import Finding, examine
 from app.settings import Settings
 from app.storage.session import Database, parsed_url
 from app.storage.tables import VERSION_TABLE, Event, Study
-from app.studies import queue, service
+from app.studies import queue
 from documents.errors import InputError
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_sound_installation_is_told_so(found: Callable[..., dict[str, Finding]
 
 
 def test_a_schema_of_another_version_is_told(found: Callable[..., dict[str, Finding]], database: Database) -> None:
-    before = "0002"
+    before = "0003"
     for revision, sentence in (("0001", "run `meshplan db upgrade`"), ("9999", "a newer meshplan wrote")):
         with database.write() as session:
             session.execute(text(f"update {VERSION_TABLE} set version_num = '{revision}'"))
@@ -70,7 +70,7 @@ def test_a_schema_of_another_version_is_told(found: Callable[..., dict[str, Find
 def test_a_queue_that_nobody_serves_is_told(found: Callable[..., dict[str, Finding]], database: Database) -> None:
     with database.write() as session:
         for _ in range(2):
-            service.create_study(session, small_job())
+            queued(session, small_job())
         session.execute(update(Study).values(queued_at_s=Study.queued_at_s - 3600.0))
     finding = found()["queue"]
     assert (finding.state, "60 minutes" in finding.detail) == ("warning", True)
@@ -85,7 +85,7 @@ def test_keys_that_expire_soon_and_clocks_that_disagree_are_told(
     with database.write() as session:
         keys.create_key(session, "soon", keys.USUAL_SCOPES, 3)
         keys.create_key(session, "late", keys.USUAL_SCOPES, 300)
-        service.create_study(session, small_job())
+        queued(session, small_job())
     assert found()["keys"].detail == "Expires within 14 days: soon."
     with database.write() as session:
         session.execute(update(Event).values(at_s=Event.at_s + 7200.0))

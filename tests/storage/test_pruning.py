@@ -15,7 +15,7 @@ from app.storage.session import Database
 from app.storage.tables import AuditRecord, Event, IdempotencyRecord, Study
 from app.studies import pruning, repository, service
 from app.studies.pruning import SECONDS_PER_DAY, Pruned, Retention
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 
 JOB = small_job()
 
@@ -23,7 +23,7 @@ JOB = small_job()
 def fill(database: Database) -> list[str]:
     """Two finished studies, of which the first is ten days old, one as old that waits, and as much of the rest."""
     with database.write() as session:
-        ids = [service.create_study(session, JOB).id for _ in range(3)]
+        ids = [queued(session, JOB).id for _ in range(3)]
         for study in ids[:2]:
             service.cancel_study(session, study)
         old_s = 10 * SECONDS_PER_DAY
@@ -82,7 +82,7 @@ def test_more_than_a_transaction_deletes_are_deleted(database: Database, monkeyp
     monkeypatch.setattr(pruning, "_MANY", 2)
     with database.write() as session:
         for _ in range(5):
-            service.cancel_study(session, service.create_study(session, JOB).id)
+            service.cancel_study(session, queued(session, JOB).id)
         session.execute(update(Study).values(finished_at_s=Study.finished_at_s - 2 * SECONDS_PER_DAY))
     assert pruning.prune(database, Retention(1)).studies == 5
 

@@ -18,17 +18,18 @@ from app.storage.session import Database
 from app.storage.tables import ApiKey, Event, IdempotencyRecord, Plan, Rejection, Study, Trial
 from app.studies import queue, repository, service
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
-from app.studies.queue import Lease, Outcome
+from app.studies.queue import Lease
 from app.studies.schemas import Page, StudyDocument
+from app.studies.work import Outcome
 from app.text.documents import plain
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 
 JOB = small_job()
 
 
 def create(database: Database, **search: Any) -> str:
     with database.write() as session:
-        return service.create_study(session, small_job(**search) if search else JOB).id
+        return queued(session, small_job(**search) if search else JOB).id
 
 
 def view(database: Database, study_id: str) -> StudyDocument:
@@ -259,7 +260,7 @@ def test_a_failed_study_keeps_what_it_found_and_says_why(database: Database) -> 
         stored = repository.find_study(session, study_id)
         assert stored is not None
         assert stored.checkpoint == {"step": 3}
-        assert len(repository.all_trials(session, study_id)) == 1
+        assert len(repository.all_records(session, Trial, study_id)) == 1
     assert view(database, study_id).error is None
 
 
@@ -306,7 +307,7 @@ def test_an_answer_is_stored_once_a_key_and_forgotten_in_time(database: Database
 
     def create_again() -> None:
         with database.write() as session:
-            service.create_study(session, JOB)
+            queued(session, JOB)
             repository.add_idempotent(session, answer("new"))
 
     with pytest.raises(IntegrityError):
@@ -377,7 +378,7 @@ def test_a_number_is_never_given_again(database: Database) -> None:
 def test_a_failure_in_a_transaction_undoes_all_of_it(database: Database) -> None:
     def create_and_fail() -> None:
         with database.write() as session:
-            service.create_study(session, JOB)
+            queued(session, JOB)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -388,7 +389,7 @@ def test_a_failure_in_a_transaction_undoes_all_of_it(database: Database) -> None
 
 def test_readers_see_one_state_of_the_database_and_do_not_wait_for_a_writer(database: Database) -> None:
     with database.write() as writing:
-        service.create_study(writing, JOB)
+        queued(writing, JOB)
         with database.read() as reading:
             assert service.count_by_state(reading) == {}
     with database.read() as reading:

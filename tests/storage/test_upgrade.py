@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,15 +13,20 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import create_engine, insert, inspect, text
 
+from app.storage import backup
 from app.storage.away import DATABASE_AWAY
 from app.storage.probes import check_writable
 from app.storage.session import Database, StorageError, parsed_url
 from app.storage.tables import PREFIX, VERSION_TABLE, Table
-from app.storage.upgrade import MIGRATIONS, check_current, upgrade
+from app.storage.upgrade import MIGRATIONS, check_current, upgrade, upgrade_on
+from app.studies import queue, service
+from app.studies.runner import StudyRun
+from app.studies.searches import search_of_job
 from documents.errors import InputError
 from migrations import versions
+from tests.study_jobs import small_job
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,6 +76,35 @@ def test_an_upgrade_twice_changes_nothing(empty_url: str) -> None:
     check(empty_url)
 
 
+def test_studies_of_the_schema_before_kinds_are_searches_and_go_on(empty_url: str) -> None:
+    """What they hold stays, also what belongs to them: on SQLite a table that is written anew would take that along."""
+    make_folder(empty_url)
+    with Database(empty_url) as database:
+        asked = search_of_job(small_job())
+        row = {"id": "before", "row_version": 4, "created_at_s": 1.0, "version": "0.2", "state": "cancelled", "attempts": 1,
+               "cancel_requested": False, "attempts_without_progress": 0, "lease_token": 1, "owner": "ada",
+               "visibility": "private", "priority": 2, "turn": 0, **vars(asked)}  # fmt: skip
+        event = {"study_id": "before", "kind": "state", "data": {"state": "queued"}, "at_s": 1.0}
+        with database.connect() as connection:
+            upgrade_on(connection, "0002")
+            tables = backup._tables(connection).tables  # as that version had them
+            connection.execute(insert(tables[f"{PREFIX}studies"]), [row])
+            connection.execute(insert(tables[f"{PREFIX}events"]), [event])
+    assert upgrade(empty_url) == "0003"
+    with Database(empty_url) as database:
+        with database.write() as session:
+            study = service.get_study(session, "before")
+            assert (study.kind, study.owner, study.priority, study.job) == ("search", "ada", 2, json.loads(json.dumps(asked.job)))
+            assert [event.data for event in service.events_since(session, "before")] == [{"state": "queued"}]
+            assert service.list_points(session, "before").items == ()
+            service.resume_study(session, "before")
+            lease = queue.claim(session, "a test", 10.0)
+        assert lease is not None
+        assert StudyRun(database, lease, checkpoint_s=0.05, should_stop=lambda: False).run() == "completed"
+        with database.read() as session:
+            assert service.list_plans(session, "before").items
+
+
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(empty_url: str) -> None:
     upgrade(empty_url)
     execute(empty_url, f"update {VERSION_TABLE} set version_num = '9999'")
@@ -88,7 +123,7 @@ def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None
             check(empty_url)
         make_folder(empty_url)
         Path(parsed_url(empty_url).database or "").touch()
-    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0002; run `meshplan db upgrade`"):
+    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0003; run `meshplan db upgrade`"):
         check(empty_url)
 
 

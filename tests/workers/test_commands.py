@@ -13,7 +13,7 @@ from sqlalchemy import text
 from app.storage.session import Database
 from app.storage.tables import VERSION_TABLE
 from app.studies import service
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 from tests.workers.test_kill import waiting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,10 +37,10 @@ def test_upgrade_then_work_then_stop(empty_url: str) -> None:
     assert "; run `meshplan db upgrade`." in refused.stderr
     upgraded = run(empty_url, "db", "upgrade")
     assert (upgraded.returncode, upgraded.stderr) == (0, "")
-    assert "has schema 0002." in upgraded.stdout
+    assert "has schema 0003." in upgraded.stdout
     with Database(empty_url) as database:
         with database.write() as session:
-            study_id = service.create_study(session, small_job()).id
+            study_id = queued(session, small_job()).id
         worker = subprocess.Popen([*COMMAND, "worker"], cwd=ROOT, env=environment(empty_url), stderr=subprocess.PIPE, text=True)
         with worker, waiting("the study") as looks:
             for _ in looks:

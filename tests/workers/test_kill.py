@@ -21,7 +21,7 @@ from app.storage.upgrade import upgrade
 from app.studies import repository, service
 from app.workers.options import WorkerOptions
 from app.workers.supervisor import Workers
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 from tests.workers.test_runner import answer, direct
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ def waiting(what: str) -> Iterator[Any]:
 
 def create(database: Database, **search: Any) -> str:
     with database.write() as session:
-        return service.create_study(session, small_job(**search)).id
+        return queued(session, small_job(**search)).id
 
 
 def states(database: Database, ids: list[str]) -> list[str]:

@@ -16,9 +16,10 @@ from app.storage.session import Database
 from app.storage.tables import Study
 from app.studies import queue, repository, service
 from app.studies.errors import StudyConflict
-from app.studies.queue import Lease, LeaseLostError, Outcome
+from app.studies.queue import Lease, LeaseLostError
 from app.studies.schemas import StudyDocument
-from tests.study_jobs import small_job
+from app.studies.work import Outcome
+from tests.study_jobs import queued, small_job
 
 JOB = small_job()
 TRIAL = {
@@ -38,7 +39,7 @@ TRIAL = {
 
 def create(database: Database, count: int = 1) -> list[str]:
     with database.write() as session:
-        return [service.create_study(session, JOB).id for _ in range(count)]
+        return [queued(session, JOB).id for _ in range(count)]
 
 
 def claim(database: Database, owner: str = "one", lease_s: float = 10.0) -> Lease | None:

@@ -23,7 +23,7 @@ from app.studies.schemas import StudyDocument
 from app.text.documents import json_text
 from search.lattice import LatticeSearch
 from search.sampling import BATCH_TRIALS
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 
 NUM_TRIALS = 4 * BATCH_TRIALS
 SAMPLER = {"sampler": "nsga2", "max_trials": NUM_TRIALS, "seed": 5}
@@ -35,7 +35,7 @@ FOUND = ("counts", "proof", "baseline", "nearest", "physics_best", "nearest_laun
 
 def create(database: Database, **search: Any) -> str:
     with database.write() as session:
-        return service.create_study(session, small_job(**search)).id
+        return queued(session, small_job(**search)).id
 
 
 def claim(database: Database) -> Lease:

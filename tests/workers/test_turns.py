@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from app.storage.session import Database
 from app.studies import queue, service
 from app.studies.queue import Lease
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 
 JOB = small_job()
 
 
 def create(database: Database, owner: str | None, count: int = 1) -> list[str]:
     with database.write() as session:
-        return [service.create_study(session, JOB, owner=owner).id for _ in range(count)]
+        return [queued(session, JOB, owner=owner).id for _ in range(count)]
 
 
 def claimed(database: Database, count: int) -> list[str]:
@@ -74,7 +74,7 @@ def test_a_resumed_study_waits_behind_its_owners_others(database: Database) -> N
 @pytest.mark.parametrize("priorities", [(0, 0, 5, 0), (-3, 2, 2, 9)])
 def test_priorities_order_an_owners_own_studies_and_nobody_elses(database: Database, priorities: tuple[int, ...]) -> None:
     with database.write() as session:
-        own = [service.create_study(session, JOB, owner="ada", priority=priority).id for priority in priorities]
+        own = [queued(session, JOB, owner="ada", priority=priority).id for priority in priorities]
     others = create(database, "bob", 4)
     expected = [own[index] for index in sorted(range(4), key=lambda index: (-priorities[index], index))]
     order = claimed(database, 8)
@@ -94,7 +94,7 @@ def test_no_owner_gets_two_turns_while_another_who_waits_gets_none(
     with Database(url) as database:
         with database.write() as session:
             for owner, priority in waiting:
-                owners[service.create_study(session, JOB, owner=owner, priority=priority).id] = owner
+                owners[queued(session, JOB, owner=owner, priority=priority).id] = owner
         left, served = Counter(owners.values()), Counter[str]()
         for study in claimed(database, min(taken, len(waiting))):
             served[owners[study]] += 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from app.cli.commands.options import Json
-from app.exit_codes import DONE
+from app.exit_codes import DONE, SEARCH_CUT
 
 commands = typer.Typer(no_args_is_help=True, help="Post-training: steps of rollout and training, where they run, how stale.")
 
@@ -35,16 +36,35 @@ def estimate(job: _JOB, as_json: Json = False) -> int:
 
 
 @commands.command("search")
-def search(job: _JOB, as_json: Json = False) -> int:
+def search(
+    job: _JOB,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
+    as_json: Json = False,
+) -> int:
     """The fastest placement, split of devices, layouts and staleness, and what each step of staleness gains."""
+    from app.cli.progress import placement_progress
     from app.rl.job import load_rl_job
     from app.rl.service import rl_search_document
     from app.rl.tables import print_rl_search
     from app.text import terminal
 
-    document = rl_search_document(load_rl_job(job))
+    read = load_rl_job(job)
+    with placement_progress() as on_progress:
+        if server is None:
+            document = rl_search_document(read, on_progress)
+        else:
+            from app.cli.remote import remote_rl_search_document
+            from app.jobs.job import job_document
+
+            given, _ = job_document(job, {})
+            document = remote_rl_search_document(given, read, server, on_progress)
     terminal.answer(document, as_json, lambda console: print_rl_search(console, document))
-    return DONE
+    if document.stopped_by is None:
+        return DONE
+    if as_json or not sys.stdout.isatty():
+        cut = document.stopped_by.replace("_", " ")
+        terminal.messages().print(f"Cut by {cut} after {document.num_done} of {document.num_splits} splits.", markup=False)
+    return SEARCH_CUT
 
 
 @commands.command("validate")

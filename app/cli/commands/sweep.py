@@ -61,6 +61,7 @@ def sweep(
         float | None, typer.Option("--time-limit", help="seconds, of all points together; a sweep that is cut exits 5")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="CSV file, a line for each point")] = None,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
     as_json: options.Json = False,
 ) -> int:
     """The best plan at each of many sizes: how the job scales, when it is done, and what it costs."""
@@ -89,7 +90,12 @@ def sweep(
 
     document, folder = job_document(model, sections)
     with sweep_progress() as on_progress:
-        found = sweep_document(Source(document, folder, labels), own_calibrations, on_progress=on_progress)
+        if server is None:
+            found = sweep_document(Source(document, folder, labels), own_calibrations, on_progress=on_progress)
+        else:
+            from app.cli.remote import remote_sweep_document
+
+            found = remote_sweep_document(Source(document, folder, labels), server, on_progress)
     terminal.answer(found, as_json, lambda console: print_sweep(console, found))
     if output is not None:
         output.write_text(csv_text(found), encoding="utf-8")

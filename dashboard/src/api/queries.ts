@@ -7,7 +7,9 @@ const PAGE = 200;
 export const FINISHED: readonly string[] = ["completed", "failed", "cancelled"];
 
 export type ListedStudy = Schemas["ListedStudy"];
-export type Study = Schemas["StudyDocument"];
+export type AnyStudy = Schemas["StudyDocument"];
+/** A search; `result` of another kind is another document. */
+export type Study = Omit<AnyStudy, "result"> & { result: Schemas["StudyResult"] | null };
 export type Plan = Schemas["Plan"];
 export type Estimate = Schemas["EstimateNumbers"];
 export type Strategy = Schemas["StrategyDocument"];
@@ -43,7 +45,8 @@ export const studiesQuery = () =>
 export const studyQuery = (studyId: string) =>
   queryOptions({
     queryKey: ["study", studyId],
-    queryFn: ({ signal }) => answered(api.GET("/v1/studies/{study_id}", { params: { path: { study_id: studyId } }, signal })),
+    queryFn: async ({ signal }) =>
+      (await answered(api.GET("/v1/studies/{study_id}", { params: { path: { study_id: studyId } }, signal }))) as Study,
   });
 
 export const plansQuery = (studyId: string) =>

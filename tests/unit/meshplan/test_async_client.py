@@ -28,12 +28,12 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "cancel": ("s1",),
     "resume": ("s1",), "delete": ("s1",), "estimate": (JOB,), "estimates": (JOB, [{"tp": 4}]), "check": (JOB,),
     "goodput": (JOB,), "explain": (JOB,), "plan_experts": (JOB, {"generated": {}}), "add_runs": ([{"id": "r"}],),
-    "plan_sequences": (JOB,), "sweep": (JOB,), "serving": (JOB,),
+    "plan_sequences": (JOB,), "sweep": (JOB,), "serving": (JOB,), "rl_estimate": (JOB,), "rl_search": (JOB,), "points": ("s1",),
     "calibrate": ("h", "s"), "calibration": ("c1",), "model": ("m",), "hardware_profile": ("h",),
     "models": (), "hardware": (), "studies": (), "runs": (), "calibrations": (), "events": ("s1",),
 }  # fmt: skip
 OWN = {"close"}
-LISTS = {"plans", "trials", "rejections", "models", "hardware", "studies", "runs", "calibrations"}
+LISTS = {"plans", "points", "trials", "rejections", "models", "hardware", "studies", "runs", "calibrations"}
 
 
 @pytest.fixture(autouse=True)

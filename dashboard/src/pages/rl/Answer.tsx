@@ -1,5 +1,5 @@
 import { Alert, Card, List, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
-import { IconAlertTriangle } from "@tabler/icons-react";
+import { IconAlertTriangle, IconClockPause } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
 import { StatTile } from "../../components/StatTile";
@@ -22,9 +22,21 @@ export function Answer({ answer, onLook }: Props) {
   const { t } = useTranslation("rl");
   const search = isSearch(answer) ? answer : null;
   const step = isSearch(answer) ? answer.best : answer;
+  if (!step) {
+    return (
+      <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} title={t("noBest")} c="inherit">
+        {search && "why_none" in search ? search.why_none : ""}
+      </Alert>
+    );
+  }
   const warnings = [...new Set([...answer.warnings, ...step.warnings])];
   return (
     <Stack role="status">
+      {search?.stopped_by && (
+        <Alert color="orange" variant="light" icon={<IconClockPause size={18} />} title={t("cut")} c="inherit">
+          {t("cutText", { done: count(search.num_done), splits: count(search.num_splits) })}
+        </Alert>
+      )}
       <Card component="section" aria-label={t(search ? "bestPlacement" : "step")}>
         <Text size="sm" c="dimmed">
           {search ? t("bestOf", { count: search.priced, number: count(search.priced) }) : t("oneStep")}

@@ -1,9 +1,11 @@
 import { Button, Card, Group, Stack, Text } from "@mantine/core";
-import { IconRepeat } from "@tabler/icons-react";
+import { IconDatabasePlus, IconRepeat } from "@tabler/icons-react";
 import { useEffect, useRef, type SyntheticEvent } from "react";
 import { useTranslation } from "../../i18n";
+import { useNavigate } from "react-router";
 
-import { answered, api } from "../../api/client";
+import { answered, api, type Schemas } from "../../api/client";
+import { newRequestKey } from "../../api/requestKey";
 import { Asking } from "../../components/Asking";
 import { ErrorState } from "../../components/ErrorState";
 import { PageHeader } from "../../components/PageHeader";
@@ -20,7 +22,10 @@ const WANTED: readonly Field[] = ["model", "hardware", "devices", "prompts", "sa
 export function Page() {
   const { t } = useTranslation("rl");
   const [form, set] = useUrlForm<Field>(DEFAULTS);
-  const { answer, refusal, sinceMs, isBusy, ask, giveUp } = useAsked<Step | Search>();
+  const { answer, refusal: refused, sinceMs, isBusy, ask, giveUp } = useAsked<Step | Search>();
+  const stored = useAsked<Schemas["StudyDocument"]>();
+  const navigate = useNavigate();
+  const refusal = refused ?? stored.refusal;
   const found = useRef<HTMLDivElement>(null);
   const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
 
@@ -28,11 +33,18 @@ export function Page() {
     if (answer) found.current?.scrollIntoView();
   }, [answer]);
 
+  const isReady = WANTED.every((field) => form[field].trim() !== "");
   const run = (asked: Form) =>
     void ask((signal): Promise<Step | Search> => {
       const body = requestOf(asked);
       return asked.ask === "search" ? answered(api.POST("/v1/rl/searches", { body, signal })) : answered(api.POST("/v1/rl/estimates", { body, signal }));
     });
+
+  async function store() {
+    const header = { "idempotency-key": newRequestKey() };
+    const study = await stored.ask((signal) => answered(api.POST("/v1/rl/studies", { body: requestOf(form), params: { header }, signal })));
+    if (study) void navigate(`/studies/${study.id}`);
+  }
 
   function look(plan: Plan) {
     const changes = formOfPlan(plan);
@@ -54,9 +66,14 @@ export function Page() {
           >
             <Fields form={form} set={set} errorOf={(field) => (wrong === field ? refusal?.message : undefined)} />
             <Group gap="sm" mt="md">
-              <Button type="submit" loading={isBusy} disabled={WANTED.some((field) => !form[field].trim())} leftSection={<IconRepeat size={16} />}>
+              <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconRepeat size={16} />}>
                 {t(`run.${form.ask === "search" ? "search" : "estimate"}`)}
               </Button>
+              {form.ask === "search" && (
+                <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void store()} leftSection={<IconDatabasePlus size={16} />}>
+                  {t("store")}
+                </Button>
+              )}
               <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>
                 {t("note")}
               </Text>

@@ -3,7 +3,8 @@ import type { Schemas } from "../../api/client";
 import { seriesColor, type Palette } from "../../theme/palette";
 
 export type Step = Schemas["RlDocument"];
-export type Search = Schemas["RlSearchDocument"];
+/** Of a question, or of a study, where nothing may have been found. */
+export type Search = Schemas["RlSearchDocument"] | Schemas["RlStudyResult"];
 export type Plan = Schemas["RlPlan"];
 type Bar = Step["timeline"][number];
 

@@ -32,12 +32,16 @@ export function StudyMenu({ study, onDelete }: { study: ListedStudy; onDelete: (
         </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Item component={Link} to={`/studies/new?from=${study.id}`} leftSection={<IconCopyPlus size={15} />}>
-          {t("action.again")}
-        </Menu.Item>
-        <Menu.Item component={Link} to={`/compare?studies=${study.id}`} leftSection={<IconArrowsLeftRight size={15} />}>
-          {t("action.compare")}
-        </Menu.Item>
+        {study.kind === "search" && (
+          <>
+            <Menu.Item component={Link} to={`/studies/new?from=${study.id}`} leftSection={<IconCopyPlus size={15} />}>
+              {t("action.again")}
+            </Menu.Item>
+            <Menu.Item component={Link} to={`/compare?studies=${study.id}`} leftSection={<IconArrowsLeftRight size={15} />}>
+              {t("action.compare")}
+            </Menu.Item>
+          </>
+        )}
         {!FINISHED.includes(study.state) && (
           <Menu.Item
             leftSection={<IconPlayerStop size={15} />}

@@ -35,8 +35,9 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
             <Anchor component={Link} to={`/studies/${study.id}`} fw={550} c="inherit" lineClamp={2} style={{ overflowWrap: "anywhere" }} title={study.model}>
               {study.model}
             </Anchor>
-            <Text size="xs" c="dimmed" ff="monospace">
-              {study.id}
+            <Text size="xs" c="dimmed">
+              {study.kind !== "search" && <>{t(`kind.${study.kind}`)} · </>}
+              <span style={{ fontFamily: "var(--mantine-font-family-monospace)" }}>{study.id}</span>
             </Text>
           </Stack>
         ),
@@ -169,7 +170,7 @@ function State({ study }: { study: ListedStudy }) {
 
 function Proved({ study }: { study: ListedStudy }) {
   const { t } = useTranslation("studies");
-  if (study.state === "completed" && study.best === null) return <Text size="sm" c="var(--tone-warn)" style={{ whiteSpace: "nowrap" }}>{t("noPlan")}</Text>;
+  if (study.kind === "search" && study.state === "completed" && study.best === null) return <Text size="sm" c="var(--tone-warn)" style={{ whiteSpace: "nowrap" }}>{t("noPlan")}</Text>;
   if (study.proved_best === null) return "–";
   if (!study.proved_best) return <Text size="sm" c="dimmed">{t("notProved")}</Text>;
   return (

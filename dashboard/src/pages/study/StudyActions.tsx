@@ -18,7 +18,7 @@ function useStudyAction(study: Study) {
   return useMutation({
     mutationFn: (action: "cancel" | "resume") =>
       answered(action === "cancel" ? api.POST("/v1/studies/{study_id}:cancel", { params }) : api.POST("/v1/studies/{study_id}:resume", { params })),
-    onSuccess: (changed) => queries.setQueryData(studyQuery(study.id).queryKey, changed),
+    onSuccess: (changed) => queries.setQueryData(studyQuery(study.id).queryKey, changed as Study),
     onError: (error) => {
       const { problem } = toApiError(error);
       notifications.show({ color: "red", title: t("action.failed"), message: problem.detail || t("common:error.unreachable") });
@@ -61,17 +61,23 @@ function ReportButton({ study }: { study: Study }) {
   );
 }
 
+export function CancelButton({ study }: { study: Study }) {
+  const { t } = useTranslation("study");
+  const { mutate, isPending } = useStudyAction(study);
+  if (FINISHED.includes(study.state)) return null;
+  return (
+    <Button variant="default" leftSection={<IconPlayerStop size={15} />} loading={isPending} disabled={study.cancel_requested} onClick={() => mutate("cancel")}>
+      {t("action.cancel")}
+    </Button>
+  );
+}
+
 /** What can be done with the study. */
 export function StudyActions({ study, isComparable }: { study: Study; isComparable: boolean }) {
   const { t } = useTranslation("study");
-  const { mutate, isPending } = useStudyAction(study);
   return (
     <>
-      {!FINISHED.includes(study.state) && (
-        <Button variant="default" leftSection={<IconPlayerStop size={15} />} loading={isPending} disabled={study.cancel_requested} onClick={() => mutate("cancel")}>
-          {t("action.cancel")}
-        </Button>
-      )}
+      <CancelButton study={study} />
       <Button variant="default" component={Link} to={`/studies/new?from=${study.id}`} leftSection={<IconCopyPlus size={15} />}>
         {t("action.again")}
       </Button>

@@ -19,6 +19,7 @@ import { Beside } from "./Beside";
 import { Headline } from "./Headline";
 import { Infeasible } from "./Infeasible";
 import { JobTab } from "./JobTab";
+import { OtherKind } from "./OtherKind";
 import { PlansTab } from "./PlansTab";
 import { SearchText } from "./Proof";
 import { RejectionsTab } from "./RejectionsTab";
@@ -29,6 +30,7 @@ import { useLive, type Live } from "./useLive";
 const LiveTab = lazy(async () => ({ default: (await import("./LiveTab")).LiveTab }));
 const TrialsTab = lazy(async () => ({ default: (await import("./TrialsTab")).TrialsTab }));
 
+const ASKED_MS = 2000; // of a study that is not followed by its stream
 const SLOW_MS = 10_000; // the stream tells of changes; asking covers a proxy that holds it back
 
 export function Page() {
@@ -37,9 +39,9 @@ export function Page() {
   usePrefetchInfiniteQuery(rankingQuery(studyId)); // not after the study: most have finished
   const { data: study, error, refetch } = useQuery({
     ...studyQuery(studyId),
-    refetchInterval: ({ state }) => (state.data && !FINISHED.includes(state.data.state) ? SLOW_MS : false),
+    refetchInterval: ({ state }) => (state.data && !FINISHED.includes(state.data.state) ? (state.data.kind === "search" ? SLOW_MS : ASKED_MS) : false),
   });
-  if (study) return <StudyPage key={studyId} study={study} />;
+  if (study) return study.kind === "search" ? <StudyPage key={studyId} study={study} /> : <OtherKind key={studyId} study={study} />;
   if (!error) return <LoadingPage />;
   return (
     <>

@@ -1,12 +1,13 @@
 import { Button, Card, Group, Stack, Text } from "@mantine/core";
-import { IconChartDots } from "@tabler/icons-react";
+import { IconChartDots, IconDatabasePlus } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState, type SyntheticEvent } from "react";
 import { useTranslation } from "../../i18n";
-import { useSearchParams } from "react-router";
+import { useNavigate, useSearchParams } from "react-router";
 
-import { answered, api } from "../../api/client";
+import { answered, api, type Schemas } from "../../api/client";
 import { studyQuery } from "../../api/queries";
+import { newRequestKey } from "../../api/requestKey";
 import { Asking } from "../../components/Asking";
 import { ErrorState } from "../../components/ErrorState";
 import { PageHeader } from "../../components/PageHeader";
@@ -22,7 +23,10 @@ export function Page() {
   const { t } = useTranslation("sweep");
   const [form, set] = useUrlForm<Field>(DEFAULTS);
   const [jobText, setJobText] = useState("");
-  const { answer, refusal, sinceMs, isBusy, ask, giveUp } = useAsked<Sweep>();
+  const { answer, refusal: refused, sinceMs, isBusy, ask, giveUp } = useAsked<Sweep>();
+  const stored = useAsked<Schemas["StudyDocument"]>();
+  const navigate = useNavigate();
+  const refusal = refused ?? stored.refusal;
   const [params] = useSearchParams();
   const from = params.get("from");
   const { data: study, error: fromError } = useQuery({ ...studyQuery(from ?? ""), enabled: from !== null });
@@ -38,6 +42,12 @@ export function Page() {
   function run(event: SyntheticEvent) {
     event.preventDefault();
     void ask((signal) => answered(api.POST("/v1/sweeps", { body: requestOf(form, job), signal })));
+  }
+
+  async function store() {
+    const header = { "idempotency-key": newRequestKey() };
+    const study = await stored.ask((signal) => answered(api.POST("/v1/sweeps/studies", { body: requestOf(form, job), params: { header }, signal })));
+    if (study) void navigate(`/studies/${study.id}`);
   }
 
   const found = useRef<HTMLDivElement>(null);
@@ -57,6 +67,9 @@ export function Page() {
             <Group gap="sm" mt="md">
               <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconChartDots size={16} />}>
                 {t("run")}
+              </Button>
+              <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void store()} leftSection={<IconDatabasePlus size={16} />}>
+                {t("store")}
               </Button>
               <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>
                 {t("note")}

@@ -140,7 +140,7 @@ def test_a_time_limit_is_of_all_points_together() -> None:
 def test_progress_counts_points() -> None:
     seen: list[SweepProgress] = []
     sweep_document(Source({**JOB, "sweep": {"devices": [8, 16]}}), on_progress=lambda progress: seen.append(progress))
-    assert {progress.num_done for progress in seen} == {0, 1}
+    assert {progress.num_done for progress in seen} == {0, 1, 2}
     assert {progress.num_points for progress in seen} == {2}
 
 

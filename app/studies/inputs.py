@@ -1,0 +1,43 @@
+"""Calibrations as studies store them, so that neither a new fit nor a new prior changes what they ask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from calibration.files import Calibration, calibration_text, parse_calibration, shipped_calibration
+from calibration.intervals import Coverage, ErrorBand
+from cost_models.constants import CONSTANTS, Constants, prior_constants
+from cost_models.shapes.workload import Workload
+
+
+def calibration_to_mapping(calibration: Calibration) -> dict[str, Any]:
+    """The calibration file's content, and the value of every constant: priors may change with the version, too."""
+    document: dict[str, Any] = json.loads(calibration_text(calibration))
+    values = {constant.name: getattr(calibration.constants, constant.name) for constant in CONSTANTS}
+    return {**document, "fingerprint": calibration.fingerprint, "constants": values}
+
+
+def calibration_from(calibration: dict[str, Any], study_id: str) -> Calibration:
+    """The stored calibration, as this version reads it."""
+    return parse_calibration(json.dumps(_of_this_version(calibration)), f"calibration of study {study_id}")
+
+
+def _of_this_version(calibration: dict[str, Any]) -> dict[str, Any]:
+    """Without constants that are gone since the study was stored; those that are left then count as independent."""
+    known = {constant.name for constant in CONSTANTS}
+    fitted = [row for row in calibration["fitted"] if row["name"] in known]
+    return calibration if len(fitted) == len(calibration["fitted"]) else {**calibration, "fitted": fitted, "correlations": []}
+
+
+def constants_from(calibration: Mapping[str, Any], workload: Workload) -> Constants:
+    """The stored values; what a later version has added takes its prior, or what ships."""
+    prior = prior_constants(calibration["family"])
+    known = {constant.name for constant in CONSTANTS}
+    constants = prior.with_values({name: value for name, value in calibration["constants"].items() if name in known})
+    bands = tuple(ErrorBand(**row) for row in calibration.get("memory_bands", ()))
+    coverage = tuple(Coverage(**row) for row in calibration.get("memory_coverage", ()))
+    stored = replace(shipped_calibration(calibration["family"]), memory_bands=bands, memory_coverage=coverage)
+    return replace(constants, peak_spread=stored.memory_evidence(workload).spread)

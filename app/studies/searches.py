@@ -1,0 +1,131 @@
+"""The kind of study that searches the best plans of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.answers.assumptions import assumption_sentences
+from app.answers.delivery import with_deliveries
+from app.answers.judgement import judged_sentences, judgement_of
+from app.answers.price import fill_intervals
+from app.answers.schemas import Plan
+from app.answers.search import search_of, spaces_of
+from app.answers.targets import with_usual_target
+from app.calibrations.constants import calibration_sentence, paired_error_of
+from app.calibrations.stored import stored_calibrations
+from app.jobs.fields import JobDocument
+from app.jobs.job import Job, parse_job
+from app.jobs.requests import parse_request
+from app.storage.session import Database
+from app.storage.tables import Trial
+from app.studies.inputs import calibration_from, calibration_to_mapping, constants_from
+from app.studies.schemas import StudyResult
+from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
+from app.text.documents import plain
+from calibration.files import Calibration, calibration_for
+from hardware_profiles.loader import parse_profile
+from hardware_profiles.writer import profile_document
+from search.plan import strategy_to_mapping
+from search.result import Progress
+from search.stepwise import Stepwise
+from search.stored_space import space_from_mapping, space_to_mapping
+
+PHYSICS = "physics"  # beside a target's space: that of the physics alone
+
+
+def asked(document: Mapping[str, Any], database: Database) -> Asked:
+    """The search of the job in a request."""
+    job = parse_request(document)
+    own = stored_calibrations(database, job)
+    return search_of_job(with_usual_target(job, own), own)
+
+
+def search_of_job(job: Job, own: Sequence[Calibration] = ()) -> Asked:
+    """The search of a job with its target decided; ``InputError`` where nothing is to be searched."""
+    workload, settings = job.workload, job.settings
+    space, physics = spaces_of(job)
+    return Asked(
+        model_name=workload.model.name,
+        hardware=workload.cluster.profile.name,
+        num_devices=workload.cluster.num_devices,
+        objective=", ".join(settings.objectives),
+        sampler=settings.sampler,
+        seed=settings.seed,
+        job=job.document,
+        assumptions=[*job.assumptions, *map(calibration_sentence, own)],
+        warnings=list(job.warnings),
+        hardware_profile=profile_document(workload.cluster.profile),
+        space=space_to_mapping(space) | ({} if physics is None else {PHYSICS: space_to_mapping(physics)}),
+        calibration=calibration_to_mapping(calibration_for(workload, own)),
+    )
+
+
+@dataclass(frozen=True)
+class SearchWork:
+    """A study's search, the job behind it, and the calibration that says how sure its estimates are."""
+
+    job: Job
+    search: Stepwise
+    calibration: Calibration
+
+    @property
+    def time_limit_s(self) -> float | None:
+        return self.job.settings.time_limit_s
+
+    @property
+    def progress(self) -> Progress:
+        return self.search.progress
+
+    @property
+    def num_records(self) -> int:
+        return len(self.search.trials)
+
+    def advance(self) -> bool:
+        return self.search.advance()
+
+    def records(self, start: int) -> list[Row]:
+        """The trials, each with its strategy."""
+        workload = self.job.workload
+        return [
+            {**trial.to_mapping(), "strategy": strategy_to_mapping(workload, trial.strategy)}
+            for trial in self.search.trials[start:]
+        ]
+
+    def checkpoint(self) -> dict[str, Any]:
+        return self.search.checkpoint()
+
+    def outcome(self, state: str, stopped_by: str | None) -> Outcome:
+        """The ranked plans, explained, and what a search says beside them."""
+        job, calibrations, result = self.job, [self.calibration], self.search.result(stopped_by)
+        document = fill_intervals(job.workload, result.to_mapping(), calibrations)
+        with_deliveries(job, document, [plan.parallel for plan in result.plans], calibrations)
+        stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
+        plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
+        best = result.plans[0].parallel if result.plans else None
+        own = () if job.calibration is None else calibrations
+        assumptions = [*assumption_sentences(job, own, best, "search"), *judged_sentences(job)]
+        return Outcome(state, plain(stored), plans, document["rejections"], assumptions=assumptions)
+
+
+def continued(study: StoredStudy) -> SearchWork:
+    """The study's search where its checkpoint left it; the parsers' errors for inputs that cannot be read."""
+    profile = parse_profile(study.hardware_profile, f"study {study.id}")
+    job = parse_job(study.job, profile=profile)
+    physics = study.space.get(PHYSICS)
+    calibration = calibration_from(study.calibration, study.id)
+    search = search_of(
+        job,
+        space_from_mapping(study.space),
+        constants_from(study.calibration, job.workload),
+        physics=None if physics is None else space_from_mapping(physics),
+        paired_error=paired_error_of(job.workload, [calibration]),
+        judgement=judgement_of(job, [calibration]),
+        checkpoint=study.left_at,
+        trials=study.records,
+    )
+    return SearchWork(job, search, calibration)
+
+
+SEARCH = Kind("search", JobDocument, asked, continued, Trial)
