@@ -17,7 +17,6 @@ import { ago, count, moment } from "../../units/format";
 import { rankingQuery, type RankedPlan } from "./data";
 import { Beside } from "./Beside";
 import { Headline } from "./Headline";
-import { Infeasible } from "./Infeasible";
 import { JobTab } from "./JobTab";
 import { PlansTab } from "./PlansTab";
 import { SearchText } from "./Proof";
@@ -27,6 +26,8 @@ import { useLive, type Live } from "./useLive";
 
 // The library that draws is as large as all else; the table does not wait for it.
 const LiveTab = lazy(async () => ({ default: (await import("./LiveTab")).LiveTab }));
+// What few studies have.
+const Infeasible = lazy(async () => ({ default: (await import("./Infeasible")).Infeasible }));
 const TrialsTab = lazy(async () => ({ default: (await import("./TrialsTab")).TrialsTab }));
 
 const SLOW_MS = 10_000; // the stream tells of changes; asking covers a proxy that holds it back
@@ -153,7 +154,11 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
           <Text size="sm" c="dimmed" ta="center" mb="lg">
             <SearchText result={result} />
           </Text>
-          {result.infeasible && <Infeasible study={study} infeasible={result.infeasible} />}
+          {result.infeasible && (
+            <Suspense fallback={<LoadingPage tiles={0} />}>
+              <Infeasible study={study} infeasible={result.infeasible} />
+            </Suspense>
+          )}
           <Beside study={study} result={result} />
         </>
       )}
