@@ -18,15 +18,16 @@ import { useUrlChange, useUrlChoice } from "../../state/url";
 import { bytes, count, percent, seconds, tokensPerSecond } from "../../units/format";
 import { FIELDS as OF_THE_SITE } from "./delivery/site";
 import { analysisQuery, loadTrace, timelineQuery } from "./data";
-import { LaunchTab } from "./LaunchTab";
 import { MemoryTab } from "./MemoryTab";
 import { NetworkTab } from "./NetworkTab";
 import { OverviewTab } from "./OverviewTab";
 import { TimelineTab } from "./timeline/TimelineTab";
-import { WhatIfTab } from "./WhatIfTab";
 import { Why } from "./Why";
 
-const DeliveryTab = lazy(async () => ({ default: (await import("./delivery/DeliveryTab")).DeliveryTab })); // a form and charts of its own
+const WhatIfTab = lazy(async () => ({ default: (await import("./WhatIfTab")).WhatIfTab }));
+// Loaded when they are shown: a page stays below 500 kB.
+const LaunchTab = lazy(async () => ({ default: (await import("./LaunchTab")).LaunchTab }));
+const DeliveryTab = lazy(async () => ({ default: (await import("./delivery/DeliveryTab")).DeliveryTab }));
 
 const TABS = ["overview", "timeline", "memory", "network", "changes", "delivery", "launch"] as const;
 type Tab = (typeof TABS)[number];
@@ -127,7 +128,9 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
             <NetworkTab studyId={study.id} plan={plan} study={study} />
           </Tabs.Panel>
           <Tabs.Panel value="changes">
-            <WhatIfTab study={study} plan={plan} />
+            <Suspense fallback={<LoadingRows />}>
+              <WhatIfTab study={study} plan={plan} />
+            </Suspense>
           </Tabs.Panel>
           <Tabs.Panel value="delivery">
             <Suspense fallback={<LoadingRows />}>
@@ -135,7 +138,9 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
             </Suspense>
           </Tabs.Panel>
           <Tabs.Panel value="launch">
-            <LaunchTab studyId={study.id} plan={plan} />
+            <Suspense fallback={<LoadingRows />}>
+              <LaunchTab studyId={study.id} plan={plan} />
+            </Suspense>
           </Tabs.Panel>
         </Tabs>
       </Stack>
