@@ -25,7 +25,7 @@ export default defineConfig({
         codeSplitting: {
           groups: [
             { name: "charts", test: /node_modules\/(zrender\/(?!lib\/svg)|echarts\/(?!lib\/(chart\/heatmap|component\/visualMap|visual\/visual|renderer\/installSVG)))/ },
-            { name: "vendor", minShareCount: 4, test: /node_modules\// },
+            { name: "vendor", minShareCount: 6, test: /node_modules\// },
           ],
         },
       },

@@ -17,7 +17,6 @@ import { ago, count, moment } from "../../units/format";
 import { rankingQuery, type RankedPlan } from "./data";
 import { Beside } from "./Beside";
 import { Headline } from "./Headline";
-import { Infeasible } from "./Infeasible";
 import { JobTab } from "./JobTab";
 import { OtherKind } from "./OtherKind";
 import { PlansTab } from "./PlansTab";
@@ -28,6 +27,8 @@ import { useLive, type Live } from "./useLive";
 
 // The library that draws is as large as all else; the table does not wait for it.
 const LiveTab = lazy(async () => ({ default: (await import("./LiveTab")).LiveTab }));
+// What few studies have.
+const Infeasible = lazy(async () => ({ default: (await import("./Infeasible")).Infeasible }));
 const TrialsTab = lazy(async () => ({ default: (await import("./TrialsTab")).TrialsTab }));
 
 const ASKED_MS = 2000; // of a study that is not followed by its stream
@@ -155,7 +156,11 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
           <Text size="sm" c="dimmed" ta="center" mb="lg">
             <SearchText result={result} />
           </Text>
-          {result.infeasible && <Infeasible study={study} infeasible={result.infeasible} />}
+          {result.infeasible && (
+            <Suspense fallback={<LoadingPage tiles={0} />}>
+              <Infeasible study={study} infeasible={result.infeasible} />
+            </Suspense>
+          )}
           <Beside study={study} result={result} />
         </>
       )}
