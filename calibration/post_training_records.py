@@ -54,6 +54,7 @@ _HARDWARE: tuple[tuple[str, str], ...] = (
     ("ascend", "atlas-900-a3-superpod"),
     ("npu", "atlas-900-a3-superpod"),
 )  # fmt: skip
+DIES_OF_A_PACKAGE = 2
 _PACKAGES = ("cloudmatrix", "cm384")  # there a device is a package of two dies
 _RATIO = re.compile(r"(\d+)\s*:\s*(\d+)")
 _NUMBERED = re.compile(r"(?:(\d+)\s*x?\s*)?(rollout|generat\w*|vllm|sglang|infer\w*|train\w*|actor)(?:\s+d?(\d+)\b(?!\s*\w))?")
@@ -143,6 +144,11 @@ class PostTrainingRecord:
     measured: Mapping[str, float] = field(default_factory=dict)
     suspect: str | None = None
 
+    @property
+    def dies(self) -> int | None:
+        """Devices as profiles count them."""
+        return None if self.devices is None else self.devices * (DIES_OF_A_PACKAGE if self.devices_are_packages else 1)
+
 
 def read_post_training_records(path: Path) -> list[PostTrainingRecord | RefusedRecord]:
     """The records of a file, in its order; empty lines are skipped. ``InputError`` where none can be read."""
@@ -185,7 +191,7 @@ def parse_post_training_record(row: Mapping[str, Any], line_number: int = 1) -> 
         hardware=hardware_of(hardware_text),
         hardware_text=hardware_text,
         devices=_count(row.get("devices"), MAX_DEVICES),
-        devices_are_packages=kind.startswith("inference") and any(word in lowered for word in _PACKAGES),
+        devices_are_packages=any(word in lowered for word in _PACKAGES),
         placed=_placed(placement, _count(row.get("devices"), MAX_DEVICES)),
         train=_degrees(train, ""),
         rollout=_degrees(rollout, placement),
@@ -268,6 +274,8 @@ def _degrees(given: Mapping[str, Any], placement: str) -> Degrees:
     layout = _text(given.get("layout")).lower() or (placement.lower() if not given or set(given) <= {"ep"} else "")
     named = {name: int(value) for name, value in re.findall(r"\b(tp|dp|ep|pp|cp)(\d+)", layout)}
     wanted = {name: _count(given.get(name), 10**5) or named.get(name) for name in ("tp", "pp", "ep", "cp", "dp")}
+    if wanted["ep"] and wanted["tp"] and given.get("moe_tp_extend_ep"):
+        wanted["ep"] *= wanted["tp"]  # there experts are counted outside tp
     return Degrees(
         **wanted,
         vpp=_count(given.get("vpp"), 1000),

@@ -142,6 +142,7 @@ def _explain(error: ValidationError, model: type[Section], value: object, where:
     document = schema_of(model)
     definitions = document.get("$defs", {})
     best: tuple[tuple[int, bool], list[str | int], list[Schema], object, Mapping[str, Any]] | None = None
+    missing: list[str] = []
     for detail in error.errors(include_url=False):
         keys: list[str | int] = []
         schemas: list[Schema] = [document]
@@ -154,6 +155,8 @@ def _explain(error: ValidationError, model: type[Section], value: object, where:
                     given = given[key]
             elif detail["type"] == "extra_forbidden" and key == detail["loc"][-1]:
                 keys = [*keys, key]
+        if detail["type"] == "missing" and len(keys) == len(detail["loc"]):  # not in one of several forms
+            missing.append(_label(keys, where, labels))
         # The deepest tells most; a misspelt key explains a missing one, and a sentence of its own that the form was right.
         weight = (len(keys), detail["type"] in ("extra_forbidden", "value_error"))
         if best is None or weight > best[0]:
@@ -167,7 +170,10 @@ def _explain(error: ValidationError, model: type[Section], value: object, where:
         hint = f"did you mean {guess!r}? Allowed" if guess else "allowed"
         return f"{field}: unknown key; {hint}: {', '.join(names)}."
     if chosen["type"] == "missing":
-        return f"{field}: missing; give {_wanted(schemas) or _allowed(schemas, definitions)}."
+        others = ", ".join(name for name in dict.fromkeys(missing) if name != field)
+        return f"{field}: missing; give {_wanted(schemas) or _allowed(schemas, definitions)}." + (
+            f" Also missing: {others}." if others else ""
+        )
     if chosen["type"] == "value_error":
         return f"{field}: {chosen['ctx']['error']}"
     names = [name for schema in schemas for name in map(str, schema.get("enum", ()))]

@@ -132,7 +132,12 @@ def parse_job(
     if unknown or document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         check(JobDocument, document, labels=labels)
     if document.get("model") is None:
-        raise InputError("model: missing; give a preset's name, the path of a config.json, or a mapping.")
+        given = _as_mapping(document, "cluster")
+        others = [
+            labels.get(name := f"cluster.{field}", name) for field in ("hardware", "num_devices") if given.get(field) is None
+        ]
+        also = f" Also missing: {', '.join(others)}." if others else ""
+        raise InputError(f"model: missing; give a preset's name, the path of a config.json, or a mapping.{also}")
     cluster_section = check(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
     training_section = check(TrainingSection, _as_mapping(document, "training"), "training", labels)
     software_section = check(SoftwareSection, _as_mapping(document, "software"), "software", labels)
@@ -286,10 +291,12 @@ def _training(
 
     seq_length = resolved("seq_length", section.seq_length)
     global_batch_size = resolved("global_batch_size", section.global_batch_size)
-    for name, value in (("seq_length", seq_length), ("global_batch_size", global_batch_size)):
-        if value is None:
-            field = labels.get(f"training.{name}", f"training.{name}")
-            raise InputError(f"{field}: missing; only model presets have a default, so give an integer.")
+    missing = [name for name, value in (("seq_length", seq_length), ("global_batch_size", global_batch_size)) if value is None]
+    if missing:
+        fields = " and ".join(labels.get(name := f"training.{field}", name) for field in missing)
+        raise InputError(
+            f"{fields}: missing; only model presets have a default, so give an integer{' for each' * (len(missing) > 1)}."
+        )
     if seq_length * global_batch_size > MAX_TOKENS_PER_STEP:
         raise InputError(
             f"training.global_batch_size: {global_batch_size} sequences of {seq_length} tokens are more than "

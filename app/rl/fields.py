@@ -11,6 +11,7 @@ from app.jobs.fields import ClusterSection, SoftwareSection
 from cost_models.post_training.constants import DEFAULT_ENGINE, ENGINES
 from cost_models.post_training.lengths import DEFAULT_GROUP_SHARE, DEFAULT_SIGMA, MAX_SIGMA
 from cost_models.post_training.placements import PlacementKind
+from cost_models.post_training.rollout_side import Scheduling
 from cost_models.serving.engine import CACHE_BYTES, WEIGHT_BYTES
 from documents.bounds import Degree, Devices, GlobalBatch, Name, ZeroStage
 from documents.checking import OneOf, Section
@@ -134,6 +135,11 @@ class RolloutSection(Section):
     max_requests: Annotated[int, Field(ge=1, le=65_536)] = Field(default=1024, description="of a replica in flight")
     memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="of a device that an instance may fill; default 0.9, 0.6 where training sleeps on it"
+    )
+    scheduling: Annotated[str, OneOf(*Scheduling)] = Field(
+        default=Scheduling.GROUPS.value,
+        description="of answers, to replicas in turn: a prompt's together, each for itself, or each with long groups first, as a "
+        "probe of every prompt tells them",
     )
     draft_tokens: Annotated[int, Field(ge=0, le=16)] = 0
     acceptance: Part = 0.7

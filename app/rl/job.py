@@ -38,7 +38,9 @@ from cost_models.post_training.lengths import (
     lengths_from_quantile,
 )
 from cost_models.post_training.placements import PlacementKind, Staleness
-from cost_models.post_training.step import Algorithm, PostTraining
+from cost_models.post_training.rollout_side import Scheduling
+from cost_models.post_training.step import CHANGES_OVER, Algorithm, PostTraining, layout_change_s, least_passes, training_cost_s
+from cost_models.post_training.training_side import TrainingTimes
 from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.workload import Workload, WorkloadError
@@ -46,7 +48,8 @@ from documents.bounds import DOCUMENT_BYTES
 from documents.checking import check
 from documents.errors import InfeasibleError, InputError, show
 from hardware_profiles.schema import HardwareProfile
-from search.post_training.layouts import best_training_layout, default_rollout_layout, strategy_of, training_layouts
+from search.post_training.layouts import default_rollout_layout, strategy_of, training_layouts
+from search.post_training.pools import TrainingPools
 
 SHARED_MEMORY_FRACTION, OWN_MEMORY_FRACTION = 0.6, 0.9
 
@@ -62,6 +65,7 @@ class RlJob:
     constants: Constants
     lengths: ResponseLengths
     drawn: NDArray[np.int64] = field(repr=False)
+    pools: dict[tuple[bool, ServingLayout | None], TrainingPools] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -150,33 +154,57 @@ class RlJob:
         given = self.section.staleness
         return Staleness(given.steps, given.partial, given.leftover_fraction, self.section.queue)
 
-    def strategy(self, devices: int, placement: PlacementKind) -> ParallelStrategy:
-        """The training layout that the job names, or the fastest that fits on that many devices."""
-        workload = self.training(devices)
-        shared = placement is not PlacementKind.SEPARATE
+    def _pools(self, placement: PlacementKind, serving: ServingWorkload, instance: ServingLayout) -> TrainingPools:
+        """Layouts of training by what a step takes of them; where devices change over, that too."""
+        recomputes, changes = placement is not PlacementKind.SEPARATE, placement in CHANGES_OVER
+        key = (recomputes, instance if changes else None)
+
+        def cost_s(strategy: ParallelStrategy, times: TrainingTimes) -> float:
+            found = training_cost_s(self.algorithm, times)
+            if changes:
+                section = self.section
+                shard, copy_s = layout_change_s(
+                    serving, instance, strategy, times, section.reshard_engine, offloads=section.offload
+                )
+                found += shard.seconds + 2.0 * copy_s
+            return found
+
+        if key not in self.pools:
+            self.pools[key] = TrainingPools(
+                self.job.workload,
+                lambda pool: self._layouts(pool, recomputes=recomputes),
+                self.constants,
+                self.sequences,
+                self.pack_length,
+                self.section.updates,
+                cost_s,
+                least_passes(self.algorithm, recomputes=recomputes and self.layout is None),
+            )
+        return self.pools[key]
+
+    def _trained(
+        self, devices: int, placement: PlacementKind, serving: ServingWorkload, instance: ServingLayout
+    ) -> tuple[Workload, ParallelStrategy]:
+        """Training on the devices of a pool that its layout uses: the one that the job names, or the fastest that fits."""
+        each = 1 if self.layout is None else self.layout.tp * self.layout.pp * self.layout.cp
+        if self.layout is not None and not self._layouts(self.training(devices), recomputes=True):
+            given = self.layout
+            raise InfeasibleError(
+                f"strategy: tp {given.tp} x pp {given.pp} x cp {given.cp} with ep {given.ep} does not fill {devices} devices of "
+                f"training for {self.job.workload.model.name}."
+            )
+        used, found = self._pools(placement, serving, instance).best(devices, each)
+        return used, found.strategy
+
+    def _layouts(self, pool: Workload, *, recomputes: bool) -> list[ParallelStrategy]:
+        """What may fill a pool; layers are recomputed where rollout shares the devices."""
         given = self.layout
         if given is None:
-            choices: Sequence[ParallelStrategy] = [
-                layout for layout in training_layouts(workload) if not shared or layout.recompute is Recompute.FULL
-            ]
-        else:
-            degrees = given.model_dump(exclude={"recompute"})
-            wanted = [shared, True] if given.recompute is None else [given.recompute]
-            choices = [
-                found
-                for one in dict.fromkeys(wanted)
-                if (found := strategy_of(workload.model, devices, **degrees, recompute=one))
-            ]
-            if not choices:
-                raise InfeasibleError(
-                    f"strategy: tp {given.tp} x pp {given.pp} x cp {given.cp} with ep {given.ep} does not fill {devices} "
-                    f"devices of training "
-                    f"for {workload.model.name}."
-                )
-        found, _ = best_training_layout(
-            workload, choices, self.constants, self.sequences, pack_length=self.pack_length, num_updates=self.section.updates
-        )
-        return found
+            return [layout for layout in training_layouts(pool) if not recomputes or layout.recompute is Recompute.FULL]
+        degrees = given.model_dump(exclude={"recompute"})
+        wanted = [recomputes, True] if given.recompute is None else [given.recompute]
+        found = (strategy_of(pool.model, pool.cluster.num_devices, **degrees, recompute=one) for one in dict.fromkeys(wanted))
+        return [one for one in found if one is not None]
 
     def instance(self, devices: int, placement: PlacementKind) -> ServingLayout:
         """The rollout instance that the job names, or the smallest with room for a cache."""
@@ -196,12 +224,15 @@ class RlJob:
     def step(self, placement: PlacementKind, rollout_devices: int, train_devices: int, staleness: Staleness) -> PostTraining:
         """The step of one placement and split."""
         section = self.section
+        serving, instance = self.serving(rollout_devices), self.instance(rollout_devices, placement)
+        training, strategy = self._trained(train_devices, placement, serving, instance)
         return PostTraining(
-            training=self.training(train_devices),
-            strategy=self.strategy(train_devices, placement),
+            training=training,
+            strategy=strategy,
             constants=self.constants,
-            serving=self.serving(rollout_devices),
-            layout=self.instance(rollout_devices, placement),
+            serving=serving,
+            layout=instance,
+            idle_train_devices=train_devices - training.cluster.num_devices,
             lengths=self.drawn,
             prompt_tokens=section.prompt_tokens,
             placement=placement,
@@ -212,6 +243,7 @@ class RlJob:
             max_requests=self.rollout.max_requests,
             memory_fraction=self.memory_fraction(placement),
             offloads=section.offload,
+            scheduling=Scheduling(self.rollout.scheduling),
             queue_bytes_per_s=section.queue_bytes_per_s if section.queue else None,
         )
 

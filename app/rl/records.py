@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from cost_models.post_training.lengths import DEFAULT_SIGMA, draw_lengths, lengt
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.step import Algorithm, PostTraining
 from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
+from cost_models.serving.memory import kv_capacity_tokens
 from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.traits import default_stack
@@ -39,6 +40,7 @@ LONGEST_CAP = 16_384  # tokens, where a source names none: the middle of those t
 PROMPT_TOKENS = 150.0  # of mathematics: 100 to 150 in NeMo RL's table [nemo-rl]
 SOFTWARE_YEAR = 2025.5
 NARROW_BYTES = 1.5  # a parameter, below which weights are kept in 8 bits
+OWN_MEMORY_FRACTION = 0.9
 SHARED_MEMORY_FRACTION = 0.6  # median of what MindSpeed-RL's colocated recipes state [mindspeed-rl]
 
 
@@ -106,11 +108,11 @@ def step_of(record: PostTrainingRecord, assumed: Assumed) -> PostTraining:
 def _memory_fraction(record: PostTrainingRecord) -> float:
     """Of a device that a rollout may fill: what is stated, else less where training sleeps on it."""
     shared = record.placed.kind != PlacementKind.SEPARATE
-    return record.rollout.memory_fraction or (SHARED_MEMORY_FRACTION if shared else 0.9)
+    return record.rollout.memory_fraction or (SHARED_MEMORY_FRACTION if shared else OWN_MEMORY_FRACTION)
 
 
 def _pools(record: PostTrainingRecord, placed: Placed, assumed: Assumed) -> tuple[int, int]:
-    devices = record.devices or 1
+    devices = record.dies or 1
     if placed.kind == PlacementKind.FULLY_COLOCATED:
         return devices, devices
     if placed.rollout_devices and placed.train_devices:
@@ -251,12 +253,32 @@ def _rollout(
     engine = Engine(precision=precision, graph=profile.family != "ascend")
     serving = ServingWorkload(model, Cluster(profile, devices), constants_for(workload), engine)
     layout = _layout(record.rollout, model, devices)
+    longest = float(record.max_response or record.max_sequence or record.mean_response or LONGEST_CAP)
+    while layout is not None and not _holds(serving, layout, longest):
+        wider = _wider(layout, model, devices)
+        if wider is not None:
+            assumed.note(f"rollout tp = {wider.tp}: the stated instance has no room for a sequence in {precision}")
+        layout = wider
     if layout is None:
         layout = default_rollout_layout(serving, memory_fraction=_memory_fraction(record))
         assumed.note(
             f"rollout instance = tp {layout.tp}, ep {layout.ep}, {layout.num_devices} devices: the smallest with room for a cache"
         )
     return serving, layout
+
+
+def _holds(serving: ServingWorkload, layout: ServingLayout, tokens: float) -> bool:
+    return kv_capacity_tokens(serving, layout, utilisation=OWN_MEMORY_FRACTION, requests=1.0) >= tokens
+
+
+def _wider(layout: ServingLayout, model: ModelShape, devices: int) -> ServingLayout | None:
+    """The instance with attention on twice the devices: with experts spread as before, else on twice as many."""
+    tp = layout.tp * 2
+    spread = layout.ep > 1 and layout.dp % 2 == 0
+    wider = (
+        replace(layout, tp=tp, dp=layout.dp // 2) if spread else replace(layout, tp=tp, ep=1 if layout.ep == 1 else layout.ep * 2)
+    )
+    return None if model.num_attention_heads % tp or wider.num_devices > devices else wider
 
 
 def _layout(given: Degrees, model: ModelShape, devices: int) -> ServingLayout | None:

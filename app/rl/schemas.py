@@ -139,6 +139,17 @@ class RlPlan(Document):
     fits: bool
 
 
+class RlLaunch(Document):
+    """Placement and parallel settings of the step for one framework's release."""
+
+    framework: str
+    release: str
+    file_name: str
+    text: str | None = Field(description="the file; null where the release refuses the step")
+    not_expressed: list[str] = Field(description="what the release has no setting for, and what stands in its place")
+    refused: list[str] = Field(description="why the release has no file of the step")
+
+
 class RlDocument(Answer):
     """What a step of post-training takes."""
 
@@ -168,6 +179,7 @@ class RlDocument(Answer):
     timeline: list[RlBar]
     blocked_by: dict[str, str] = Field(description="of each task: what it waits for once steps repeat")
     variants: list[RlVariant]
+    launches: list[RlLaunch]
 
 
 class RlFound(Answer):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.rl.export import launches
 from app.rl.job import RlJob, request_rl_job
 from app.rl.schemas import (
     RlBar,
@@ -24,7 +25,7 @@ from app.rl.schemas import (
 from app.storage.session import Database
 from cost_models.post_training.constants import constant
 from cost_models.post_training.placements import PlacementKind, Staleness
-from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step, trained_times
+from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import Recompute
 from documents.errors import InfeasibleError, InputError
@@ -139,7 +140,7 @@ def _shown(candidates: Sequence[Candidate], top: int) -> list[Candidate]:
         by_kind.setdefault(one.kind, one)
         by_split.setdefault((one.kind, one.train_devices), one)
     chosen = list(dict.fromkeys((*by_kind.values(), *by_split.values())))[: max(top, len(by_kind))]
-    return sorted(chosen, key=lambda one: (one.step_s, one.staleness_steps))
+    return sorted(chosen, key=lambda one: (not one.fits, one.step_s, one.staleness_steps))
 
 
 def _priced(step: PostTraining) -> PostTrainingStep:
@@ -203,7 +204,7 @@ def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocu
         placement=step.placement.value,
         num_devices=step.num_devices,
         rollout_devices=step.serving.cluster.num_devices,
-        train_devices=step.training.cluster.num_devices,
+        train_devices=step.train_devices,
         reference_devices=step.reference_devices,
         staleness_steps=step.staleness.steps,
         strategy=_train_layout(step),
@@ -236,6 +237,7 @@ def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocu
         ],
         blocked_by={bar.name: bar.waits_for for bar in bars},
         variants=_variants(step, found),
+        launches=launches(job, step),
     )
 
 
@@ -284,12 +286,12 @@ def _variants(step: PostTraining, found: PostTrainingStep) -> list[RlVariant]:
     if step.placement is not PlacementKind.FULLY_COLOCATED:
         other = replace(step.staleness, streams=not step.staleness.streams)
         changes["without a queue" if step.staleness.streams else "with a queue"] = replace(step, staleness=other)
-    trained = trained_times(step)
+    trained, rolled = found.training, found.rollout
     rows = []
     for change, job in changes.items():
         if job.staleness == step.staleness:
             continue
-        priced = post_training_step(job, trained)
+        priced = post_training_step(job, trained, rolled)
         rows.append(
             RlVariant(
                 change=change,
@@ -306,7 +308,7 @@ def _plan(rank: int, one: Choice) -> RlPlan:
         rank=rank,
         placement=one.job.placement.value,
         rollout_devices=one.job.serving.cluster.num_devices,
-        train_devices=one.job.training.cluster.num_devices,
+        train_devices=one.job.train_devices,
         reference_devices=one.job.reference_devices,
         staleness_steps=one.staleness_steps,
         strategy=_train_layout(one.job),
@@ -344,6 +346,8 @@ def _warnings(step: PostTraining, found: PostTrainingStep) -> list[str]:
     told = []
     if not found.training.fits:
         told.append("The training layout does not fit; its step is that of states kept on the hosts.")
+    if step.idle_train_devices:
+        told.append(f"{step.idle_train_devices} training devices are left idle: no layout that uses them is faster.")
     idle = step.serving.cluster.num_devices % step.layout.num_devices
     if idle:
         told.append(f"{idle} rollout devices are left over by instances of {step.layout.num_devices}.")

@@ -125,3 +125,7 @@ def _print_step(console: Console, document: RlDocument) -> None:
             )
         console.print()
         console.print(changed)
+    console.print()
+    for launch in document.launches:
+        said = "; ".join(launch.refused) if launch.refused else f"--save-dir writes {launch.file_name}."
+        console.print(f"{launch.framework} {launch.release}: {said}", markup=False, highlight=False)

@@ -14,7 +14,7 @@ from app.calibrations.constants import constants_for
 from app.rl.models import model_of
 from app.rl.records import SOFTWARE_YEAR, Assumed, profile_of, step_of
 from app.rl.schemas import RlErrors, RlSummary, RlValidationDocument, RlValidationRow
-from calibration.post_training_records import PostTrainingRecord
+from calibration.post_training_records import DIES_OF_A_PACKAGE, PostTrainingRecord
 from calibration.run_records import RefusedRecord
 from cost_models.post_training.constants import ENGINES
 from cost_models.post_training.resharding import Shares, reshard
@@ -29,7 +29,6 @@ from search.post_training.layouts import default_rollout_layout
 
 SCHEMA_VERSION = 1
 NOISE = 0.05  # two measured steps nearer than this have no order: the same row was republished up to 22 % apart
-DIES_OF_A_PACKAGE = 2
 ACCEPTANCE = 0.7  # of a draft token [cloudmatrix384]
 FIXED_POINT_STEPS = 30
 QUALITY = "quality of a policy is shown beside throughput, never predicted"
@@ -217,7 +216,7 @@ def _serving(record: PostTrainingRecord, assumed: Assumed) -> tuple[ServingWorkl
     precision = "int8" if narrow else "fp8" if "fp8" in text or (model.mla is not None and profile.family == "nvidia") else "bf16"
     drafts = int("mtp" in text and profile.family == "ascend")
     package = DIES_OF_A_PACKAGE if profile.name == "atlas-900-a3-superpod" else 1
-    devices = (record.devices or 0) * (package if record.devices_are_packages else 1)
+    devices = record.dies or 0
     spread = record.rollout.ep or 1
     is_wide = spread > profile.devices_per_node
     engine = Engine(

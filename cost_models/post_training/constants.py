@@ -26,9 +26,9 @@ CONSTANTS: tuple[PostTrainingConstant, ...] = (
     PostTrainingConstant("remainder_fraction", "reward, data and book-keeping of a step, over all its other parts", "1",
                          0.03, 0.07, 0.05, "[verl-docs, fully_async]: a step less generation, log-probabilities and update"),
     PostTrainingConstant("rollout_device_factor", "device time of decode inside a rollout over that of a tuned service", "1",
-                         1.0, 2.5, 1.5, "[verl-docs; nemo-rl]: a fit; sampling, log-probabilities of samples, wrapped weights"),
-    PostTrainingConstant("forward_factor", "a pass for log-probabilities over the forward part of an update", "1",
-                         1.0, 3.4, 1.45, "[verl-docs, fully_async and one_step_off]: median of old_log_prob over update_actor"),
+                         1.0, 2.5, 1.75, "[verl-docs; nemo-rl]: a fit; sampling, log-probabilities of samples, wrapped weights"),
+    PostTrainingConstant("forward_factor", "a pass for the old log-probabilities over the forward part of an update", "1",
+                         1.0, 3.4, 1.45, "[verl-docs, two asynchronous modes]: old_log_prob over update_actor; entropy too"),
     PostTrainingConstant("step_log_error", "what |ln(measured / predicted)| of four published steps in five stays below", "1",
                          0.1, 1.0, 0.45, "[verl-docs; nemo-rl; areal]: of the rows of docs/post-training.md"),
 )  # fmt: skip

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.post_training.constants import constant
-from cost_models.serving.batching import TABLE_BATCHES, TABLE_CONTEXTS, StepTable, batched_times
+from cost_models.serving.batching import TABLE_CONTEXTS, BatchedTimes, StepTable, batched_times, table_batches
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.memory import DEFAULT_UTILISATION, kv_capacity_tokens
 from cost_models.serving.steps import StepTimes, decode_step, prefill_s
@@ -20,34 +21,93 @@ MAX_REQUESTS = 1024  # of an instance in flight where an engine is not told othe
 PREFILL_PASS_TOKENS = 8192  # of a pass: prompts are prefilled together
 
 
+class Scheduling(StrEnum):
+    """In which units, and in which order, answers go to the replicas in turn."""
+
+    GROUPS = "groups"  # all answers to a prompt to one replica, as frameworks send them
+    ANSWERS = "answers"  # each for itself
+    LONGEST = (
+        "longest-groups-first"  # each for itself, those to prompts with long answers first: known from a probe of each [seer]
+    )
+
+
+@dataclass(frozen=True)
+class OngoingRollout:
+    """A pool whose instances never drain: what their pace follows from."""
+
+    lengths: NDArray[np.int64] = field(repr=False)
+    units: NDArray[np.int64] = field(repr=False)  # answers that go together, in order of their turn
+    prompt_tokens: float
+    instances: int
+    replicas: int  # of attention in an instance, each with answers and a cache of its own
+    most: int
+    capacity_tokens: float
+    steps: StepTable = field(repr=False)
+    prompt_s: float
+
+    def under_way(self, batches: float) -> float:
+        """Answers that an instance has in flight when so many batches are."""
+        return min(float(self.most), max(self.lengths.size / self.instances * batches, 1.0))
+
+    def steady_s(self, batches: float) -> float:
+        """Seconds in which the pool makes the tokens of a batch."""
+        total, context = float(self.lengths.sum()), self.mean_context_tokens
+        in_flight = max(min(self.under_way(batches), self.capacity_tokens / max(context, 1.0)), 1.0)
+        step = float(self.steps.step_s(in_flight, np.array(context)))
+        made = total / self.instances / (in_flight * self.steps.tokens_per_step) * step
+        return made + self.lengths.size / self.instances * self.prompt_tokens * self.prompt_s
+
+    def longest_s(self, batches: float) -> float:
+        """Seconds of the longest answer where others take the place of those that are done.
+
+        While it is made each of the others is in flight for the share of the time that its own length is of the longest.
+        """
+        longest = float(self.lengths.max())
+        beside = max(self.under_way(batches) * float(self.lengths.mean()) / longest, 1.0)
+        step = float(self.steps.step_s(beside, np.array(self.mean_context_tokens)))
+        return longest / self.steps.tokens_per_step * step
+
+    @property
+    def mean_context_tokens(self) -> float:
+        """What lies before a token that is made, in the mean."""
+        answers = self.lengths.astype(np.float64)
+        return self.prompt_tokens + float((answers**2).sum()) / (2.0 * float(answers.sum()))
+
+
 @dataclass(frozen=True)
 class RolloutTimes:
     """Of one step's answers. [s]
 
     ``makespan_s`` from the first prompt to the last answer, ``steady_s`` what the same tokens take where new prompts follow at
     once, ``longest_s`` what the longest answer takes there, beside others to its end; ``finish_s`` ascending, of every
-    answer. ``first_instance_s``: when the first instance is idle.
+    answer, ``groups_s`` of the last answer to each prompt: advantages are taken over groups. ``first_instance_s``: when the
+    first replica of an instance is idle.
     """
 
     makespan_s: float
     steady_s: float
     longest_s: float
     finish_s: Floats
+    groups_s: Floats
     first_instance_s: float
     instances: int
     in_flight: int
     preemptions: int
     output_tokens: float
+    ongoing: OngoingRollout = field(repr=False)
 
-    def finished_s(self, fraction: float) -> float:
-        """When that part of the answers is there. [s]"""
-        index = min(math.ceil(fraction * len(self.finish_s)) - 1, len(self.finish_s) - 1)
-        return float(self.finish_s[max(index, 0)])
+    def going_on(self, batches: float) -> RolloutTimes:
+        """With answers of so many batches in flight together where rollout does not drain between steps."""
+        return replace(self, steady_s=self.ongoing.steady_s(batches), longest_s=self.ongoing.longest_s(batches))
+
+    def complete_s(self, fraction: float) -> float:
+        """When that part of the prompts has all its answers. [s]"""
+        return _quantile(self.groups_s, fraction)
 
     @property
     def tail_s(self) -> float:
         """How long the last tenth of the answers takes alone. [s]"""
-        return self.makespan_s - self.finished_s(0.9)
+        return self.makespan_s - _quantile(self.finish_s, 0.9)
 
 
 def rollout_times(
@@ -58,9 +118,11 @@ def rollout_times(
     *,
     max_requests: int | None = None,
     memory_fraction: float = DEFAULT_UTILISATION,
-    batches_under_way: float = 1.0,
+    scheduling: Scheduling = Scheduling.GROUPS,
 ) -> RolloutTimes:
-    """Rolls out the answers of one step; groups go to the instances in turn, as frameworks send them.
+    """Rolls out the answers of one step, which go to the replicas of all instances in turn.
+
+    No instance more makes it slower: where chance puts long groups together, some are left out.
 
     Parameters
     ----------
@@ -76,8 +138,8 @@ def rollout_times(
         In flight in an instance's replica at once.
     memory_fraction : float
         Of a device's memory that an instance may fill.
-    batches_under_way : float
-        Of which answers are in flight together where rollout does not drain between steps.
+    scheduling : Scheduling
+        What goes together, and what goes first.
 
     Returns
     -------
@@ -89,45 +151,124 @@ def rollout_times(
         raise WorkloadError(
             f"a rollout instance of {layout.num_devices} devices does not fit on {workload.cluster.num_devices} rollout devices"
         )
-    groups = len(lengths)
-    each = math.ceil(groups / instances)
-    dealt = np.zeros((each * instances, lengths.shape[1]), dtype=np.float64)
-    dealt[:groups] = lengths
-    requests = dealt.reshape(each, instances, -1).transpose(1, 0, 2).reshape(instances, -1)
     most = (max_requests or MAX_REQUESTS) * layout.dp
-    slots = min(most, requests.shape[1])
-    under_way = min(float(most), max(lengths.size / instances * batches_under_way, 1.0))
+    turns = _turns(lengths, scheduling)
+    units = lengths.reshape(turns.shape[0], -1)[turns]
+    slots = min(most, math.ceil(len(units) / instances) * units.shape[1])
     capacity = kv_capacity_tokens(workload, layout, utilisation=memory_fraction, requests=float(slots))
     longest = float(lengths.max()) + prompt_tokens
     if capacity < longest:
         raise WorkloadError(
             f"the longest sequence of {longest:,.0f} tokens does not fit into an instance of {layout.num_devices} devices, "
-            f"whose memory holds {capacity:,.0f} tokens beside the weights"
+            f"whose memory holds {capacity:,.0f} tokens beside the weights; more devices or fewer bits a weight make room"
         )
-    steps = rollout_steps(workload, layout, math.ceil(max(under_way, slots)), longest)
     together = max(PREFILL_PASS_TOKENS / max(prompt_tokens, 1.0), 1.0) * layout.dp
-    prompt_s = float(prefill_s(workload, layout, together, prompt_tokens)) / (together * max(prompt_tokens, 1.0))
-    found = batched_times(
-        prompt_tokens,
-        requests,
-        steps,
-        max_in_flight=slots,
-        kv_capacity_tokens=capacity,
-        prefill_s_per_token=prompt_s,
+    ongoing = OngoingRollout(
+        lengths=lengths,
+        units=units,
+        prompt_tokens=prompt_tokens,
+        instances=instances,
+        replicas=layout.dp,
+        most=most,
+        capacity_tokens=capacity,
+        steps=rollout_steps(workload, layout, min(most, lengths.size), longest),
+        prompt_s=float(prefill_s(workload, layout, together, prompt_tokens)) / (together * max(prompt_tokens, 1.0)),
     )
-    finish = np.sort(found.finish_s[requests > 0.0])
+    found = _played(ongoing)
     used = found.makespan_s[found.makespan_s > 0.0]
     return RolloutTimes(
         makespan_s=float(found.makespan_s.max()),
-        steady_s=_steady_s(lengths, prompt_tokens, instances, under_way, capacity, steps, prompt_s),
-        longest_s=_longest_s(lengths, prompt_tokens, under_way, steps),
-        finish_s=finish,
+        steady_s=ongoing.steady_s(1.0),
+        longest_s=ongoing.longest_s(1.0),
+        finish_s=np.sort(found.finish_s[found.finish_s > 0.0]),
+        groups_s=_of_groups(found.finish_s, turns, lengths),
         first_instance_s=float(used.min()),
         instances=instances,
         in_flight=slots,
         preemptions=int(found.preemptions.sum()),
         output_tokens=float(lengths.sum()),
+        ongoing=ongoing,
     )
+
+
+def _played(pool: OngoingRollout) -> BatchedTimes:
+    """The answers on all instances; a number between two powers of two is at least as fast as smaller ones, down to the lower.
+
+    With twice the instances each has some of the groups that it had, and is done no later. Between, chance may put long groups
+    together: then some instances are left out, but the answer is not faster than that of the next power of two. Smaller
+    numbers are played where the replica with the most tokens, or with the longest answer, would be done before all others.
+    """
+    instances = min(pool.instances, 1 << (len(pool.units) - 1).bit_length())
+    best = _batched(pool, instances)
+    fewer = range(1 << (instances.bit_length() - 1), instances)
+    if not fewer:
+        return best
+    busiest = [_busiest(_dealt(pool.units, count * pool.replicas)) for count in fewer]
+    rows = np.zeros((len(busiest), 2, max(row.shape[1] for row in busiest)))
+    for row, columns in zip(rows, busiest, strict=True):
+        row[:, : columns.shape[1]] = columns
+    least = _batched_rows(pool, rows, np.inf).makespan_s.max(axis=1)
+    for index in np.argsort(least):
+        if least[index] >= best.makespan_s.max():
+            break
+        found = _batched(pool, fewer[index])
+        best = min(best, found, key=lambda one: one.makespan_s.max())
+    most = _batched(pool, 2 * fewer[0])
+    return max(best, most, key=lambda one: one.makespan_s.max())
+
+
+def _batched(pool: OngoingRollout, instances: int) -> BatchedTimes:
+    return _batched_rows(pool, _dealt(pool.units, instances * pool.replicas), pool.capacity_tokens / pool.replicas)
+
+
+def _batched_rows(pool: OngoingRollout, requests: Floats, capacity_tokens: float) -> BatchedTimes:
+    """Requests of replicas, ``[..., request]``: a step takes what it takes where the others have as many in flight."""
+    steps = pool.steps
+    return batched_times(
+        pool.prompt_tokens,
+        requests,
+        replace(steps, batches=steps.batches / pool.replicas),
+        max_in_flight=min(pool.most // pool.replicas, requests.shape[-1]),
+        kv_capacity_tokens=capacity_tokens,
+        prefill_s_per_token=pool.prompt_s * pool.replicas,
+    )
+
+
+def _turns(lengths: NDArray[np.int64], scheduling: Scheduling) -> NDArray[np.int64]:
+    """Order of the units: of groups, or of single answers."""
+    if scheduling is Scheduling.GROUPS:
+        return np.arange(len(lengths))
+    if scheduling is Scheduling.ANSWERS:
+        return np.arange(lengths.size)
+    longest = np.argsort(-lengths.mean(axis=1), kind="stable")
+    turns: NDArray[np.int64] = (longest[:, None] * lengths.shape[1] + np.arange(lengths.shape[1])).ravel()
+    return turns
+
+
+def _dealt(units: NDArray[np.int64], replicas: int) -> Floats:
+    """Units in turn, ``[replica, request]``; 0 where a replica has a unit less."""
+    each = math.ceil(len(units) / replicas)
+    dealt = np.zeros((each * replicas, units.shape[1]), dtype=np.float64)
+    dealt[: len(units)] = units
+    return dealt.reshape(each, replicas, -1).transpose(1, 0, 2).reshape(replicas, -1)
+
+
+def _of_groups(finish_s: Floats, turns: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
+    """The last finish of each group, ascending, of ``[replica, request]``."""
+    replicas, together = len(finish_s), lengths.size // len(turns)
+    in_turn = finish_s.reshape(replicas, -1, together).transpose(1, 0, 2).reshape(-1, together)[: len(turns)]
+    answers = np.empty_like(in_turn)
+    answers[turns] = in_turn
+    last: Floats = np.sort(answers.reshape(lengths.shape).max(axis=1))
+    return last
+
+
+def _quantile(ascending: Floats, fraction: float) -> float:
+    return float(ascending[min(max(math.ceil(fraction * len(ascending)) - 1, 0), len(ascending) - 1)])
+
+
+def _busiest(requests: Floats) -> Floats:
+    return requests[[int(requests.sum(axis=1).argmax()), int(requests.max(axis=1).argmax())]]
 
 
 def rollout_steps(workload: ServingWorkload, layout: ServingLayout, max_in_flight: int, max_context_tokens: float) -> StepTable:
@@ -150,8 +291,7 @@ def rollout_steps(workload: ServingWorkload, layout: ServingLayout, max_in_fligh
     -------
     StepTable
     """
-    batches = np.unique(np.rint(np.geomspace(1.0, max(max_in_flight, 1), min(max_in_flight, TABLE_BATCHES))))
-    contexts = np.linspace(0.0, max(max_context_tokens, 1.0), TABLE_CONTEXTS)
+    batches, contexts = table_batches(max_in_flight), np.linspace(0.0, max(max_context_tokens, 1.0), TABLE_CONTEXTS)
     found = decode_step(workload, layout, batches[:, None], contexts[None, :])
     return StepTable(
         batches, contexts, _stretched_s(found, workload.constants.host_micro_batch_s), workload.engine.tokens_per_step
@@ -164,36 +304,3 @@ def _stretched_s(step: StepTimes, preparing_s: float) -> Floats:
     more = (constant("rollout_device_factor") - 1.0) * device
     stretched: Floats = device + more + np.maximum(host - more, np.minimum(host, preparing_s))
     return stretched
-
-
-def _longest_s(lengths: NDArray[np.int64], prompt_tokens: float, under_way: float, steps: StepTable) -> float:
-    """Seconds of the longest answer where others take the place of those that are done.
-
-    While it is made each of the others is in flight for the share of the time that its own length is of the longest.
-    """
-    beside = max(under_way * float(lengths.mean()) / float(lengths.max()), 1.0)
-    step = float(steps.step_s(beside, np.array(_mean_context(lengths, prompt_tokens))))
-    return float(lengths.max()) / steps.tokens_per_step * step
-
-
-def _mean_context(lengths: NDArray[np.int64], prompt_tokens: float) -> float:
-    """What lies before a token that is made, in the mean. [tokens]"""
-    answers = lengths.astype(np.float64)
-    return prompt_tokens + float((answers**2).sum()) / (2.0 * float(answers.sum()))
-
-
-def _steady_s(
-    lengths: NDArray[np.int64],
-    prompt_tokens: float,
-    instances: int,
-    under_way: float,
-    capacity: float,
-    steps: StepTable,
-    prompt_s: float,
-) -> float:
-    """Seconds in which a pool that never drains makes the tokens of the batch."""
-    total, context = float(lengths.sum()), _mean_context(lengths, prompt_tokens)
-    in_flight = max(min(under_way, capacity / max(context, 1.0)), 1.0)
-    step = float(steps.step_s(in_flight, np.array(context)))
-    made = total / instances / (in_flight * steps.tokens_per_step) * step
-    return made + lengths.size / instances * prompt_tokens * prompt_s

@@ -11,13 +11,14 @@ from cost_models.constants import Constants
 from cost_models.post_training.constants import DEFAULT_ENGINE, constant
 from cost_models.post_training.placements import PIECES, SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, lag_of, step_time
 from cost_models.post_training.resharding import Reshard, Shares, host_copy_s, reshard, residual_bytes, training_shares
-from cost_models.post_training.rollout_side import RolloutTimes, rollout_times
-from cost_models.post_training.training_side import TrainingTimes, training_times
+from cost_models.post_training.rollout_side import RolloutTimes, Scheduling, rollout_times
+from cost_models.post_training.training_side import FORWARD_PART, TrainingTimes, training_times
 from cost_models.serving.engine import WEIGHT_BYTES, ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 
 QUEUE_TOKEN_BYTES = 16.0  # ids of 8 bytes, log-probabilities of the policy and of the reference [asyncflow]
+CHANGES_OVER = (PlacementKind.COLOCATED, PlacementKind.FULLY_COLOCATED)  # devices train and roll out in turn
 MOST_AHEAD = 1.0  # batches that are begun while one is still under way: engines are fed a batch at a time
 
 
@@ -37,16 +38,21 @@ class Algorithm:
     kept_fraction: float = 1.0
     num_updates: int = 1
 
+    @property
+    def forward_passes(self) -> float:
+        """Over all answers without gradients, in the time of a plain one."""
+        return self.old_log_prob * constant("forward_factor") + self.reference + self.reward_model + self.critic
+
 
 @dataclass(frozen=True)
 class PostTraining:
     """A step: what is trained and rolled out, where, and on which answers.
 
     ``training`` and ``serving`` each know the devices of their own pool, which is all of them where rollout shares those of
-    training. ``lengths`` are the answers that are trained on,
-    ``[prompts, samples]``, ``prompt_tokens`` the mean prompt. ``memory_fraction``: of a device that a rollout instance may fill.
-    ``reference_devices``: of their own, where reference and reward do not share those of training. ``queue_bytes_per_s``: of the
-    storage behind a queue of samples; None: none.
+    training; ``idle_train_devices`` lie beside those of ``training``, whose layout does not use them. ``lengths`` are the answers
+    that are trained on, ``[prompts, samples]``, ``prompt_tokens`` the mean prompt. ``memory_fraction``: of a device that a
+    rollout instance may fill. ``reference_devices``: of their own, where reference and reward do not share those of training.
+    ``queue_bytes_per_s``: of the storage behind a queue of samples; None: none.
     """
 
     training: Workload
@@ -66,17 +72,24 @@ class PostTraining:
     offloads: bool = True
     reference_devices: int | None = None
     queue_bytes_per_s: float | None = None
+    scheduling: Scheduling = Scheduling.GROUPS
+    idle_train_devices: int = 0
+
+    @property
+    def train_devices(self) -> int:
+        """Of the training pool, with those that its layout leaves idle."""
+        return self.training.cluster.num_devices + self.idle_train_devices
 
     @property
     def num_devices(self) -> int:
         """Of all pools together."""
-        train, rollout = self.training.cluster.num_devices, self.serving.cluster.num_devices
-        return rollout + (self.reference_devices or 0) + (train if self.placement is PlacementKind.SEPARATE else 0)
+        apart = self.train_devices if self.placement is PlacementKind.SEPARATE else 0
+        return self.serving.cluster.num_devices + (self.reference_devices or 0) + apart
 
     @property
     def shares_devices(self) -> bool:
         """Whether rollout runs where training does."""
-        return self.placement in (PlacementKind.COLOCATED, PlacementKind.FULLY_COLOCATED)
+        return self.placement in CHANGES_OVER
 
     @property
     def tokens(self) -> float:
@@ -102,6 +115,81 @@ class PostTrainingStep:
         return self.time.step_s
 
 
+def training_cost_s(wanted: Algorithm, trained: TrainingTimes) -> float:
+    """What a step takes of its training devices: the update and the passes without gradients. [s]
+
+    Parameters
+    ----------
+    wanted : Algorithm
+        Which passes there are.
+    trained : TrainingTimes
+        Of a layout.
+
+    Returns
+    -------
+    float, seconds
+    """
+    return trained.update_s * (1 + wanted.critic) + wanted.forward_passes * trained.forward_s
+
+
+def least_passes(wanted: Algorithm, *, recomputes: bool) -> float:
+    """Forward passes over all tokens whose matmuls ``training_cost_s`` has at least. [1]
+
+    Parameters
+    ----------
+    wanted : Algorithm
+        Which passes there are.
+    recomputes : bool
+        Whether the update runs every layer forward twice.
+
+    Returns
+    -------
+    float
+    """
+    update = 1.0 / FORWARD_PART + recomputes
+    return update * (1 + wanted.critic) + wanted.forward_passes
+
+
+def layout_change_s(
+    serving: ServingWorkload,
+    layout: ServingLayout,
+    strategy: ParallelStrategy,
+    trained: TrainingTimes,
+    engine: str,
+    *,
+    offloads: bool,
+) -> tuple[Reshard, float]:
+    """What a device that trains and rolls out needs to change over: its new shard, and a copy of its states to the host.
+
+    Parameters
+    ----------
+    serving : ServingWorkload
+        The rollout.
+    layout : ServingLayout
+        Of one instance.
+    strategy : ParallelStrategy
+        The training layout.
+    trained : TrainingTimes
+        Whose states are copied.
+    engine : str
+        A name of ``ENGINES``.
+    offloads : bool
+        Whether states go to the host.
+
+    Returns
+    -------
+    tuple of Reshard and float, seconds
+    """
+    profile = serving.cluster.profile
+    copy_s = host_copy_s(trained.allocated_after_step_bytes, profile) if offloads else 0.0
+    return _changed(serving, layout, training_shares(strategy), engine), copy_s
+
+
+def _changed(serving: ServingWorkload, layout: ServingLayout, held: Shares | None, engine: str) -> Reshard:
+    width = float(WEIGHT_BYTES[serving.engine.precision])
+    return reshard(serving.model, serving.cluster.profile, held, rollout_shares(layout), engine, bytes_per_weight=width)
+
+
 def trained_times(job: PostTraining) -> TrainingTimes:
     """The training side of a step, which no choice of rollout moves.
 
@@ -125,7 +213,32 @@ def trained_times(job: PostTraining) -> TrainingTimes:
     )
 
 
-def post_training_step(job: PostTraining, trained: TrainingTimes | None = None) -> PostTrainingStep:
+def rolled_times(job: PostTraining) -> RolloutTimes:
+    """The rollout of a step, which no choice of staleness moves.
+
+    Parameters
+    ----------
+    job : PostTraining
+        The step.
+
+    Returns
+    -------
+    RolloutTimes
+    """
+    return rollout_times(
+        job.serving,
+        job.layout,
+        _with_dropped(job),
+        job.prompt_tokens,
+        max_requests=job.max_requests,
+        memory_fraction=job.memory_fraction,
+        scheduling=job.scheduling,
+    )
+
+
+def post_training_step(
+    job: PostTraining, trained: TrainingTimes | None = None, rolled: RolloutTimes | None = None
+) -> PostTrainingStep:
     """Prices one step.
 
     Parameters
@@ -134,39 +247,29 @@ def post_training_step(job: PostTraining, trained: TrainingTimes | None = None) 
         The step.
     trained : TrainingTimes or None
         Its training side, where it is known.
+    rolled : RolloutTimes or None
+        Its rollout, where that is known.
 
     Returns
     -------
     PostTrainingStep
     """
     trained = trained or trained_times(job)
-    generated = _with_dropped(job)
-    rolled = rollout_times(
-        job.serving,
-        job.layout,
-        generated,
-        job.prompt_tokens,
-        max_requests=job.max_requests,
-        memory_fraction=job.memory_fraction,
-        batches_under_way=1.0 + min(job.staleness.leftover_fraction or float(lag_of(job.staleness)), MOST_AHEAD),
+    rolled = (rolled or rolled_times(job)).going_on(
+        1.0 + min(job.staleness.leftover_fraction or float(lag_of(job.staleness)), MOST_AHEAD)
     )
-    profile = job.serving.cluster.profile
-    changed = reshard(
-        job.serving.model,
-        profile,
-        training_shares(job.strategy) if job.shares_devices else None,
-        rollout_shares(job.layout),
-        job.reshard_engine,
-        bytes_per_weight=float(WEIGHT_BYTES[job.serving.engine.precision]),
-    )
-    copy_s = host_copy_s(trained.allocated_after_step_bytes, profile) if job.offloads and job.shares_devices else 0.0
+    changed, copy_s = _changed(job.serving, job.layout, None, job.reshard_engine), 0.0
+    if job.shares_devices:
+        changed, copy_s = layout_change_s(
+            job.serving, job.layout, job.strategy, trained, job.reshard_engine, offloads=job.offloads
+        )
     time = step_time(job.placement, _parts(job, trained, rolled, changed, copy_s), job.staleness)
     return PostTrainingStep(
         time=time,
         training=trained,
         rollout=rolled,
         to_rollout=changed,
-        residual_bytes=residual_bytes(profile) if job.shares_devices else 0.0,
+        residual_bytes=residual_bytes(job.serving.cluster.profile) if job.shares_devices else 0.0,
         offload_s=copy_s,
         onload_s=copy_s,
     )
@@ -199,22 +302,23 @@ def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
 
 def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, changed: Reshard, copy_s: float) -> Parts:
     """Seconds of every task. A critic is priced as the actor is; a reward model passes every answer once."""
-    wanted, forward = job.algorithm, constant("forward_factor") * trained.forward_s
-    aside = forward if job.reference_devices is None else forward * job.training.cluster.num_devices / job.reference_devices
+    wanted = job.algorithm
+    others = 1.0 if job.reference_devices is None else job.training.cluster.num_devices / job.reference_devices
+    aside = trained.forward_s * others
     separate, hybrid = not job.shares_devices, job.placement is PlacementKind.HYBRID
     return Parts(
         rollout_s=rolled.makespan_s,
         longest_s=max(rolled.longest_s, rolled.makespan_s),
         steady_rollout_s=rolled.steady_s,
-        old_log_prob_s=forward if wanted.old_log_prob else 0.0,
+        old_log_prob_s=constant("forward_factor") * trained.forward_s if wanted.old_log_prob else 0.0,
         reference_s=aside if wanted.reference else 0.0,
         reward_s=aside if wanted.reward_model else 0.0,
-        critic_s=trained.update_s + forward if wanted.critic else 0.0,
+        critic_s=trained.update_s + trained.forward_s if wanted.critic else 0.0,
         update_s=trained.update_s,
         to_rollout_s=0.0 if separate else changed.seconds + copy_s,
         to_train_s=0.0 if separate else copy_s,
         sync_s=changed.seconds if separate else 0.0,
         train_share=job.training.cluster.num_devices / job.serving.cluster.num_devices if hybrid else 1.0,
         queue_s=0.0 if job.queue_bytes_per_s is None else job.tokens * QUEUE_TOKEN_BYTES / job.queue_bytes_per_s,
-        finish_s=tuple(rolled.finished_s((piece + 1) / PIECES) for piece in range(PIECES)),
+        finish_s=tuple(rolled.complete_s((piece + 1) / PIECES) for piece in range(PIECES)),
     )

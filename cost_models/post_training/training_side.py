@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -107,19 +109,88 @@ def training_times(
     -------
     TrainingTimes
     """
-    replicas = strategy.dp * strategy.micro_batch_size
-    multiple = max(2 * strategy.cp * strategy.tp, 2)
-    pack = packed(sequence_lengths, pack_length, replicas, multiple, num_updates)
-    job = replace(
-        workload,
-        training=replace(
-            workload.training,
-            seq_length=pack.length,
-            global_batch_size=pack.count,
-            mean_squared_length_fraction=pack.mean_squared_length_fraction,
-        ),
+    return all_training_times(
+        workload, [strategy], constants, sequence_lengths, pack_length=pack_length, num_updates=num_updates
+    )[0]
+
+
+def all_training_times(
+    workload: Workload,
+    strategies: Sequence[ParallelStrategy],
+    constants: Constants,
+    sequence_lengths: NDArray[np.int64],
+    *,
+    pack_length: int,
+    num_updates: int = 1,
+) -> list[TrainingTimes]:
+    """As ``training_times``, of several layouts of one pool; those that pack alike are priced together.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, devices of the training pool and software; the batch of its ``training`` is replaced.
+    strategies : sequence of ParallelStrategy
+        Training layouts.
+    constants : Constants
+        Calibrated values for the hardware family.
+    sequence_lengths : int64, tokens
+        Prompt and answer of every sample.
+    pack_length : int, tokens
+        Longest packed sequence.
+    num_updates : int
+        Optimizer steps over the batch.
+
+    Returns
+    -------
+    list of TrainingTimes
+        In the order of the layouts.
+    """
+    alike: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for index, strategy in enumerate(strategies):
+        alike[strategy.dp * strategy.micro_batch_size, max(2 * strategy.cp * strategy.tp, 2)].append(index)
+    packs: dict[PackedBatch, list[int]] = defaultdict(list)
+    for (replicas, multiple), members in alike.items():
+        packs[packed(sequence_lengths, pack_length, replicas, multiple, num_updates)] += members
+    found: dict[int, TrainingTimes] = {}
+    for pack, members in packs.items():
+        chosen = [strategies[index] for index in members]
+        found |= zip(members, _of_pack(workload, chosen, constants, pack, num_updates), strict=True)
+    return [found[index] for index in range(len(strategies))]
+
+
+def _of_pack(
+    workload: Workload, strategies: Sequence[ParallelStrategy], constants: Constants, pack: PackedBatch, num_updates: int
+) -> list[TrainingTimes]:
+    """Layouts with one batch: each as it is, and without recompute for its passes without gradients."""
+    training = replace(
+        workload.training,
+        seq_length=pack.length,
+        global_batch_size=pack.count,
+        mean_squared_length_fraction=pack.mean_squared_length_fraction,
     )
-    plain = replace(
+    rows = StrategyBatch.of([*strategies, *map(_without_recompute, strategies)])
+    found = estimate(replace(workload, training=training), rows, constants, breakdown=True)
+    assert found.breakdown is not None
+    once = np.sum([found.breakdown.time_s[name] for name in ONCE if name in found.breakdown.time_s], axis=0)
+    forward_s = np.maximum(found.step_time_s - once, 0.0) * FORWARD_PART
+    count = len(strategies)
+    return [
+        TrainingTimes(
+            update_s=float(found.step_time_s[row]) * num_updates,
+            forward_s=float(forward_s[count + row]) * num_updates,
+            num_updates=num_updates,
+            packed_length=pack.length,
+            packed_sequences=pack.count * num_updates,
+            peak_memory_bytes=float(found.peak_memory_bytes[row]),
+            allocated_after_step_bytes=float(found.allocated_after_step_bytes[row]),
+            fits=bool(found.fits[row]),
+        )
+        for row in range(count)
+    ]
+
+
+def _without_recompute(strategy: ParallelStrategy) -> ParallelStrategy:
+    return replace(
         strategy,
         recompute=Recompute.NONE,
         recompute_method=RecomputeMethod.NONE,
@@ -127,18 +198,4 @@ def training_times(
         recompute_layers_per_stage=None,
         recompute_modules=type(strategy.recompute_modules)(0),
         tensor_plan=None,
-    )
-    found = estimate(job, StrategyBatch.of([strategy, plain]), constants, breakdown=True)
-    assert found.breakdown is not None
-    once = sum(float(found.breakdown.time_s[name][1]) for name in ONCE if name in found.breakdown.time_s)
-    forward = max(float(found.step_time_s[1]) - once, 0.0) * FORWARD_PART
-    return TrainingTimes(
-        update_s=float(found.step_time_s[0]) * num_updates,
-        forward_s=forward * num_updates,
-        num_updates=num_updates,
-        packed_length=pack.length,
-        packed_sequences=pack.count * num_updates,
-        peak_memory_bytes=float(found.peak_memory_bytes[0]),
-        allocated_after_step_bytes=float(found.allocated_after_step_bytes[0]),
-        fits=bool(found.fits[0]),
     )

@@ -19,7 +19,7 @@ from cost_models.serving.steps import decode_step_s
 
 Floats = NDArray[np.float64]
 
-TABLE_BATCHES = 192  # at most, evenly in the logarithm: a step between two is interpolated
+TABLE_EXACT = 32  # requests in flight, up to which each number has its step; above, 16 an octave are interpolated between
 TABLE_CONTEXTS = 24
 COLUMNS_AT_ONCE = 2**21  # requests whose events are in the processor's caches together
 WATERMARK_FRACTION = 0.01  # of the cache that an admission leaves free [vllm-ascend]
@@ -104,11 +104,28 @@ def step_table(workload: ServingWorkload, layout: ServingLayout, max_in_flight: 
     -------
     StepTable
     """
-    count = min(max_in_flight, TABLE_BATCHES)
-    batches = np.unique(np.rint(np.geomspace(1.0, max(max_in_flight, 1), count)))
+    batches = table_batches(max_in_flight)
     contexts = np.linspace(0.0, max(max_context_tokens, 1.0), TABLE_CONTEXTS)
     times = decode_step_s(workload, layout, batches[:, None], contexts[None, :])
     return StepTable(batches, contexts, times, workload.engine.tokens_per_step)
+
+
+def table_batches(max_in_flight: int) -> Floats:
+    """Numbers in flight of a table, the last no smaller than the most; those of a shorter table are the first of a longer one.
+
+    Parameters
+    ----------
+    max_in_flight : int
+        Requests of an instance.
+
+    Returns
+    -------
+    Floats, ascending
+    """
+    found = list(range(1, TABLE_EXACT + 1))
+    while found[-1] < max_in_flight:
+        found.append(found[-1] + max((1 << found[-1].bit_length() - 1) * 2 // TABLE_EXACT, 1))
+    return np.array(found, dtype=np.float64)
 
 
 def batched_times(

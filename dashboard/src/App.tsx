@@ -10,11 +10,14 @@ import { theme } from "./theme/theme";
 const queries = new QueryClient({
   defaultOptions: {
     queries: {
+      // A server on this very machine answers without a network; the library's default would wait for one.
+      networkMode: "always",
       staleTime: 2000,
       // A refusal stays one; silence may pass.
       retry: (failures, error) => failures < 2 && error instanceof ApiError && (error.status === 0 || error.status >= 502),
       retryDelay: (failures) => 500 * 2 ** failures,
     },
+    mutations: { networkMode: "always" },
   },
 });
 

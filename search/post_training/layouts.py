@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.post_training.training_side import TrainingTimes, training_times
+from cost_models.post_training.training_side import TrainingTimes, all_training_times
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.memory import serving_memory
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
@@ -76,6 +78,52 @@ def training_layouts(workload: Workload, *, zero_stage: int | None = None) -> It
                         yield found
 
 
+@dataclass(frozen=True)
+class PricedLayout:
+    """A training layout with its times; ``cost_s`` is what a step takes of it."""
+
+    strategy: ParallelStrategy
+    times: TrainingTimes
+    cost_s: float
+
+    @property
+    def key(self) -> tuple[bool, float]:
+        """Smaller is better: what fits first, the faster of those, the smaller of those that do not fit."""
+        return not self.times.fits, self.cost_s if self.times.fits else self.times.peak_memory_bytes
+
+
+def priced_layout(
+    workload: Workload,
+    candidates: Sequence[ParallelStrategy],
+    constants: Constants,
+    sequence_lengths: NDArray[np.int64],
+    *,
+    pack_length: int,
+    num_updates: int = 1,
+    cost_s: Callable[[ParallelStrategy, TrainingTimes], float] = lambda _, times: times.update_s,
+) -> PricedLayout | None:
+    """The fastest of those that fit, else the one that needs least memory; ``None`` without a candidate that has a price."""
+    if not candidates:
+        return None
+    priced = partial(
+        all_training_times,
+        workload,
+        constants=constants,
+        sequence_lengths=sequence_lengths,
+        pack_length=pack_length,
+        num_updates=num_updates,
+    )
+    found: list[PricedLayout] = []
+    try:
+        found = [PricedLayout(*pair, cost_s(*pair)) for pair in zip(candidates, priced(candidates), strict=True)]
+    except ValueError:  # one that does not hold the model refuses all
+        for strategy in candidates:
+            with suppress(ValueError):
+                times = priced([strategy])[0]
+                found.append(PricedLayout(strategy, times, cost_s(strategy, times)))
+    return min((one for one in found if np.isfinite(one.key[1])), key=lambda one: one.key, default=None)
+
+
 def best_training_layout(
     workload: Workload,
     candidates: Sequence[ParallelStrategy],
@@ -85,21 +133,11 @@ def best_training_layout(
     pack_length: int,
     num_updates: int = 1,
 ) -> tuple[ParallelStrategy, TrainingTimes]:
-    """The fastest of those that fit, else the one that needs least memory; ``InfeasibleError`` without a candidate."""
-    best: tuple[tuple[bool, float], ParallelStrategy, TrainingTimes] | None = None
-    for strategy in candidates:
-        try:
-            found = training_times(
-                workload, strategy, constants, sequence_lengths, pack_length=pack_length, num_updates=num_updates
-            )
-        except ValueError:
-            continue
-        key = (not found.fits, found.update_s if found.fits else found.peak_memory_bytes)
-        if np.isfinite(key[1]) and (best is None or key < best[0]):
-            best = key, strategy, found
-    if best is None:
+    """As ``priced_layout`` by the time of the update; ``InfeasibleError`` without a candidate."""
+    found = priced_layout(workload, candidates, constants, sequence_lengths, pack_length=pack_length, num_updates=num_updates)
+    if found is None:
         raise InfeasibleError(f"No training layout fills {workload.cluster.num_devices} devices for {workload.model.name}.")
-    return best[1], best[2]
+    return found.strategy, found.times
 
 
 def rollout_layouts(workload: ServingWorkload, *, memory_fraction: float = 0.9) -> list[ServingLayout]:

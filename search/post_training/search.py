@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cost_models.post_training.placements import PlacementKind, Staleness
-from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step, trained_times
+from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step, rolled_times, trained_times
 from cost_models.post_training.training_side import TrainingTimes
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from documents.errors import InfeasibleError
@@ -78,8 +78,8 @@ def splits(devices: int, node: int, *, has_reference: bool, kinds: Sequence[Plac
                 if 0 < (side := _whole(devices * part, node)) < devices:
                     yield Split(kind, devices - side, devices - side, side)
         elif kind in (PlacementKind.SEPARATE, PlacementKind.HYBRID):
-            for part in SPLITS:
-                if 0 < (rollout := _whole(devices * part, node)) < devices:
+            for rollout in sorted({_whole(devices * part, node) for part in SPLITS}):
+                if 0 < rollout < devices:
                     pool = rollout if kind is PlacementKind.SEPARATE else devices
                     yield Split(kind, pool, devices - rollout)
 
@@ -167,16 +167,18 @@ class PlacementSearch:
         return True
 
     def ranked(self) -> list[Candidate]:
-        """What was priced, the fastest first; ``InfeasibleError`` where nothing can be laid out."""
+        """What was priced, what fits first and then the faster; ``InfeasibleError`` where nothing can be laid out."""
         if not self.priced:
             reason = self.refused[0][1].rstrip(".") if self.refused else "there is no split"
             raise InfeasibleError(f"No placement holds the job: {reason}.")
-        return sorted(self.priced, key=lambda one: (round(one.step_s, 6), one.staleness_steps))
+        return sorted(self.priced, key=lambda one: (not one.fits, round(one.step_s, 6), one.staleness_steps))
 
     def pareto(self) -> list[Candidate]:
         """The fastest of each staleness, where more staleness is faster. The synchronous one comes first."""
         front: list[Candidate] = []
-        for candidate in sorted(self.ranked(), key=lambda one: (one.staleness_steps, one.step_s)):
+        ranked = self.ranked()
+        fitting = [one for one in ranked if one.fits] or ranked
+        for candidate in sorted(fitting, key=lambda one: (one.staleness_steps, one.step_s)):
             if not front or candidate.step_s < front[-1].step_s * (1.0 - 1e-9):
                 if front and front[-1].staleness_steps == candidate.staleness_steps:
                     continue
@@ -195,21 +197,21 @@ class PlacementSearch:
     def _laid_out(self, place: int) -> tuple[PostTraining, TrainingTimes, Sequence[ServingLayout]]:
         if place not in self._laid:
             split = self.pools[place]
-            job = self._step_of(split.kind, split.rollout_devices, split.train_devices)
-            job = replace(job, reference_devices=split.reference_devices)
+            job = replace(_step(self._step_of, split), reference_devices=split.reference_devices)
             self._laid[place] = job, trained_times(job), self._layouts_of(job.serving, split.kind)[:INSTANCES]
         return self._laid[place]
 
     def _price(self, job: PostTraining, trained: TrainingTimes, layout: ServingLayout) -> None:
         kind = self.pools[self._place].kind
+        try:
+            rolled = rolled_times(replace(job, layout=layout))
+        except ValueError as error:
+            self._reason = str(error)
+            return
         for staleness in self._stalenesses(kind):
             chosen = replace(job, layout=layout, staleness=staleness)
-            try:
-                step = post_training_step(chosen, trained)
-            except ValueError as error:
-                self._reason = str(error)
-                break
-            steps, devices = staleness.steps or 0, chosen.training.cluster.num_devices
+            step = post_training_step(chosen, trained, rolled)
+            steps, devices = staleness.steps or 0, chosen.train_devices
             one = Candidate(self._place, self._instance, kind, devices, steps, step.step_s, step.training.fits)
             self._known[one] = Choice(chosen, step, steps)
             self.priced.append(one)
@@ -226,6 +228,14 @@ class PlacementSearch:
 def _candidate(row: Sequence[Any]) -> Candidate:
     place, instance, kind, *others = row
     return Candidate(place, instance, PlacementKind(kind), *others)
+
+
+def _step(step_of: StepOf, split: Split) -> PostTraining:
+    """The step of a split; devices that training has no use for roll out."""
+    job = step_of(split.kind, split.rollout_devices, split.train_devices)
+    if split.kind is PlacementKind.SEPARATE and job.idle_train_devices:
+        return step_of(split.kind, split.rollout_devices + job.idle_train_devices, job.training.cluster.num_devices)
+    return job
 
 
 def _staleness(kind: PlacementKind, most: int, *, is_queued: bool) -> Iterator[Staleness]:

@@ -45,6 +45,15 @@ def test_a_study_is_created_with_the_form_and_watched_to_its_end(view: OpenView,
     assert (job["model"]["name"], job["cluster"]["num_devices"], job["training"]["global_batch_size"]) == ("llama-2-7b", 16, 128)
 
 
+def test_presets_and_profiles_are_found_by_their_ids(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies/new")
+    _choose(page, "Preset", "llama-2-7b", "Llama 2 7B")
+    _choose(page, "Hardware", "atlas-800t-a2", "Atlas 800T A2, 8 x Ascend 910B3")
+    expect(page).to_have_url(re.compile("model=llama-2-7b&hardware=atlas-800t-a2"))
+    page.get_by_role("combobox", name="Preset").or_(page.get_by_role("textbox", name="Preset")).first.fill("no-such-model")
+    expect(page.get_by_text("None of this name")).to_be_visible()
+
+
 def test_what_is_wrong_stands_beside_its_field(view: OpenView, site: Site) -> None:
     opened = view(site.url)
     page = opened.open("/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=16&global_batch_size=0")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -80,6 +82,29 @@ def test_every_number_of_the_table_has_its_unit_and_rows_lead_to_plans(view: Ope
     row.focus()
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/plans/{best['plan_id']}")
+
+
+def test_a_saved_table_has_all_columns_with_their_units(view: OpenView, site: Site) -> None:
+    page = view(site.url).open(f"/studies/{site.completed}")
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="Export").click()
+        page.get_by_role("menuitem", name="CSV").click()
+    rows = list(csv.DictReader(io.StringIO(Path(saving.value.path()).read_text(encoding="utf-8"))))
+    best = httpx.get(f"{site.url}/v1/studies/{site.completed}/plans?limit=1").json()["items"][0]
+    told = best["estimate"] | best["strategy"] | {"plan_id": best["plan_id"]}
+    for name in (
+        "step_time_s",
+        "step_time_low_s",
+        "step_time_high_s",
+        "peak_memory_bytes",
+        "mfu_fraction",
+        "tokens_per_s",
+        "tp",
+        "pp",
+        "dp",
+    ):
+        assert float(rows[0][name]) == told[name], name
+    assert rows[0]["plan_id"] == told["plan_id"]
 
 
 def test_the_whole_view_is_in_the_address(view: OpenView, site: Site, varied: str) -> None:

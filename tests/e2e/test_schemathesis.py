@@ -32,7 +32,7 @@ def run(server: Server, folder: Path, examples: int, *options: str, settings: st
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", "schemathesis.toml"]
     command += ["run", f"{server.url}/openapi.json", "--checks", CHECKS, "-n", str(examples), "--seed", "20261121"]
     command += ["--generation-database", "none", "--continue-on-failure", "--no-color", *options]
-    report = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    report = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert report.returncode == 0, report.stdout[-6000:] + report.stderr[-2000:]
     found = re.search(r"([\d,]+) generated", report.stdout)
     assert found is not None, report.stdout

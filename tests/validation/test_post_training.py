@@ -3,11 +3,16 @@
 from functools import cache
 
 import numpy as np
+import pytest
 
+from app.rl.records import Assumed, step_of
 from app.rl.schemas import RlValidationDocument
 from app.rl.validation import validation_document
-from calibration.post_training_records import read_post_training_records
+from calibration.post_training_records import PostTrainingRecord, read_post_training_records
+from cost_models.post_training.rollout_side import Scheduling, rollout_times
 from scripts.write_post_training import PAGE, RUNS, errors_of
+
+RECORDS = [one for one in read_post_training_records(RUNS) if isinstance(one, PostTrainingRecord)]
 
 
 @cache
@@ -40,3 +45,29 @@ def test_asynchronous_steps_of_one_system_are_faster_at_every_size() -> None:
         assert seconds[f"verl-fa-7b-{size}-{stale}"] < seconds[f"verl-fa-7b-{size}-sync"]
     sync = [seconds[f"verl-fa-7b-{size}-sync"] for size in ("32", "64", "128")]
     assert sync == sorted(sync, reverse=True)
+
+
+@pytest.mark.parametrize("record", [one for one in RECORDS if one.kind == "rollout"], ids=lambda one: one.id)
+def test_published_rollouts_under_both_ways_to_send_answers(record: PostTrainingRecord) -> None:
+    job = step_of(record, Assumed())
+    made = {
+        one: rollout_times(
+            job.serving,
+            job.layout,
+            job.lengths,
+            job.prompt_tokens,
+            max_requests=job.max_requests,
+            memory_fraction=job.memory_fraction,
+            scheduling=one,
+        ).makespan_s
+        for one in Scheduling
+    }
+    assert made[Scheduling.GROUPS] > made[Scheduling.ANSWERS] > made[Scheduling.LONGEST]
+    assert made[Scheduling.GROUPS] == pytest.approx(record.measured["rollout_time_s_verl"], rel=0.25)
+    assert made[Scheduling.LONGEST] == pytest.approx(record.measured["rollout_time_s_seer"], rel=0.3)
+
+
+def test_the_supernode_of_the_published_recipe_has_a_price() -> None:
+    (row,) = [row for row in document().rows if row.id.startswith("pangu")]
+    assert row.refused is None
+    assert any("tp = 2" in sentence for sentence in row.assumed)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.commands.options import Json
 from app.exit_codes import DONE, SEARCH_CUT
+from documents.errors import InputError
+
+if TYPE_CHECKING:
+    from app.answers.folder import AnswerFolder
+    from app.rl.schemas import RlDocument, RlSearchDocument
 
 commands = typer.Typer(no_args_is_help=True, help="Post-training: steps of rollout and training, where they run, how stale.")
 
@@ -22,22 +27,32 @@ def _group() -> None:
 _JOB = Annotated[str, typer.Argument(metavar="JOB", help="job file (YAML or JSON) with model, cluster and post_training")]
 
 
+_SAVE_DIR = Annotated[
+    Path | None, typer.Option("--save-dir", help="folder for the answer, and its settings for MindSpeed-RL and verl")
+]
+_OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="replace the answer that --save-dir holds")]
+
+
 @commands.command("estimate")
-def estimate(job: _JOB, as_json: Json = False) -> int:
+def estimate(job: _JOB, save_dir: _SAVE_DIR = None, overwrite: _OVERWRITE = False, as_json: Json = False) -> int:
     """What a step takes on the job's placement: tasks, pools, changes of layout, what waits for what."""
     from app.rl.job import load_rl_job
     from app.rl.service import rl_document
     from app.rl.tables import print_rl
     from app.text import terminal
 
+    folder = _folder(save_dir, overwrite=overwrite)
     document = rl_document(load_rl_job(job))
     terminal.answer(document, as_json, lambda console: print_rl(console, document))
+    _save(folder, document)
     return DONE
 
 
 @commands.command("search")
 def search(
     job: _JOB,
+    save_dir: _SAVE_DIR = None,
+    overwrite: _OVERWRITE = False,
     server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
     as_json: Json = False,
 ) -> int:
@@ -48,6 +63,7 @@ def search(
     from app.rl.tables import print_rl_search
     from app.text import terminal
 
+    folder = _folder(save_dir, overwrite=overwrite)
     read = load_rl_job(job)
     with placement_progress() as on_progress:
         if server is None:
@@ -59,6 +75,7 @@ def search(
             given, _ = job_document(job, {})
             document = remote_rl_search_document(given, read, server, on_progress)
     terminal.answer(document, as_json, lambda console: print_rl_search(console, document))
+    _save(folder, document)
     if document.stopped_by is None:
         return DONE
     if as_json or not sys.stdout.isatty():
@@ -82,3 +99,19 @@ def validate(
     document = validation_document(read_post_training_records(runs))
     terminal.answer(document, as_json, lambda console: print_validation(console, document, with_rows=rows))
     return DONE
+
+
+def _folder(save_dir: Path | None, *, overwrite: bool) -> AnswerFolder | None:
+    """Asked before pricing, so that no answer is lost for want of a place to write to."""
+    from app.answers.folder import answer_folder
+
+    if overwrite and save_dir is None:
+        raise InputError("--overwrite: there is nothing to replace without --save-dir.")
+    return None if save_dir is None else answer_folder(save_dir, overwrite=overwrite)
+
+
+def _save(folder: AnswerFolder | None, document: RlDocument | RlSearchDocument) -> None:
+    from app.rl.export import answer_files
+
+    if folder is not None:
+        folder.write(answer_files(document))

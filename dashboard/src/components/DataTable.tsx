@@ -16,6 +16,8 @@ export interface Column<Row> {
   cell: (row: Row) => ReactNode;
   /** The plain value: what it is sorted by and what an export holds. Without it the column is neither. */
   value?: (row: Row) => string | number | boolean | null | undefined;
+  /** What a CSV file calls the plain value, with its unit (default the key), or several names and values. */
+  csv?: string | Readonly<Record<string, (row: Row) => string | number | boolean | null | undefined>>;
   /** Numbers stand to the right. */
   numeric?: boolean;
   /** Shown unless the reader chooses otherwise; default yes. */
@@ -117,7 +119,7 @@ export function DataTable<Row>(props: Props<Row>) {
               </Tooltip>
             </Menu.Target>
             <Menu.Dropdown>
-              <Menu.Item onClick={() => saveFile(`${props.label}.csv`, "text/csv", toCsv(sorted, shown))}>CSV</Menu.Item>
+              <Menu.Item onClick={() => saveFile(`${props.label}.csv`, "text/csv", toCsv(sorted, columns))}>CSV</Menu.Item>
               <Menu.Item onClick={() => saveFile(`${props.label}.json`, "application/json", JSON.stringify(sorted, null, 1))}>
                 JSON
               </Menu.Item>
@@ -261,7 +263,8 @@ function sortedRows<Row>(rows: readonly Row[], columns: readonly Column<Row>[], 
   });
 }
 
-function toCsv<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
-  const kept = columns.filter((column) => column.value);
-  return csvText([kept.map(({ key }) => key), ...rows.map((row) => kept.map((column) => column.value?.(row)))]);
+/** All columns, hidden ones too: a file is for machines and for later. */
+export function toCsv<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
+  const kept = columns.flatMap(({ key, value, csv }) => Object.entries(typeof csv === "object" ? csv : value ? { [csv ?? key]: value } : {}));
+  return csvText([kept.map(([name]) => name), ...rows.map((row) => kept.map(([, value]) => value(row)))]);
 }

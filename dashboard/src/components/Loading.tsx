@@ -1,5 +1,9 @@
-import { SimpleGrid, Skeleton, Stack } from "@mantine/core";
+import { SimpleGrid, Skeleton, Stack, Text } from "@mantine/core";
+import { useTimeout } from "@mantine/hooks";
+import { useState } from "react";
 import { useTranslation } from "../i18n";
+
+const LONG_MS = 4000; // by then a reader wonders whether anything happens
 
 /** Grey shapes where a table will be. */
 export function LoadingRows({ rows = 8 }: { rows?: number }) {
@@ -29,8 +33,11 @@ export function LoadingPage({ tiles = 4 }: { tiles?: number }) {
 
 function Busy({ children }: { children: React.ReactNode }) {
   const { t } = useTranslation();
+  const [isLong, setLong] = useState(false);
+  useTimeout(() => setLong(true), LONG_MS, { autoInvoke: true });
   return (
     <Stack gap="sm" role="status" aria-label={t("loading")}>
+      {isLong && <Text size="sm">{t("loadingLong")}</Text>}
       {children}
     </Stack>
   );

@@ -114,3 +114,13 @@ FIELDS = (
 @given(st.dictionaries(st.sampled_from(FIELDS), anything))
 def test_no_value_of_a_field_stops_the_reader(fields: dict[str, Any]) -> None:
     assert parse_post_training_record({**fields, "kind": "rl_step"}) is not None
+
+
+def test_a_supernodes_devices_are_packages_of_two_dies() -> None:
+    assert record(hardware="atlas-900-a3-superpod (CloudMatrix384)", devices=384).dies == 768
+    assert record(hardware="atlas-900-a3-superpod", devices=384).dies == 384
+
+
+def test_experts_counted_outside_tp_are_counted_with_it() -> None:
+    assert record(train_parallel={"tp": 4, "ep": 8, "moe_tp_extend_ep": True}).train.ep == 32
+    assert record(train_parallel={"tp": 4, "ep": 8}).train.ep == 8

@@ -4,6 +4,7 @@ import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { hardwareListQuery } from "../../api/queries";
+import { byNameOrId } from "../../components/byNameOrId";
 import { FactList } from "../../components/FactList";
 import { Topology } from "../../components/Topology";
 import { bytes, bytesPerSecond, count, flopsPerSecond, number } from "../../units/format";
@@ -36,6 +37,8 @@ export function ClusterSection(props: SectionProps) {
           onChange={(name) => set("hardware", name ?? "")}
           error={errors.hardware}
           searchable
+          filter={byNameOrId}
+          nothingFoundMessage={t("noMatch")}
           required
           renderOption={({ option }) => <HardwareOption hardware={items.find(({ name }) => name === option.value)} />}
         />

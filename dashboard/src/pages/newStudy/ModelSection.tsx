@@ -5,6 +5,7 @@ import { useTranslation } from "../../i18n";
 import type { Schemas } from "../../api/client";
 import { modelsQuery } from "../../api/queries";
 import { ConfigImport } from "../../components/ConfigImport";
+import { byNameOrId } from "../../components/byNameOrId";
 import { FactList } from "../../components/FactList";
 import { compact, count } from "../../units/format";
 import type { SectionProps } from "./Section";
@@ -43,6 +44,8 @@ function Preset({ form, set, errors }: Pick<SectionProps, "form" | "set" | "erro
         onChange={(name) => set("model", name ?? "")}
         error={errors.model}
         searchable
+        filter={byNameOrId}
+        nothingFoundMessage={t("noMatch")}
         required
         renderOption={({ option }) => <PresetOption preset={data?.items.find(({ name }) => name === option.value)} />}
       />

@@ -132,6 +132,7 @@ function StageTable({ analysis: { stages, memory_limit_bytes: limit } }: { analy
       time("backward_s"),
       {
         key: "peak",
+        csv: "peak_memory_bytes",
         header: t("memory.peak"),
         numeric: true,
         value: ({ peak_memory_bytes }) => peak_memory_bytes,
@@ -139,6 +140,7 @@ function StageTable({ analysis: { stages, memory_limit_bytes: limit } }: { analy
       },
       {
         key: "free",
+        csv: "free_bytes",
         header: t("memory.free"),
         numeric: true,
         value: ({ peak_memory_bytes }) => limit - peak_memory_bytes,
@@ -146,8 +148,8 @@ function StageTable({ analysis: { stages, memory_limit_bytes: limit } }: { analy
       },
       ...partsOf(stages).map<Column<Stage>>((part) => ({
         key: part,
+        csv: `${part}_bytes`,
         header: t(`common:part.${part}`, { defaultValue: part }),
-        shown: false,
         numeric: true,
         value: ({ memory_bytes }) => memory_bytes[part],
         cell: ({ memory_bytes }) => bytes(memory_bytes[part]),

@@ -14,6 +14,7 @@ import { LoadingPage, LoadingRows } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
 import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
+import { Warnings } from "../../components/Warnings";
 import { useUrlChange, useUrlChoice } from "../../state/url";
 import { bytes, count, percent, seconds, tokensPerSecond } from "../../units/format";
 import { FIELDS as OF_THE_SITE } from "./delivery/site";
@@ -107,6 +108,7 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
       <Stack gap="md">
         <Why plan={plan} plans={plans} study={study} />
         <Tiles plan={plan} />
+        <Warnings warnings={study.warnings} />
         <Tabs value={tab} onChange={show} keepMounted={false}>
           <Tabs.List mb="md" style={{ overflowX: "auto", flexWrap: "nowrap", overflowY: "hidden" }}>
             {TABS.map((name) => (

@@ -53,9 +53,10 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
           </Text>
         ),
       },
-      { key: "devices", header: t("column.devices"), numeric: true, value: (study) => study.num_devices, cell: (study) => count(study.num_devices) },
+      { key: "devices", csv: "num_devices", header: t("column.devices"), numeric: true, value: (study) => study.num_devices, cell: (study) => count(study.num_devices) },
       {
         key: "step",
+        csv: { step_time_s: bestTime, step_time_low_s: ({ best }) => best?.step_time_low_s, step_time_high_s: ({ best }) => best?.step_time_high_s },
         header: t("column.stepTime"),
         help: t("help.stepTime"),
         numeric: true,
@@ -73,6 +74,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       },
       {
         key: "mfu",
+        csv: "mfu_fraction",
         header: t("column.mfu"),
         help: t("help.mfu"),
         numeric: true,
@@ -81,6 +83,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       },
       {
         key: "tokens",
+        csv: "tokens_per_s",
         header: t("column.tokens"),
         numeric: true,
         shown: false,
@@ -89,6 +92,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       },
       {
         key: "memory",
+        csv: "peak_memory_bytes",
         header: t("column.memory"),
         help: t("help.memory"),
         numeric: true,
@@ -98,6 +102,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       },
       {
         key: "headroom",
+        csv: "headroom_bytes",
         header: t("column.headroom"),
         numeric: true,
         shown: false,
@@ -121,6 +126,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       { key: "sampler", header: t("column.sampler"), shown: false, value: (study) => study.sampler, cell: (study) => study.sampler },
       {
         key: "duration",
+        csv: "duration_s",
         header: t("column.duration"),
         shown: false,
         numeric: true,
@@ -129,6 +135,7 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
       },
       {
         key: "age",
+        csv: "created_at_s",
         header: t("column.age"),
         numeric: true,
         value: (study) => study.created_at_s,

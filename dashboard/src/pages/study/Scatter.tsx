@@ -110,6 +110,11 @@ function scatterOption(
   const least = [...points, ...variants].reduce((low, [memory]) => Math.min(low, memory), Infinity);
   const own = baseline && typeof baseline.estimate.step_time_s === "number" ? (baseline.estimate as { step_time_s: number; peak_memory_bytes: number }) : null;
   const most = [...points, ...variants].reduce((high, [memory]) => Math.max(high, memory), own ? own.peak_memory_bytes / GIB : 0);
+  // A baseline far above would press all plans into a line: it stands at the edge, with its number.
+  const slowest = [...points, ...variants].reduce((high, [, step]) => Math.max(high, step), 0);
+  const fastest = [...points, ...variants].reduce((low, [, step]) => Math.min(low, step), Infinity);
+  const edge = slowest + Math.max(slowest - fastest, 0.02 * slowest);
+  const isBeyond = own !== null && own.step_time_s > edge;
   const tick = [2, 5, 10, 20, 50, 100].find((step) => (Math.max(most, limit / GIB) - least) / step <= 7) ?? 200;
   const pinned = (point: Point, plan: RankedPlan) => ({
     value: point,
@@ -126,7 +131,7 @@ function scatterOption(
         const plan = plans[place];
         const change = plan?.variants[variant]?.change;
         return tooltipHtml([plan ? texts.titleOf(plan) : texts.baseline, ...(change ? [changeText(change)] : [])].join(": "), [
-          { name: texts.step, value: seconds(step) },
+          { name: texts.step, value: seconds(plan ? step : own?.step_time_s) },
           { name: texts.memory, value: bytes(memory * GIB) },
         ]);
       },
@@ -140,7 +145,7 @@ function scatterOption(
       max: Math.ceil(Math.max(most, limit / GIB) / tick) * tick,
       interval: tick,
     },
-    yAxis: { type: "value", scale: true, name: `${texts.step} [s]`, nameTextStyle: { align: "left" } },
+    yAxis: { type: "value", scale: true, ...(isBeyond && { max: edge }), name: `${texts.step} [s]`, nameTextStyle: { align: "left" } },
     series: [
       {
         type: "line",
@@ -187,7 +192,7 @@ function scatterOption(
         return [series(true), series(false)]; // the legend shows the first
       }),
       ...(own
-        ? [{ type: "scatter", name: texts.baseline, symbol: "diamond", symbolSize: 14, itemStyle: { color: palette.warn }, data: [[own.peak_memory_bytes / GIB, own.step_time_s, -1, -1]] }]
+        ? [{ type: "scatter", name: texts.baseline, symbol: "diamond", symbolSize: 14, itemStyle: { color: palette.warn }, data: [{ value: [own.peak_memory_bytes / GIB, isBeyond ? edge : own.step_time_s, -1, -1], label: { show: isBeyond, formatter: `↑ ${seconds(own.step_time_s)}`, position: "bottom", color: palette.text } }] }]
         : []),
     ],
   };

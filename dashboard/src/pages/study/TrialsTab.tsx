@@ -116,9 +116,10 @@ function TrialTable({ trials }: { trials: readonly Trial[] }) {
           </>
         ),
       },
-      { key: "step", header: t("column.step"), numeric: true, value: ({ step_time_s }) => step_time_s, cell: ({ step_time_s }) => seconds(step_time_s) },
+      { key: "step", csv: "step_time_s", header: t("column.step"), numeric: true, value: ({ step_time_s }) => step_time_s, cell: ({ step_time_s }) => seconds(step_time_s) },
       {
         key: "memory",
+        csv: "peak_memory_bytes",
         header: t("column.memory"),
         numeric: true,
         value: ({ peak_memory_bytes }) => peak_memory_bytes,

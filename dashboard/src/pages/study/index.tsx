@@ -1,5 +1,5 @@
 import { Alert, Button, Tabs, Text } from "@mantine/core";
-import { IconAlertTriangle, IconBan, IconZoomExclamation } from "@tabler/icons-react";
+import { IconBan, IconZoomExclamation } from "@tabler/icons-react";
 import { useInfiniteQuery, usePrefetchInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useMemo } from "react";
 import { useTranslation } from "../../i18n";
@@ -12,6 +12,7 @@ import { ErrorState } from "../../components/ErrorState";
 import { LoadingPage } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
 import { StateBadge } from "../../components/StateBadge";
+import { Warnings } from "../../components/Warnings";
 import { useUrlChoice } from "../../state/url";
 import { ago, count, moment } from "../../units/format";
 import { rankingQuery, type RankedPlan } from "./data";
@@ -164,11 +165,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
           <Beside study={study} result={result} />
         </>
       )}
-      {study.warnings.length > 0 && tab !== "job" && (
-        <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} mb="md" c="inherit">
-          {study.warnings.join(" ")}
-        </Alert>
-      )}
+      {tab !== "job" && <Warnings warnings={study.warnings} />}
       <Tabs value={tab ?? "job"} onChange={(name) => setTab((name ?? "plans") as typeof wanted)} keepMounted={false}>
         <Tabs.List mb="md" style={{ overflowX: "auto", flexWrap: "nowrap", overflowY: "hidden" }}>
           {tabs.map((name) => (

@@ -82,6 +82,7 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
       },
       {
         key: "step",
+        csv: { step_time_s: ({ step }) => step, step_time_low_s: own(({ estimate }) => estimate.step_time_low_s), step_time_high_s: own(({ estimate }) => estimate.step_time_high_s) },
         header: t("column.step"),
         help: t("tile.stepHelp"),
         numeric: true,
@@ -99,6 +100,7 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
       },
       {
         key: "slower",
+        csv: "slower_than_best_fraction",
         header: t("column.slower"),
         numeric: true,
         value: slower,
@@ -106,6 +108,7 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
       },
       {
         key: "tokens",
+        csv: "tokens_per_s",
         header: t("column.tokens"),
         numeric: true,
         shown: false,
@@ -114,6 +117,7 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
       },
       {
         key: "per_device",
+        csv: "tokens_per_s_per_device",
         header: t("column.perDevice"),
         numeric: true,
         shown: false,
@@ -122,6 +126,7 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
       },
       {
         key: "mfu",
+        csv: "mfu_fraction",
         header: t("column.mfu"),
         help: t("tile.mfuHelp"),
         numeric: true,
@@ -130,15 +135,17 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
       },
       {
         key: "memory",
+        csv: "peak_memory_bytes",
         header: t("column.memory"),
         help: t("column.memoryHelp"),
         numeric: true,
         value: ({ memory }) => memory,
         cell: (row) => <Memory peak={row.memory} limit={limitOf(row)} />,
       },
-      { key: "headroom", header: t("column.headroom"), numeric: true, value: headroom, cell: (row) => <Headroom free={headroom(row)} fits={row.plan.estimate.fits} sure={own(({ estimate }) => estimate.fits_probability)(row)} /> },
+      { key: "headroom", csv: "headroom_bytes", header: t("column.headroom"), numeric: true, value: headroom, cell: (row) => <Headroom free={headroom(row)} fits={row.plan.estimate.fits} sure={own(({ estimate }) => estimate.fits_probability)(row)} /> },
       {
         key: "bubble",
+        csv: "pipeline_bubble_fraction",
         header: t("common:part.pipeline_bubble"),
         numeric: true,
         shown: false,
@@ -147,6 +154,7 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
       },
       {
         key: "communication",
+        csv: "exposed_communication_fraction",
         header: t("column.communication"),
         help: t("column.communicationHelp"),
         numeric: true,
@@ -192,6 +200,7 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
       },
       {
         key: "bound",
+        csv: "step_time_lower_bound_s",
         header: t("column.bound"),
         help: t("column.boundHelp"),
         numeric: true,
@@ -206,7 +215,7 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
         value: own(({ estimate }) => estimate.fidelity),
         cell: own(({ estimate }) => t(`fidelity.${estimate.fidelity}`)),
       },
-      { key: "id", header: t("column.id"), shown: false, value: ({ key }) => key, cell: ({ key }) => <Text ff="monospace" size="xs">{key}</Text> },
+      { key: "id", csv: "plan_id", header: t("column.id"), shown: false, value: ({ key }) => key, cell: ({ key }) => <Text ff="monospace" size="xs">{key}</Text> },
     ];
   }, [t, i18n.language, best, pins, onPin, open, onOpen]);
 }

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
+from app.rl.export import plan_of
 from app.rl.job import RlJob, parse_rl_job
 from app.rl.models import model_of, trained_window
 from app.rl.service import rl_document, rl_search_document
 from app.rl.validation import validation_document
 from calibration.post_training_records import parse_post_training_record
+from cost_models.post_training.placements import PlacementKind, Staleness
 from documents.errors import InfeasibleError, InputError
 
 JOB: dict[str, Any] = {
@@ -47,13 +49,33 @@ def test_the_step_is_the_sum_of_its_phases() -> None:
         assert found.tokens_per_s == pytest.approx(32 * 8 * 650 / found.step_time_s)
 
 
-def test_more_rollout_devices_never_slow_a_step_of_equal_answers() -> None:
-    times = []
-    for devices in (8, 12, 24, 48):
-        wider = {**JOB, "cluster": {**JOB["cluster"], "num_devices": 8 + devices}}
-        section = {**JOB["post_training"], "placement": "separate", "train_devices": 8, "rollout_devices": devices}
-        times.append(rl_document(parse_rl_job({**wider, "post_training": section, "strategy": {"tp": 2}})).step_time_s)
-    assert times == sorted(times, reverse=True)
+def step_time_s(placement: str, devices: int, **section: Any) -> float:
+    """Of answers with a spread, without a layout of training."""
+    spread = {"lengths": {"mean": 300, "cap": 900}, "samples": 4, "placement": placement, **section}
+    cluster = {**JOB["cluster"], "num_devices": devices}
+    return rl_document(parse_rl_job({**JOB, "cluster": cluster, "post_training": {**JOB["post_training"], **spread}})).step_time_s
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_no_device_more_in_a_pool_slows_a_step(steps: int) -> None:
+    sizes = (8, 9, 12, 15, 16, 20, 24, 31, 48)
+    stale = {"steps": steps, "partial": steps > 0}
+    rollouts = [step_time_s("separate", 8 + n, rollout_devices=n, train_devices=8, staleness=stale) for n in sizes]
+    trainings = [step_time_s("separate", 8 + n, rollout_devices=8, train_devices=n, staleness=stale) for n in sizes]
+    for times in (rollouts, trainings):
+        assert all(later <= earlier * (1.0 + 1e-9) for earlier, later in pairwise(times))
+
+
+def test_no_device_more_slows_a_colocated_step() -> None:
+    times = [step_time_s("fully-colocated", devices) for devices in (8, 9, 12, 15, 16, 20, 24, 31, 48)]
+    assert all(later <= earlier * (1.0 + 1e-9) for earlier, later in pairwise(times))
+
+
+def test_devices_that_training_has_no_use_for_are_said() -> None:
+    found = rl_document(job(placement="separate", rollout_devices=5, train_devices=11, prompts=4, samples=2))
+    assert found.train_devices == 11
+    assert found.strategy.num_devices < 11
+    assert any("left idle" in warning for warning in found.warnings)
 
 
 def test_staleness_gains_until_one_side_sets_the_pace() -> None:
@@ -166,3 +188,31 @@ def test_the_command_answers_and_refuses(tmp_path: Path, capsys: pytest.CaptureF
     path.write_text(json.dumps(JOB), encoding="utf-8")
     assert main(["rl", "estimate", str(path)]) == 0
     assert "a step" in capsys.readouterr().out
+
+
+def test_an_answer_is_saved_with_its_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, folder = tmp_path / "job.json", tmp_path / "answer"
+    ascend = {**JOB, "cluster": {"hardware": "atlas-900-a3-superpod", "num_devices": 16}, "strategy": {"tp": 4}}
+    path.write_text(json.dumps(ascend), encoding="utf-8")
+    assert main(["rl", "estimate", str(path), "--save-dir", str(folder)]) == 0
+    assert sorted(file.name for file in folder.iterdir() if not file.name.startswith(".")) == [
+        "post-training.mindspeed-rl.yaml",
+        "post-training.verl.sh",
+        "report.json",
+    ]
+    document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    assert document["launches"][1]["text"] == (folder / "post-training.verl.sh").read_text(encoding="utf-8")
+    assert "tensor_model_parallel_size: 4" in (folder / "post-training.mindspeed-rl.yaml").read_text(encoding="utf-8")
+    assert main(["rl", "estimate", str(path), "--save-dir", str(folder)]) == 2
+    assert "holds another answer" in capsys.readouterr().err
+    assert main(["rl", "estimate", str(path), "--save-dir", str(folder), "--overwrite"]) == 0
+    assert main(["rl", "estimate", str(path), "--overwrite"]) == 2
+
+
+def test_the_plan_of_a_step_says_what_was_priced() -> None:
+    found = job(placement="separate", rollout_devices=8, staleness={"leftover_fraction": 0.5, "partial": True})
+    plan = plan_of(found, found.step(PlacementKind.SEPARATE, 8, 8, found.staleness))
+    assert (plan.train_devices, plan.rollout_devices, plan.staleness, plan.partial) == (8, 8, 0.5, True)
+    assert sum(plan.stage_layers) == found.job.workload.model.num_layers
+    assert plan.tp * plan.pp * plan.cp <= plan.train_devices
+    assert plan_of(found, found.step(PlacementKind.SEPARATE, 8, 8, Staleness(None))).unbounded

@@ -26,7 +26,7 @@ export function RankTable({ timeline }: { timeline: Timeline }) {
       time("bubbleS", t("timeline.totals.bubbleHelp")),
       time("communicationS"),
       time("exposedS", t("timeline.totals.exposedHelp")),
-      { key: "peakBytes", header: t("timeline.totals.peakBytes"), numeric: true, value: (row) => row.peakBytes, cell: (row) => bytes(row.peakBytes) },
+      { key: "peakBytes", csv: "peak_memory_bytes", header: t("timeline.totals.peakBytes"), numeric: true, value: (row) => row.peakBytes, cell: (row) => bytes(row.peakBytes) },
     ];
   }, [t, stepS]);
   return (

@@ -1,0 +1,1 @@
+"""Settings of a step of post-training for the frameworks that run it."""

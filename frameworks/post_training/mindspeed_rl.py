@@ -1,0 +1,191 @@
+"""MindSpeed-RL's YAML of a step. Rollout shares the devices of training there; a reference may have its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from frameworks.post_training.plan import Draft, Exported, PostTrainingPlan, Setting, common_notes, exported
+from frameworks.release import read_release
+
+RELEASE = read_release(Path(__file__).parent / "mindspeed_rl_master.json")
+SHARED = {"fully-colocated": True, "train-infer-colocated": False}  # placement -> use_integrated_worker
+STAGES = {"grpo": "ray_grpo", "dapo": "ray_dapo", "ppo": "ray_ppo"}
+_NO_NAME = re.compile(r"[^a-z0-9]+")
+
+
+def write(plan: PostTrainingPlan) -> Exported:
+    """The settings, or why the release has none."""
+    draft = Draft(RELEASE)
+    draft.notes += common_notes(plan)
+    file = RELEASE.models.get(plan.model, {}).get("file")
+    name = str(file or _NO_NAME.sub("_", plan.model.lower())[:64])
+    if file is None:
+        draft.notes.append(f"The release has no file of this model: configs/model/{name}.yaml has to be written.")
+    _engines(draft, plan, name)
+    _actor(draft, plan, name, "actor_config")
+    if plan.algorithm == "ppo":
+        _actor(draft, plan, name, "critic_config")
+        draft.put("rl_config.critic_resource", num_npus=plan.train_devices)
+    _algorithm(draft, plan)
+    _rollout(draft, plan)
+    return exported(draft, "post-training.mindspeed-rl.yaml", _refused(plan), _text(draft, name))
+
+
+def _refused(plan: PostTrainingPlan) -> list[str]:
+    """What the release refuses of the plan as a whole [mindspeed-rl, validate_config.py and vllm_weight_container.py]."""
+    reasons = []
+    if not plan.on_ascend:
+        reasons.append("MindSpeed-RL runs on Ascend.")
+    if plan.placement not in SHARED:
+        reasons.append(f"placement {plan.placement}: rollout has no devices of its own in this release")
+    if plan.precision != "bf16":
+        reasons.append(f"rollout in {plan.precision}: the release takes bfloat16 alone.")
+    replicas = plan.train_devices // (plan.tp * plan.pp * plan.cp)
+    for what, count in (("training", replicas), ("rollout", plan.rollout_devices // plan.rollout_tp)):
+        if plan.prompts % count:
+            reasons.append(f"{plan.prompts} prompts a step are no multiple of {count} replicas of {what}.")
+    if plan.reward_model and SHARED.get(plan.placement):
+        reasons.append("a reward model beside rollout and training on the same devices.")
+    experts = plan.rollout_ep if plan.rollout_ep > 1 else plan.rollout_tp
+    if plan.ep > 1 and (plan.ep % plan.tp or experts % plan.ep):
+        reasons.append(
+            f"experts over {plan.ep} devices of training, tp {plan.tp}, and {experts} of rollout: each has to divide the next."
+        )
+    if max(plan.tp, plan.rollout_tp) % min(plan.tp, plan.rollout_tp):
+        reasons.append(f"tp {plan.tp} of training and {plan.rollout_tp} of rollout: one has to divide the other.")
+    if plan.train_devices != plan.rollout_devices:
+        reasons.append(f"{plan.train_devices} devices train and {plan.rollout_devices} roll out, which have to be the same.")
+    return reasons
+
+
+def _engines(draft: Draft, plan: PostTrainingPlan, name: str) -> None:
+    draft.put(
+        "megatron_training",
+        model=name,
+        stage=STAGES[plan.algorithm],
+        global_batch_size=plan.prompts,
+        seq_length=plan.max_prompt_tokens + plan.max_response_tokens,
+        use_mcore_models=True,
+        bf16=True,
+        use_flash_attn=True,
+        sequence_parallel=plan.tp > 1,
+        use_distributed_optimizer=plan.zero_stage >= 1,
+        distributed_backend="nccl",
+        no_shared_storage=True,
+        no_pad_to_seq_lengths=True,
+        reset_attention_mask=True,
+        tokenizer_type="PretrainedFromHF",
+        tokenizer_name_or_path="./MODEL",
+        data_path="./DATA",
+    )
+
+
+def _actor(draft: Draft, plan: PostTrainingPlan, name: str, section: str) -> None:
+    draft.put(
+        section,
+        model=name,
+        micro_batch_size=plan.micro_batch_size,
+        tensor_model_parallel_size=plan.tp,
+        pipeline_model_parallel_size=plan.pp,
+        expert_model_parallel_size=max(plan.ep // plan.tp, 1),  # outside tp
+        context_parallel_size=plan.cp,
+        load="./CHECKPOINT",
+    )
+    if plan.cp > 1:
+        draft.put(section, context_parallel_algo="megatron_cp_algo")
+    if plan.ep > 1:
+        draft.put(section, moe_tp_extend_ep=True)
+    if plan.recompute:
+        draft.put(section, recompute_granularity="full", recompute_method="uniform", recompute_num_layers=1)
+    if plan.vpp > 1:
+        draft.put(section, num_layers_per_virtual_pipeline_stage=max(sum(plan.stage_layers) // (plan.pp * plan.vpp), 1))
+        if sum(plan.stage_layers) % (plan.pp * plan.vpp):
+            draft.notes.append(
+                f"{section}: {sum(plan.stage_layers)} layers do not fill {plan.pp} x {plan.vpp} virtual stages evenly, which "
+                "needs empty layers (noop_layers) here."
+            )
+    elif len(set(plan.stage_layers)) > 1:
+        draft.put(section, num_layer_list=",".join(map(str, plan.stage_layers)))
+
+
+def _algorithm(draft: Draft, plan: PostTrainingPlan) -> None:
+    integrated = SHARED.get(plan.placement, False)
+    draft.put(
+        "rl_config",
+        use_integrated_worker=integrated,
+        blocking=not plan.queue,
+        adv_estimator="gae" if plan.algorithm == "ppo" else "group_norm",
+        n_samples_per_prompt=plan.samples,
+        mini_batch_size=plan.prompts_per_update,
+        max_prompt_length=plan.max_prompt_tokens,
+        use_remove_padding=True,
+        max_packing_token_size=plan.max_prompt_tokens + plan.max_response_tokens,
+        rule_reward=not plan.reward_model,
+    )
+    if plan.kept_fraction < 1.0:
+        draft.put("rl_config", filter_groups_enable=True, filter_groups_train_batch_size=plan.prompts)
+    draft.put("rl_config.actor_resource", num_npus=plan.train_devices)
+    if not integrated and plan.reference_devices:
+        draft.put("rl_config.reference_resource", num_npus=plan.reference_devices)
+        draft.notes.append("The reference keeps the actor's layout, which has to divide its own devices.")
+    if not plan.reference:
+        draft.notes.append("The release always has a reference; a weight of zero for it (init_kl_coef) is the user's.")
+
+
+def _rollout(draft: Draft, plan: PostTrainingPlan) -> None:
+    length = plan.max_prompt_tokens + plan.max_response_tokens
+    draft.put(
+        "generate_config",
+        infer_tensor_parallel_size=plan.rollout_tp,
+        infer_pipeline_parallel_size=plan.rollout_pp,
+        infer_expert_parallel_size=max(plan.rollout_ep // plan.rollout_tp, 1),  # outside tp
+        max_num_seqs=plan.max_requests,
+        max_model_len=length,
+        max_num_batched_tokens=max(length, 2048),
+        dtype="bfloat16",
+        gpu_memory_utilization=plan.memory_fraction,
+        enforce_eager=not plan.captures_graphs,
+        enable_expert_parallel=plan.rollout_ep > 1,
+        offload_train_optimizer=plan.offload,
+        offload_train_grad=plan.offload,
+        offload_train_param=plan.offload,
+    )
+    draft.put("generate_config.sampling_config", max_tokens=plan.max_response_tokens)
+
+
+def _text(draft: Draft, model: str) -> str:
+    """The file: comments, then nested keys."""
+    lines = [
+        f"# Placement and parallel settings for {RELEASE.name} {RELEASE.version} ({RELEASE.commits['Ascend/MindSpeed-RL']}).",
+        "# Paths in capitals, learning rate, rewards and sampling are the user's.",
+        *(f"# Not in these settings: {note}" for note in draft.notes),
+        "defaults:",
+        "  - model:",
+        f"      - {model}",
+    ]
+    tree: dict[str, Any] = {}
+    for name, value in draft.settings.items():
+        *path, leaf = name.split(".")
+        inner = tree
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[leaf] = value
+    for section, inside in tree.items():
+        lines += ["", f"{section}:", *_nested(inside, "  ")]
+    return "\n".join(lines) + "\n"
+
+
+def _nested(tree: dict[str, Any], lead: str) -> list[str]:
+    lines = []
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            lines += [f"{lead}{name}:", *_nested(value, lead + "  ")]
+        else:
+            lines.append(f"{lead}{name}: {_scalar(value)}")
+    return lines
+
+
+def _scalar(value: Setting) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

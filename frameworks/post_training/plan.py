@@ -1,0 +1,140 @@
+"""A step of post-training as its frameworks' writers take it, and what a writer gives back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from frameworks.release import Release, problems
+
+PROMPT_ROOM = 4  # times the mean prompt, up to whole multiples of 256: what is written where the longest prompt is not known
+PROMPT_MULTIPLE = 256
+
+Setting = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class PostTrainingPlan:
+    """What was chosen.
+
+    ``stage_layers``: of each pipeline stage, all its virtual ones together. ``staleness``: batches that rollout may be ahead.
+    ``idle_devices`` belong to the training pool and are not in ``train_devices``. ``mean_prompt_tokens`` is all that is known of
+    prompts. ``ep`` and ``rollout_ep`` count the devices over which experts are spread, tp included; 1: sliced over tp.
+    """
+
+    model: str
+    placement: str
+    stage_layers: tuple[int, ...]
+    has_experts: bool
+    on_ascend: bool
+    devices_per_node: int
+    train_devices: int
+    rollout_devices: int
+    idle_devices: int
+    reference_devices: int | None
+    prompts: int
+    samples: int
+    updates: int
+    mean_prompt_tokens: float
+    max_response_tokens: int
+    algorithm: str
+    reference: bool
+    reward_model: bool
+    kept_fraction: float
+    staleness: float
+    unbounded: bool
+    partial: bool
+    queue: bool
+    offload: bool
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    vpp: int
+    micro_batch_size: int
+    zero_stage: int
+    recompute: bool
+    rollout_tp: int
+    rollout_pp: int
+    rollout_dp: int
+    rollout_ep: int
+    max_requests: int
+    memory_fraction: float
+    precision: str
+    cache_precision: str
+    captures_graphs: bool
+    draft_tokens: int
+    scheduling: str
+
+    @property
+    def max_prompt_tokens(self) -> int:
+        """Room for prompts."""
+        return math.ceil(max(self.mean_prompt_tokens, 1.0) * PROMPT_ROOM / PROMPT_MULTIPLE) * PROMPT_MULTIPLE
+
+    @property
+    def prompts_per_update(self) -> int:
+        """Of an optimizer step."""
+        return max(self.prompts // self.updates, 1)
+
+
+@dataclass
+class Draft:
+    """Settings as they come together, with what the release cannot say of the plan."""
+
+    release: Release
+    settings: dict[str, Setting] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def put(self, section: str, **settings: Setting) -> None:
+        """More of one section."""
+        self.settings.update({f"{section}.{name}" if section else name: value for name, value in settings.items()})
+
+    def problems(self) -> list[str]:
+        """What the release refuses: names that it does not know, values of another kind, what excludes each other."""
+        return problems(self.release, {name: (str(value),) for name, value in self.settings.items()})
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file for one framework, or the reasons why its release has none. ``settings`` are those in the file."""
+
+    framework: str
+    release: str
+    file_name: str
+    text: str | None
+    settings: dict[str, Setting]
+    notes: tuple[str, ...]
+    refused: tuple[str, ...] = ()
+
+
+def exported(draft: Draft, file_name: str, refused: list[str], text: str) -> Exported:
+    """The file of a draft, where nothing refuses it."""
+    reasons = tuple(refused or draft.problems())
+    return Exported(
+        framework=draft.release.name,
+        release=draft.release.version,
+        file_name=file_name,
+        text=None if reasons else text,
+        settings={} if reasons else draft.settings,
+        notes=tuple(draft.notes),
+        refused=reasons,
+    )
+
+
+def common_notes(plan: PostTrainingPlan) -> list[str]:
+    """What no release of either framework has a setting for."""
+    notes = [
+        f"The longest prompt is not known to the plan, whose mean is {plan.mean_prompt_tokens:g}: {plan.max_prompt_tokens} is "
+        "written in its place."
+    ]
+    if plan.idle_devices:
+        notes.append(f"{plan.idle_devices} training devices are left out: no layout that uses them is faster.")
+    if plan.cache_precision != "bf16":
+        notes.append(f"Keys and values in {plan.cache_precision} have no setting here.")
+    if plan.scheduling != "groups":
+        notes.append(f"Scheduling {plan.scheduling} of answers has no setting here.")
+    if plan.draft_tokens:
+        notes.append(f"{plan.draft_tokens} drafted tokens a step have no setting here.")
+    if plan.prompts % plan.updates:
+        notes.append(f"{plan.updates} updates do not divide {plan.prompts} prompts: each takes {plan.prompts_per_update}.")
+    return notes

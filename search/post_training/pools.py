@@ -1,0 +1,92 @@
+"""How much of a training pool is used, and by which layout: no device more makes the answer slower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.constants import Constants
+from cost_models.layer.compute import achievable_flops_per_s
+from cost_models.post_training.training_side import FORWARD_PART, TrainingTimes
+from cost_models.shapes.flops import model_flops_per_token
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Workload
+from documents.errors import InfeasibleError
+from search.post_training.layouts import PricedLayout, priced_layout, with_devices
+
+EXACT_SIZES = 64  # of a pool: all of them are tried; above, each octave has half as many
+
+LayoutsOf = Callable[[Workload], Sequence[ParallelStrategy]]
+CostOf = Callable[[ParallelStrategy, TrainingTimes], float]
+
+
+def pool_sizes(devices: int) -> Iterator[int]:
+    """Numbers of devices that are tried for a pool of ``devices``, the largest first.
+
+    Every one up to 64, then every second up to 128, every fourth up to 256: whole nodes of 8 up to 512 devices are all there, and
+    the sizes of a smaller pool are among those of a larger one.
+    """
+    size = devices
+    while size > 0:
+        step = 1 << max((size // EXACT_SIZES).bit_length(), 0)
+        size -= size % step
+        yield size
+        size -= 1
+
+
+@dataclass
+class TrainingPools:
+    """The best layouts of training on pools of every size, each size priced once.
+
+    ``layouts_of``: what may fill a pool. ``cost_s``: of a layout, what the step takes of it; at least the matmuls of ``passes``
+    forward passes. A pool keeps devices idle where the layouts that fill it are slower than those of fewer.
+    """
+
+    workload: Workload
+    layouts_of: LayoutsOf
+    constants: Constants
+    sequence_lengths: NDArray[np.int64]
+    pack_length: int
+    num_updates: int
+    cost_s: CostOf
+    passes: float = 3.0  # forward and back
+    _priced: dict[int, PricedLayout | None] = field(default_factory=dict, repr=False)
+
+    def best(self, devices: int, each: int = 1) -> tuple[Workload, PricedLayout]:
+        """The workload on the devices that are used, and its layout; one that fits where there is one.
+
+        ``each``: devices of a replica, in whole numbers. ``InfeasibleError`` where no layout fills a pool of any size.
+        """
+        best: tuple[Workload, PricedLayout] | None = None
+        for size in (each * count for count in pool_sizes(devices // each)):
+            if best is not None and best[1].times.fits and self._least_s(size) >= best[1].cost_s:
+                break
+            found = self._filled(size)
+            if found is not None and (best is None or found.key < best[1].key):
+                best = with_devices(self.workload, size), found
+        if best is None:
+            raise InfeasibleError(f"No training layout fills {devices} devices for {self.workload.model.name}.")
+        return best
+
+    def _filled(self, size: int) -> PricedLayout | None:
+        if size not in self._priced:
+            pool = with_devices(self.workload, size)
+            self._priced[size] = priced_layout(
+                pool,
+                self.layouts_of(pool),
+                self.constants,
+                self.sequence_lengths,
+                pack_length=self.pack_length,
+                num_updates=self.num_updates,
+                cost_s=self.cost_s,
+            )
+        return self._priced[size]
+
+    def _least_s(self, size: int) -> float:
+        """Matmuls at the best rate that was measured, on that many devices: no layout is faster. [s]"""
+        rate = achievable_flops_per_s(self.workload.cluster.profile, self.workload.training.precision)
+        flops = model_flops_per_token(self.workload.model, 1.0) * FORWARD_PART * float(self.sequence_lengths.sum())
+        return flops * self.passes / (rate * size)

@@ -1,0 +1,87 @@
+"""Training pools: which sizes are tried, and that no device more makes the answer slower."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from cost_models.post_training.step import Algorithm, least_passes, training_cost_s
+from cost_models.post_training.training_side import TrainingTimes, training_times
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Software, TrainingJob, Workload
+from documents.errors import InfeasibleError
+from search.post_training.layouts import priced_layout, strategy_of, training_layouts
+from search.post_training.pools import TrainingPools, pool_sizes
+from tests.networks import ascend_a2
+from tests.workloads import DENSE, SPARSE, constants
+
+LENGTHS = np.array([300, 500, 700, 900] * 6, dtype=np.int64)  # 24 answers: some pools have more replicas than that
+GRPO = Algorithm()
+
+
+def pools(model=DENSE, layouts_of=training_layouts, lengths=LENGTHS) -> TrainingPools:  # type: ignore[no-untyped-def]
+    def cost_s(_: ParallelStrategy, times: TrainingTimes) -> float:
+        return training_cost_s(GRPO, times)
+
+    workload = Workload(model, TrainingJob(4096, 1), ascend_a2(), Software("mindspeed"))
+    passes = least_passes(GRPO, recomputes=False)
+    return TrainingPools(workload, lambda pool: list(layouts_of(pool)), constants(), lengths, 1024, 1, cost_s, passes)
+
+
+def test_sizes_of_a_pool_are_among_those_of_a_larger_one() -> None:
+    assert list(pool_sizes(5)) == [5, 4, 3, 2, 1]
+    assert list(pool_sizes(131))[:4] == [128, 126, 124, 122]
+    for devices in range(1, 1100):
+        assert set(pool_sizes(devices)) <= set(pool_sizes(devices + 1))
+
+
+def test_whole_nodes_are_among_the_sizes() -> None:
+    assert all(next(pool_sizes(devices)) == devices for devices in range(8, 513, 8))
+    assert all(next(pool_sizes(devices)) == devices for devices in range(16, 1025, 16))
+
+
+@pytest.mark.parametrize("model", [DENSE, SPARSE])
+def test_no_device_more_makes_training_slower(model) -> None:  # type: ignore[no-untyped-def]
+    found = pools(model)
+    costs = [found.best(devices)[1].cost_s for devices in range(1, 41)]
+    assert all(later <= earlier for earlier, later in pairwise(costs))
+    assert costs[-1] < costs[0]
+
+
+def test_devices_that_make_training_slower_are_left_idle() -> None:
+    # 24 answers on 40 replicas: 16 of them would get a copy of nothing.
+    used, found = pools(layouts_of=lambda pool: [strategy_of(pool.model, pool.cluster.num_devices, recompute=False)]).best(40)
+    assert used.cluster.num_devices < 40
+    assert found.strategy.dp == used.cluster.num_devices
+
+
+def test_the_bound_that_ends_the_trial_is_below_every_price() -> None:
+    found = pools()
+    for devices in (1, 2, 8, 16):
+        for layout in training_layouts(workload := found.best(devices)[0]):
+            times = training_times(workload, layout, found.constants, LENGTHS, pack_length=1024)
+            assert training_cost_s(GRPO, times) > found._least_s(workload.cluster.num_devices)
+
+
+def test_layouts_priced_together_have_the_prices_that_they_have_alone() -> None:
+    found = pools()
+    for devices in (12, 16):
+        workload, best = found.best(devices)
+        alone = training_times(workload, best.strategy, found.constants, LENGTHS, pack_length=1024)
+        assert best.times == alone
+
+
+def test_a_layout_that_does_not_hold_the_model_leaves_the_others_their_price() -> None:
+    workload = pools().best(8)[0]
+    good = strategy_of(DENSE, 8, tp=2)
+    too_deep = strategy_of(DENSE, 8, pp=8)
+    assert good is not None
+    assert too_deep is not None
+    kept = priced_layout(workload, [too_deep, good], constants(), LENGTHS, pack_length=1024)
+    assert kept is not None
+    assert kept.strategy == good
+
+
+def test_a_pool_that_no_layout_fills_is_refused() -> None:
+    with pytest.raises(InfeasibleError, match="No training layout fills 8 devices"):
+        pools(layouts_of=lambda pool: []).best(8)
