@@ -322,7 +322,7 @@ def test_a_plan_says_what_it_delivers_on_a_site(view: OpenView, site: Site, stor
     expect(month).to_have_attribute("aria-label", re.compile("Runs .*Recovers "))
     peak, delivered = answer["waterfall"][0]["tokens_per_day"], answer["delivered_tokens_per_day"]
     expect(page.get_by_role("img", name=f"{100 * delivered / peak:.1f} % of the devices' peak")).to_be_visible()
-    page.get_by_role("button", name=re.compile("^On fewer and on more devices:")).click()
+    page.get_by_role("button", name=re.compile("^On fewer and on more devices: Show")).click()
     expect(page.get_by_role("region", name="On fewer and on more devices").get_by_role("row")).to_have_count(
         1 + len(answer["on_devices"])
     )
