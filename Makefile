@@ -3,8 +3,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
+# Groups of tests that belong together, in the order that tests/conftest.py gives them.
+IN_PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint test check-python golden calibration bench docs site openapi mutants dashboard check
+.PHONY: help setup constraints format lint test coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -33,12 +36,16 @@ lint: setup ## formatting, lint, types, package layers, Dockerfile
 	$(BIN)/hadolint Dockerfile
 
 test: setup ## run the tests; ARGS adds pytest options
-	$(BIN)/python -m pytest -n auto --dist loadfile $(COVERAGE) $(ARGS)
+	$(BIN)/python -m pytest $(IN_PARALLEL) $(ARGS)
+
+coverage: setup ## how much of the code the unit and API tests reach: watching them takes twice their time
+	$(BIN)/python -m pytest $(IN_PARALLEL) --cov --cov-report= tests/unit tests/api $(ARGS)
+	@$(BIN)/python scripts/print_coverage.py
 
 check-python: ## run the unit and golden tests under another interpreter: make check-python PYTHON=python3.13
 	rm -rf build/python && $(PYTHON) -m venv build/python
 	build/python/bin/python $(PIP) -c constraints.txt -e '.[dev]'
-	build/python/bin/python -m pytest -n auto --dist loadfile -p no:cacheprovider tests/unit tests/golden $(ARGS)
+	build/python/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider tests/unit tests/golden $(ARGS)
 
 golden: setup ## rewrite tests/golden from the current model; review the diff
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
@@ -56,6 +63,9 @@ bench: setup ## measure speed; each benchmark prints its own table (not soak and
 
 docs: setup ## regenerate the documents that scripts write (accuracy two minutes, the Pangu case study one)
 	@for file in scripts/write_*.py; do [ ! -e "$$file" ] || $(BIN)/python "$$file" || exit; done
+
+bundle: setup ## one archive that installs without a network, for x86-64 and aarch64, into dist/ (fetches wheels; PYTHONS names versions)
+	$(BIN)/python scripts/make_bundle.py --pythons $(or $(PYTHONS),3.11)
 
 openapi: setup ## write the description of the REST API to build/openapi.json
 	$(BIN)/python scripts/write_openapi.py
@@ -87,6 +97,4 @@ chromium: # what tests/browser drive; they are skipped where it cannot be had
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends chromium; } || \
 	echo "Chromium cannot be installed (not root, no apt, or no network): the browser tests will be skipped"
 
-check: COVERAGE := --cov --cov-report=
-check: lint dashboard-check chromium test ## what CI runs: lint, the dashboard's build, then every test, and how much of the code they reach
-	@$(BIN)/python scripts/print_coverage.py
+check: lint dashboard-check chromium test ## what CI runs: lint, the dashboard's build, then every test

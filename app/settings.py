@@ -28,6 +28,11 @@ class Settings(BaseSettings):
         default=None, max_length=4096, description="postgresql://user:password@host/name or sqlite:///path; default: in data_dir"
     )
     workers: int = Field(default=1, ge=0, le=256, description="worker processes that `serve` and `worker` start")
+    executor: str | None = Field(
+        default=None,
+        max_length=300,
+        description="who works on what a command searches: serial, process://N or dask://HOST:PORT; default: all cores",
+    )
     lease_s: float = Field(
         default=10.0, ge=1.0, le=10.0, description="after this long without a sign of life, a study goes on elsewhere"
     )

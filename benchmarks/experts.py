@@ -9,7 +9,8 @@ import time
 
 import numpy as np
 
-from cost_models.shapes.expert_spread import RouterBalance, expert_spread
+from cost_models.shapes.expert_spread import expert_spread
+from cost_models.shapes.router_balance import RouterBalance
 from search.experts.generated import generated_counts
 from search.experts.placement import in_order, placed_anew
 from search.experts.plan import Prices, Terms, expected, plan

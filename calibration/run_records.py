@@ -35,7 +35,8 @@ from calibration.record_layout import num_noop_layers
 from calibration.record_model import record_model
 from calibration.record_software import record_software, software_stack, with_launches
 from calibration.record_strategy import record_degrees, record_strategy
-from cost_models.shapes.expert_spread import ExpertSpread, RouterBalance
+from cost_models.shapes.expert_spread import ExpertSpread
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.traits import STACKS
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cost_models.shapes.expert_spread import RouterBalance
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.workload import Workload
 from frameworks.release import Release, accepts
 

@@ -172,7 +172,7 @@ class _Methods(Asking):
         """Time and memory of the job's ``strategy``: ``{job, assumptions, warnings, strategy, estimate}``.
 
         ``simulate`` plays the step task by task, and adds what that shows as ``simulation``. Where measured runs are far,
-        ``next_runs`` says which to make unless ``advise`` is false, which is several times as fast.
+        ``next_runs`` says which to make; ``advise`` false leaves that and ``software`` out, several times as fast.
         """
         given = {**({"simulate": True} if simulate else {}), **({} if advise else {"advise": False})}
         return self._json("POST", "/v1/estimates", {**job, **given})

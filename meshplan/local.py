@@ -127,13 +127,19 @@ class SearchResult:
         return _frame(_columns([_row(plan) for plan in self.plans]), library)
 
 
-def search(job: Job, *, on_progress: Callable[[Any], None] | None = None, **sections: Mapping[str, Any]) -> SearchResult:
+def search(
+    job: Job,
+    *,
+    on_progress: Callable[[Any], None] | None = None,
+    executor: str = "serial",
+    **sections: Mapping[str, Any],
+) -> SearchResult:
     """Scores every legal layout of a job and ranks the best, as ``meshplan search`` does.
 
     ``job`` is the mapping that a job file holds, or the path of one, or a preset's name; ``sections`` replace fields of its own,
-    as in ``search={"top": 3}``.
+    as in ``search={"top": 3}``. ``executor`` says who works on it: ``serial``, ``process://N`` or ``dask://HOST:PORT``.
     """
-    document = _asked("searched", job, sections, on_progress)
+    document = _asked("searched", job, sections, on_progress, executor=executor)
     shared = {"job": document["job"]}
     plans = [
         LocalPlan(

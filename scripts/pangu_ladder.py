@@ -9,7 +9,7 @@ from typing import Any
 
 from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
-from cost_models.shapes.expert_spread import RouterBalance
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import OPTION_NAMES, SOFTWARE_OPTIONS, has_option
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import Feature

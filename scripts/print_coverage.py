@@ -1,4 +1,4 @@
-"""Prints the share of lines and branches that the tests of the last `make check` reached."""
+"""Prints the share of lines and branches that the tests of the last `make coverage` reached."""
 
 from __future__ import annotations
 

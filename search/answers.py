@@ -22,6 +22,7 @@ from search.account import SpaceAccount, account
 from search.baseline import default_baseline
 from search.enumeration import Rejections, refusals
 from search.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change, shortfall
+from search.heartbeat import beat
 from search.infeasible import MAX_CLUSTER_GROWTH, Infeasible, infeasible
 from search.judgement import Judgement, Value
 from search.limits import SearchLimits
@@ -79,6 +80,7 @@ class Answers:
         ties = tie_sentences(times_s, groups, self.paired_error)
         plans = []
         for place, (entry, priced) in enumerate(zip(ranked, estimates, strict=True)):
+            beat()
             explanation: dict[str, Any] = {
                 "bound_by": bound_by(priced),
                 "tie": ties[place],

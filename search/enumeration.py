@@ -2,23 +2,24 @@
 
 Order: pp from the middle of its values outwards, vpp, schedule, tp, cp, ep, etp, micro batch size, then the options, each
 ascending: the best plans are rarely at the ends, and a good time early rules out much. A chunk holds rows of one pipeline
-only, since the cost model vectorises over those. Rules that look at a layout alone (``layout_only``) are checked once a
-layout, and the whole block of its options is charged by arithmetic: a space with few legal layouts costs little.
+only, whatever the micro batches that a virtual stage takes in turn, since the cost model vectorises over those. Rules that
+look at a layout alone (``layout_only``) are checked once a layout, and the whole block of its options is charged by
+arithmetic: a space with few legal layouts costs little.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, groupby, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch, concatenate
 from cost_models.shapes.workload import Workload
-from frameworks.legality import rules_for
+from frameworks.legality import RULES, rules_for
 from frameworks.rule import Rule
 from frameworks.taking import with_taken
 from search.options import Layouts, OptionTable, OptionTables, option_classes
@@ -56,6 +57,27 @@ class Rejections:
         """Count strategies against a rule."""
         self.examples.setdefault(rule.name, (rule, example))  # first: an interrupt leaves no count without its example
         self.counts[rule.name] = self.counts.get(rule.name, 0) + num_strategies
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rules travel to another process by their place, as what they are made of cannot."""
+        places = {name: (RULES.index(rule), example) for name, (rule, example) in self.examples.items()}
+        return _of_places, (self.counts, places)
+
+    def taken(self) -> Rejections:
+        """What was charged so far, which is charged here no longer."""
+        found = Rejections(self.counts, self.examples)
+        self.counts, self.examples = {}, {}
+        return found
+
+    def add(self, others: Rejections) -> None:
+        """Charge what was charged elsewhere."""
+        for name, count in others.counts.items():
+            rule, example = others.examples[name]
+            self.charge(rule, count, example)
+
+
+def _of_places(counts: dict[str, int], places: dict[str, tuple[int, ParallelStrategy]]) -> Rejections:
+    return Rejections(counts, {name: (RULES[place], example) for name, (place, example) in places.items()})
 
 
 def refusals(workload: Workload) -> tuple[Rule, ...]:
@@ -109,7 +131,8 @@ def chunks(
     pipelines = sorted(space.pipelines(), key=lambda pipeline: abs(2 * space.pp.index(pipeline.pp) - len(space.pp) + 1))
     shape = (len(space.tp), len(space.cp), len(space.ep), len(space.etp), len(space.micro_batch_size))
     num_layouts = math.prod(shape)
-    for index, pipeline in enumerate(pipelines):
+
+    def of_pipeline(index: int, pipeline: Pipeline) -> Iterator[Chunk]:
         for first in range(0, num_layouts, LAYOUTS_PER_SLICE):
             last = min(first + LAYOUTS_PER_SLICE, num_layouts)
             layouts = _layouts(workload, space, pipeline.pp, np.unravel_index(np.arange(first, last), shape))
@@ -118,6 +141,27 @@ def chunks(
             done = ((index + first / num_layouts) / len(pipelines), (index + last / num_layouts) / len(pipelines))
             for chunk in block.chunks(num_rejected, done, chunk_rows):
                 yield replace(chunk, batch=with_taken(workload, chunk.batch, space.wanted))
+
+    for _, alike in groupby(enumerate(pipelines), key=lambda numbered: numbered[1][:3]):  # pipelines of all group sizes
+        of_sizes = [of_pipeline(*numbered) for numbered in alike]
+        yield from of_sizes[0] if len(of_sizes) == 1 else _filled(chain(*of_sizes), chunk_rows)
+
+
+def _filled(found: Iterable[Chunk], chunk_rows: int) -> Iterator[Chunk]:
+    """The same rows in as few chunks: what a chunk costs beside its rows is hardly less for a small one."""
+    held: list[Chunk] = []
+    for chunk in found:
+        if held and sum(len(one.batch) for one in held) + len(chunk.batch) > chunk_rows:
+            yield _joined(held)
+            held = []
+        held.append(chunk)
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: Sequence[Chunk]) -> Chunk:
+    number = sum(part.num_enumerated for part in parts)
+    return Chunk(concatenate([part.batch for part in parts]), number, parts[-1].done_fraction)
 
 
 def charge_illegal(workload: Workload, batch: StrategyBatch, rules: tuple[Rule, ...], rejections: Rejections) -> StrategyBatch:

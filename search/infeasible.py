@@ -20,6 +20,7 @@ from search.enumeration import Rejections, chunks
 from search.errors import SearchError
 from search.explanation import Estimator
 from search.fillable import fillable_device_counts
+from search.heartbeat import beat
 from search.leanest import lean_limits, lean_plan
 from search.limits import SearchLimits
 from search.plan import estimates_to_mappings, strategy_to_mapping
@@ -229,6 +230,7 @@ def infeasible(
 
 def _first_that_fits(jobs: Iterator[_Changed], constants: Constants, simulate: Estimator) -> NearestChange | None:
     for job in jobs:
+        beat()
         try:
             plan = lean_plan(job.workload, job.limits, constants, Rejections())
         except SearchError:  # a range of the limits has no value left there

@@ -6,7 +6,10 @@ bounded memory; one too large for the time given is cut, and the result says so.
 
 from __future__ import annotations
 
+import pickle
+from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,12 +26,15 @@ from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
 from frameworks.target import ANY
+from search.ahead import ENTERED, MOST, Entered, InHand, num_known
 from search.answers import Answers
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks, legal_rows, option_rules
+from search.executors.executor import SERIAL, Executor, Piece
 from search.explanation import Estimator
 from search.finalists import MAX_SIMULATIONS, Finalists, simulated_rows
+from search.heartbeat import beat
 from search.judgement import Judgement
-from search.lattice_state import LatticeState
+from search.lattice_state import LatticeState, Under
 from search.leaner import leaner, leanest
 from search.limits import SearchLimits
 from search.placement.climb import climbed
@@ -54,6 +60,7 @@ class LatticeSearch:
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
     ``paired_error`` says which plans tie. ``limits`` are those of ``space``, for what to say where they leave no plan.
     ``judgement`` ranks and bounds what is found by more than the lattice's own order, and says ``objective`` and ``top``.
+    ``executor`` takes chunks and simulations; what is found is the same.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
 
@@ -78,6 +85,7 @@ class LatticeSearch:
         by_tensor: bool = False,
         limits: SearchLimits | None = None,
         judgement: Judgement | None = None,
+        executor: Executor = SERIAL,
     ) -> None:
         if judgement is not None:
             objective, top = judgement.of_lattice, judgement.considered
@@ -99,25 +107,26 @@ class LatticeSearch:
         self._rules = option_rules(workload)
         self._placer, self._prices = Placer(workload), LayerPrices(workload, constants)
         self._stream = self._continued(space)
+        self._climbs: dict[RankedStrategy, RankedStrategy] = {}
+        self._executor, self._entered, self._hand = executor, deque[Entered](), InHand(Under())
+        self._recipe = (workload, space, constants), {
+            "objective": objective, "top": top, "pricer": pricer, "simulator": simulator, "refused_by": refused_by,
+        }  # fmt: skip
         self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
-    def _continued(self, space: SearchSpace) -> Iterator[Chunk]:
-        """The chunks that are still to be priced. Those before are enumerated again, which is cheap, and not counted."""
-        replayed = Rejections()
-        stream = chunks(self.workload, space, replayed)
-        for _ in range(self.state.num_chunks):
-            next(stream)
-        replayed.counts, replayed.examples = self.state.rejections.counts, self.state.rejections.examples
-        self.state.rejections = replayed
-        yield from stream
+    def _continued(self, space: SearchSpace) -> Iterator[tuple[Chunk, Rejections]]:
+        """Chunks that are still to be priced, with what is rejected before each. Those before are enumerated again, cheaply."""
+        rejected = Rejections()
+        for number, chunk in enumerate(chunks(self.workload, space, rejected)):
+            found = rejected.taken()
+            if number >= self.state.num_chunks:
+                yield chunk, found
 
     def advance(self) -> bool:
         """Price one more chunk, or simulate more finalists; ``False`` once there are none."""
         state, now = self.state, self._now
-        begun_s = now()
-        chunk = next(self._stream, None)
-        state.enumerate_s += now() - begun_s
-        if chunk is None:
+        self._look_ahead()
+        if not self._entered:
             state.is_enumerated = 1
             finalists = state.finalists.next_batch(self._max_simulations - state.finalists.num_simulated)
             if finalists is not None:
@@ -125,76 +134,147 @@ class LatticeSearch:
             state.elapsed_s = now() - self._started_s
             return finalists is not None
         begun_s = now()
-        batch = charge_illegal(self.workload, chunk.batch, self._rules, state.rejections)
-        batch = self._placer.charge_unplaceable(batch, state.rejections)
-        state.legality_s += now() - begun_s
-        state.enumerated += chunk.num_enumerated
-        self._consider(batch)
-        state.done_fraction = chunk.done_fraction
-        state.num_chunks += 1
+        first = self._entered[0]
+        if first.piece is None or first.piece.is_done:
+            self._take_first()
+        elif (place := next((at for at, entered in enumerate(self._entered) if self._is_free(entered)), None)) is not None:
+            entered = self._entered[place]
+            piece: Piece[InHand] = Piece(found_in, self._recipe, entered.batch, entered.under)
+            piece.here(lambda: self.found_in(entered.batch, entered.under))
+            self._entered[place] = entered._replace(piece=piece)
+            state.price_s += now() - begun_s
+        else:
+            first.piece.waited()
+            state.price_s += now() - begun_s
         state.elapsed_s = now() - self._started_s
         return True
+
+    def _look_ahead(self) -> None:
+        """Enter the next chunk, or, where others work too, all those that know what they are priced under."""
+        state, now = self.state, self._now
+        room = self._executor.room
+        while not self._entered or (len(self._entered) < ENTERED and (room or self._entered[0].piece is not None)):
+            place = state.num_priced + sum(len(entered.batch) > 0 for entered in self._entered)
+            if num_known(place) > state.num_priced:
+                break
+            begun_s = now()
+            chunk, rejected = next(self._stream, (None, None))
+            state.enumerate_s += now() - begun_s
+            if chunk is None or rejected is None:
+                break
+            begun_s = now()
+            batch = charge_illegal(self.workload, chunk.batch, self._rules, rejected)
+            batch = self._placer.charge_unplaceable(batch, rejected)
+            state.legality_s += now() - begun_s
+            entered = Entered(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._under(place))
+            if len(batch) and room:
+                entered = entered._replace(piece=Piece(found_in, self._recipe, batch, entered.under))
+                assert entered.piece is not None
+                entered.piece.give(self._executor)
+            self._entered.append(entered)
+            room = self._executor.room
+
+    def _is_free(self, entered: Entered) -> bool:
+        return entered.piece is None and len(entered.batch) > 0
+
+    def _take_first(self) -> None:
+        state, entered = self.state, self._entered[0]
+        found = None if entered.piece is None else entered.piece.result()
+        state.rejections.add(entered.rejections)
+        state.enumerated += entered.num_enumerated
+        if found is None:
+            self._consider(entered.batch)
+        else:
+            self._take(found)
+        state.done_fraction = entered.done_fraction
+        state.num_chunks += 1
+        self._entered.popleft()
+
+    def _under(self, place: int) -> Under:
+        """What the chunk at that place is priced under."""
+        return self.state.history[num_known(place) - self.state.num_priced - 1]
 
     def _consider(self, batch: StrategyBatch) -> None:
         """Price legal rows, and the leaner forms of those that do not fit; show those that fit to the leaderboard."""
         if not len(batch):
             return
-        state, now = self.state, self._now
-        begun_s = now()
+        begun_s = self._now()
+        found = self.found_in(batch, self._under(self.state.num_priced))
+        self.state.price_s += self._now() - begun_s
+        self._take(found)
+
+    def found_in(self, batch: StrategyBatch, under: Under) -> InHand:
+        """What is found in legal rows, whatever else has been found by now."""
+        self._hand = hand = InHand(under)
         parts = self._priced(batch, np.arange(len(batch)))
         parts += [forms for part in parts for forms in self._leaner(part)]
         if self._refused_by is not None:
             parts = [part.take(refused_mask(self.workload, part.batch, self._refused_by)) for part in parts]
-        state.legal += sum(len(part.batch) for part in parts)
-        state.ruled_out += sum(int(part.ruled_out.sum()) for part in parts)
-        begun_s, state.price_s = now(), state.price_s + now() - begun_s
+        hand.legal += sum(len(part.batch) for part in parts)
+        hand.ruled_out += sum(int(part.ruled_out.sum()) for part in parts)
         if parts:
             fitting = [part.take(part.fits) for part in parts]
             order = np.argsort(np.concatenate([part.origin for part in fitting]), kind="stable")  # structures stay together
-            rows = joined_rows(fitting).take(order)
-            scored = Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, state.fits_memory + np.arange(len(order)))
-            state.fits_memory += len(order)
+            hand.rows = joined_rows(fitting).take(order)
+        return hand
+
+    def _take(self, found: InHand) -> None:
+        """Count what was found in a chunk, and show it to the leaderboard."""
+        state, begun_s = self.state, self._now()
+        state.rejections.add(found.rejections)
+        for name in ("legal", "ruled_out", "enumerated"):
+            setattr(state, name, getattr(state, name) + getattr(found, name))
+        if found.leanest is not None and (state.leanest is None or found.leanest[0] < state.leanest[0]):
+            state.leanest = found.leanest
+        if (rows := found.rows) is not None:
+            ordinal = state.fits_memory + np.arange(len(rows.batch))
+            scored = Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, ordinal)
+            state.fits_memory += len(ordinal)
             state.leaderboard.add(scored)
             if self._proves_by_time:
                 state.finalists.consider(scored, rows.bound_s)
-        state.rank_s += now() - begun_s
+        state.rank_s += self._now() - begun_s
         # A good time early keeps the pool small.
         promising = state.finalists.most_promising(self._max_simulations - state.finalists.num_simulated)
         if promising is not None:
             self._settle(promising)
+        state.num_priced += 1
+        to_beat = state.finalists.bar_s if self._proves_by_time else state.leaderboard.worst_that_counts
+        least_bytes = float("inf") if state.leanest is None else state.leanest[0]
+        state.history = [*state.history[-MOST:], Under(to_beat, least_bytes)]
 
     def _priced(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
         """Rows that could be listed, if any; what their layers take rules out the others before anything else is counted."""
-        state, usual = self.state, priced_by(self._prices, batch)
+        hand, usual = self._hand, priced_by(self._prices, batch)
         open_rows = least_step_times_s(usual, work(usual)).step_s < self._to_beat_s
         if not open_rows.all():
             closed = batch.take(~open_rows)
             refused = None if self._refused_by is None else refused_mask(self.workload, closed, self._refused_by)
             number = len(closed) if refused is None else int(refused.sum())
-            state.legal, state.ruled_out = state.legal + number, state.ruled_out + number
+            hand.legal, hand.ruled_out = hand.legal + number, hand.ruled_out + number
             if len(closed) == len(batch):
                 return []
             usual, origin = usual.take(open_rows), origin[open_rows]
-        least_bytes = float("inf") if state.leanest is None else state.leanest[0]
+        least_bytes = hand.least_bytes
         priced = placed_rows(self._prices, self._placer, usual, origin, self._price, self._to_beat_s, least_bytes)
         least = int(np.argmin(priced.peak_memory_bytes))
         peak = float(priced.peak_memory_bytes[least])
         if peak < least_bytes:
-            state.leanest = (peak, priced.batch.row(least))
+            hand.leanest = (peak, priced.batch.row(least))
         return [priced]
 
     @property
     def _to_beat_s(self) -> float:
         """The step time that a row must be below to be listed."""
-        return self.state.finalists.bar_s if self._proves_by_time else float("inf")
+        return self._hand.under.to_beat if self._proves_by_time else float("inf")
 
     def _leaner(self, as_it_is: PricedRows) -> list[PricedRows]:
         """The leaner forms of rows that could still matter: no form of a row is faster than the row as it is."""
-        model, switches, state = self.workload.model, self._space.leaner, self.state
+        model, switches, hand = self.workload.model, self._space.leaner, self._hand
         if not switches:
             return []
         could = self._could_matter(as_it_is)
-        enough_bytes = self._answers.rule.fit_limit_bytes if self._proves_by_time else state.leaderboard.worst_that_counts
+        enough_bytes = self._answers.rule.fit_limit_bytes if self._proves_by_time else hand.under.to_beat
         could &= as_it_is.kept_bytes <= enough_bytes
         if could.any():
             could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
@@ -206,8 +286,8 @@ class LatticeSearch:
         if found is None:
             return []
         batch, origin = found
-        legal = legal_rows(self.workload, batch, self._rules, state.rejections)
-        state.enumerated += len(batch)
+        legal = legal_rows(self.workload, batch, self._rules, hand.rejections)
+        hand.enumerated += len(batch)
         return self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]]) if legal.any() else []
 
     def _could_matter(self, as_it_is: PricedRows) -> NDArray[np.bool_]:
@@ -354,8 +434,15 @@ class LatticeSearch:
         """The plans with single layers moved for as long as that helps, fastest first."""
         if not self._proves_by_time:
             return tuple(ranked)
-        moved = (climbed(self._prices, self._placer, self.simulator, plan) for plan in ranked)
+        moved = [self._as_climbed(plan) for plan in ranked]
         return tuple(sorted(moved, key=lambda plan: plan.step_time_s))
+
+    def _as_climbed(self, plan: RankedStrategy) -> RankedStrategy:
+        """The plan with its layers moved; an answer that was interrupted goes on where it was."""
+        if plan not in self._climbs:
+            self._climbs[plan] = climbed(self._prices, self._placer, self.simulator, plan)
+            beat()
+        return self._climbs[plan]
 
     def _by_tensor(self, ranked: Sequence[RankedStrategy]) -> tuple[TensorRefinement, ...]:
         """The fastest plans with tensors chosen one by one, which the proof does not cover."""
@@ -409,6 +496,17 @@ class LatticeSearch:
         )
 
 
+def found_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], batch: StrategyBatch, under: Under) -> InHand:
+    """As the method of the search that the recipe makes; this process keeps it for further chunks."""
+    return _made(pickle.dumps(recipe)).found_in(batch, under)
+
+
+@lru_cache(maxsize=2)  # a search for a target, and that of what it refuses
+def _made(recipe: bytes) -> LatticeSearch:
+    given, settings = pickle.loads(recipe)  # noqa: S301  # our own
+    return LatticeSearch(*given, **settings)
+
+
 def search(
     workload: Workload,
     space: SearchSpace,
@@ -428,4 +526,4 @@ def search(
     """
     check_time_limit(time_limit_s, clock)
     lattice = LatticeSearch(workload, space, constants, clock=clock, **settings)
-    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress))
+    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress), on_progress, clock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,19 @@ from search.errors import SearchError
 from search.finalists import Finalists
 from search.ranking import Leaderboard, scored_from_mapping, scored_to_mapping
 
-FORMAT = 4
+FORMAT = 5
 _RULES = {rule.name: rule for rule in RULES}
+
+
+class Under(NamedTuple):
+    """What rows are priced under: what they must be below to be listed, in seconds or bytes, and the least peak memory so far."""
+
+    to_beat: float = float("inf")
+    least_bytes: float = float("inf")
+
+
+def _finite_or_not(value: float | None) -> float:
+    return float("inf") if value is None else float(value)
 
 
 @dataclass
@@ -33,6 +44,8 @@ class LatticeState:
     legal: int = 0
     ruled_out: int = 0  # of them, by a bound on their time
     fits_memory: int = 0
+    num_priced: int = 0  # chunks with legal rows
+    history: list[Under] = field(default_factory=lambda: [Under()])  # after the last of them
     leanest: tuple[float, ParallelStrategy] | None = None  # least peak memory of all legal strategies
     enumerate_s: float = 0.0
     legality_s: float = 0.0
@@ -48,6 +61,7 @@ class LatticeState:
             "format": FORMAT,
             **{name: getattr(self, name) for name in _PLAIN},
             "leanest": None if self.leanest is None else [self.leanest[0], *placed_values(self.leanest[1])],
+            "history": [[value if np.isfinite(value) else None for value in under] for under in self.history],
             "rejections": [
                 [name, count, strategy_values(self.rejections.examples[name][1])]
                 for name, count in self.rejections.counts.items()
@@ -70,6 +84,9 @@ class LatticeState:
             return cls(
                 leaderboard=Leaderboard(objective, top, kept=None if kept is None else scored_from_mapping(kept)),
                 rejections=rejections,
+                history=[
+                    Under(*(float("inf") if value is None else float(value) for value in under)) for under in mapping["history"]
+                ],
                 finalists=Finalists.from_mapping(mapping["finalists"], top),
                 leanest=None if leanest is None else (float(leanest[0]), strategy_from_values(*leanest[1:])),
                 **plain,
@@ -83,7 +100,7 @@ class LatticeState:
 _PLAIN: dict[str, type[int] | type[float]] = {
     f.name: float if f.name.endswith(("_s", "_fraction")) else int
     for f in fields(LatticeState)
-    if f.name not in ("leaderboard", "rejections", "finalists", "leanest")
+    if f.name not in ("leaderboard", "rejections", "finalists", "history", "leanest")
 }
 
 

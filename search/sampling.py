@@ -256,7 +256,7 @@ def sample(
     """
     check_time_limit(time_limit_s, clock)
     sampled = SamplerSearch(workload, space, constants, clock=clock, **settings)
-    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress))
+    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress), on_progress, clock)
 
 
 def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:

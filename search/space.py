@@ -3,7 +3,7 @@
 Default grid (a range in the limits selects from it, a list replaces it):
 
 - ``tp``: powers of two up to a node, or up to 32 inside a supernode
-- ``pp``: divisors of the device count up to the number of layers and 64; ``vpp``: 1 to 8
+- ``pp``: divisors of the device count up to the number of layers and 64; ``vpp``: 1 to 8, and more where they divide the layers
 - ``cp``: powers of two that leave a rank at least 4,096 tokens [mindspeed, auto_settings]; all algorithms
 - ``ep``: divisors of the number of experts, 1 for dense models; all dispatchers
 - ``etp``: powers of two up to a node that leave a shard at least 2,048 columns of an expert, 1 for dense models
@@ -38,7 +38,7 @@ from search.recompute_modes import RecomputeMode, recompute_mode
 
 MAX_TENSOR_PARALLEL = 32
 MAX_PIPELINE = 64
-MAX_VIRTUAL_STAGES = 8
+MOST_UNEVEN_VIRTUAL_STAGES = 8  # on a rank; more have to divide the layers, as Megatron-LM and Calculon ask of all
 MIN_TOKENS_PER_CP_RANK = 4096
 MIN_EXPERT_COLUMNS = 2048
 MICRO_BATCH_SIZES = (1, 2, 4, 8)
@@ -207,12 +207,17 @@ def _default_degrees(workload: Workload) -> dict[str, tuple[int, ...]]:
     return {
         "tp": _powers_of_two(domain),
         "pp": tuple(pp for pp in range(1, deepest + 1) if cluster.num_devices % pp == 0),
-        "vpp": tuple(range(1, MAX_VIRTUAL_STAGES + 1)),
+        "vpp": (*range(1, MOST_UNEVEN_VIRTUAL_STAGES + 1), *_divisors_above(MOST_UNEVEN_VIRTUAL_STAGES, model.num_layers)),
         "cp": _powers_of_two(max(1, workload.training.seq_length // MIN_TOKENS_PER_CP_RANK)),
         "ep": tuple(ep for ep in range(1, experts + 1) if experts % ep == 0),
         "etp": _powers_of_two(max(1, min(node, expert_columns // MIN_EXPERT_COLUMNS))),
         "micro_batch_size": MICRO_BATCH_SIZES,
     }
+
+
+def _divisors_above(most: int, layers: int) -> tuple[int, ...]:
+    """Virtual stages of a rank, of two or more ranks that share the layers evenly."""
+    return tuple(vpp for vpp in range(most + 1, layers // 2 + 1) if layers % vpp == 0)
 
 
 def _powers_of_two(highest: int) -> tuple[int, ...]:
@@ -228,7 +233,9 @@ def _selected(name: str, limit: Degrees, grid: tuple[int, ...]) -> tuple[int, ..
     high = limit.max if limit.max is not None else max(grid[-1], low)
     if name in ("tp", "cp", "etp", "micro_batch_size") and high > grid[-1]:
         grid = _powers_of_two(high)
-    elif name in ("pp", "vpp") and high > grid[-1]:
+    elif name == "vpp" and limit.max is not None:  # who names a bound gets all up to it
+        grid = tuple(range(1, min(high, MOST_UNEVEN_VIRTUAL_STAGES + MAX_PIPELINE) + 1))
+    elif name == "pp" and high > grid[-1]:
         grid = (*grid, *range(grid[-1] + 1, min(high, grid[-1] + MAX_PIPELINE) + 1))
     chosen = tuple(value for value in grid if low <= value <= high)
     if not chosen:

@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from search.errors import SearchError
+from search.heartbeat import heard
 from search.ranking import OF_LATTICE
 from search.result import EXPLAIN, Progress, SearchResult
 from search.trials import Trial
+
+INTERRUPT = "interrupt"
 
 Clock = Callable[[], float]
 ProgressCallback = Callable[[Progress], bool | None]
@@ -55,23 +58,37 @@ def run_to_end(work: Steps[Far], time_limit_s: float | None, on_progress: Callab
         while work.advance():
             progress = work.progress
             if on_progress is not None and on_progress(progress) is False:
-                return "interrupt"
+                return INTERRUPT
             if time_limit_s is not None and progress.elapsed_s >= time_limit_s:
                 stopped_by = "time_limit"
                 break
         if on_progress is not None:
             on_progress(replace(work.progress, phase=EXPLAIN))
     except KeyboardInterrupt:
-        stopped_by = "interrupt"
+        stopped_by = INTERRUPT
     return stopped_by
 
 
-def answer_of(search: Stepwise, stopped_by: str | None) -> SearchResult:
-    """What has been found. An interrupt while that is explained is one of the search; only another ends the process."""
-    try:
-        return search.result(stopped_by)
-    except KeyboardInterrupt:
-        return search.result(stopped_by or "interrupt")
+def answer_of(
+    search: Stepwise, stopped_by: str | None, on_progress: ProgressCallback | None = None, clock: Clock | None = None
+) -> SearchResult:
+    """What has been found. An interrupt while that is explained is one of the search; only another ends the process.
+
+    ``on_progress`` is called after every plan, with the seconds of ``clock`` that have passed since, unless it has had enough.
+    """
+    begun_s = 0.0 if clock is None else clock()
+
+    def tell() -> None:
+        if on_progress is not None and stopped_by != INTERRUPT:
+            progress = search.progress
+            more_s = 0.0 if clock is None else clock() - begun_s
+            on_progress(replace(progress, phase=EXPLAIN, elapsed_s=progress.elapsed_s + more_s))
+
+    with heard(tell):
+        try:
+            return search.result(stopped_by)
+        except KeyboardInterrupt:
+            return search.result(stopped_by or INTERRUPT)
 
 
 def check_objective(objective: str, top: int) -> None:

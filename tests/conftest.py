@@ -16,20 +16,27 @@ for name in ("COLUMNS", "LINES"):  # readline sets them where there is no termin
     os.environ.pop(name, None)
 
 HERE = Path(__file__).parent
+# Processes that tests start read what the first of them compiled, also where the environment says that nothing is kept beside
+# the sources: compiling all of them takes longer than importing them.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["PYTHONPYCACHEPREFIX"] = str(HERE.parent / "build" / "bytecode")
 GOLDEN = HERE / "golden"
-# Coverage doubles the time of what it watches: these reach as much of the code as all tests, for a tenth more of a whole run.
-COVERED = (HERE / "unit", HERE / "api")
+TOGETHER = ("browser", "validation")  # one server and browser, one validation of every run: their files share a worker
+# Folders with tests of minutes start first, so that all workers end together; what is not named here is many small files.
+LONGEST_FIRST = ("e2e", "browser", "validation", "mutation", "architecture", "workers", "storage", "property", "oracle", "api")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="write the golden files instead of comparing with them")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.pluginmanager.hasplugin("_cov"):
-        for item in items:
-            if not any(item.path.is_relative_to(folder) for folder in COVERED):
-                item.add_marker("no_cover")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
+    folders = {item: item.path.relative_to(HERE).parts[0] for item in items}
+    for item, folder in folders.items():
+        alike = folder if folder in TOGETHER else str(item.path.relative_to(HERE))
+        item.add_marker(pytest.mark.xdist_group(alike))
+    items.sort(key=lambda item: places.get(folders[item], len(places)))
 
 
 @pytest.fixture

@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import isfinite
-from typing import Any, Final, Literal, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
 from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.assumed import NOT_GIVEN, Assumption, joined, text_of
-from app.jobs.defaults import SHOWN, Other, others, others_of_plan, priced_switches
+from app.jobs.defaults import KEEP_PEAK, SHOWN, Other, others, others_of_plan, priced_switches
 from app.jobs.fields import StrategySection
 from app.jobs.job import Job, parse_job
 from app.jobs.strategy import strategy_from_section
@@ -25,6 +26,7 @@ from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.step.composition import estimate_priced
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
+from cost_models.step.result import Estimate
 from documents.checking import check
 from documents.errors import InputError
 from frameworks.legality import own_rules, rules_for
@@ -43,18 +45,21 @@ _LIMIT_NAMES = {"moe_dispatcher": "dispatcher"}  # of the search's limits and sp
 _FOLLOWS = ("dp", "num_microbatches", "distributed_optimizer", "noop_layers")  # from the other fields of a resolved strategy
 
 
-class _Price(NamedTuple):
+class Price(NamedTuple):
+    """Of a plan in closed form."""
+
     step_time_s: float
     peak_bytes: float
     fits: bool
 
 
 class _Variant(NamedTuple):
-    """A plan with another value of one field, which ``told`` is about."""
+    """A plan with another value of one field, which ``told`` is about; without a ``strategy``, other switches alone."""
 
     told: str
     value: str
-    strategy: ParallelStrategy
+    features: Feature
+    strategy: ParallelStrategy | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class _Line:
     is_silent: bool
     effects: tuple[_Effect, ...] | None
 
-    @property
+    @cached_property
     def largest(self) -> _Effect | None:
         return max(self.effects or (), key=lambda effect: effect.weight, default=None)
 
@@ -147,30 +152,34 @@ class Measured:
         self._rules = _rules_of(job.workload)
         self._as_it_is = self._prices_of(job.workload)
 
-    def sentences(self, asked: Sequence[Asked]) -> list[list[str]]:
-        """What an answer on each plan assumes, what moves it most first."""
+    def sentences(self, asked: Sequence[Asked], known: Sequence[Price] | None = None) -> list[list[str]]:
+        """What an answer on each plan assumes, what moves it most first.
+
+        ``known``: their prices in closed form, where they have been worked out.
+        """
         whole = _told_anyway(self._job, self._own)
         found = [whole] * len(asked)
         short = [index for index, one in enumerate(asked) if one.plan.pp * one.plan.vpp <= MAX_VIRTUAL_STAGES]
         if short:
             with np.errstate(all="ignore"):  # another value of an extreme job may have no finite price
-                lines = self._lines([asked[index] for index in short])
+                now = None if known is None else [known[index] for index in short]
+                lines = self._lines([asked[index] for index in short], now)
             for index, of_plan in zip(short, lines, strict=True):
                 told = [line for line in of_plan if not line.is_silent or line.weight > 1.0]
                 found[index] = joined([line.sentence() for line in sorted(told, key=lambda line: -line.weight)], whole)
         return found
 
-    def _lines(self, asked: Sequence[Asked]) -> list[list[_Line]]:
+    def _lines(self, asked: Sequence[Asked], now: Sequence[Price] | None) -> list[list[_Line]]:
         batch = StrategyBatch.of([one.plan for one in asked])
         # What its user could run: under the target, else with the stack's framework, as far as the plan itself keeps its rules.
         kept = [~rule.violates(self._workload, batch) for rule in self._rules]
-        now = _priced(self._as_it_is, batch)
+        now = now or _priced(self._as_it_is, batch)
         lines = self._of_job(batch, kept, now)
         for of_plan, of_options in zip(lines, self._of_options(asked, kept, now), strict=True):
             of_plan.extend(of_options)
         return lines
 
-    def _of_job(self, batch: StrategyBatch, kept: Sequence[Mask], now: Sequence[_Price]) -> list[list[_Line]]:
+    def _of_job(self, batch: StrategyBatch, kept: Sequence[Mask], now: Sequence[Price]) -> list[list[_Line]]:
         """The fields outside the strategy, of each plan."""
         lines: list[list[_Line]] = [[] for _ in now]
         everyone = np.arange(len(batch))
@@ -178,9 +187,12 @@ class Measured:
             effects: list[list[_Effect]] = [[] for _ in now]
             for value, prices in values:
                 rows = [] if prices is None else np.flatnonzero(self._runs(prices.workload, batch, kept, everyone)).tolist()
-                found = [] if prices is None or not rows else _priced(prices, batch.take(np.array(rows)))
+                keeps_peak = entry.field in KEEP_PEAK
+                found = [] if prices is None or not rows else _priced(prices, batch.take(np.array(rows)), memory=not keeps_peak)
                 for row, price in zip(rows, found, strict=True):
                     if isfinite(price.step_time_s):
+                        if keeps_peak:
+                            price = price._replace(peak_bytes=now[row].peak_bytes, fits=now[row].fits)
                         effects[row].append(_effect(value, price, now[row]))
             for of_plan, own in zip(lines, effects, strict=True):
                 of_plan.append(_Line(entry.sentence(shown), entry.is_silent, tuple(own) if values else None))
@@ -199,12 +211,12 @@ class Measured:
             found.append(_Changed(entry, shown, values))
         return found
 
-    def _of_options(self, asked: Sequence[Asked], kept: Sequence[Mask], now: Sequence[_Price]) -> list[list[_Line]]:
+    def _of_options(self, asked: Sequence[Asked], kept: Sequence[Mask], now: Sequence[Price]) -> list[list[_Line]]:
         """One line for each option of each plan, all of them priced in one batch."""
         variants = [(owner, variant) for owner, one in enumerate(asked) for variant in self._variants(one)]
         effects: list[dict[str, list[_Effect]]] = [{} for _ in asked]
         if variants:
-            batch = StrategyBatch.of([variant.strategy for _, variant in variants])
+            batch = _batch_of([one.plan for one in asked], variants)
             owners = np.array([owner for owner, _ in variants])
             rows = np.flatnonzero(self._runs(self._workload, batch, kept, owners))
             found = _priced(self._as_it_is, batch.take(rows)) if len(rows) else []
@@ -250,8 +262,10 @@ class Measured:
             for other in others_of_plan(f"strategy.{name}", self._workload, plan, value):
                 given, text = (other.value, other.text) if isinstance(other, Other) else (other, text_of(other))
                 with suppress(InputError):
-                    strategy = strategy_from_section(section.model_copy(update={name: given}), self._workload)
-                    yield _Variant(told, text, strategy)
+                    # In place of a copy of the section, which takes as long as reading it.
+                    other_section = cast(StrategySection, SimpleNamespace(**{**vars(section), name: given}))
+                    strategy = strategy_from_section(other_section, self._workload)
+                    yield _Variant(told, text, strategy.features, strategy)
 
     def _runs(self, workload: Workload, batch: StrategyBatch, kept: Sequence[Mask], owners: IntColumn) -> Mask:
         """Which rows break no rule that the plan they are made of keeps."""
@@ -265,27 +279,42 @@ class Measured:
 
 
 def _other_switches(prefix: str, plan: ParallelStrategy, names: Collection[str]) -> Iterator[_Variant]:
-    for told, value, features in _turned(prefix, plan.features, frozenset(names)):
-        yield _Variant(told, value, ParallelStrategy(**{**vars(plan), "features": features}))
+    return iter(_turned(prefix, plan.features, frozenset(names)))
+
+
+def _batch_of(plans: Sequence[ParallelStrategy], variants: Sequence[tuple[int, _Variant]]) -> StrategyBatch:
+    """The variants, each of the plan of that number, as rows: most are their plan with other switches, and are never made."""
+    strategies, rows = list(plans), []
+    for owner, variant in variants:
+        rows.append(owner if variant.strategy is None else len(strategies))
+        if variant.strategy is not None:
+            strategies.append(variant.strategy)
+    batch = StrategyBatch.of(strategies).take(np.array(rows))
+    return replace(batch, features=np.array([int(variant.features) for _, variant in variants]))
 
 
 @lru_cache(maxsize=1024)  # most plans that a server is asked for have the same switches
-def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[tuple[str, str, Feature], ...]:
-    """What is told of each switch, its other value in words, and all switches with it turned."""
+def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[_Variant, ...]:
+    """A plan with each of the switches turned."""
     found = []
     for name in filter(names.__contains__, SWITCHES):
         is_on = bool(features & SWITCHES[name])
-        found.append((f"{prefix}.{name} = {text_of(is_on)} {NOT_GIVEN}", text_of(not is_on), features ^ SWITCHES[name]))
+        told = f"{prefix}.{name} = {text_of(is_on)} {NOT_GIVEN}"
+        found.append(_Variant(told, text_of(not is_on), features ^ SWITCHES[name]))
     return tuple(found)
 
 
-def _priced(prices: LayerPrices, batch: StrategyBatch) -> list[_Price]:
-    found = estimate_priced(priced_by(prices, batch))
+def _priced(prices: LayerPrices, batch: StrategyBatch, *, memory: bool = True) -> list[Price]:
+    return prices_of(estimate_priced(priced_by(prices, batch), memory=memory))
+
+
+def prices_of(found: Estimate) -> list[Price]:
+    """The price of each row."""
     columns = (found.step_time_s, found.peak_memory_bytes, found.fits)
-    return [_Price(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return [Price(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _effect(value: Any, price: _Price, now: _Price) -> _Effect:
+def _effect(value: Any, price: Price, now: Price) -> _Effect:
     fraction = price.step_time_s / now.step_time_s - 1.0
     change = None if price.fits == now.fits else price.fits
     return _Effect(text_of(value), fraction, price.peak_bytes - now.peak_bytes, change)

@@ -52,7 +52,8 @@ class EstimateBatches:
             except InputError as error:
                 found[index] = error
         for (_, is_advised), (prices, asked) in together.items():
-            documents = prices.documents([(one.job, one.strategy) for one in asked], advised=is_advised and advised)
+            plans = [(one.job, one.strategy) for one in asked]
+            documents = prices.documents(plans, advised=is_advised and advised, with_software=is_advised)
             for one, document in zip(asked, documents, strict=True):
                 if isinstance(document, InputError):
                     found[one.place] = document

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.answers.assumptions import MAX_VIRTUAL_STAGES, Asked, Measured
+from app.answers.assumptions import MAX_VIRTUAL_STAGES, Asked, Measured, Price, prices_of
 from app.answers.delivery import delivery_summary
 from app.answers.provenance import head, priced_with
 from app.answers.schemas import EstimateDocument
@@ -132,7 +132,9 @@ class JobPrices:
         self._shares = _Shares(job.workload, calibration_for(job.workload, own))
         self._priced_with = priced_with(job.workload, own)
 
-    def documents(self, asked: Sequence[tuple[Job, ParallelStrategy]], *, advised: bool) -> list[EstimateDocument | InputError]:
+    def documents(
+        self, asked: Sequence[tuple[Job, ParallelStrategy]], *, advised: bool, with_software: bool
+    ) -> list[EstimateDocument | InputError]:
         """The document of each strategy, of the job with that strategy or with one of a search, or why there is none."""
         workload = self.job.workload
         whole = StrategyBatch.of([strategy for _, strategy in asked])
@@ -146,11 +148,15 @@ class JobPrices:
             finite = np.flatnonzero(_is_finite(numbers)).tolist()
             rows = estimates_to_mappings(workload, numbers)
             told = [(legal[index], rows[index]) for index in finite]
+            known = prices_of(numbers)
             found |= {row: InputError(_NOT_FINITE) for row in legal}
             found |= self._told(
                 [(*asked[row], of_row) for row, of_row in told],
                 [row for row, _ in told],
-                self._software([asked[legal[index]][1] for index in finite], numbers, finite),
+                [known[index] for index in finite],
+                self._software([asked[legal[index]][1] for index in finite], numbers, finite)
+                if with_software
+                else [None] * len(finite),
                 advised=advised,
             )
         return [found[row] for row in range(len(asked))]
@@ -159,11 +165,12 @@ class JobPrices:
         self,
         priced: Sequence[tuple[Job, ParallelStrategy, dict[str, Any]]],
         rows: Sequence[int],
+        known: Sequence[Price],
         software: Sequence[dict[str, Any] | None],
         *,
         advised: bool,
     ) -> dict[int, EstimateDocument]:
-        sentences = self._measured.sentences([_asked(job, strategy) for job, strategy, _ in priced])
+        sentences = self._measured.sentences([_asked(job, strategy) for job, strategy, _ in priced], known)
         return {
             row: EstimateDocument.model_validate(self.document(job, strategy, numbers, told, moved, advised=advised))
             for row, (job, strategy, numbers), told, moved in zip(rows, priced, sentences, software, strict=True)
@@ -217,7 +224,7 @@ class JobPrices:
         numbers = priced(workload, batch, self._own, simulated=True)
         (told,) = self._measured.sentences([_asked(job, strategy)])
         (row,) = estimates_to_mappings(workload, numbers)
-        (moved,) = self._software([strategy], numbers, [0])
+        (moved,) = self._software([strategy], numbers, [0]) if advised else [None]
         document = self.document(job, strategy, row, told, moved, advised=advised)
         if replayed:
             closed_form_s = float(priced(workload, batch, self._own).step_time_s[0])
@@ -255,13 +262,13 @@ def estimate_document(
 ) -> EstimateDocument:
     """The document that ``meshplan schema estimate`` describes; ``InputError`` for a strategy that cannot run.
 
-    A simulated one also says what the replay of its tasks shows, unless ``replayed`` is false; one that is ``advised`` says which
-    runs would bring measured ones nearer, where these are far.
+    A simulated one also says what the replay of its tasks shows, unless ``replayed`` is false; one that is ``advised`` says what
+    the options of the software move, and which runs would bring measured ones nearer, where these are far.
     """
     prices = JobPrices(job, own)
     if simulated:
         return prices.simulated(job, strategy, replayed=replayed, advised=advised)
-    (found,) = prices.documents([(job, strategy)], advised=advised)
+    (found,) = prices.documents([(job, strategy)], advised=advised, with_software=advised)
     if isinstance(found, InputError):
         raise found
     return found

@@ -157,7 +157,8 @@ class EstimateDocument(Answer):
     strategy: StrategyDocument
     estimate: EstimateNumbers
     software: SoftwareMoves | None = Field(
-        default=None, description="operator packs and host options, one at a time; left out for very long pipelines"
+        default=None,
+        description="operator packs and host options, one at a time; left out for very long pipelines and without advice",
     )
     delivery: DeliverySummary | None = _DELIVERY
     simulation: Simulation | None = Field(default=None, description="where the step was simulated; left out otherwise")
@@ -177,7 +178,7 @@ class EstimateRequest(JobDocument):
     simulate: bool = Field(default=False, description="plays each step task by task in place of the closed form")
     memory_plan: bool = Field(default=False, description="of one strategy: recompute and swap chosen tensor by tensor as well")
     advise: bool = Field(
-        default=True, description="false: without `next_runs`, which take a fraction of a second where measured runs are far"
+        default=True, description="false: without `next_runs` and `software`, which take most of the time that an answer takes"
     )
 
 

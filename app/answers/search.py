@@ -18,6 +18,7 @@ from calibration.files import Calibration
 from cost_models.constants import Constants
 from frameworks.target import ANY
 from meshplan import __version__
+from search.executors.executor import SERIAL, Executor
 from search.judgement import Judgement
 from search.lattice import LatticeSearch
 from search.lattice_state import LatticeState
@@ -47,15 +48,16 @@ def search_of(
     judgement: Judgement | None = None,
     checkpoint: Mapping[str, Any] | None = None,
     trials: Sequence[Mapping[str, Any]] = (),
+    executor: Executor = SERIAL,
 ) -> Stepwise:
     """The search from its beginning, or from where the checkpoint and the trials of an earlier one left it.
 
     ``physics`` is the space that the plans for a target are held against, ``paired_error`` what decides a tie, ``judgement`` what
-    else ranks and bounds plans.
+    else ranks and bounds plans. ``executor`` takes parts of an exhaustive one.
     """
     if refines(job.settings):
-        return _refined(job, space, constants, physics, paired_error, checkpoint, trials)
-    return _search_of(job, space, constants, physics, paired_error, judgement, checkpoint, trials)
+        return _refined(job, space, constants, physics, paired_error, checkpoint, trials, executor)
+    return _search_of(job, space, constants, physics, paired_error, judgement, checkpoint, trials, executor)
 
 
 def _refined(
@@ -66,12 +68,13 @@ def _refined(
     paired_error: PairedError | None,
     checkpoint: Mapping[str, Any] | None,
     trials: Sequence[Mapping[str, Any]],
+    executor: Executor,
 ) -> Stepwise:
     """The exhaustive search with trials around its best plans."""
     from search.refinement.search import RefinedSearch  # Optuna is slow to import, and most searches do without
     from search.refinement.stage import Settings
 
-    whole = _search_of(job, space, constants, physics, paired_error, None, RefinedSearch.part(checkpoint), ())
+    whole = _search_of(job, space, constants, physics, paired_error, None, RefinedSearch.part(checkpoint), (), executor)
     lattice = whole.launchable if isinstance(whole, LaunchableSearch) else whole
     assert isinstance(lattice, LatticeSearch)
     settings = Settings(job.settings.refine, job.settings.seed, job.settings.refine_front)
@@ -89,6 +92,7 @@ def _search_of(
     judgement: Judgement | None,
     checkpoint: Mapping[str, Any] | None,
     trials: Sequence[Mapping[str, Any]],
+    executor: Executor,
 ) -> Stepwise:
     settings = job.settings
     objective, top = settings.objectives[0], settings.top
@@ -102,7 +106,7 @@ def _search_of(
         "clock": time.perf_counter,
     }
     if settings.sampler == EXHAUSTIVE:
-        shared["limits"] = job.limits
+        shared |= {"limits": job.limits, "executor": executor}
     if settings.sampler == EXHAUSTIVE and physics is not None:
         return LaunchableSearch(
             job.workload,
@@ -134,7 +138,13 @@ def _search_of(
     )
 
 
-def search_document(job: Job, on_progress: ProgressCallback | None = None, *, own: Sequence[Calibration] = ()) -> SearchDocument:
+def search_document(
+    job: Job,
+    on_progress: ProgressCallback | None = None,
+    *,
+    own: Sequence[Calibration] = (),
+    executor: Executor = SERIAL,
+) -> SearchDocument:
     """The document that ``meshplan schema search`` describes."""
     space, physics = spaces_of(job)
     search = search_of(
@@ -144,8 +154,9 @@ def search_document(job: Job, on_progress: ProgressCallback | None = None, *, ow
         physics=physics,
         paired_error=paired_error_of(job.workload, own),
         judgement=judgement_of(job, own),
+        executor=executor,
     )
-    result = answer_of(search, run_to_end(search, job.settings.time_limit_s, on_progress))
+    result = answer_of(search, run_to_end(search, job.settings.time_limit_s, on_progress), on_progress, time.perf_counter)
     told = about(job, own, result.plans[0].parallel if result.plans else None, "search")
     return SearchDocument.model_validate(
         {

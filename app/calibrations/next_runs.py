@@ -16,6 +16,7 @@ from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job
 from calibration.files import Calibration, calibration_for
 from calibration.next_runs import lessons, log_gradient, moved_constants, site_uncertainty
+from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload
 from cost_models.step.composition import estimate
@@ -65,7 +66,7 @@ def _answer(question: _Question) -> tuple[NextRun, ...]:
     workload = job.workload
     uncertainty = site_uncertainty(calibration, workload.software.stack)
     constants = moved_constants(calibration.constants_of(workload), uncertainty.names)
-    job_times = np.array([estimate(workload, StrategyBatch.of([strategy]), c).step_time_s for c in constants])
+    job_times = _times(workload, StrategyBatch.of([strategy]), constants)
     num_devices = workload.cluster.num_devices
     job_device_s = NUM_STEPS * num_devices * float(job_times[0, 0])
     found: list[_Candidate] = []
@@ -75,8 +76,7 @@ def _answer(question: _Question) -> tuple[NextRun, ...]:
         device_s = NUM_STEPS * run.workload.cluster.num_devices * float(first.step_time_s[0])
         if first.fits[0] and device_s <= LARGEST_SHARE * job_device_s:
             found.append(run)
-            moved = [estimate(run.workload, run.batch, c).step_time_s for c in constants[1:]]
-            times.append(np.array([first.step_time_s, *moved]))
+            times.append(np.array([first.step_time_s, *_times(run.workload, run.batch, constants[1:])]))
     if not found:
         return ()
     step_times = np.concatenate(times, axis=1)
@@ -99,6 +99,11 @@ def _answer(question: _Question) -> tuple[NextRun, ...]:
         )
         for lesson in lessons(uncertainty, of_job, of_runs, device_s, NUM_RUNS)
     )
+
+
+def _times(workload: Workload, batch: StrategyBatch, constants: Sequence[Constants]) -> NDArray[np.float64]:
+    """Step times under each of the constants, ``[constants, n]``."""
+    return np.array([estimate(workload, batch, each, memory=False).step_time_s for each in constants])
 
 
 def _candidates(workload: Workload, strategy: ParallelStrategy) -> Iterator[_Candidate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -11,7 +12,7 @@ from app.answers.schemas import EstimateDocument
 from app.checks.baseline import HASHES, LARGEST, Baseline, job_changes, repriced
 from app.checks.metrics import DEVICE_DAYS, measured, numbers_of, shown, worsening
 from app.checks.outcome import item
-from app.checks.schemas import CheckItem, Comparison, Movement, StoredHashes
+from app.checks.schemas import CheckItem, Comparison, Movement, PartMovement, StoredHashes
 from app.jobs.job import Job
 from app.text.documents import plain
 from app.text.quantities import percent
@@ -21,6 +22,7 @@ from documents.errors import InputError, show
 TIMED = ("step_time_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", DEVICE_DAYS)  # follow from the step time
 ALWAYS_COMPARED = ("step_time_s", "tokens_per_s", "peak_memory_bytes")
 SMALLEST = 1e-30  # of a stored number that others are divided by
+PART, MAX_PARTS = r"[a-z][a-z0-9_]{0,59}", 100  # of a breakdown
 TOLERATED_FRACTION = 1e-9  # the arithmetic of another machine may differ in the last digits
 
 
@@ -56,8 +58,31 @@ def compared(
         tool_changes=tool_changes,
         job_changes=job_changes(old, _with_strategy(priced)),
         movements=movements,
+        time_parts=_parts("time_breakdown_s", baseline, again, priced, pin=pin),
+        memory_parts=_parts("memory_breakdown_bytes", baseline, again, priced, pin=pin),
         note=note,
     )
+
+
+def _parts(
+    breakdown: str, baseline: Baseline, again: EstimateDocument | None, priced: EstimateDocument, *, pin: bool
+) -> list[PartMovement]:
+    """Parts that are there in either, against the numbers that the tolerance holds against; none where the baseline has none."""
+    held = getattr(again.estimate, breakdown) if pin and again is not None else baseline.estimate.get(breakdown)
+    before = _plain_parts(held) if isinstance(held, Mapping) else {}
+    now: Mapping[str, float] = getattr(priced.estimate, breakdown)
+    if not before:
+        return []
+    pairs = {name: (before.get(name, 0.0), now.get(name, 0.0)) for name in dict.fromkeys((*now, *before))}
+    moved = [PartMovement(part=name, before=old, value=new, change=new - old) for name, (old, new) in pairs.items() if old or new]
+    return sorted(moved, key=lambda part: -abs(part.change))
+
+
+def _plain_parts(held: Mapping[Any, Any]) -> dict[str, float]:
+    """Of a file that anyone may have written: names like ours, numbers alone."""
+    parts = [(name, value) for name, value in held.items() if isinstance(name, str) and re.fullmatch(PART, name)]
+    numbers = [(name, float(value)) for name, value in parts if isinstance(value, int | float) and not isinstance(value, bool)]
+    return dict(numbers[:MAX_PARTS])
 
 
 def _with_strategy(priced: EstimateDocument) -> dict[str, Any]:

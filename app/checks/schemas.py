@@ -51,6 +51,15 @@ class Movement(Document):
     worse_fraction: float | None
 
 
+class PartMovement(Document):
+    """A part of the step, or of the memory at its peak, in the baseline and now."""
+
+    part: str
+    before: float
+    value: float
+    change: float = Field(description="value - before")
+
+
 class StoredHashes(Document):
     version: str | None
     calibration: str | None
@@ -64,6 +73,8 @@ class Comparison(Document):
     tool_changes: list[str]
     job_changes: list[str]
     movements: list[Movement]
+    time_parts: list[PartMovement] = Field(description="of step_time_s [s], what moved most first; empty without a breakdown")
+    memory_parts: list[PartMovement] = Field(description="of peak_memory_bytes [bytes], what moved most first")
     note: str | None
 
 
@@ -98,3 +109,18 @@ class CheckDocument(Document):
     strategy: StrategyDocument | None
     estimate: EstimateNumbers | None = Field(description="null where the strategy cannot run")
     delivery: DeliverySummary | None = Field(default=None, description="where the job has a site; left out otherwise")
+
+
+class NamedCheck(Document):
+    name: str = Field(description="the job as it was given")
+    check: CheckDocument
+
+
+class ChecksDocument(Document):
+    """What ``meshplan check --format json`` prints of several jobs."""
+
+    schema_version: Literal[1]
+    version: str
+    status: Status = Field(description="the worst of them: infeasible, broken, cut, passed")
+    exit_code: Literal[0, 3, 4, 5]
+    jobs: list[NamedCheck]

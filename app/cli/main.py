@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from copy import copy
 from typing import Annotated
 
 import typer
+from typer.models import CommandInfo
 
 from app.cli.commands import (
     audit,
@@ -96,10 +99,23 @@ def _say(message: str) -> None:
     sys.stderr.write(f"meshplan: {sentence}{'' if sentence.endswith('?') else '.'}\n")
 
 
+def _called(argv: Sequence[str]) -> typer.Typer:
+    """The command line with the command alone that is called, where one is: to build all takes longer than most run."""
+    called = copy(application)
+    called.registered_commands = [each for each in application.registered_commands if _name(each) in argv[:1]]
+    called.registered_groups = [each for each in application.registered_groups if each.name in argv[:1]]
+    return called if called.registered_commands or called.registered_groups else application
+
+
+def _name(command: CommandInfo) -> str:
+    assert command.callback is not None
+    return command.name or command.callback.__name__
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; ``app.exit_codes`` lists what it returns."""
     try:
-        code = application(args=argv, prog_name="meshplan", standalone_mode=False)
+        code = _called(sys.argv[1:] if argv is None else argv)(args=argv, prog_name="meshplan", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except InputError as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,12 +25,22 @@ _HELP = {
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
+class Processes(NamedTuple):
+    """Processes beside the server's own that answer one class of requests, or run studies."""
+
+    name: str
+    pids: Sequence[int]
+    num_restarts: int
+    num_waiting: int  # requests
+
+
 class Metrics:
     """Counters of one server; the studies are counted where they are asked for, in the database."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._workers: tuple[Callable[[], int], Callable[[], int]] = (lambda: 0, lambda: 0)
+        self._processes: Callable[[], Sequence[Processes]] = tuple
         ProcessCollector(registry=self._registry)  # memory, files and processor time of the server's own process
         labels = ("method", "route", "status")
         self._requests = Counter("meshplan_http_requests", "Requests answered.", labels, registry=self._registry)
@@ -57,6 +70,10 @@ class Metrics:
         """The worker processes that this server looks after."""
         self._workers = (count, restarts)
 
+    def watch_processes(self, processes: Callable[[], Sequence[Processes]]) -> None:
+        """Those beside the server's own, by class."""
+        self._processes = processes
+
     def text(self, studies_by_state: Mapping[str, int], figures: Mapping[str, float]) -> bytes:
         gauge = GaugeMetricFamily("meshplan_studies", "Studies in the database.", labels=("state",))
         for state, number in studies_by_state.items():
@@ -68,8 +85,30 @@ class Metrics:
             "meshplan_worker_restarts", "Workers of this server that died and were started again.", restarts()
         )
         registry = CollectorRegistry()
-        registry.register(_Collected([gauge, *gauges, died]))
+        registry.register(_Collected([gauge, *gauges, died, *_of_processes(self._processes())]))
         return generate_latest(self._registry) + generate_latest(registry)
+
+
+def _of_processes(classes: Sequence[Processes]) -> list[Metric]:
+    label = ("class",)
+    running = GaugeMetricFamily("meshplan_processes", "Processes beside the server's own.", labels=label)
+    resident = GaugeMetricFamily("meshplan_processes_resident_bytes", "Memory that they hold together.", labels=label)
+    waiting = GaugeMetricFamily("meshplan_waiting_requests", "Requests that wait for one of them.", labels=label)
+    died = CounterMetricFamily("meshplan_process_restarts", "Those that died and were started again.", labels=label)
+    for one in classes:
+        running.add_metric([one.name], len(one.pids))
+        resident.add_metric([one.name], sum(map(_resident_bytes, one.pids)))
+        waiting.add_metric([one.name], one.num_waiting)
+        died.add_metric([one.name], one.num_restarts)
+    return [running, resident, waiting, died]
+
+
+def _resident_bytes(pid: int) -> int:
+    """0 where the process has just ended, and where the system tells it another way than Linux."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
 
 
 class _Collected:

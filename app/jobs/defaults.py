@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from app.jobs.fields import PRECISIONS, ClusterSection, SoftwareSection, StrategySection, TrainingSection
 from cost_models.layer.compute import release_years
+from cost_models.shapes.canonical import schedules_of
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.switches import SWITCHES, UNPRICED_FEATURES
 from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import Workload
@@ -86,9 +87,14 @@ SHOWN: Mapping[str, Callable[[Workload], Any]] = {
     "software.year": _release,
 }
 
+# Other values of these move times alone, so that no memory need be counted again.
+KEEP_PEAK: Final = frozenset(
+    {"cluster.inter_node_bytes_per_s", "cluster.oversubscription", "training.mean_squared_length_fraction"}
+)
+
 
 def _group_sizes(workload: Workload, strategy: ParallelStrategy) -> Sequence[int]:
-    return (2 * strategy.pp,)
+    return (2 * strategy.pp,) if strategy.schedule is Schedule.INTERLEAVED else ()
 
 
 def _moved_layers(workload: Workload, strategy: ParallelStrategy) -> Sequence[Other]:
@@ -106,7 +112,24 @@ def _moved_layers(workload: Workload, strategy: ParallelStrategy) -> Sequence[Ot
     return found
 
 
+def _cp_algorithms(workload: Workload, strategy: ParallelStrategy) -> Sequence[str]:
+    return () if strategy.cp == 1 else usual_others("strategy.cp_algo") or ()
+
+
+def _dispatchers(workload: Workload, strategy: ParallelStrategy) -> Sequence[str]:
+    return () if workload.model.moe is None else usual_others("strategy.moe_dispatcher") or ()
+
+
+def _schedules(workload: Workload, strategy: ParallelStrategy) -> Sequence[str]:
+    runnable = {schedule.label for schedule in schedules_of(strategy.pp, strategy.vpp)}
+    return [name for name in usual_others("strategy.schedule") or () if name in runnable]
+
+
+# Values that no strategy of that shape or model can have are left out where finding that out one by one would take long.
 OF_STRATEGY: Mapping[str, OthersOfPlan] = {
+    "strategy.cp_algo": _cp_algorithms,
+    "strategy.moe_dispatcher": _dispatchers,
+    "strategy.schedule": _schedules,
     "strategy.zero_stage": lambda workload, strategy: range(4),
     "strategy.microbatch_group_size_per_vp_stage": _group_sizes,
     "strategy.optimizer_shard_size": lambda workload, strategy: (workload.cluster.profile.devices_per_node,),

@@ -13,9 +13,9 @@ from app.jobs.fields import TrainingSection
 from cost_models.shapes.expert_spread import (
     PEAK_QUANTILE,
     ExpertSpread,
-    RouterBalance,
     chooses_one_of_every_group,
 )
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
 

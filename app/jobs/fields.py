@@ -10,8 +10,8 @@ from app.jobs.assumed import AssumedFields
 from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
 from app.jobs.sweep import SweepSection
-from cost_models.shapes.expert_spread import RouterBalance
 from cost_models.shapes.recompute_modules import MODULE_NAMES
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
 from cost_models.shapes.tensors import TENSOR_NAMES

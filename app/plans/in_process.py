@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from app.answers.executors import opened
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument, SearchDocument
 from app.answers.search import search_document
@@ -34,11 +35,14 @@ def job_of(source: Mapping[str, Any] | str, sections: Sections) -> Job:
     return parse_job(document, folder=Path())
 
 
-def searched(source: Mapping[str, Any] | str, sections: Sections, on_progress: ProgressCallback | None = None) -> SearchDocument:
+def searched(
+    source: Mapping[str, Any] | str, sections: Sections, on_progress: ProgressCallback | None = None, *, executor: str = "serial"
+) -> SearchDocument:
     """The answer of ``meshplan search --json``."""
     job = job_of(source, sections)
     own = own_calibrations(job)
-    return search_document(with_usual_target(job, own), on_progress, own=own)
+    with opened(executor) as workers:
+        return search_document(with_usual_target(job, own), on_progress, own=own, executor=workers)
 
 
 def estimated(source: Mapping[str, Any] | str, sections: Sections, *, simulated: bool) -> EstimateDocument:

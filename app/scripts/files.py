@@ -8,24 +8,11 @@ from pathlib import Path
 
 from app.scripts.launch import Given
 from app.scripts.reading import ReadScript, Sections, read_script_job
-from app.scripts.yaml_launch import is_yaml
 from documents.errors import InputError, show
 from documents.reading import read_text
 from hardware_profiles import catalogue
 
-_JOB_SECTION = re.compile(r"^(cluster|training|strategy|search)\s*:", re.M)
 _NAME = re.compile(r"[A-Za-z_]\w*|[1-9]\d?")
-
-
-def is_launch_script(source: str) -> bool:
-    """Whether a command's model is a launch script: by its name, a YAML file by its keys."""
-    path = Path(source)
-    if path.suffix == ".sh":
-        return True
-    if path.suffix not in (".yaml", ".yml") or not path.is_file():
-        return False
-    text = read_text(path)
-    return is_yaml(text) and not _JOB_SECTION.search(text)
 
 
 def load_script(

@@ -23,14 +23,8 @@ from frameworks.mindformers.document import options_from_document
 from frameworks.release import Release
 
 _LIMITS = Limits(aliases=True)
-_KEY = re.compile(r"^(use_parallel|run_mode|parallel_config|parallel|runner_config|context|recompute_config|model)\s*:", re.M)
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*")
 MAX_PATHS = 5_000
-
-
-def is_yaml(text: str) -> bool:
-    """Whether a text is a MindFormers file rather than a shell script."""
-    return not text.startswith("#!") and _KEY.search(text) is not None
 
 
 class YamlLaunch:

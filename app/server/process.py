@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.http.keys import KeyLimits
+from app.http.metrics import Processes
 from app.http.state import ServerState
 from app.logs import configure_logs
 from app.server.application import create_app
@@ -65,7 +66,14 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not walk through it for every ten thousand estimates
     with start_workers(settings.workers, settings.url, settings) as workers:
-        app.state.server.metrics.watch_workers(lambda: len(workers.pids), lambda: workers.num_restarts)
+        metrics = app.state.server.metrics
+        metrics.watch_workers(lambda: len(workers.pids), lambda: workers.num_restarts)
+        metrics.watch_processes(
+            lambda: [
+                *(Processes(pool.name, pool.pids, pool.num_restarts, pool.num_waiting) for pool in pricing.pools),
+                Processes("studies", workers.pids, workers.num_restarts, 0),
+            ]
+        )
         try:
             _Server(config, app.state.server).run(sockets=[listener])
         finally:

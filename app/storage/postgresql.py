@@ -16,6 +16,18 @@ class PatientConnection(psycopg.Connection[Any]):
     """``statement_s``: how long it waits for an answer; None waits for ever."""
 
     statement_s: float | None = None
+    has_hung = False
+
+    def answers(self, patience_s: float) -> bool:
+        """Whether the server still does, asked outside a transaction; it is closed, and ``has_hung``, where it waits in vain."""
+        given, self.statement_s = (self.autocommit, self.statement_s), patience_s
+        try:
+            self.autocommit = True
+            self.execute("select 1")
+            self.autocommit, self.statement_s = given
+        except psycopg.Error:
+            return False
+        return True
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         if timeout is not None or self.statement_s is None:
@@ -23,5 +35,6 @@ class PatientConnection(psycopg.Connection[Any]):
         try:
             return super().wait(gen, interval, self.statement_s)
         except _WaitTimeout:
+            self.has_hung = True
             self.pgconn.finish()
             raise StatementTimeoutError(f"no answer within {self.statement_s:g} s") from None

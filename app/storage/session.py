@@ -12,14 +12,15 @@ from types import TracebackType
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session
 
 from app.storage.away import DatabaseHangsError, PoolTimeout, is_damage, is_hang
 from documents.errors import InputError, show
 
 BUSY_TIMEOUT_MS = 30_000
-CONNECT_S = 5  # for a server to answer a new connection
+CONNECT_S = 3  # for a server to answer a new connection
+PING_S = 2.0  # and one that rested since its last use, before a caller gets it
 STATEMENT_S = 5.0  # and a statement, of those that answer requests
 POOL_S = 5.0  # for a connection to become free
 REST_S = 2.0  # before a database that hung is asked again
@@ -141,9 +142,10 @@ def _engine(url: URL, statement_s: float) -> Engine:
             event.listen(engine, "begin", _begin_sqlite)
             return engine
         options = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_S}
-        engine = create_engine(url, json_serializer=_to_json, pool_pre_ping=True, connect_args=options, pool_timeout=POOL_S)
+        engine = create_engine(url, json_serializer=_to_json, connect_args=options, pool_timeout=POOL_S)
         event.listen(engine, "do_connect", _connect_postgresql)
         event.listen(engine, "connect", partial(_set_up_postgresql, statement_s=statement_s))
+        event.listen(engine, "checkout", _look_at_postgresql)
         return engine
     except ModuleNotFoundError:
         raise StorageError("MESHPLAN_DATABASE_URL: PostgreSQL needs the package psycopg; install meshplan[postgres].") from None
@@ -157,6 +159,15 @@ def _connect_postgresql(dialect: object, record: object, arguments: Any, options
 
 def _set_up_postgresql(connection: Any, record: object, *, statement_s: float) -> None:
     connection.statement_s = statement_s
+
+
+def _look_at_postgresql(connection: Any, record: object, proxy: object) -> None:
+    # Not the pool's own look, which goes on to a new connection when this one hangs, and waits for that as well.
+    if connection.answers(PING_S):
+        return
+    if connection.has_hung:
+        raise PoolTimeout(f"no answer within {PING_S:g} s")
+    raise InvalidatePoolError
 
 
 def _set_up_sqlite(connection: Any, record: object) -> None:

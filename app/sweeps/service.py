@@ -7,36 +7,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from app.answers.costs import draw_of, price_of
-from app.answers.delivery import LEAST_RATE, delivered_of
-from app.answers.price import fill_intervals
 from app.answers.provenance import priced_with
 from app.answers.site import failing_site
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import calibration_sentence, constants_for
-from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
+from app.sweeps.best import Reached, best_plan, reached, tokens_of
 from app.sweeps.points import Point, Source, job_of, points_of
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.sweeps.summary import assumptions_of, summary
 from app.text.documents import plain
 from calibration.files import Calibration
 from cost_models.constants import Constants
-from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload, WorkloadError
-from cost_models.simulation.step_times import simulate
 from documents.errors import InfeasibleError, InputError
 from meshplan import __version__
-from search.answers import Answers
+from search.executors.executor import SERIAL, Executor, Piece
 from search.lattice_state import placed_values, strategy_from_values
-from search.plan import plan_id, strategy_to_mapping
 from search.result import Progress
 from search.space import search_space
 from search.stepwise import run_to_end
 from search.sweep.point import PointSearch
-
-DEFAULT_TOKENS = 1e12
+from search.sweep.starting import num_known
 
 OwnCalibrations = Callable[[Job], Sequence[Calibration]]
 
@@ -66,10 +59,12 @@ def sweep_document(
     on_progress: OnProgress | None = None,
     time_limit_s: float | None = None,
     check: Callable[[Job], None] = lambda job: None,
+    executor: Executor = SERIAL,
 ) -> SweepDocument:
     """The document that ``meshplan schema sweep`` describes; ``InputError`` where no point of it is a job.
 
-    ``time_limit_s`` is of all points together, beside the one that the job itself gives; ``check`` refuses jobs.
+    ``time_limit_s`` is of all points together, beside the one that the job itself gives; ``check`` refuses jobs. What the
+    ``executor`` takes of the points changes nothing in the answer.
     """
 
     def fitted_of(job: Job) -> Fitted:
@@ -77,14 +72,15 @@ def sweep_document(
         own = own_of(job)
         return Fitted(own, lambda workload: constants_for(workload, own))
 
-    run = SweepRun(source, fitted_of, time_limit_s)
+    run = SweepRun(source, fitted_of, time_limit_s, executor=executor)
     return run.document(run_to_end(run, run.time_limit_s, on_progress))
 
 
 class SweepRun:
     """A sweep at work, a step of a point's search at a time. What it has found so far is an answer at any moment.
 
-    ``checkpoint`` and the ``records`` of an earlier run of the same source continue it: the answer is that of one run.
+    ``checkpoint`` and the ``records`` of an earlier run of the same source continue it: the answer is that of one run. Points
+    that the ``executor`` takes are not in them before those in front of them are done.
     """
 
     def __init__(
@@ -95,19 +91,26 @@ class SweepRun:
         *,
         checkpoint: Mapping[str, Any] | None = None,
         records: Sequence[Mapping[str, Any]] = (),
+        executor: Executor = SERIAL,
     ) -> None:
         self.source, self._fitted_of, self._time_limit_s = source, fitted_of, time_limit_s
         self.asked: list[Point] = points_of(source)
         self.points: list[SweepPoint] = []
         self._starts: list[list[Any]] = []  # the plan of each point from which others start
-        self._known: dict[tuple[Any, ...], list[ParallelStrategy]] = {}
+        self._of_kind: dict[tuple[Any, ...], list[int]] = {}
+        self._known_by: dict[int, list[int]] = {}  # for each point that was come to, those from whose plans it starts
         self._jobs: dict[int, tuple[Job, Fitted]] = {}
+        self._executor = executor
+        self._taken: dict[int, Piece[Reached]] = {}
+        self._done: dict[int, tuple[SweepPoint, list[Any]]] = {}  # behind one that is not
         self._refusal: InputError | WorkloadError | None = None
         self._search: PointSearch | None = None  # of the point at work
+        self._place = 0  # of that point
         for record in records:
             self._restore(SweepPoint.model_validate(record["document"]), record["start"])
         self._begun_s = time.perf_counter() - (0.0 if checkpoint is None else checkpoint["elapsed_s"])
         if checkpoint is not None and checkpoint["point"] is not None:
+            self._place = len(self.points)
             self._search = self._begun(checkpoint["point"])
 
     @property
@@ -121,7 +124,7 @@ class SweepRun:
     @property
     def has_begun(self) -> bool:
         """Whether there is anything to answer with."""
-        return bool(self.points) or self._search is not None
+        return bool(self.points or self._done) or self._search is not None
 
     @property
     def elapsed_s(self) -> float:
@@ -132,7 +135,7 @@ class SweepRun:
     def progress(self) -> SweepProgress:
         """How far the sweep has come."""
         at_work = _IDLE if self._search is None else self._search.progress
-        number, total = len(self.points), len(self.asked)
+        number, total = len(self.points) + len(self._done), len(self.asked)
         changes = {"done_fraction": (number + at_work.done_fraction) / total, "elapsed_s": self.elapsed_s}
         return SweepProgress(**{**vars(at_work), **changes}, num_done=number, num_points=total)
 
@@ -149,32 +152,97 @@ class SweepRun:
         """One more step of the point at work, or the first of the next; ``False`` once there is none."""
         if len(self.points) == len(self.asked):
             return False
+        self._give()
+        self._collect()
+        if self._search is None:
+            place = self._free_place()
+            if place is None:
+                self._wait()
+                return True
+            self._place = place
         try:
             if self._search is None:
                 self._search = self._begun(None)
             if not self._search.advance():
-                start = self._search.before_climbing
-                self._add(self._best(self._search, None), [] if start is None else list(placed_values(start)))
+                job, (own, constants_of) = self._job(self._place)
+                values = best_plan(job, own, constants_of(job.workload), self._search, None)
+                self._add(self._place, self._point(self._place, values), self._search.before_climbing)
+                self._search = None
         except (InputError, InfeasibleError, WorkloadError) as error:
-            if self._refusal is None and not isinstance(error, InfeasibleError):
-                self._refusal = error
-            self._add(self._refused(self.asked[len(self.points)], error), [])
+            self._refuse(self._place, error)
+            self._search = None
         return True
 
+    def _give(self) -> None:
+        """Points that the executor has room for."""
+        while self._executor.room and (place := self._free_place()) is not None:
+            job, (own, constants_of) = self._job(place)
+            left_s = None if self.time_limit_s is None else max(self.time_limit_s - self.elapsed_s, 1e-3)
+            piece = Piece(reached, job, own, constants_of(job.workload), self._known(place), left_s)
+            piece.give(self._executor)
+            self._taken[place] = piece
+
+    def _collect(self) -> None:
+        for place in [place for place, piece in self._taken.items() if piece.is_done]:
+            try:
+                found = self._taken.pop(place).result()
+                self._add(place, self._point(place, found.values), found.start)
+            except (InputError, InfeasibleError, WorkloadError) as error:
+                self._refuse(place, error)
+
+    def _wait(self) -> None:
+        """For the first of the points that others work on, or for a moment."""
+        for piece in self._taken.values():
+            piece.waited()
+            return
+
+    def _free_place(self) -> int | None:
+        """The first point that nobody works on, where all are done from which it starts."""
+        for place in range(len(self.points), len(self.asked)):
+            at_work = place in self._taken or (self._search is not None and place == self._place)
+            if place in self._done or at_work:
+                continue
+            try:
+                starts = self._starts_of(place)
+            except (InputError, WorkloadError) as error:
+                self._refuse(place, error)
+                return self._free_place()
+            return place if all(each < len(self.points) or each in self._done for each in starts) else None
+        return None
+
+    def _starts_of(self, place: int) -> list[int]:
+        """Points from whose plans this one starts: the same whoever is ready first. Those before it have been come to."""
+        if place not in self._known_by:
+            self._meet(place, _kind(self._job(place)[0].workload))
+        return self._known_by[place]
+
+    def _meet(self, place: int, kind: tuple[Any, ...]) -> None:
+        alike = self._of_kind.setdefault(kind, [])
+        self._known_by[place] = alike[: num_known(len(alike))]
+        alike.append(place)
+
+    def _known(self, place: int) -> list[ParallelStrategy]:
+        starts = (self._starts[each] if each < len(self.points) else self._done[each][1] for each in self._starts_of(place))
+        return [strategy_from_values(*start) for start in starts if start]
+
     def _restore(self, point: SweepPoint, start: list[Any]) -> None:
-        if start:
+        if point.state != "refused":
             workload = job_of(self.source, self.asked[len(self.points)]).workload
-            workload = replace(workload, software=replace(workload.software, target=point.target))
-            self._known.setdefault(_kind(workload), []).append(strategy_from_values(*start))
+            self._meet(len(self.points), _kind(replace(workload, software=replace(workload.software, target=point.target))))
         self.points.append(point)
         self._starts.append(start)
 
-    def _add(self, point: SweepPoint, start: list[Any]) -> None:
-        if start and self._search is not None:
-            self._known.setdefault(_kind(self._search.workload), []).append(strategy_from_values(*start))
-        self.points.append(point)
-        self._starts.append(start)
-        self._search = None
+    def _add(self, place: int, point: SweepPoint, start: ParallelStrategy | None) -> None:
+        self._done[place] = point, [] if start is None else list(placed_values(start))
+        while len(self.points) in self._done:
+            point, values = self._done.pop(len(self.points))
+            self.points.append(point)
+            self._starts.append(values)
+
+    def _refuse(self, place: int, error: Exception) -> None:
+        if self._refusal is None and isinstance(error, InputError | WorkloadError):
+            self._refusal = error
+        self._add(place, self._refused(place, error), None)
 
     def _job(self, place: int) -> tuple[Job, Fitted]:
         if place not in self._jobs:
@@ -184,47 +252,24 @@ class SweepRun:
         return self._jobs[place]
 
     def _begun(self, checkpoint: Mapping[str, Any] | None) -> PointSearch:
-        """The search of the next point."""
-        job, fitted = self._job(len(self.points))
+        """The search of the point at work."""
+        job, fitted = self._job(self._place)
         workload = job.workload
         return PointSearch(
             workload,
             search_space(workload, job.limits),
             fitted.constants_of(workload),
-            known=self._known.get(_kind(workload), ()),
+            known=self._known(self._place),
             clock=time.perf_counter,
             checkpoint=checkpoint,
         )
 
-    def _best(self, search: PointSearch, stopped_by: str | None) -> SweepPoint:
-        """What the search of the next point has found."""
-        job, (own, constants_of) = self._job(len(self.points))
-        workload = job.workload
-        found, _ = search.best()
-        if found is None:
-            if stopped_by is None:
-                return self._point(job, state="infeasible", reason=search.why_nothing())
-            reason = f"stopped by {stopped_by.replace('_', ' ')} before a plan was found"
-            return self._point(job, state="found", reason=reason)
-        space = search_space(workload, job.limits)
-        (numbers,) = Answers(workload, space, constants_of(workload), simulate).estimates([found.strategy])
-        fill_intervals(workload, numbers, own, [found.strategy])
-        return self._point(
-            job,
-            state="proved" if search.is_closed else "found",
-            reason=None,
-            plan_id=plan_id(workload, found.strategy),
-            strategy=strategy_to_mapping(workload, found.strategy),
-            **{name: numbers[name] for name in _NUMBERS},
-            **self._days_and_costs(job, found.strategy, numbers, own),
-        )
-
-    def _point(self, job: Job, **values: Any) -> SweepPoint:
-        workload = job.workload
+    def _point(self, place: int, values: Mapping[str, Any]) -> SweepPoint:
+        workload = self._job(place)[0].workload
         return SweepPoint.model_validate(
             {
                 **_NO_PLAN,
-                "point": len(self.points) + 1,
+                "point": place + 1,
                 "hardware": workload.cluster.profile.name,
                 "stack": workload.software.stack,
                 "target": workload.software.target,
@@ -235,14 +280,14 @@ class SweepRun:
             }
         )
 
-    def _refused(self, point: Point, error: Exception) -> SweepPoint:
-        document = self.source.document
+    def _refused(self, place: int, error: Exception) -> SweepPoint:
+        point, document = self.asked[place], self.source.document
         parts: list[dict[str, Any]] = [dict(part) if isinstance(part := document.get(name), dict) else {} for name in _PARTS]
         cluster, training, software = parts
         return SweepPoint.model_validate(
             {
                 **_NO_PLAN,
-                "point": len(self.points) + 1,
+                "point": place + 1,
                 "hardware": str(point.hardware or cluster.get("hardware") or ""),
                 "stack": str((point.software or software).get("stack") or ""),
                 "target": "",
@@ -254,35 +299,15 @@ class SweepRun:
             }
         )
 
-    def _days_and_costs(
-        self, job: Job, strategy: ParallelStrategy, numbers: dict[str, Any], own: Sequence[Calibration]
-    ) -> dict[str, Any]:
-        workload = job.workload
-        section, rate, running, spares = job.delivery or DeliverySection(), 1.0, 1.0, 0
-        found: dict[str, Any] = {}
-        failing = failing_site(job)
-        if failing is not None:
-            delivered, site = delivered_of(job, failing, strategy, numbers["step_time_s"], own)
-            rate, spares = delivered.rate, site.num_spares
-            running = delivered.supply.rate * (delivered.effective.useful + delivered.effective.repeated)
-            found["effective_time_fraction"] = rate
-        if rate < LEAST_RATE:
-            return found
-        days = tokens_of(job) / (numbers["tokens_per_s"] * rate * DAY_S)
-        draw = draw_of(workload, section, numbers, running=running, num_spares=spares)
-        price = price_of(workload, section, draw, num_spares=spares)
-        return {
-            **found,
-            "days": days,
-            "device_days": days * workload.cluster.num_devices,
-            "energy_kwh": None if draw is None else draw.kwh_per_day * days,
-            "cost_usd": None if price is None else price.usd_per_day * days,
-        }
-
     def document(self, stopped_by: str | None = None) -> SweepDocument:
         """What has been found so far, the point at work among it; ``stopped_by`` says why that is not all."""
-        points = [*self.points, *([] if self._search is None else [self._best(self._search, stopped_by)])]
-        jobs = [self._job(place) for place, point in enumerate(points) if point.state != "refused"]
+        ahead = {place: point for place, (point, _) in self._done.items()}
+        if self._search is not None:
+            job, (own, constants_of) = self._job(self._place)
+            values = best_plan(job, own, constants_of(job.workload), self._search, stopped_by)
+            ahead[self._place] = self._point(self._place, values)
+        points = [*self.points, *(ahead[place] for place in sorted(ahead))]
+        jobs = [self._job(point.point - 1) for point in points if point.state != "refused"]
         if not jobs:
             raise self._refusal or InputError("sweep: stopped before the first of its points.")
         job, (own, _) = jobs[0]
@@ -318,22 +343,6 @@ def _kind(workload: Workload) -> tuple[Any, ...]:
 _IDLE = Progress(0.0, 0, 0, 0, None, 0.0)
 _NO_PLAN = {name: None for name, field in SweepPoint.model_fields.items() if not field.is_required()}
 _PARTS = ("cluster", "training", "software")
-_NUMBERS = (
-    "step_time_s",
-    "step_time_low_s",
-    "step_time_high_s",
-    "tokens_per_s",
-    "tokens_per_s_per_device",
-    "mfu_fraction",
-    "peak_memory_bytes",
-    "headroom_bytes",
-    "bottleneck",
-)
-
-
-def tokens_of(job: Job) -> float:
-    """The budget behind days and costs."""
-    return job.workload.training.train_tokens or DEFAULT_TOKENS
 
 
 def _count(*given: Any) -> int:

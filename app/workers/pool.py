@@ -47,6 +47,7 @@ class Pool:
         self._waiting: deque[_Task] = deque()
         self._changed = threading.Condition()
         self._is_ending = False
+        self.num_restarts = 0
         self._slots = [_Slot(self, number) for number in range(num_processes)]
         for slot in self._slots:
             slot.start()
@@ -143,6 +144,7 @@ class _Slot(threading.Thread):
             answers: list[Answer] = connection.recv()
         except (EOFError, OSError):
             if not self._pool.is_ending:
+                self._pool.num_restarts += 1
                 log.warning("a process died and is started again", pool=self._pool.name, calls=len(tasks))
             self._end()
             self._pool.give_back(tasks)

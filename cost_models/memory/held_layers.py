@@ -78,8 +78,23 @@ class KeptLayers(NamedTuple):
         -------
         KeptLayers, ``[stage, n]``
         """
+        stage, row = np.arange(len(moment))[:, None], np.arange(moment.shape[1])
         columns = (np.broadcast_to(column, (len(column), *moment.shape)) for column in self.columns)
-        return self.of_columns([np.take_along_axis(column, moment[None], axis=0)[0] for column in columns])
+        return self.of_columns([column[0] if len(column) == 1 else column[moment, stage, row] for column in columns])
+
+    def chunk(self, index: int) -> KeptLayers:
+        """Those of one chunk, of all chunks.
+
+        Parameters
+        ----------
+        index : int
+            Chunk of layers on the rank.
+
+        Returns
+        -------
+        KeptLayers, ``[stage, n]``
+        """
+        return self.of_columns([column[index] for column in self.columns])
 
     def where(self, chosen: NDArray[np.bool_], other: KeptLayers) -> KeptLayers:
         """These where ``chosen``, ``[stage, n]``, the others elsewhere.
@@ -99,8 +114,8 @@ class KeptLayers(NamedTuple):
         return self.of_columns([np.where(chosen, mine, theirs) for mine, theirs in pairs])
 
 
-def kept_layers(stages: Stages, batch: StrategyBatch, chunks: list[LayerCounts]) -> list[KeptLayers]:
-    """What one micro batch keeps on each chunk for its backward, ``[chunk]``, its loss included.
+def kept_layers(stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> KeptLayers:
+    """What one micro batch keeps on each chunk for its backward, ``[chunk, stage, n]``, its loss included.
 
     Parameters
     ----------
@@ -108,31 +123,28 @@ def kept_layers(stages: Stages, batch: StrategyBatch, chunks: list[LayerCounts])
         Kinds of ranks of the pipeline that the batch shares.
     batch : StrategyBatch, ``[n]``
         Strategies; the result has an entry for each.
-    chunks : list of LayerCounts, ``[chunk]``
+    chunks : LayerCounts, ``[chunk, stage, n]``
         What each chunk holds.
 
     Returns
     -------
-    list of KeptLayers, ``[chunk]``
+    KeptLayers, ``[chunk, stage, n]``
         Counts of layers, checkpoints and losses; what waits for weight gradients is zero.
     """
-    zero = np.zeros((stages.num_kinds, len(batch)))
+    zero = np.zeros((stages.num_chunks, stages.num_kinds, len(batch)))
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
-    kept = []
-    for counts in chunks:
-        recomputed = sum(counts.again, zero)
-        inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
-        idle = sum(counts.layers) + counts.mtps * stages.mtp_layers + counts.embeddings + counts.heads == 0
-        inputs = inputs + idle * (1.0 + counts.relays[1])  # which a stage of nothing holds until its backward
-        layers = stages.with_mtp(counts.layers, counts.mtps)
-        whole = tuple(number - again for number, again in zip(layers, counts.again, strict=True))
-        kept.append(KeptLayers(whole, inputs, zero + counts.heads, (zero,) * len(whole), zero))
-    return kept
+    recomputed = sum(chunks.again, zero)
+    inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
+    idle = sum(chunks.layers) + chunks.mtps * stages.mtp_layers + chunks.embeddings + chunks.heads == 0
+    inputs = inputs + idle * (1.0 + chunks.relays[1])  # which a stage of nothing holds until its backward
+    layers = stages.with_mtp(chunks.layers, chunks.mtps)
+    whole = tuple(number - again for number, again in zip(layers, chunks.again, strict=True))
+    return KeptLayers(whole, inputs, zero + chunks.heads, (zero,) * len(whole), zero)
 
 
-def waiting_layers(stages: Stages, batch: StrategyBatch, chunks: list[LayerCounts]) -> list[KeptLayers]:
-    """What one micro batch keeps on each chunk from its input gradient to its weight gradient, ``[chunk]``.
+def waiting_layers(stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> KeptLayers:
+    """What one micro batch keeps on each chunk from its input gradient to its weight gradient, ``[chunk, stage, n]``.
 
     Parameters
     ----------
@@ -140,24 +152,21 @@ def waiting_layers(stages: Stages, batch: StrategyBatch, chunks: list[LayerCount
         Kinds of ranks of the pipeline that the batch shares.
     batch : StrategyBatch, ``[n]``
         Strategies; the result has an entry for each.
-    chunks : list of LayerCounts, ``[chunk]``
+    chunks : LayerCounts, ``[chunk, stage, n]``
         What each chunk holds.
 
     Returns
     -------
-    list of KeptLayers, ``[chunk]``
+    KeptLayers, ``[chunk, stage, n]``
         Counts of layers and heads whose weight gradients wait; the rest is zero.
     """
-    zero = np.zeros((stages.num_kinds, len(batch)))
-    kept = []
-    for counts in chunks:
-        waiting = tuple(zero + number for number in stages.with_mtp(counts.layers, counts.mtps))
-        kept.append(KeptLayers((zero,) * len(waiting), zero, zero, waiting, zero + counts.heads))
-    return kept
+    zero = np.zeros((stages.num_chunks, stages.num_kinds, len(batch)))
+    waiting = tuple(zero + number for number in stages.with_mtp(chunks.layers, chunks.mtps))
+    return KeptLayers((zero,) * len(waiting), zero, zero, waiting, zero + chunks.heads)
 
 
 def layers_in_flight(
-    stages: Stages, batch: StrategyBatch, num_microbatches: Floats, chunks: list[LayerCounts], width: int
+    stages: Stages, batch: StrategyBatch, num_microbatches: Floats, chunks: LayerCounts, kept: KeptLayers, width: int
 ) -> Iterator[KeptLayers]:
     """What every kind of rank holds at the moments that can be its peak, for strategies of one group.
 
@@ -171,8 +180,10 @@ def layers_in_flight(
         Strategies; the result has an entry for each.
     num_microbatches : Floats, ``[n]``
         Micro batches of a replica in a step.
-    chunks : list of LayerCounts, ``[chunk]``
+    chunks : LayerCounts, ``[chunk, stage, n]``
         What each chunk holds.
+    kept : KeptLayers, ``[chunk, stage, n]``
+        What a micro batch keeps on each, as ``kept_layers``.
     width : int
         Columns into which the caller spreads these, which bounds how many moments come at once.
 
@@ -181,27 +192,26 @@ def layers_in_flight(
     KeptLayers, ``[moment, stage, n]`` or ``[moment, stage, 1]``
         Some moments; the caller weighs them in bytes.
     """
-    before = [one._replace(losses=np.zeros_like(one.losses)) for one in kept_layers(stages, batch, chunks)]
-    after = waiting_layers(stages, batch, chunks) if stages.schedule.splits_backward else []
-    tables = np.array([one.columns for one in (*before, *after)])  # [chunk, then chunk that waits, column, kind, n]
+    before = np.stack(kept._replace(losses=np.zeros_like(kept.losses)).columns)  # [column, chunk, stage, n]
+    differ = bool((before != before[:, :1]).any())
+    tables = before
+    if stages.schedule.splits_backward:  # what waits comes behind, as chunks of its own
+        tables = np.concatenate([before, np.stack(waiting_layers(stages, batch, chunks).columns)], axis=1)
     losses = len(stages.layer_kinds) + 1  # their column, behind the layers and the inputs
-    differ = bool((tables[: len(before)] != tables[0]).any())
-    moments = list(compositions_in_flight(stages, batch, num_microbatches, all_turns=differ))
-    at_once = max(MOST_ENTRIES // (tables[0].size * -(-width // len(batch))), 1)
-    for first in range(0, len(moments), at_once):
-        some = moments[first : first + at_once]
-        counts = np.zeros((len(some), len(tables), stages.num_kinds, len(batch)))
-        for number, composition in enumerate(some):
-            for chunk, count in enumerate((*composition.forwards, *(composition.weights if after else ()))):
-                counts[number, chunk] = count
-        held = np.einsum("mckn,cokn->omkn", counts, tables)
-        for number, composition in enumerate(some):
-            held[losses, number] = composition.losses
-        # What nobody holds stays one column.
-        yield KeptLayers.of_columns([column if column.any() else column[..., :1] for column in held])
+    at_once = max(MOST_ENTRIES // (before.size * -(-width // len(batch))), 1)
+    for moments in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):
+        parts = (moments.forwards, moments.weights) if stages.schedule.splits_backward else (moments.forwards,)
+        for first in range(0, len(moments.losses), at_once):
+            some = slice(first, first + at_once)
+            shape = (len(moments.losses[some]), stages.num_chunks, stages.num_kinds, len(batch))
+            counts = np.concatenate([np.broadcast_to(part[some], shape) for part in parts], axis=1)
+            held = np.einsum("mckn,ockn->omkn", counts, tables)
+            held[losses] = moments.losses[some]
+            # What nobody holds stays one column.
+            yield KeptLayers.of_columns([column if column.any() else column[..., :1] for column in held])
 
 
-def expanded_layers(stages: Stages, batch: StrategyBatch, chunks: list[LayerCounts]) -> LayersByKind:
+def expanded_layers(stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> LayersByKind:
     """Layers of each kind that a full recompute expands at once on each kind of rank, ``[stage, n]`` each.
 
     One layer, or a whole group under the uniform method.
@@ -212,19 +222,14 @@ def expanded_layers(stages: Stages, batch: StrategyBatch, chunks: list[LayerCoun
         Kinds of ranks of the pipeline that the batch shares.
     batch : StrategyBatch, ``[n]``
         Strategies; the result has an entry for each.
-    chunks : list of LayerCounts, ``[chunk]``
+    chunks : LayerCounts, ``[chunk, stage, n]``
         What each chunk holds.
 
     Returns
     -------
     tuple of Floats, ``[stage, n]``, layers
     """
-    zero = np.zeros((stages.num_kinds, len(batch)))
-    expanded = [zero] * len(stages.layer_kinds)
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)
-    for counts in chunks:
-        at_once = np.where(uniform, np.minimum(group, sum(counts.again, zero)), 1.0)
-        for kind, again in enumerate(counts.again):
-            expanded[kind] = np.maximum(expanded[kind], np.where(again > 0, at_once, 0.0))
-    return tuple(expanded)
+    at_once = np.where(uniform, np.minimum(group, sum(chunks.again)), 1.0)
+    return tuple(np.where(again > 0, at_once, 0.0).max(axis=0) for again in chunks.again)

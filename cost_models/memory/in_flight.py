@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,20 +16,30 @@ from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 
 Floats = NDArray[np.float64]
 
-BLOCK = 256  # moments that are held against all others at once
+MOMENTS_AT_ONCE = 16
 MICRO_BATCHES_A_RANK = 8  # of the orders that are counted: more micro batches hold no more at once
 
 
 class Composition(NamedTuple):
-    """Micro batches that a rank holds at one moment, ``[kind, n]`` or ``[kind, 1]``.
+    """Micro batches that a rank holds at some moments; what is 1 long counts for all.
 
-    ``forwards`` ``[chunk]`` wait for their backward, ``weights`` ``[chunk]`` for their weight gradient after an input gradient of
-    its own. ``losses`` wait for their backward beside the loss that runs, if any.
+    ``forwards`` ``[moment, chunk, kind, n]`` wait for their backward, ``weights`` likewise for their weight gradient after an
+    input gradient of its own. ``losses`` ``[moment, kind, n]`` wait for their backward beside the loss that runs, if any.
     """
 
-    forwards: list[Floats]
-    weights: list[Floats]
+    forwards: Floats
+    weights: Floats
     losses: Floats
+
+    def each(self) -> Iterator[Composition]:
+        """The moments one by one, without their axis.
+
+        Yields
+        ------
+        Composition, ``[chunk, kind, n]`` and ``[kind, n]``
+        """
+        weights = np.broadcast_to(self.weights, self.forwards.shape)
+        yield from map(Composition, self.forwards, weights, self.losses)
 
 
 def compositions_in_flight(
@@ -56,7 +66,7 @@ def compositions_in_flight(
     Yields
     ------
     Composition
-        One a moment that can be the peak.
+        The moments that can be the peak.
 
     Raises
     ------
@@ -64,45 +74,48 @@ def compositions_in_flight(
         Micro batches do not fill a schedule that is counted in its orders.
     """
     pp, schedule = stages.pp, stages.schedule
-    none = np.zeros((stages.num_kinds, 1))
     if schedule in (Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V):
-        for forwards, weights, losses in _in_orders(stages.shape(MICRO_BATCHES_A_RANK * pp), stages):
-            yield Composition(
-                [np.minimum(held, num_microbatches) for held in forwards],
-                [np.minimum(held, num_microbatches) for held in weights],
-                losses,
-            )
+        forwards, weights, losses = _in_orders(stages.shape(MICRO_BATCHES_A_RANK * pp), stages)
+        yield Composition(np.minimum(forwards, num_microbatches), np.minimum(weights, num_microbatches), losses)
     elif schedule is Schedule.GPIPE:
-        every = np.broadcast_to(num_microbatches, (stages.num_kinds, len(batch)))
-        yield Composition([every], [none], stages.is_last * (num_microbatches - 1.0))
+        every = np.broadcast_to(num_microbatches, (1, 1, stages.num_kinds, len(batch)))
+        yield Composition(every, np.zeros((1, 1, 1, 1)), (stages.is_last * (num_microbatches - 1.0))[None])
     elif schedule in (Schedule.ZB1P, Schedule.ZB2P):
         last_rank = np.array([[float(ranks[-1])] for ranks in stages.ranks])
         times = 2.0 if schedule is Schedule.ZB2P else 1.0
+        held: list[list[Floats]] = []
+        waiting: list[list[Floats]] = []
         for rank in (stages.first_rank, last_rank):
             before = np.minimum(times * (pp - 1 - rank) + 1.0, num_microbatches)
             after = np.minimum(times * rank, num_microbatches - before)
-            yield Composition([before], [after], none)
-            yield Composition([before - 1.0], [after + 1.0], none)
+            held += [[before], [before - 1.0]]
+            waiting += [[after], [after + 1.0]]
+        yield Composition(np.array(held), np.array(waiting), np.zeros((len(held), 1, 1)))
     else:
         group = batch.group_size.astype(np.float64)
         ranks, turns = stages.first_rank[:, 0].astype(np.int64), num_turns(stages.vpp) if all_turns else 1
-        pairs = zip(num_microbatches.tolist(), group.tolist(), strict=True)
+        pairs, of_pair = _numbered(zip(num_microbatches.tolist(), group.tolist(), strict=True))
         of_ranks = [_turns_of_ranks(pp, stages.vpp, m, size, stages.merge_pairs, turns) for m, size in pairs]
-        columns = np.stack(of_ranks, axis=-1)[:, :, ranks]  # [turn, chunk, kind, n]
-        for forwards_by_chunk in columns:
-            yield Composition(list(forwards_by_chunk), [none] * stages.vpp, none)
+        forwards = np.stack(of_ranks, axis=-1)[:, :, ranks[:, None], of_pair]  # [turn, chunk, kind, n]
+        yield Composition(forwards, np.zeros((1, 1, 1, 1)), np.zeros((len(forwards), 1, 1)))
         if schedule is Schedule.INTERLEAVED:
             yield from _with_short_last_group(stages, num_microbatches, group)
 
 
-def _in_orders(shape: PipelineShape, stages: Stages) -> Iterator[Composition]:
-    """Compositions counted in the orders of a pipeline, ``[kind, 1]``."""
+def _numbered(found: Iterable[tuple[float, float]]) -> tuple[list[tuple[float, float]], list[int]]:
+    """What is distinct of the given, and which of it each is."""
+    numbers: dict[tuple[float, float], int] = {}
+    index = [numbers.setdefault(one, len(numbers)) for one in found]
+    return list(numbers), index
+
+
+def _in_orders(shape: PipelineShape, stages: Stages) -> Composition:
+    """Compositions counted in the orders of a pipeline, ``[moment, chunk, kind, 1]``."""
     of_kind = [_heaviest(shape, ranks) for ranks in stages.ranks]
-    chunks = stages.num_chunks
-    for turn in range(max(map(len, of_kind))):
-        chosen = np.array([found[min(turn, len(found) - 1)] for found in of_kind], dtype=np.float64)
-        columns = [chosen[:, column, None] for column in range(2 * chunks + 1)]
-        yield Composition(columns[:chunks], columns[chunks : 2 * chunks], columns[-1])
+    turns, chunks = range(max(map(len, of_kind))), stages.num_chunks
+    counts = np.array([[found[min(turn, len(found) - 1)] for found in of_kind] for turn in turns], dtype=np.float64)
+    by_chunk = counts.swapaxes(1, 2)[..., None]
+    return Composition(by_chunk[:, :chunks], by_chunk[:, chunks : 2 * chunks], by_chunk[:, -1])
 
 
 FULL_GROUPS = 4  # fill, two periods, and the group before the last
@@ -111,11 +124,22 @@ FULL_GROUPS = 4  # fill, two periods, and the group before the last
 def _with_short_last_group(stages: Stages, num_microbatches: Floats, group: Floats) -> Iterator[Composition]:
     """What a last group that is not full adds to ``chunks_in_flight``: turns of its own; zero for all others."""
     rest = num_microbatches % group
+    short = np.flatnonzero(rest > 0)
+    if not len(short):
+        return
     played = rest + group * np.minimum(num_microbatches // group, FULL_GROUPS)
-    for m, size in sorted(set(zip(played[rest > 0].tolist(), group[rest > 0].tolist(), strict=True))):
-        here = np.where((rest > 0) & (played == m) & (group == size), 1.0, 0.0)
-        for forwards, weights, losses in _in_orders(stages.shape(int(m), int(size)), stages):
-            yield Composition([held * here for held in forwards], [held * here for held in weights], losses * here)
+    pairs, of_pair = _numbered(zip(played[short].tolist(), group[short].tolist(), strict=True))
+    found = [_in_orders(stages.shape(int(m), int(size)), stages) for m, size in pairs]
+    moments = max(len(one.losses) for one in found)
+    for first in range(0, moments, MOMENTS_AT_ONCE):
+        turns = np.arange(first, min(first + MOMENTS_AT_ONCE, moments))
+        columns = []
+        for parts in zip(*found, strict=True):
+            of_pairs = np.concatenate([part[np.minimum(turns, len(part) - 1)] for part in parts], axis=-1)
+            spread = np.zeros((*of_pairs.shape[:-1], len(group)))
+            spread[..., short] = of_pairs[..., of_pair]
+            columns.append(spread)
+        yield Composition(*columns)
 
 
 def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
@@ -173,11 +197,12 @@ def _heaviest_of(shape: PipelineShape, rank: int) -> tuple[tuple[int, ...], ...]
 
 def _unexceeded(found: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     """Those that hold more of something than any other, the heaviest first."""
-    ordered = sorted(found, key=lambda held: (-sum(held[:-1]), held))
-    table = np.array(ordered)
-    blocks = (table[first : first + BLOCK] for first in range(0, len(table), BLOCK))
-    exceeded = np.concatenate([(block[:, None] <= table).all(axis=2).sum(axis=1) > 1 for block in blocks])  # not by itself alone
-    return tuple(held for held, no in zip(ordered, exceeded.tolist(), strict=True) if not no)
+    table = np.array(sorted(found, key=sum, reverse=True))  # nothing is exceeded by what comes behind it
+    heaviest: list[tuple[int, ...]] = []
+    while len(table):
+        heaviest.append(tuple(table[0].tolist()))
+        table = table[(table > table[0]).any(axis=1)]
+    return tuple(sorted(heaviest, key=lambda held: (-sum(held[:-1]), held)))
 
 
 def chunks_in_flight(

@@ -180,9 +180,10 @@ def held_activations(
     rows, few_of_row = (np.arange(len(batch)),) * 2 if alike is None else distinct_rows([of_few, alike])
     few, index, layer = batch.take(of_rows), of_few[rows], tuple(_sums(each, rows) for each in activations)
     rows_batch, chunks = batch.take(rows), chunk_counts(stages, few)
+    of_chunks = kept_layers(stages, few, chunks)
 
     most_bytes, most = np.array(-1.0), None
-    for moments in layers_in_flight(stages, few, num_microbatches[of_rows], chunks, len(rows)):
+    for moments in layers_in_flight(stages, few, num_microbatches[of_rows], chunks, of_chunks, len(rows)):
         kept = moments.take(index)
         # A checkpoint is alike of all layers.
         kept_bytes = saved_bytes(kept, layer) + kept.inputs * layer[0].input_bytes + loss_bytes(workload, rows_batch, kept)
@@ -197,10 +198,8 @@ def held_activations(
         expanded = np.maximum(expanded, at_once.take(index, axis=1) * each.unreduced_bytes)
         transient = np.maximum(transient, np.where(layers.sum(axis=1)[:, None] > 0, each.transient_bytes, 0.0))
     if not stages.schedule.splits_backward and (few.recompute == int(Recompute.FULL)).any():
-        freed = np.array(np.inf)
-        for chunk, counts in zip(kept_layers(stages, few, chunks), chunks, strict=True):
-            kept, again = chunk.take(index), np.sum(counts.again, axis=0).take(index, axis=1)
-            freed = np.minimum(freed, np.where(again > 0, saved_bytes(kept, layer), np.inf))
+        again = np.sum(chunks.again, axis=0).take(index, axis=-1)
+        freed = np.where(again > 0, saved_bytes(of_chunks.take(index), layer), np.inf).min(axis=0)
         expanded = np.maximum(expanded - freed, 0.0)
     parts = saved_bytes(most, layer), most.inputs * layer[0].input_bytes, loss_bytes(workload, rows_batch, most)
     shape = expanded.shape

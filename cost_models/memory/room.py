@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -78,10 +79,13 @@ def room(
     before, after = kept_layers(stages, batch, chunks), waiting_layers(stages, batch, chunks)
     none = np.zeros((stages.num_kinds, 1))
     in_flight, fixed = [], []
-    for moment in compositions_in_flight(stages, batch, num_microbatches, all_turns=True):
+    moments = compositions_in_flight(stages, batch, num_microbatches, all_turns=True)
+    for moment in chain.from_iterable(some.each() for some in moments):
         held = [np.broadcast_to(count, none.shape) for count in moment.forwards]
-        waits = [np.broadcast_to(count, none.shape) for count in moment.weights] if stages.schedule.splits_backward else []
-        pairs = [*zip(held, before, strict=True), *zip(waits, after, strict=bool(waits))]
+        pairs = [(count, before.chunk(chunk)) for chunk, count in enumerate(held)]
+        if stages.schedule.splits_backward:
+            waits = enumerate(moment.weights)
+            pairs += [(np.broadcast_to(count, none.shape), after.chunk(chunk)) for chunk, count in waits]
         columns = zip(*(each.columns for _, each in pairs), strict=True)
         counts = [count for count, _ in pairs]
         summed = KeptLayers.of_columns([sum((c * one for c, one in zip(counts, each, strict=True)), none) for each in columns])

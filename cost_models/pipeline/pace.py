@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,19 +13,21 @@ from cost_models.shapes.strategy import IntColumn
 
 Meeting = tuple[int, int]  # sorts of the chunk that goes forward and of the one that goes backward
 Slots = tuple[tuple[float, tuple[Meeting, ...]], ...]
+Sorts = tuple[tuple[int, ...], ...]  # which chunks are alike, [rank][chunk]
+
+MOST_ENTRIES = 1 << 20  # of a table of what meets: 8 MiB
 
 
-@lru_cache(maxsize=1 << 14)
-def slots_of(sorts: tuple[tuple[int, ...], ...], group_size: int, merged: bool) -> Slots:
-    """What the ranks of an interleaved pipeline run in the same slot: one forward and one backward each.
+def slots_of(placements: Sequence[Sorts], group_size: int, *, merged: bool) -> list[Slots]:
+    """What the ranks of an interleaved pipeline run in the same slot, one forward and one backward each, under some placements.
 
     The backwards of a micro batch pass the ranks one after the other, so that the k-th backward of every rank is one slot,
     with the forward that its rank is ahead by: 2 (p - 1 - i) + (v - 1) g [megatron-0.12, schedules.py].
 
     Parameters
     ----------
-    sorts : tuple of tuple of int, ``[rank][chunk]``
-        Which chunks are alike.
+    placements : sequence of tuple of tuple of int, ``[rank][chunk]``
+        Which chunks are alike, under each.
     group_size : int
         Micro batches that pass one chunk before the next, g.
     merged : bool
@@ -33,29 +35,30 @@ def slots_of(sorts: tuple[tuple[int, ...], ...], group_size: int, merged: bool) 
 
     Returns
     -------
-    tuple of (slots a micro batch, meetings)
+    list of tuple of (slots a micro batch, meetings), ``[placement]``
         Slots in which the same meetings take place are put together; they add up to v slots.
     """
-    pp, vpp = len(sorts), len(sorts[0])
-    present, table = np.unique(np.array(sorts), return_inverse=True)
-    table = table.reshape(pp, vpp)
+    table = np.array(placements)  # [placement, rank, chunk]
+    (_, pp, vpp), num_sorts = table.shape, int(table.max()) + 1
     rank, slot = np.arange(pp), np.arange(vpp * group_size)
     ahead = 2 * (pp - 1 - rank) + (vpp - 1) * group_size + merged
-    forward = table[rank, (ahead + slot[:, None]) // group_size % vpp]
-    backward = table[rank, (vpp - 1 - slot // group_size % vpp)[:, None]]
-    codes = np.sort(forward * len(present) + backward, axis=1)
-    counts: dict[tuple[int, ...], int] = {}
-    for row in codes.tolist():
-        met = tuple(sorted(set(row)))
-        counts[met] = counts.get(met, 0) + 1
-    names = present.tolist()
-    return tuple(
-        (count / group_size, tuple((names[code // len(names)], names[code % len(names)]) for code in met))
-        for met, count in counts.items()
-    )
+    forward, backward = (ahead + slot[:, None]) // group_size % vpp, (vpp - 1 - slot // group_size % vpp)[:, None]
+    known: dict[bytes, tuple[Meeting, ...]] = {}
+    found = []
+    for of_rank in table:
+        codes = np.sort(of_rank[rank, forward] * num_sorts + of_rank[rank, backward], axis=1)
+        counts: dict[tuple[Meeting, ...], int] = {}
+        for row in codes.view(f"V{pp * codes.itemsize}").ravel().tolist():
+            met = known.get(row)
+            if met is None:
+                distinct = sorted(set(np.frombuffer(row, dtype=codes.dtype).tolist()))
+                known[row] = met = tuple(divmod(code, num_sorts) for code in distinct)
+            counts[met] = counts.get(met, 0) + 1
+        found.append(tuple((count / group_size, met) for met, count in counts.items()))
+    return found
 
 
-def sorts_of_chunks(stages: Stages) -> tuple[tuple[tuple[int, ...], ...], list[tuple[int, int]]]:
+def sorts_of_chunks(stages: Stages) -> tuple[Sorts, list[tuple[int, int]]]:
     """Which chunks of a pipeline hold the same, and one (kind of rank, chunk) of each sort.
 
     Parameters
@@ -81,61 +84,104 @@ def sorts_of_chunks(stages: Stages) -> tuple[tuple[tuple[int, ...], ...], list[t
     return tuple(of_rank[rank] for rank in range(stages.pp)), examples
 
 
-def slowest_of(meeting_s: Callable[[int, int], Floats]) -> Callable[[tuple[Meeting, ...]], Floats]:
-    """How long the slowest of some meetings takes, ``[n]``; each set of them, of which pipelines share many, once.
+@dataclass(frozen=True)
+class SlotTable:
+    """Slots of an interleaved pipeline under some placements of its layers, with what they share once.
 
-    Parameters
-    ----------
-    meeting_s : callable
-        Seconds ``[n]`` of a forward of one sort with a backward of another; asked for again and again.
-
-    Returns
-    -------
-    callable
+    ``meetings`` are distinct; sets of them that take place in the same slots are ``members`` from ``starts`` on. A placement
+    spends ``shares`` ``[slot, placement]`` of its slots on ``sets``; shares of 0 fill up.
     """
 
-    @cache
-    def slowest(meetings: tuple[Meeting, ...]) -> Floats:
-        first, *others = (meeting_s(*meeting) for meeting in meetings)
-        for other in others:
-            first = np.maximum(first, other)
-        return first
+    meetings: tuple[Meeting, ...]
+    members: IntColumn
+    starts: IntColumn
+    sets: IntColumn
+    shares: Floats
 
-    return slowest
+    def pace_s(self, meeting_s: Floats) -> Floats:
+        """Seconds of a micro batch where in every slot all ranks wait for the slowest.
+
+        Parameters
+        ----------
+        meeting_s : Floats, ``[meeting, n]``, seconds
+            Of a forward of one sort with a backward of another.
+
+        Returns
+        -------
+        Floats, ``[placement, n]``, seconds a micro batch
+        """
+        found = np.empty((self.shares.shape[1], meeting_s.shape[1]))
+        width = max(MOST_ENTRIES // len(self.members), 1)
+        for first in range(0, meeting_s.shape[1], width):
+            columns = slice(first, first + width)
+            slowest = np.maximum.reduceat(meeting_s[:, columns].take(self.members, axis=0), self.starts, axis=0)
+            parts = (share[:, None] * slowest[chosen] for share, chosen in zip(self.shares, self.sets, strict=True))
+            total = next(parts)
+            for part in parts:
+                total += part
+            found[:, columns] = total
+        return found
 
 
-def slowest_slots_s(
-    sorts: tuple[tuple[int, ...], ...],
-    group_size: IntColumn,
-    slowest_s: Callable[[tuple[Meeting, ...]], Floats],
-    *,
-    merged: bool,
-) -> Floats:
-    """Seconds of a micro batch where in every slot all ranks wait for the slowest, ``[n]``.
+def slot_table(placements: Sequence[Sorts], group_size: int, *, merged: bool) -> SlotTable:
+    """The slots of some placements of one pipeline.
 
     Parameters
     ----------
-    sorts : tuple of tuple of int, ``[rank][chunk]``
-        Which chunks are alike.
-    group_size : IntColumn, ``[n]``
+    placements : sequence of tuple of tuple of int, ``[rank][chunk]``
+        Which chunks are alike, under each.
+    group_size : int
         Micro batches that pass one chunk before the next.
-    slowest_s : callable
-        What ``slowest_of`` returns.
     merged : bool
         Whether passes are merged in pairs.
 
     Returns
     -------
-    Floats, ``[n]``, seconds a micro batch
+    SlotTable
     """
+    meetings: dict[Meeting, int] = {}
+    sets: dict[tuple[Meeting, ...], int] = {}
+    slots = slots_of(placements, group_size, merged=merged)
+    chosen = [[sets.setdefault(met, len(sets)) for _, met in each] for each in slots]
+    members = [[meetings.setdefault(one, len(meetings)) for one in met] for met in sets]
+    longest = max(map(len, slots))
+    return SlotTable(
+        meetings=tuple(meetings),
+        members=np.array([one for each in members for one in each], dtype=np.int64),
+        starts=np.cumsum([0, *map(len, members[:-1])]),
+        sets=np.array([[*each, *[0] * (longest - len(each))] for each in chosen]).T,
+        shares=np.array([[*(share for share, _ in each), *[0.0] * (longest - len(each))] for each in slots]).T,
+    )
 
-    def pace(size: int) -> Floats:
-        parts = [share * slowest_s(meetings) for share, meetings in slots_of(sorts, size, merged)]
-        total: Floats = sum(parts[1:], parts[0])
-        return total
 
-    if (group_size == group_size[0]).all():
-        return pace(int(group_size[0]))
+def slowest_slots_s(
+    table_of: Callable[[int], SlotTable], group_size: IntColumn, meeting_s: Callable[[int, int], Floats]
+) -> Floats:
+    """Seconds of a micro batch where in every slot all ranks wait for the slowest, ``[placement, n]``.
+
+    Parameters
+    ----------
+    table_of : callable
+        Slots where so many micro batches pass one chunk before the next.
+    group_size : IntColumn, ``[n]``
+        How many do.
+    meeting_s : callable
+        Seconds ``[n]`` of a forward of one sort with a backward of another; asked for again where sizes differ.
+
+    Returns
+    -------
+    Floats, ``[placement, n]``, seconds a micro batch
+    """
+    found: list[tuple[IntColumn, Floats]] = []
     sizes = np.unique(group_size).tolist()
-    result: Floats = np.select([group_size == size for size in sizes], [pace(size) for size in sizes])
+    for size in sizes:
+        rows = np.flatnonzero(group_size == size)
+        table = table_of(size)
+        meetings = [meeting_s(*meeting) for meeting in table.meetings]
+        found.append((rows, table.pace_s(np.stack(meetings if len(sizes) == 1 else [each[rows] for each in meetings]))))
+    if len(sizes) == 1:
+        return found[0][1]
+    result = np.empty((len(found[0][1]), len(group_size)))
+    for rows, pace_s in found:
+        result[:, rows] = pace_s
     return result

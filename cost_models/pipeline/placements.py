@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cost_models.pipeline.pace import Sorts
 from cost_models.pipeline.stages import Counts, Stages, by_rank, ends_of_stages
 from cost_models.shapes.strategy import IntColumn, Placement
 from cost_models.shapes.workload import ModelShape
-
-Sorts = tuple[tuple[int, ...], ...]  # [rank][chunk]
 
 
 class RankTable(NamedTuple):

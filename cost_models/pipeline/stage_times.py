@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,9 +30,40 @@ class LayerCounts:
     mtps: Floats
     relays: tuple[Floats, Floats]
 
+    def reduced(self, of_column: Callable[[Floats], Floats]) -> LayerCounts:
+        """The same with every column in another form.
 
-def chunk_counts(stages: Stages, batch: StrategyBatch) -> list[LayerCounts]:
-    """What each chunk of a rank holds, ``[chunk]``.
+        Parameters
+        ----------
+        of_column : callable
+            What becomes of each.
+
+        Returns
+        -------
+        LayerCounts
+        """
+        forward, backward = map(of_column, self.relays)
+        layers, again = tuple(map(of_column, self.layers)), tuple(map(of_column, self.again))
+        embeddings, heads, mtps = map(of_column, (self.embeddings, self.heads, self.mtps))
+        return LayerCounts(layers, again, embeddings, heads, mtps, (forward, backward))
+
+    def chunk(self, index: int) -> LayerCounts:
+        """Those of one chunk, of all chunks.
+
+        Parameters
+        ----------
+        index : int
+            Chunk of layers on the rank.
+
+        Returns
+        -------
+        LayerCounts, ``[kind, n]``
+        """
+        return self.reduced(lambda column: column[index])
+
+
+def chunk_counts(stages: Stages, batch: StrategyBatch) -> LayerCounts:
+    """What each chunk of a rank holds, ``[chunk, kind, n]``.
 
     Parameters
     ----------
@@ -42,38 +74,27 @@ def chunk_counts(stages: Stages, batch: StrategyBatch) -> list[LayerCounts]:
 
     Returns
     -------
-    list of LayerCounts, ``[chunk]``
+    LayerCounts, with an axis of chunks before the others
     """
-    counts = []
-    for chunk in range(stages.num_chunks):
-        held = (*stages.layers, stages.has_embedding, stages.has_head, stages.has_mtp, *stages.relays)
-        *layers, embeddings, heads, mtps, forward, backward = (column[:, chunk, None].astype(np.float64) for column in held)
-        again = stages.recomputed(chunk, batch)
-        counts.append(LayerCounts(tuple(layers), again, embeddings, heads, mtps, (forward, backward)))
-    return counts
+    held = np.concatenate([stages.layers, [stages.has_embedding, stages.has_head, stages.has_mtp], stages.relays])
+    by_chunk = held.swapaxes(1, 2)[..., None].astype(np.float64)
+    *layers, embeddings, heads, mtps, forward, backward = by_chunk
+    return LayerCounts(tuple(layers), stages.recomputed(batch), embeddings, heads, mtps, (forward, backward))
 
 
-def rank_counts(chunks: list[LayerCounts]) -> LayerCounts:
+def rank_counts(chunks: LayerCounts) -> LayerCounts:
     """What all chunks of a rank hold together.
 
     Parameters
     ----------
-    chunks : list of LayerCounts, ``[chunk]``
+    chunks : LayerCounts, ``[chunk, kind, n]``
         What each chunk holds.
 
     Returns
     -------
-    LayerCounts
+    LayerCounts, ``[kind, n]``
     """
-    if len(chunks) == 1:
-        return chunks[0]
-
-    def of_rank(by_chunk: list[LayersByKind]) -> LayersByKind:
-        return tuple(sum(each, np.zeros_like(each[0])) for each in zip(*by_chunk, strict=True))
-
-    layers, again = of_rank([c.layers for c in chunks]), of_rank([c.again for c in chunks])
-    embeddings, heads, mtps, forward, backward = of_rank([(c.embeddings, c.heads, c.mtps, *c.relays) for c in chunks])
-    return LayerCounts(layers, again, embeddings, heads, mtps, (forward, backward))
+    return chunks.reduced(lambda column: column[0] if len(column) == 1 else column.sum(axis=0))
 
 
 @dataclass(frozen=True)

@@ -139,34 +139,32 @@ class Stages:
             return 0
         return self.plan[kind] // self.num_chunks + (chunk < self.plan[kind] % self.num_chunks)
 
-    def recomputed(self, chunk: int, batch: StrategyBatch) -> LayersByKind:
-        """Fully recomputed layers of one chunk by kind of layer, ``[kind, n]``.
+    def recomputed(self, batch: StrategyBatch) -> LayersByKind:
+        """Fully recomputed layers of every chunk by kind of layer, ``[chunk, kind, n]``.
 
         Block: the first ``num_layers`` of the chunk. Uniform: all. Where there is a per-stage plan: ``planned``.
 
         Parameters
         ----------
-        chunk : int
-            Chunk of layers on the rank, 0 for its first virtual stage.
         batch : StrategyBatch, ``[n]``
             Strategies; the result has an entry for each.
 
         Returns
         -------
-        tuple of Floats, ``[kind, n]``, layers
+        tuple of Floats, ``[chunk, kind, n]``, layers
         """
         longest = self.prefix.shape[3] - 1
         full = batch.recompute == int(Recompute.FULL)
         if not full.any():
-            return (np.zeros((self.num_kinds, len(batch))),) * len(self.prefix)
+            return (np.zeros((self.num_chunks, self.num_kinds, len(batch))),) * len(self.prefix)
+        chunk, kind = np.arange(self.num_chunks)[:, None, None], np.arange(self.num_kinds)[:, None]
         if self.plan is not None:
-            share = [self.planned(kind, chunk) for kind in range(self.num_kinds)]
-            wanted = np.where(full, np.array(share)[:, None], 0)
+            share = [[self.planned(kind, chunk) for kind in range(self.num_kinds)] for chunk in range(self.num_chunks)]
+            wanted = np.where(full, np.array(share)[:, :, None], 0)
         else:
             block = batch.recompute_method == int(RecomputeMethod.BLOCK)
-            wanted = np.where(full, np.where(block, batch.recompute_num_layers, longest), 0)[None, :]
-        index = np.broadcast_to(np.clip(wanted, 0, longest), (self.num_kinds, len(batch)))
-        kind = np.arange(self.num_kinds)[:, None]
+            wanted = np.where(full, np.where(block, batch.recompute_num_layers, longest), 0)
+        index = np.minimum(wanted, longest)
         return tuple(prefix[kind, chunk, index].astype(np.float64) for prefix in self.prefix)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.shapes.strategy import Schedule
 
@@ -23,14 +27,17 @@ FORWARDS = (Pass.FORWARD, Pass.PAIR)  # what has a forward, and what sends a gra
 BACKWARDS = (Pass.BACKWARD, Pass.INPUT_GRADIENT, Pass.PAIR)
 
 
+NO_BACKWARD = -1
+
+
 class Task(NamedTuple):
     """One entry of a rank's order; the backward of a ``PAIR`` has a chunk and a micro batch of its own."""
 
     kind: Pass
     chunk: int
     micro_batch: int
-    backward_chunk: int = -1
-    backward_micro_batch: int = -1
+    backward_chunk: int = NO_BACKWARD
+    backward_micro_batch: int = NO_BACKWARD
 
     @property
     def backward(self) -> tuple[int, int]:
@@ -39,6 +46,26 @@ class Task(NamedTuple):
         return (self.backward_chunk, self.backward_micro_batch) if pair else (self.chunk, self.micro_batch)
 
 
+_PASSES = tuple(Pass)
+
+
+def task_of(row: Sequence[int]) -> Task:
+    """A task from its numbers.
+
+    Parameters
+    ----------
+    row : sequence of int
+        The fields of a task.
+
+    Returns
+    -------
+    Task
+    """
+    return Task(_PASSES[row[0]], *row[1:])
+
+
+Table = NDArray[np.int64]  # [task, field]
+Tables = tuple[Table, ...]  # [rank]
 Orders = tuple[tuple[Task, ...], ...]  # [rank][position]
 Place = tuple[int, int]  # rank, chunk
 
@@ -71,25 +98,14 @@ class PipelineShape:
         return self.num_microbatches // 2 if self.schedule is Schedule.DUALPIPE else self.num_microbatches
 
     @property
+    def num_tasks(self) -> int:
+        """Tasks of all ranks; weight gradients count as if every backward were split, where any is."""
+        return self.pp * self.num_chunks * self.num_passes * (3 if self.schedule.splits_backward else 2)
+
+    @property
     def period(self) -> int:
         """Micro batches after which the steady state of every rank's order repeats."""
         return (self.group_size or self.pp) * (2 if self.schedule is Schedule.DUALPIPE else 1)
-
-    def micro_batch_of_step(self, task: Task) -> int:
-        """Which of the step's micro batches a task (of a pair, its forward) works on; tasks count them by chunk.
-
-        DualPipe's second direction takes the second half.
-
-        Parameters
-        ----------
-        task : Task
-            One entry of a rank's order.
-
-        Returns
-        -------
-        int
-        """
-        return task.micro_batch + task.chunk * self.num_passes if self.schedule is Schedule.DUALPIPE else task.micro_batch
 
 
 def previous_place(shape: PipelineShape, rank: int, chunk: int) -> Place | None:

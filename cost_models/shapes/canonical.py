@@ -6,6 +6,7 @@ Without this, a switch that does nothing would multiply the space and the plans 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from cost_models.shapes.acting import scope_of
 from cost_models.shapes.layout import default_layout
@@ -34,6 +35,7 @@ def canonical_zero_stage(scope: Scope, zero_stage: int) -> int:
     return zero_stage if Scope.REPLICAS in scope else 1
 
 
+@lru_cache(maxsize=4096)  # asked for each of the many strategies that reading one comes to
 def schedules_of(pp: int, vpp: int) -> tuple[Schedule, ...]:
     """The schedules that a pipeline of that shape can run, the usual one first."""
     return tuple(schedule for schedule in Schedule if schedule.runs(pp, vpp))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_models.shapes.expert_load import share_missed
+from cost_models.shapes.router_balance import RouterBalance
 
 Floats = NDArray[np.float64]
 
@@ -27,18 +27,6 @@ NUM_DOMAINS = 4
 PEAK_QUANTILE = 0.9
 HELD_LAYERS = 2
 HELD_MICRO_BATCHES = 2
-
-
-class RouterBalance(StrEnum):
-    """What keeps the router from choosing the same experts always."""
-
-    AUXILIARY_LOSS = "auxiliary-loss"
-    SEQUENCE = "sequence"  # a loss over each sequence
-    MICRO_BATCH = "micro-batch"  # a loss over each micro batch
-    EP_GROUP = "ep-group"  # a loss over all tokens of an expert-parallel group [pangu-ultra-moe]
-    LOSS_FREE = "loss-free"  # a bias on the choice, or a loss over the global batch [loss-free-balancing]
-    GROUP = "group"  # each token chooses one expert of every group [pangu-pro-moe]
-    FORCED = "forced"  # by the benchmark: every rank gets the mean
 
 
 _TRAINED = "spread of the inference of trained models over domains of data"

@@ -143,10 +143,9 @@ def distinct_rows(columns: list[IntColumn]) -> tuple[IntColumn, IntColumn]:
     tuple of IntColumn
         Rows ``[k]``, and for each of the n rows an index below k.
     """
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    size = 1
+    code, size = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
-        low, high = int(column.min()), int(column.max())
+        low, high = int(np.minimum.reduce(column)), int(np.maximum.reduce(column))
         if low == high:
             continue
         if high - low < 4096:
@@ -157,12 +156,29 @@ def distinct_rows(columns: list[IntColumn]) -> tuple[IntColumn, IntColumn]:
         if size > 2**62 // span:
             _, code = np.unique(code, return_inverse=True)
             size = int(code.max()) + 1
-        code = code * span + digit
+        code = digit if size == 1 else code * span + digit
         size *= span
     if size == 1:
         return np.zeros(1, dtype=np.int64), code
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    return first, inverse
+    return _distinct(code, size)
+
+
+def _distinct(code: IntColumn, size: int) -> tuple[IntColumn, IntColumn]:
+    """First row of each distinct number, all below ``size``, in their order, and which each row has; few need no sorting."""
+    n = len(code)
+    if size <= 4 * n:
+        first_of = np.full(size, n)
+        first_of[code[::-1]] = np.arange(n - 1, -1, -1)  # the first row is written last
+        present = first_of < n
+        return first_of[present], (np.cumsum(present) - 1)[code]
+    order = code.argsort(kind="stable")
+    ordered = code[order]
+    begins = np.empty(n, dtype=np.bool_)
+    begins[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    index = np.empty(n, dtype=np.int64)
+    index[order] = np.cumsum(begins) - 1
+    return order[begins], index
 
 
 def layer_keys(batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:

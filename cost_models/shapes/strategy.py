@@ -227,7 +227,8 @@ class StrategyBatch:
             for s in strategies
         ]
         tensor_index = [-1 if s.tensor_plan is None else tensors.setdefault(s.tensor_plan, len(tensors)) for s in strategies]
-        values = {name: [int(getattr(s, name)) for s in strategies] for name in COLUMNS}
+        rows = [vars(s) for s in strategies]  # twice as fast as asking each for each
+        values = {name: [int(row[name]) for row in rows] for name in COLUMNS}
         values |= dict(zip(INDICES, (layout_index, plan_index, tensor_index), strict=True))
         columns: dict[str, Any] = {name: np.array(column, dtype=np.int64) for name, column in values.items()}
         return cls(**columns, layouts=tuple(layouts), recompute_plans=tuple(plans), tensor_plans=tuple(tensors))

@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cost_models.shapes.expert_load import ExpertCounts
-from cost_models.shapes.expert_spread import ExpertSpread, RouterBalance, expert_spread, usual_balance
+from cost_models.shapes.expert_spread import ExpertSpread, expert_spread, usual_balance
 from cost_models.shapes.model_constants import ModelConstants
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.traits import DeviceTraits, SoftwareTraits, device_traits, software_traits
 from hardware_profiles.schema import HardwareProfile
 

@@ -80,10 +80,10 @@ def ends_s(program: Program, durations: Durations) -> Ends:
         Columns and plain floats agree to the last bit.
     """
     n = durations.tasks.shape[1]
-    if n * len(program.steps) <= STEPS_A_FRONT * len(program.wavefronts):
+    if n * program.num_tasks <= STEPS_A_FRONT * program.num_fronts:
         columns = [np.array(task_times_s(program, durations, column)[1]) for column in range(n)]
         times = np.stack(columns, axis=1)
-        last = times[list(program.last_positions)]
+        last = times[program.last_positions]
         steady = steady_of(program.shape)
         if steady is None:
             return Ends(last, np.full(n, np.nan))
@@ -106,7 +106,7 @@ def _block(program: Program, durations: Durations) -> Ends:
     ends = np.zeros((program.num_rows, n))
     ends[1 : 1 + pp] = durations.start_s
     hops = np.stack([np.zeros(n), durations.hop_s]) if durations.hop_s.any() else None
-    widest = max(len(front.task_class) for front in program.wavefronts)
+    widest = int(np.bincount(program.fronts).max())
     start, other, extra = np.empty((widest, n)), np.empty((widest, n)), np.empty((widest, n))
     steady = steady_of(program.shape)
     first = second = ends[:0]
@@ -151,13 +151,16 @@ def task_times_s(program: Program, durations: Durations, column: int) -> tuple[l
     factor = None if durations.micro_batch_factor is None else durations.micro_batch_factor[:, column].tolist()
     starts: list[float] = []
     ends: list[float] = []
-    for rank, task, task_class, previous, inputs in program.steps:
+    for rank, task_class, micro_batch, previous, first, first_crosses, second, second_crosses in program.waiting:
         start = ends[previous] if previous >= 0 else ranks[rank]
-        for source, crosses in inputs:
-            arrival = ends[source] + hop_s if crosses else ends[source]
+        if first >= 0:
+            arrival = ends[first] + hop_s if first_crosses else ends[first]
             if arrival > start:
                 start = arrival
-        stretch = 1.0 if factor is None else factor[program.shape.micro_batch_of_step(task)]
+        if second >= 0:
+            arrival = ends[second] + hop_s if second_crosses else ends[second]
+            if arrival > start:
+                start = arrival
         starts.append(start)
-        ends.append(start + tasks[task_class] * stretch)
+        ends.append(start + (tasks[task_class] if factor is None else tasks[task_class] * factor[micro_batch]))
     return starts, ends

@@ -98,13 +98,13 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     stages, batch, sharded, priced = group.stages, group.batch, group.sharded, group.priced
     held = peak.held_activations(workload, stages, batch, group.num_microbatches, priced.activations)
 
-    def per_chunk(layers: list[KeptLayers], *, losses: bool) -> list[list[float]]:
+    def per_chunk(layers: KeptLayers, *, losses: bool) -> list[list[float]]:
         """What layers, or losses and heads, keep: ``[rank][chunk]``."""
         parts = [
             peak.loss_bytes(workload, batch, each)
             if losses
             else peak.saved_bytes(each, priced.activations) + each.inputs * priced.activations[0].input_bytes
-            for each in layers
+            for each in map(layers.chunk, range(stages.num_chunks))
         ]
         table = np.concatenate([np.broadcast_to(part, (shape.pp, 1)) for part in parts], axis=1)
         return [list(map(float, row)) for row in table]

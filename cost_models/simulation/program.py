@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.pipeline.orders import rank_orders
-from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, Task, next_places, previous_place
+from cost_models.pipeline.orders import rank_tables
+from cost_models.pipeline.tasks import (
+    BACKWARDS,
+    FORWARDS,
+    Pass,
+    PipelineShape,
+    Place,
+    Table,
+    Task,
+    next_places,
+    previous_place,
+    task_of,
+)
+from cost_models.shapes.strategy import Schedule
 
 Rows = NDArray[np.int64]
+
+MOST_KEPT = 1_000_000  # tasks of all programs that are kept, each of which takes up to 400 bytes
+NOTHING = -1  # what a task waits for that waits for nothing
 
 
 class TaskClass(NamedTuple):
@@ -25,18 +40,12 @@ class TaskClass(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One task for the evaluation of a single row: positions of what it waits for in the list, -1 for nothing."""
+    """One task; ``previous`` is the position of the one before it on its rank, -1 for the first."""
 
     rank: int
     task: Task
     task_class: int
-    previous: int  # on the same rank; -1: the rank's own start
-    inputs: tuple[tuple[int, bool], ...]  # (position, whether it comes from another rank)
-
-    @property
-    def sources(self) -> list[int]:
-        """Positions of all that it waits for."""
-        return [position for position in (self.previous, *(source for source, _ in self.inputs)) if position >= 0]
+    previous: int
 
 
 class Wavefront(NamedTuple):
@@ -54,164 +63,193 @@ class Wavefront(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Program:
-    """Everything that evaluating a pipeline needs but the durations.
+class Waits:
+    """Positions of what tasks wait for, ``[task]``, -1 for nothing.
 
-    The ring holds ``num_rows`` rows: row 0 is time zero, rows 1 to ``pp`` the ranks' starts, the others end times that are
-    still needed. ``last_rows`` are those of each rank's last task.
+    ``previous`` is on the same rank; ``inputs`` are up to two outputs, the first before the second, and ``crosses`` is 1 where
+    one comes from another rank.
+    """
+
+    previous: Rows
+    inputs: tuple[Rows, Rows]
+    crosses: tuple[Rows, Rows]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything that evaluating a pipeline needs but the durations; all columns are ``[task]``.
+
+    A task's position is behind those of all that it waits for: tasks are sorted by wavefront, then by rank. The ring holds
+    ``num_rows`` rows: row 0 is time zero, rows 1 to ``pp`` the ranks' starts, the others end times that are still needed.
     """
 
     shape: PipelineShape
     classes: tuple[TaskClass, ...]
     class_counts: Rows  # how often each class runs
-    steps: tuple[Step, ...]
-    fronts: tuple[int, ...]  # wavefront of each step
-    rows: tuple[int, ...]  # row of each step
-    wavefronts: tuple[Wavefront, ...]
+    tasks: Table  # [task, field of ``Task``]
+    ranks: Rows
+    task_class: Rows
+    waits: Waits
+    fronts: Rows  # wavefront
+    rows: Rows  # of the ring
     num_rows: int
-    last_rows: Rows  # [rank]
-    last_positions: tuple[int, ...]  # [rank], in ``steps``
+    last_positions: Rows  # [rank]
 
+    @property
+    def num_tasks(self) -> int:
+        """Tasks of all ranks."""
+        return len(self.tasks)
 
-class _Needs:
-    """Which earlier outputs each task waits for: a number each, and whether it comes from another rank.
+    @property
+    def num_fronts(self) -> int:
+        """Wavefronts: the longest chain of tasks that wait for each other."""
+        return int(self.fronts[-1]) + 1
 
-    Outputs are numbered by pass, place and micro batch.
-    """
+    @property
+    def last_rows(self) -> Rows:
+        """Rows of each rank's last task, ``[rank]``."""
+        return self.rows[self.last_positions]
 
-    def __init__(self, shape: PipelineShape) -> None:
-        places = [(rank, chunk) for rank in range(shape.pp) for chunk in range(shape.num_chunks)]
-        following = next_places(shape)
-        forward = {place: number * shape.num_microbatches for number, place in enumerate(places)}
-        backward = {place: (len(places) + number) * shape.num_microbatches for number, place in enumerate(places)}
-        before = {place: previous_place(shape, *place) for place in places}
-        self._outputs = forward, backward
-        self._before = {
-            place: None if source is None else (forward[source], source[0] != place[0]) for place, source in before.items()
-        }
-        behind = {place: (backward[source], source[0] != place[0]) for place, source in following.items()}
-        self._behind = {place: behind.get(place, (forward[place], False)) for place in places}
+    @cached_property
+    def micro_batch(self) -> Rows:
+        """Which of the step's micro batches a task (of a pair, its forward) works on; tasks count them by chunk.
 
-    def inputs(self, rank: int, task: Task) -> list[tuple[int, bool]]:
-        """What must have ended."""
-        found = []
-        if task.kind in FORWARDS:
-            before = self._before[rank, task.chunk]
-            if before is not None:
-                found.append((before[0] + task.micro_batch, before[1]))
-        if task.kind in BACKWARDS:
-            chunk, micro_batch = task.backward
-            first, crosses = self._behind[rank, chunk]
-            found.append((first + micro_batch, crosses))
+        DualPipe's second direction takes the second half.
+        """
+        _, chunk, micro_batch = self.tasks.T[:3]
+        both_ways = self.shape.schedule is Schedule.DUALPIPE
+        found: Rows = micro_batch + chunk * self.shape.num_passes if both_ways else micro_batch
         return found
 
-    def outputs(self, rank: int, task: Task) -> list[int]:
-        """What has ended with a task."""
-        forward, backward = self._outputs
-        found = [forward[rank, task.chunk] + task.micro_batch] if task.kind in FORWARDS else []
-        if task.kind in BACKWARDS:
-            chunk, micro_batch = task.backward
-            found.append(backward[rank, chunk] + micro_batch)
-        return found
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """All tasks one by one."""
+        columns = (self.ranks.tolist(), self.tasks.tolist(), self.task_class.tolist(), self.waits.previous.tolist())
+        return tuple(Step(rank, task_of(row), *more) for rank, row, *more in zip(*columns, strict=True))
+
+    @cached_property
+    def waiting(self) -> list[tuple[int, ...]]:
+        """Of every task its rank, its class, its micro batch, the task before it and each input with whether it crosses."""
+        (first, second), (first_crosses, second_crosses) = self.waits.inputs, self.waits.crosses
+        columns = (
+            self.ranks,
+            self.task_class,
+            self.micro_batch,
+            self.waits.previous,
+            first,
+            first_crosses,
+            second,
+            second_crosses,
+        )
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    @cached_property
+    def wavefronts(self) -> tuple[Wavefront, ...]:
+        """All tasks, a wavefront at a time."""
+        rows = np.append(self.rows, 0)  # what is nothing is at time zero
+        previous = np.where(self.waits.previous == NOTHING, 1 + self.ranks, rows[self.waits.previous])
+        first, second = ((rows[source], crosses) for source, crosses in zip(self.waits.inputs, self.waits.crosses, strict=True))
+        sizes = np.bincount(self.fronts)
+        ends = np.cumsum(sizes)
+        have_two = np.logical_or.reduceat(self.waits.inputs[1] != NOTHING, ends - sizes).tolist()
+        found, begin = [], 0
+        for end, has_two in zip(ends.tolist(), have_two, strict=True):
+            row = int(self.rows[begin])
+            inputs = (first, second) if has_two else (first,)
+            found.append(
+                Wavefront(
+                    self.task_class[begin:end],
+                    self.micro_batch[begin:end],
+                    previous[begin:end],
+                    tuple((source[begin:end], crosses[begin:end]) for source, crosses in inputs),
+                    slice(row, row + end - begin),
+                )
+            )
+            begin = end
+        return tuple(found)
 
 
-def _in_dependency_order(shape: PipelineShape) -> tuple[tuple[Step, ...], tuple[TaskClass, ...]]:
-    """All tasks, each after what it waits for, and their classes. Raises ``ValueError`` if ranks wait for each other."""
-    orders, needs = rank_orders(shape), _Needs(shape)
-    ended: dict[int, int] = {}  # position of the task that yields an output
-    classes: dict[tuple[Pass, int, int, int], int] = {}
-    steps: list[Step] = []
-    last = [-1] * shape.pp
-    upcoming = [0] * shape.pp
-    blocked: dict[int, int] = {}  # rank that waits for an output
-    runnable = list(range(shape.pp))
-    while runnable:
-        rank = runnable.pop()
-        order = orders[rank]
-        while upcoming[rank] < len(order):
-            task = order[upcoming[rank]]
-            inputs = needs.inputs(rank, task)
-            missing = [need for need, _ in inputs if need not in ended]
-            if missing:
-                blocked[missing[0]] = rank
-                break
-            found = tuple([(ended[need], crosses) for need, crosses in inputs])
-            task_class = classes.setdefault((task.kind, rank, task.chunk, task.backward_chunk), len(classes))
-            position = len(steps)
-            steps.append(Step(rank, task, task_class, last[rank], found))
-            last[rank] = position
-            upcoming[rank] += 1
-            for output in needs.outputs(rank, task):
-                ended[output] = position
-                if output in blocked:
-                    runnable.append(blocked.pop(output))
-    if any(upcoming[rank] < len(orders[rank]) for rank in range(shape.pp)):
-        raise ValueError(f"{shape.schedule.label}: the ranks wait for each other with {shape}")
-    return tuple(steps), tuple(TaskClass(*each) for each in classes)
-
-
-def _depths(steps: tuple[Step, ...]) -> list[int]:
-    """Length of the longest chain of tasks before each."""
-    depth = [0] * len(steps)
-    for position, (_, _, _, previous, inputs) in enumerate(steps):
-        longest = depth[previous] if previous >= 0 else -1
-        for source, _ in inputs:
-            if depth[source] > longest:
-                longest = depth[source]
-        depth[position] = 1 + longest
-    return depth
-
-
-def _wavefronts(shape: PipelineShape, steps: tuple[Step, ...], depth: list[int]) -> tuple[tuple[Wavefront, ...], int, list[int]]:
-    """Tasks of one depth together, and every task's row in a ring that is as long as anything is needed."""
-    fronts: list[list[int]] = [[] for _ in range(max(depth) + 1)]
-    for position, level in enumerate(depth):
-        fronts[level].append(position)
-    line = [0] * len(steps)  # place in an endless ring
-    lasts = {step.rank: position for position, step in enumerate(steps)}
-    begin, reach = 0, 1
-    for front in fronts:
-        for offset, position in enumerate(front):
-            line[position] = begin + offset
-        oldest = min((line[source] for position in front for source in steps[position].sources), default=begin)
-        begin += len(front)
-        reach = max(reach, begin - oldest)
-    reach = max(reach, begin - min(line[position] for position in lasts.values()))
-    widest = max(map(len, fronts))
-    size = reach + widest  # blocks do not wrap: a block that would starts again at the ring's beginning
-    fixed = 1 + shape.pp
-    rows, at = [0] * len(steps), 0
-    compiled = []
-    for front in fronts:
-        if at + len(front) > size:
-            at = 0
-        for offset, position in enumerate(front):
-            rows[position] = fixed + at + offset
-        compiled.append(_wavefront(shape, steps, front, rows, fixed + at))
-        at += len(front)
-    return tuple(compiled), fixed + size, rows
-
-
-def _wavefront(shape: PipelineShape, steps: tuple[Step, ...], front: list[int], rows: list[int], first_row: int) -> Wavefront:
-    chosen = [steps[position] for position in front]
-
-    def column(values: list[int]) -> Rows:
-        return np.array(values, dtype=np.int64)
-
-    def inputs(index: int) -> tuple[Rows, Rows]:
-        found = [step.inputs[index] if len(step.inputs) > index else None for step in chosen]
-        return column([rows[one[0]] if one else 0 for one in found]), column([int(one[1]) if one else 0 for one in found])
-
-    return Wavefront(
-        task_class=column([step.task_class for step in chosen]),
-        micro_batch=column([shape.micro_batch_of_step(step.task) for step in chosen]),
-        previous=column([rows[step.previous] if step.previous >= 0 else 1 + step.rank for step in chosen]),
-        inputs=tuple(inputs(index) for index in range(max(1, *(len(step.inputs) for step in chosen)))),
-        out=slice(first_row, first_row + len(chosen)),
+def _waits(shape: PipelineShape, tasks: Table, ranks: Rows) -> Waits:
+    """What the tasks wait for, which are listed rank by rank."""
+    kind, chunk, micro_batch, backward_chunk, backward_micro_batch = tasks.T
+    is_pair, has_forward, has_backward = kind == Pass.PAIR, np.isin(kind, FORWARDS), np.isin(kind, BACKWARDS)
+    back_chunk, back = np.where(is_pair, backward_chunk, chunk), np.where(is_pair, backward_micro_batch, micro_batch)
+    chunks, following = shape.num_chunks, next_places(shape)
+    places: list[Place | None] = [(rank, each) for rank in range(shape.pp) for each in range(chunks)]
+    number = {place: index for index, place in enumerate(places)}
+    before = np.array([number.get(previous_place(shape, *place), NOTHING) for place in places if place])
+    behind = np.array([number.get(following.get(place), NOTHING) for place in places if place])
+    here, back_here = ranks * chunks + chunk, ranks * chunks + back_chunk
+    forward, backward = np.full((2, len(places), shape.num_passes), NOTHING)  # tasks that yield an output, [place, micro batch]
+    forward[here[has_forward], micro_batch[has_forward]] = np.flatnonzero(has_forward)
+    backward[back_here[has_backward], back[has_backward]] = np.flatnonzero(has_backward)
+    # A forward waits for that of the place before, a backward for that of the place behind or, on the last, for its forward.
+    source, back_source = before[here], behind[back_here]
+    fed, is_last = has_forward & (source != NOTHING), back_source == NOTHING
+    first = np.where(fed, forward[source, micro_batch], NOTHING)
+    second = np.where(is_last, forward[back_here, back], backward[back_source, back])
+    second[~has_backward] = NOTHING
+    first_crosses = fed & (source // chunks != ranks)
+    second_crosses = has_backward & ~is_last & (back_source // chunks != ranks)
+    previous = np.arange(-1, len(tasks) - 1)
+    previous[np.flatnonzero(np.diff(ranks, prepend=-1))] = NOTHING
+    return Waits(  # a single input is the first
+        previous,
+        (np.where(fed, first, second), np.where(fed, second, NOTHING)),
+        (np.where(fed, first_crosses, second_crosses).astype(np.int64), (fed & second_crosses).astype(np.int64)),
     )
 
 
-@lru_cache(maxsize=128)
+def _depths(shape: PipelineShape, waits: Waits, begins: list[int]) -> Rows:
+    """Length of the longest chain of tasks before each; rank r's tasks are those from ``begins[r]`` to ``begins[r + 1]``.
+
+    Raises ``ValueError`` if ranks wait for each other.
+    """
+    first, second = (source.tolist() for source in waits.inputs)
+    unknown = NOTHING - 1
+    depth = [unknown] * len(first) + [NOTHING]  # what is nothing is the last
+    upcoming, blocked = begins[:-1], dict[int, list[int]]()  # ranks that wait for a task
+    runnable = list(range(shape.pp))
+    while runnable:
+        rank = runnable.pop()
+        task = upcoming[rank]
+        longest = depth[task - 1] if task > begins[rank] else NOTHING
+        while task < begins[rank + 1]:
+            one, other = depth[first[task]], depth[second[task]]
+            if one == unknown or other == unknown:
+                blocked.setdefault(first[task] if one == unknown else second[task], []).append(rank)
+                break
+            longest = 1 + max(longest, one, other)
+            depth[task] = longest
+            if task in blocked:
+                runnable += blocked.pop(task)
+            task += 1
+        upcoming[rank] = task
+    if upcoming != begins[1:]:
+        raise ValueError(f"{shape.schedule.label}: the ranks wait for each other with {shape}")
+    return np.array(depth[:-1])
+
+
+def _ring(pp: int, fronts: Rows, waits: Waits, last_positions: Rows) -> tuple[Rows, int]:
+    """Every task's row in a ring that is as long as anything is needed, and the number of rows."""
+    sizes = np.bincount(fronts)
+    ends = np.cumsum(sizes)
+    number = len(fronts)
+    sources = np.stack([waits.previous, *waits.inputs])
+    oldest = np.minimum.reduceat(np.where(sources == NOTHING, number, sources).min(axis=0), ends - sizes)
+    reach = max(int((ends - oldest).max()), number - int(last_positions.min()))
+    size = reach + int(sizes.max())  # blocks do not wrap: a block that would starts again at the ring's beginning
+    fixed = 1 + pp
+    begins, at = [], 0
+    for width in sizes.tolist():
+        if at + width > size:
+            at = 0
+        begins.append(fixed + at)
+        at += width
+    rows: Rows = np.arange(number) + np.repeat(np.array(begins) - (ends - sizes), sizes)
+    return rows, fixed + size
+
+
 def compiled(shape: PipelineShape) -> Program:
     """The program of a pipeline. Raises ``ValueError`` for a shape whose ranks would wait for each other for ever.
 
@@ -223,22 +261,58 @@ def compiled(shape: PipelineShape) -> Program:
     Returns
     -------
     Program
-        Kept for the next strategies of the same shape.
+        Kept for the next strategies of the same shape, as long as there is room.
     """
-    steps, classes = _in_dependency_order(shape)
-    depth = _depths(steps)
-    wavefronts, num_rows, rows = _wavefronts(shape, steps, depth)
-    counts = np.bincount([step.task_class for step in steps], minlength=len(classes))
-    lasts = {step.rank: position for position, step in enumerate(steps)}
+    program = _KEPT.pop(shape, None) or _compiled(shape)
+    _KEPT[shape] = program  # the last that goes
+    while len(_KEPT) > 1 and sum(kept.num_tasks for kept in list(_KEPT.values())) > MOST_KEPT:
+        _KEPT.pop(next(iter(list(_KEPT))), None)  # another thread may have been here
+    return program
+
+
+_KEPT: dict[PipelineShape, Program] = {}
+
+
+def _compiled(shape: PipelineShape) -> Program:
+    tables = rank_tables(shape)
+    lengths = [len(table) for table in tables]
+    tasks, ranks = np.concatenate(tables), np.repeat(np.arange(shape.pp), lengths)
+    waits = _waits(shape, tasks, ranks)
+    depth = _depths(shape, waits, [0, *np.cumsum(lengths).tolist()])
+    order = np.argsort(depth, kind="stable")
+    position = np.empty(len(order) + 1, dtype=np.int64)
+    position[order], position[NOTHING] = np.arange(len(order)), NOTHING
+    waits = Waits(
+        position[waits.previous[order]],
+        (position[waits.inputs[0][order]], position[waits.inputs[1][order]]),
+        (waits.crosses[0][order], waits.crosses[1][order]),
+    )
+    fronts, last_positions = depth[order], position[np.cumsum(lengths) - 1]
+    rows, num_rows = _ring(shape.pp, fronts, waits, last_positions)
+    classes, of_task = _classes(tasks, ranks)
     return Program(
         shape=shape,
         classes=classes,
-        class_counts=counts,
-        steps=steps,
-        fronts=tuple(depth),
-        rows=tuple(rows),
-        wavefronts=wavefronts,
+        class_counts=np.bincount(of_task),
+        tasks=tasks[order],
+        ranks=ranks[order],
+        task_class=of_task[order],
+        waits=waits,
+        fronts=fronts,
+        rows=rows,
         num_rows=num_rows,
-        last_rows=np.array([rows[lasts[rank]] for rank in range(shape.pp)]),
-        last_positions=tuple(lasts[rank] for rank in range(shape.pp)),
+        last_positions=last_positions,
     )
+
+
+def _classes(tasks: Table, ranks: Rows) -> tuple[tuple[TaskClass, ...], Rows]:
+    """The classes in the order in which the ranks come to them, and that of every task."""
+    kind, chunk, _, backward_chunk, _ = tasks.T
+    columns = np.stack([kind, ranks, chunk, backward_chunk], axis=1)
+    span = columns.max(axis=0) + 2  # -1 is a value, too
+    code = np.ravel_multi_index(tuple((columns + 1).T), tuple(span))
+    _, begins, index = np.unique(code, return_index=True, return_inverse=True)
+    place = np.empty_like(begins)
+    place[np.argsort(begins)] = np.arange(len(begins))
+    first = columns[np.sort(begins)].tolist()
+    return tuple(TaskClass(Pass(one), *more) for one, *more in first), place[index]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import takewhile
 
 import numpy as np
 
-from cost_models.pipeline.orders import rank_orders
-from cost_models.pipeline.tasks import Pass, PipelineShape, Task
+from cost_models.pipeline.orders import rank_tables
+from cost_models.pipeline.tasks import Pass, PipelineShape, Table
 from cost_models.shapes.strategy import Schedule
-from cost_models.simulation.program import Program, Rows, compiled
+from cost_models.simulation.program import Rows, compiled
 
 
 @dataclass(frozen=True)
@@ -37,16 +36,29 @@ class Steady:
     class_counts: Rows
 
 
-def _later(shape: PipelineShape, task: Task) -> Task:
-    """The same task, a period later."""
+def _later(shape: PipelineShape, tasks: Table) -> Table:
+    """The same tasks, a period later."""
     shift = shape.period // 2 if shape.schedule is Schedule.DUALPIPE else shape.period
-    behind = task.backward_micro_batch + shift if task.kind is Pass.PAIR else task.backward_micro_batch
-    return task._replace(micro_batch=task.micro_batch + shift, backward_micro_batch=behind)
+    kind, chunk, micro_batch, backward_chunk, backward_micro_batch = tasks.T
+    behind = np.where(kind == Pass.PAIR, backward_micro_batch + shift, backward_micro_batch)
+    return np.stack([kind, chunk, micro_batch + shift, backward_chunk, behind], axis=1)
 
 
-def _cuts(program: Program, order: list[list[int]], front: int) -> list[int]:
-    """How many of each rank's tasks have ended with a wavefront."""
-    return [sum(program.fronts[position] <= front for position in positions) for positions in order]
+def _num_equal(one: Table, other: Table) -> int:
+    """How many tasks are equal before the first that is not."""
+    number = min(len(one), len(other))
+    differ = (one[:number] != other[:number]).any(axis=1)
+    return int(differ.argmax()) if differ.any() else number
+
+
+def _found(of: Table, among: Table) -> Rows:
+    """The place of each row among others, which are distinct; -1 for a row that is none of them."""
+    span = tuple(np.maximum(of.max(axis=0), among.max(axis=0)) + 2)
+    wanted, codes = (np.ravel_multi_index(tuple((rows + 1).T), span) for rows in (of, among))
+    order = np.argsort(codes)
+    place = order[np.minimum(np.searchsorted(codes, wanted, sorter=order), len(order) - 1)]
+    found: Rows = np.where(codes[place] == wanted, place, -1)
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -62,41 +74,41 @@ def steady_of(shape: PipelineShape) -> Steady | None:
     -------
     Steady or None
     """
-    program, longer = compiled(shape), rank_orders(replace(shape, num_microbatches=shape.num_microbatches + shape.period))
-    steps = program.steps
-    order: list[list[int]] = [[] for _ in range(shape.pp)]
-    for position, step in enumerate(steps):
-        order[step.rank].append(position)
+    program, longer = compiled(shape), rank_tables(replace(shape, num_microbatches=shape.num_microbatches + shape.period))
+    orders = [np.flatnonzero(program.ranks == rank) for rank in range(shape.pp)]
+    fronts = [program.fronts[order] for order in orders]
+
+    def cuts(front: int) -> list[int]:
+        """How many of each rank's tasks have ended with a wavefront."""
+        return [int(np.searchsorted(of_rank, front, side="right")) for of_rank in fronts]
+
     # Up to the first task that differs on any rank both programs pass the same moments.
-    same = [
-        sum(1 for _ in takewhile(lambda pair: steps[pair[0]].task == pair[1], zip(positions, tasks, strict=False)))
-        for positions, tasks in zip(order, longer, strict=True)
-    ]
+    same = [_num_equal(program.tasks[order], tasks) for order, tasks in zip(orders, longer, strict=True)]
     if min(same) == 0:
         return None
-    second_front = min(program.fronts[positions[count - 1]] for positions, count in zip(order, same, strict=True))
-    second = _cuts(program, order, second_front)
-    number_of = [{steps[position].task: number for number, position in enumerate(positions)} for positions in order]
-    lengths = [len(tasks) - len(positions) for tasks, positions in zip(longer, order, strict=True)]  # of a period
+    second_front = min(int(of_rank[count - 1]) for of_rank, count in zip(fronts, same, strict=True))
+    second = cuts(second_front)
+    lengths = [len(tasks) - len(order) for tasks, order in zip(longer, orders, strict=True)]  # of a period
     first = [cut - length for cut, length in zip(second, lengths, strict=True)]
     if min(first) < 1:
         return None
-    first_front = max(program.fronts[positions[cut - 1]] for positions, cut in zip(order, first, strict=True))
-    if _cuts(program, order, first_front) != first:
+    first_front = max(int(of_rank[cut - 1]) for of_rank, cut in zip(fronts, first, strict=True))
+    if cuts(first_front) != first:
         return None
-    needed: dict[int, None] = {}
-    for positions, earlier, later, tasks in zip(order, first, second, longer, strict=True):
-        if [_later(shape, steps[position].task) for position in positions[earlier:]] != list(tasks[later:]):
+    left = [order[cut:] for order, cut in zip(orders, first, strict=True)]
+    for order, later, tasks in zip(left, second, longer, strict=True):
+        if not np.array_equal(_later(shape, program.tasks[order]), tasks[later:]):
             return None
-        for position in positions[earlier:]:
-            needed.update(dict.fromkeys(s for s in steps[position].sources if program.fronts[s] <= first_front))
-    shifted = [number_of[steps[p].rank].get(_later(shape, steps[p].task)) for p in needed]
-    if any(number is None or number >= second[steps[p].rank] for number, p in zip(shifted, needed, strict=True)):
+    waits = program.waits
+    sources = np.stack([waits.previous, *waits.inputs], axis=1)[np.concatenate(left)].ravel()
+    sources = sources[(sources >= 0) & (program.fronts[sources] <= first_front)]
+    needed = sources[np.sort(np.unique(sources, return_index=True)[1])]
+    placed = np.column_stack([program.ranks, program.tasks])
+    shifted = _found(np.column_stack([program.ranks[needed], _later(shape, program.tasks[needed])]), placed)
+    if (shifted < 0).any() or (program.fronts[shifted] > second_front).any():
         return None  # what the earlier moment waits for still belongs to the warm-up
-    chosen = list(needed), [order[steps[p].rank][number or 0] for number, p in zip(shifted, needed, strict=True)]
     moments = [
-        Moment(front, np.array(positions), np.array([program.rows[p] for p in positions]))
-        for front, positions in zip((first_front, second_front), chosen, strict=True)
+        Moment(front, positions, program.rows[positions]) for front, positions in ((first_front, needed), (second_front, shifted))
     ]
-    between = [steps[p].task_class for positions, a, b in zip(order, first, second, strict=True) for p in positions[a:b]]
-    return Steady(moments[0], moments[1], np.bincount(between, minlength=len(program.classes)))
+    between = np.concatenate([order[a:b] for order, a, b in zip(orders, first, second, strict=True)])
+    return Steady(moments[0], moments[1], np.bincount(program.task_class[between], minlength=len(program.classes)))

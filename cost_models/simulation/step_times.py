@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,13 +18,14 @@ from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
-from cost_models.step.composition import StepTime, at_kind, composed_of
+from cost_models.step.composition import StepTime, at_kind, closed_form, composed_of
 from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.priced_groups import PricedGroup, priced_batch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 
 LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
+MOST_TASKS = 524_288  # that are played: a second, 300 MB
 
 
 def pipeline_shapes(group: PricedGroup) -> Iterator[tuple[IntColumn, PipelineShape]]:
@@ -76,8 +77,10 @@ class GroupTasks:
         tuple of Floats, ``[class, n]``, seconds, and IntColumn, ``[class]``
         """
         sends = _num_sends(program.shape)
-        durations = [self.duration_s(c, count) for c, count in zip(program.classes, sends.tolist(), strict=True)]
-        return np.stack(durations), sends
+        durations = np.empty((len(sends), len(self.send_s)))
+        for (kind, chunk, backward_chunk), rows, ranks in _alike(program.shape):
+            durations[rows] = self._seconds(kind, ranks, chunk, backward_chunk, sends[rows][:, None])
+        return durations, sends
 
     @staticmethod
     def num_sends(shape: PipelineShape, following: dict[Place, Place], task_class: TaskClass) -> int:
@@ -116,10 +119,11 @@ class GroupTasks:
         -------
         Floats, ``[n]``, seconds
         """
-        kind, rank, *pair = task_class
+        return self._saving_s(*task_class)
+
+    def _saving_s(self, kind: Pass, rank: int | IntColumn, chunk: int, backward_chunk: int) -> Floats:
         if kind is not Pass.PAIR or self._merged is None:
             return np.zeros_like(self.send_s)
-        chunk, backward_chunk = pair
         if (chunk, backward_chunk) not in self._savings:
             self._savings[chunk, backward_chunk] = self._merged.of(chunk, backward_chunk)
         saving: Floats = self._savings[chunk, backward_chunk][rank]
@@ -159,18 +163,31 @@ class GroupTasks:
         -------
         Floats, ``[n]``, seconds
         """
-        kind, rank, chunk, backward_chunk = task_class
+        return self._seconds(*task_class, num_sends)
+
+    def _seconds(self, kind: Pass, rank: int | IntColumn, chunk: int, backward_chunk: int, num_sends: int | IntColumn) -> Floats:
+        """Of the tasks of one rank, ``[n]``, or of several, ``[rank, n]``."""
         forward, backward = self._chunks[chunk], self._chunks[backward_chunk if kind is Pass.PAIR else chunk]
         seconds: Floats = num_sends * self.send_s
         if kind in FORWARDS:
             seconds = seconds + forward.forward[rank] + self._host_s
         if kind in (Pass.BACKWARD, Pass.PAIR):
-            seconds = seconds + backward.backward[rank] + self._accumulation_s[rank] - self.saving_s(task_class)
+            saving_s = self._saving_s(kind, rank, chunk, backward_chunk)
+            seconds = seconds + backward.backward[rank] + self._accumulation_s[rank] - saving_s
         if kind is Pass.INPUT_GRADIENT:
             seconds = seconds + backward.backward[rank] - backward.weight_gradient[rank]
         if kind is Pass.WEIGHT_GRADIENT:
             seconds = seconds + backward.weight_gradient[rank] + self._accumulation_s[rank]
         return seconds
+
+
+@lru_cache(maxsize=128)
+def _alike(shape: PipelineShape) -> tuple[tuple[tuple[Pass, int, int], IntColumn, IntColumn], ...]:
+    """Kinds of task and their chunks, with the rows of their classes and the ranks of these."""
+    found: dict[tuple[Pass, int, int], list[tuple[int, int]]] = {}
+    for row, (kind, rank, chunk, backward_chunk) in enumerate(compiled(shape).classes):
+        found.setdefault((kind, chunk, backward_chunk), []).append((row, rank))
+    return tuple((kind, *np.array(rows).T) for kind, rows in found.items())
 
 
 @lru_cache(maxsize=128)  # as many as ``compiled`` keeps
@@ -241,7 +258,8 @@ def _played(
 def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start_s: Floats, columns: IntColumn) -> Played:
     """Plays all micro batches of the chosen candidates, or as many as it takes until a period repeats the one before.
 
-    Each candidate goes on until its own tasks repeat, so that it costs what it would alone.
+    Each candidate goes on until its own tasks repeat, so that it costs what it would alone. Of one that has not after
+    ``MOST_TASKS`` nothing is known (``nan``).
 
     Parameters
     ----------
@@ -259,16 +277,20 @@ def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start
     Played, ``[rank, len(columns)]``
     """
     total, period = shape.num_microbatches, shape.period
-    whole = np.empty((len(Played._fields), shape.pp, len(columns)))
+    whole = np.full((len(Played._fields), shape.pp, len(columns)), np.nan)
     left = np.arange(len(columns))
     length = LEAST_PERIODS * period + total % period
     while len(left):
         if 2 * length >= total or shape.schedule is Schedule.GPIPE:  # whose forwards are all over before a backward
             length = total
-        part, done = _played(replace(shape, num_microbatches=length), total, tasks, columns[left], start_s)
+        some = replace(shape, num_microbatches=length)
+        if some.num_tasks > MOST_TASKS:
+            break
+        part, done = _played(some, total, tasks, columns[left], start_s)
         whole[:, :, left] = part
         left = left[~done]
         length += (length // period) * period
+    whole[:, :, left] = np.nan
     return Played(*whole)
 
 
@@ -348,7 +370,7 @@ def simulated_together(groups: Iterable[PricedGroup], constants: Constants) -> l
         for (number, columns), end in zip(parts, ends.tolist(), strict=True):
             played[number][:, :, columns] = found[:, :, end - len(columns) : end]
     return [
-        (group, _composed(group, of_group, left, Played(*each), constants))
+        (group, _with_closed_form(group, _composed(group, of_group, left, Played(*each), constants), constants))
         for group, of_group, left, each in zip(groups, tasks, left_s, played, strict=True)
     ]
 
@@ -384,6 +406,19 @@ def _composed(
     )
 
 
+def _with_closed_form(group: PricedGroup, time: StepTime, constants: Constants) -> StepTime:
+    """The same, but in closed form where there was too much to play."""
+    unknown = np.isnan(time.step_s)
+    if not unknown.any():
+        return time
+    closed = closed_form(group, constants)
+    busy = group.num_microbatches * (group.rank.forward + group.rank.backward)
+    pipeline = closed.step_s - group.sharded.optimizer_s - constants.step_overhead_s
+    closed = replace(closed, stage_bubble_s=np.maximum(pipeline - busy - closed.reduce_left_s - closed.gather_left_s, 0.0))
+    names = [each.name for each in fields(StepTime) if each.name != "fidelity"]
+    return replace(time, **{name: np.where(unknown, getattr(closed, name), getattr(time, name)) for name in names})
+
+
 def simulate(
     workload: Workload,
     batch: StrategyBatch,
@@ -395,7 +430,8 @@ def simulate(
 ) -> Estimate:
     """As ``cost_models.step.composition.estimate``, with steps composed task by task.
 
-    Strategies of one pipeline run in lockstep; few run one by one, with equal results. Raises ``ValueError`` as ``estimate``
+    Strategies of one pipeline run in lockstep; few run one by one, with equal results. What would take more than ``MOST_TASKS``
+    tasks has the closed form's step. Raises ``ValueError`` as ``estimate``
     does, and for a schedule that its micro batches do not fill.
 
     Parameters

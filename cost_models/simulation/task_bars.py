@@ -409,7 +409,7 @@ class TaskBars:
 
     def _backwards(self, rank: int, chunk: int, *, weight_gradient: bool) -> list[_LayerPass]:
         """In the order in which they run: the last layer first."""
-        num_again = int(sum(again[rank, 0] for again in self._stages.recomputed(chunk, self._batch)))
+        num_again = int(sum(again[chunk, rank, 0] for again in self._stages.recomputed(self._batch)))
         passes = [
             self._parts[kind].backward(again=index < num_again, weight_gradient=weight_gradient)
             for index, kind in enumerate(self._kinds(rank, chunk))

@@ -70,8 +70,7 @@ def num_tasks(workload: Workload, strategy: ParallelStrategy) -> int:
     -------
     int
     """
-    shape = _shape(workload, strategy)
-    return shape.pp * shape.num_chunks * shape.num_passes * (3 if strategy.schedule.splits_backward else 2)
+    return _shape(workload, strategy).num_tasks
 
 
 def check_length(workload: Workload, strategy: ParallelStrategy) -> None:
@@ -114,8 +113,8 @@ def timeline(workload: Workload, played: Replay, constants: Constants) -> Timeli
     """
     program, gather_s, reduce_s = played.program, played.gather_s, played.reduce_s
     starts, ends = np.array(played.starts_s), np.array(played.ends_s)
-    ranks = np.array([step.rank for step in program.steps], dtype=np.int64)
-    origins, last_s = origins_s(played), ends[list(program.last_positions)]
+    ranks = program.ranks
+    origins, last_s = origins_s(played), ends[program.last_positions]
     ended_s = last_s + reduce_s - origins
     pipeline_s = float(ended_s.max())
     optimizer_s = float(played.group.sharded.optimizer_s[0])

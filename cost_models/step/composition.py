@@ -333,7 +333,7 @@ def peaks(priced: PricedBatch, enough_bytes: float = float("inf")) -> Peaks:
         counted = least <= enough_bytes
         if counted.any():
             rows = rows[counted]
-            group = group if counted.all() else priced.take(rows).group(group.stages)
+            group = group if counted.all() else group.take(counted)
             memory = group_memory(priced.workload, group, priced.constants, breakdown=False)
             found.peak_bytes[rows] = memory.peak.max(axis=0)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from cost_models.memory.fit import fit_rule
 from cost_models.pipeline.merged_passes import MergedPasses
-from cost_models.pipeline.pace import slowest_of, slowest_slots_s
-from cost_models.pipeline.placements import ChunkTable, PlacedChunks, RankTable, Sorts, chunk_table, rank_table
+from cost_models.pipeline.pace import SlotTable, slot_table, slowest_slots_s
+from cost_models.pipeline.placements import ChunkTable, PlacedChunks, RankTable, chunk_table, rank_table
 from cost_models.pipeline.stage_times import PassTimes, chunk_counts
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, Schedule
@@ -33,6 +33,30 @@ class Paces(NamedTuple):
     of_row: IntColumn
 
 
+class SortedRanks(NamedTuple):
+    """Ranks of some placements, each once, as the sorts of their chunks; each placement has ``members`` from ``starts`` on."""
+
+    ranks: tuple[tuple[int, ...], ...]
+    members: IntColumn
+    starts: IntColumn
+
+    def busiest_s(self, work_s: Callable[[tuple[int, ...]], Floats]) -> Floats:
+        """What the rank that works longest does under each placement.
+
+        Parameters
+        ----------
+        work_s : callable
+            Seconds ``[n]`` of one rank.
+
+        Returns
+        -------
+        Floats, ``[placement, n]``, seconds
+        """
+        of_ranks = np.stack([work_s(of_rank) for of_rank in self.ranks])
+        slowest: Floats = np.maximum.reduceat(of_ranks.take(self.members, axis=0), self.starts, axis=0)
+        return slowest
+
+
 @dataclass(frozen=True)
 class Alternatives:
     """Placements of one pipeline, as ``PricedBatch.under`` gives their chunks, and what comparing them needs of each."""
@@ -48,6 +72,20 @@ class Alternatives:
     def ranks(self) -> RankTable:
         """Their distinct ranks."""
         return rank_table(self.placed)
+
+    @cached_property
+    def sorts(self) -> SortedRanks:
+        """Ranks by the sorts of their chunks."""
+        number: dict[tuple[int, ...], int] = {}
+        distinct = [dict.fromkeys(each) for each in self.chunks.sorts]
+        of_placement = [[number.setdefault(of_rank, len(number)) for of_rank in each] for each in distinct]
+        starts = np.cumsum([0, *map(len, of_placement[:-1])])
+        return SortedRanks(tuple(number), np.array([rank for each in of_placement for rank in each]), starts)
+
+    @cached_property
+    def slots(self) -> Callable[[int], SlotTable]:
+        """Slots of the interleaved schedule, for each size of groups of micro batches."""
+        return cache(partial(slot_table, self.chunks.sorts, merged=self.placed.one.merge_pairs))
 
 
 def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
@@ -71,8 +109,8 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
     first, index = distinct_rows([priced.key_of, *extent])
     few = priced.take(first)
-    keys, (chunks, sorts) = few.gathered(), placements.chunks
-    (counts,) = chunk_counts(chunks, few.batch)
+    keys, chunks = few.gathered(), placements.chunks.chunks
+    counts = chunk_counts(chunks, few.batch).chunk(0)
     times = PassTimes(counts, chunks, keys.layers, keys.edges)
     shape = (chunks.num_kinds, len(first))
     forward, backward = np.broadcast_to(times.forward, shape), np.broadcast_to(times.backward, shape)
@@ -83,31 +121,23 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
         seconds: Floats = forward[ahead] + backward[back]
         return seconds if merged is None else seconds - merged.met((ahead, 0), (back, 0))
 
-    def busiest_s(sorts: Sorts, meeting: Callable[[tuple[int, ...]], Floats]) -> Floats:
-        ranks = dict.fromkeys(sorts)  # most are alike
-        slowest: Floats = np.max([meeting(of_rank) for of_rank in ranks], axis=0)
-        return one.passes_fraction * slowest
-
-    @cache
     def mirrored_s(of_rank: tuple[int, ...]) -> Floats:
         """Every forward meets the backward of the mirrored chunk, as it does in a V and on the last rank."""
         total: Floats = np.sum([meeting_s(*pair) for pair in zip(of_rank, reversed(of_rank), strict=True)], axis=0)
         return total
 
-    @cache
     def least_s(of_rank: tuple[int, ...]) -> Floats:
         """Every forward meets the backward that hides most of it."""
         total: Floats = np.sum([np.min([meeting_s(a, b) - backward[b] for b in set(of_rank)], axis=0) for a in of_rank], axis=0)
         back: Floats = backward[list(of_rank)].sum(axis=0)
         return total + back
 
-    busiest = np.stack([busiest_s(each, mirrored_s if merged is None else least_s) for each in sorts])
+    ranks = placements.sorts
+    busiest = one.passes_fraction * ranks.busiest_s(mirrored_s if merged is None else least_s)
     if one.schedule is Schedule.INTERLEAVED:
-        sizes = few.batch.group_size
-        slowest_s = slowest_of(meeting_s)
-        steady = np.stack([slowest_slots_s(each, sizes, slowest_s, merged=one.merge_pairs) for each in sorts])
+        steady = slowest_slots_s(placements.slots, few.batch.group_size, meeting_s)
     else:
-        steady = busiest if merged is None else np.stack([busiest_s(each, mirrored_s) for each in sorts])
+        steady = busiest if merged is None else one.passes_fraction * ranks.busiest_s(mirrored_s)
     return Paces(steady, busiest, index)
 
 
@@ -163,7 +193,8 @@ def work(priced: PricedBatch) -> Work:
     -------
     Work
     """
-    keys, model, batch = priced.keys, priced.workload.model, priced.batch
+    model, batch = priced.workload.model, priced.batch
+    keys, of_row = priced.fewer
     number = Counter(model.kinds_of_layers())
     mtp, last = model.mtp_num_layers, model.layer_kinds().index(model.kinds_of_layers()[-1])
     edges, numbers = keys.edges, [number[kind] for kind in model.layer_kinds()]
@@ -174,12 +205,12 @@ def work(priced: PricedBatch) -> Work:
     all_s = all_s + mtp * (keys.layers[last].forward_s + keys.layers[last].backward_s)
     again_s = sum(count * costs.full_recompute_s for count, costs in zip(numbers, keys.layers, strict=True))
     every_layer = (batch.recompute == int(Recompute.FULL)) & (batch.recompute_method == int(RecomputeMethod.UNIFORM))
-    alone_s = all_s[priced.key_of] + np.where(every_layer, np.broadcast_to(again_s, all_s.shape)[priced.key_of], 0.0)
+    alone_s = all_s[of_row] + np.where(every_layer, np.broadcast_to(again_s, all_s.shape)[of_row], 0.0)
     if keys.savings is None:
         return Work(alone_s, alone_s)
     most = np.max([saved for row in keys.savings.by_kinds for saved in row if saved is not None], axis=0)
     hidden_s: Floats = (model.num_layers + mtp) * np.maximum(most, 0.0)
-    return Work(alone_s, alone_s - hidden_s[priced.key_of])
+    return Work(alone_s, alone_s - hidden_s[of_row])
 
 
 def least_step_times_s(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import pairwise
 
 import numpy as np
@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from cost_models.constants import Constants
 from cost_models.layer.communication import network_of
 from cost_models.layer.compute import ELEMENT_BYTES, Device
-from cost_models.memory.model_states import ModelStates, StageParameters, model_states, stage_parameters
 from cost_models.network.collectives import send_recv_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.merged_passes import MergedPasses
-from cost_models.pipeline.pace import slowest_of, slowest_slots_s, sorts_of_chunks
+from cost_models.pipeline.pace import slot_table, slowest_slots_s, sorts_of_chunks
 from cost_models.pipeline.placements import PlacedChunks, placed_chunks
 from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
 from cost_models.pipeline.stages import Stages, stages_of
@@ -27,8 +26,8 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, 
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
-from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
-from cost_models.step.priced_keys import Costs, GatheredKeys, LayerPrices, PricedKeys, priced_keys, taken
+from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, priced_keys
+from cost_models.step.sharded_model import ShardedModel, sharded_model
 
 
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
@@ -69,88 +68,6 @@ def _send_recv_s(workload: Workload, batch: StrategyBatch, network: Network, con
     return exposed, hops - exposed
 
 
-SHARDING_COLUMNS = ("tp", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
-# What rows of a group share, and what ZeRO-2 alone depends on.
-SHARDING_FORMULAS_READ = (*SHARDING_COLUMNS, "pp", "vpp", "schedule", "mtp_before_head", "micro_batch_size")
-
-
-@dataclass(frozen=True)
-class ShardedModel:
-    """What the parameters on each rank cost, whatever runs over them: ``[stage, n]``, the optimizer ``[n]``.
-
-    Each is priced when it is first asked for, once per distinct sharding (``few``), like layers per key, and gathered.
-    """
-
-    workload: Workload
-    few: StrategyBatch
-    of_row: IntColumn
-    stages: Stages
-    device: Device
-    network: Network
-
-    @cached_property
-    def parameters(self) -> StageParameters:
-        """On a rank of each stage, before sharding."""
-        return self._gathered(self._parameters)
-
-    @cached_property
-    def states(self) -> ModelStates:
-        """Weights, gradients and optimizer states."""
-        return self._gathered(self._states)
-
-    @property
-    def least_bytes(self) -> tuple[Floats, Floats]:
-        """What the fullest rank keeps from step to step, and what it keeps of weights and gradients, ``[n]``."""
-        kept, weights = self._states.total, self._states.weights + self._states.gradients
-        return kept.max(axis=0)[self.of_row], weights.max(axis=0)[self.of_row]
-
-    @cached_property
-    def exchange(self) -> GradientExchange:
-        """Gradients reduced and weights gathered."""
-        unsharded = not (self.few.zero_stage == 3).any()
-        edge_only = self._parameters if unsharded else self._parameters_of(np.zeros_like(self._layers))
-        return self._gathered(gradient_exchange(self.workload, self.few, self._parameters, edge_only, self.network))
-
-    @cached_property
-    def accumulation_s(self) -> Floats:
-        """Gradients added to the buffer, a micro batch."""
-        return self._gathered(accumulation_s(self.workload, self.few, self._parameters, self.device))
-
-    @cached_property
-    def optimizer_s(self) -> Floats:
-        """The optimizer, a step."""
-        return self._gathered(optimizer_s(self.workload, self.few, self._parameters, self.device))
-
-    @cached_property
-    def _states(self) -> ModelStates:
-        return model_states(self.workload, self.few, self._parameters)
-
-    @cached_property
-    def _parameters(self) -> StageParameters:
-        return self._parameters_of(self._layers)
-
-    @property
-    def _layers(self) -> Floats:
-        """``[layer kind, stage, 1]``."""
-        held: Floats = self.stages.of_model.layers.sum(axis=2, dtype=np.float64)[:, :, None]
-        return held
-
-    def _parameters_of(self, layers: Floats) -> StageParameters:
-        ends = self.stages.is_first, self.stages.is_last, self.stages.is_mtp
-        return stage_parameters(self.workload, self.few, tuple(layers), *ends)
-
-    def _gathered(self, value: Costs) -> Costs:
-        return taken(value, self.of_row, tables=True)
-
-
-def _sharded_model(workload: Workload, batch: StrategyBatch, stages: Stages, device: Device, network: Network) -> ShardedModel:
-    columns = [getattr(batch, name) for name in SHARDING_COLUMNS]
-    columns.append(np.where(batch.zero_stage == 2, batch.micro_batch_size, 0))  # ZeRO-2 scatters once a micro batch
-    first, index = distinct_rows([*columns, batch.features & PRICED[Place.SHARDING]])
-    few = batch.standing_for(first, Place.SHARDING, SHARDING_FORMULAS_READ)
-    return ShardedModel(workload, few, index, stages, device, network)
-
-
 @dataclass(frozen=True)
 class PricedGroup:
     """Strategies that share a pipeline, with all that composing a step in either fidelity needs; ``[kind, n]`` or ``[n]``."""
@@ -164,7 +81,7 @@ class PricedGroup:
     host_micro_batch_s: Floats
 
     @cached_property
-    def chunk_counts(self) -> list[LayerCounts]:
+    def chunk_counts(self) -> LayerCounts:
         """What each chunk of a rank holds."""
         return chunk_counts(self.stages, self.batch)
 
@@ -211,7 +128,31 @@ class PricedGroup:
             seconds: Floats = chunks[forward].forward[kind] + chunks[backward].backward[other] + beside_s
             return seconds if merged is None else seconds - merged.met((kind, forward), (other, backward))
 
-        return slowest_slots_s(sorts, self.batch.group_size, slowest_of(meeting_s), merged=stages.merge_pairs)
+        slots = partial(slot_table, (sorts,), merged=stages.merge_pairs)
+        slowest: Floats = slowest_slots_s(slots, self.batch.group_size, meeting_s)[0]
+        return slowest
+
+    def take(self, rows: IntColumn | NDArray[np.bool_]) -> PricedGroup:
+        """The chosen rows, in that order, with what has been priced for all of them once.
+
+        Parameters
+        ----------
+        rows : int or bool array
+            Indices, or a mask over all rows.
+
+        Returns
+        -------
+        PricedGroup
+        """
+        return PricedGroup(
+            self.batch.take(rows),
+            self.stages,
+            self.num_microbatches[rows],
+            GatheredKeys(self.priced.keys, self.priced.of_row[rows], self.priced.tables),
+            self.sharded.take(rows),
+            lambda: (self.p2p_s[rows], self.p2p_masked_s[rows]),
+            self.host_micro_batch_s[rows],
+        )
 
     def chunk(self, index: int) -> PassTimes:
         """Layers and edges of one chunk; where passes are merged, those of the chunk with each other.
@@ -226,7 +167,7 @@ class PricedGroup:
         PassTimes, ``[kind, n]``, seconds
             Without sends and gradient accumulation.
         """
-        return self._times(self.chunk_counts[index], 0.0, 0.0 if self.merged is None else self.merged.of(index, index))
+        return self._times(self.chunk_counts.chunk(index), 0.0, 0.0 if self.merged is None else self.merged.of(index, index))
 
     def _times(self, counts: LayerCounts, extra_s: Floats | float, saving_s: Floats | float) -> PassTimes:
         relay_s = self.p2p_s / (2.0 * self.stages.num_chunks)
@@ -266,7 +207,7 @@ def _price_group(
         stages=stages,
         num_microbatches=batch.num_microbatches(workload.training.global_batch_size).astype(np.float64),
         priced=priced,
-        sharded=_sharded_model(workload, batch, stages, device, network),
+        sharded=sharded_model(workload, batch, stages, device, network),
         sends_s=cache(lambda: _send_recv_s(workload, batch, network, constants)),
         host_micro_batch_s=constants.host_micro_batch_s * np.where(dispatched, 1.0, 0.0),
     )
@@ -325,6 +266,13 @@ class PricedBatch:
         GatheredKeys
         """
         return GatheredKeys(self.keys, self.key_of, tables)
+
+    @property
+    def fewer(self) -> tuple[PricedKeys | GatheredKeys, IntColumn]:
+        """What the keys cost, per key or per row, whichever are fewer, and which entry is each row's."""
+        if len(self.batch) < len(self.keys.alike):
+            return self.gathered(), np.arange(len(self.batch))
+        return self.keys, self.key_of
 
     def group(self, stages: Stages, *, tables: bool = False) -> PricedGroup:
         """All rows on the given ranks.

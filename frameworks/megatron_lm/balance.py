@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cost_models.shapes.expert_spread import RouterBalance
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.workload import Workload
 from frameworks.megatron_lm.arguments import BARE
 from frameworks.model_facts import Arguments

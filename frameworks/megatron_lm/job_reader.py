@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cost_models.shapes.expert_spread import RouterBalance
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cost_models.shapes.expert_spread import RouterBalance
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.mindformers.options import Options
 from frameworks.mindformers.reader import Reading

@@ -137,7 +137,8 @@ class Placer:
                 while len(self._known) >= MOST_KNOWN:
                     del self._known[next(iter(self._known))]
                 placements = self._of_pipeline(one, of_head)
-                forms = tuple(self._shortest_form(one, placement) for placement in placements)
+                usual = default_layout(self._workload.model, one.pp, one.vpp, one.schedule)
+                forms = tuple(_shortest_form(placement, usual) for placement in placements)
                 self._known[key] = _Pipeline(forms, Alternatives(alike.under(placements))) if forms else None
             if (pipeline := self._known[key]) is not None:
                 yield rows, alike, pipeline
@@ -158,28 +159,40 @@ class Placer:
 
     def takes(self, one: ParallelStrategy, placements: Sequence[Placement]) -> tuple[Placement, ...]:
         """The placements of one strategy that the target takes."""
-        batch = StrategyBatch.of([replace(one, **placement._asdict()) for placement in placements])
+        batch = _under(one, placements)
         refused = np.zeros(len(batch), dtype=np.bool_)
         for rule in self._rules:
             refused |= rule.violates(self._workload, batch)
         return tuple(placement for placement, no in zip(placements, refused, strict=True) if not no)
-
-    def _shortest_form(self, one: ParallelStrategy, placement: Placement) -> Form:
-        """The default layout is that of a strategy that gives none."""
-        usual = placement.layer_layout == default_layout(self._workload.model, one.pp, one.vpp, one.schedule)
-        return None if usual else placement.layer_layout, placement.mtp_before_head
 
     def _head_layers(self, priced: PricedBatch) -> IntColumn:
         """Layers that take as long as what runs on the last virtual stage beside its own, rounded up to 1, 2, 4, ..., ``[n]``.
 
         Of each row alone: where its layers lie does not depend on what it is priced with.
         """
-        keys, mtp = priced.keys, self._workload.model.mtp_num_layers
+        (keys, of_row), mtp = priced.fewer, self._workload.model.mtp_num_layers
         layer_s = np.min([_seconds(costs) for costs in keys.layers], axis=0)
         head_s = (1 + mtp) * (keys.edges.head_forward_s + keys.edges.head_backward_s) + mtp * _seconds(keys.layers[-1])
         powers = np.ceil(np.log2(np.maximum(np.ceil(head_s / layer_s), 1.0)))
-        rounded: IntColumn = (2**powers).astype(np.int64)[priced.key_of]
+        rounded: IntColumn = (2**powers).astype(np.int64)[of_row]
         return rounded
+
+
+def _under(one: ParallelStrategy, placements: Sequence[Placement]) -> StrategyBatch:
+    """One strategy under each placement."""
+    layouts = tuple(dict.fromkeys(placement.layer_layout for placement in placements))
+    numbers = {layout: number for number, layout in enumerate(layouts)}
+    return replace(
+        StrategyBatch.of([one]).take(np.zeros(len(placements), dtype=np.int64)),
+        layouts=layouts,
+        layout_index=np.array([numbers[placement.layer_layout] for placement in placements], dtype=np.int64),
+        mtp_before_head=np.array([placement.mtp_before_head for placement in placements], dtype=np.int64),
+    )
+
+
+def _shortest_form(placement: Placement, usual: LayerLayout) -> Form:
+    """The default layout is that of a strategy that gives none."""
+    return None if placement.layer_layout == usual else placement.layer_layout, placement.mtp_before_head
 
 
 class _Chosen:

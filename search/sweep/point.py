@@ -19,7 +19,7 @@ from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import violations
 from search.finalists import simulated_rows
 from search.lattice import LatticeSearch
-from search.lattice_state import LatticeState
+from search.lattice_state import LatticeState, Under
 from search.limits import DEGREES
 from search.ranking import Leaderboard, Scored, batch_from_mapping, batch_to_mapping
 from search.space import SearchSpace
@@ -84,6 +84,11 @@ class PointSearch(LatticeSearch):
             self._waiting = batch if self._waiting is None else concatenate([self._waiting, batch])
         if self._waiting is not None and len(self._waiting) >= TOGETHER:
             self._price_waiting()
+
+    def _under(self, place: int) -> Under:
+        """Rows wait until many are priced at once: they know all that was found before."""
+        least_bytes = float("inf") if self.state.leanest is None else self.state.leanest[0]
+        return Under(self.state.finalists.bar_s, least_bytes)
 
     def _price_waiting(self) -> None:
         assert self._waiting is not None

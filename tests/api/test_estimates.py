@@ -276,6 +276,7 @@ def test_a_caller_that_wants_no_advice_gets_the_same_without_it(api: TestClient)
     far = {"model": "llama-2-7b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 64}, "strategy": {"tp": 8}}
     advised = api.post("/v1/estimates", json=far).json()
     assert advised.pop("next_runs")
+    assert advised.pop("software")["options"]
     assert api.post("/v1/estimates", json={**far, "advise": False}).json() == advised
     refused = api.post("/v1/estimates", json={**far, "advise": 1})
     assert (refused.status_code, refused.json()["detail"]) == (422, "advise: 1 is not allowed; give true or false.")

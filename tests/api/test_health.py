@@ -1,6 +1,9 @@
 """``/healthz``, ``/readyz``, ``/metrics``."""
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
+from app.http.metrics import Processes
 from app.server.application import create_app
 from app.storage.clock import now_s
 from app.storage.session import Database
@@ -83,3 +87,22 @@ def test_metrics_count_requests_by_route_and_studies_by_state(api: TestClient, j
     assert float(found["process_resident_memory_bytes"]) > 1e7
     assert float(found["meshplan_worker_restarts_total"]) == 0.0
     assert re.search(r'meshplan_http_request_duration_seconds_count\{method="POST",route="/v1/studies"\} 1\.0', text)
+
+
+def test_metrics_tell_the_processes_of_each_class(api: TestClient) -> None:
+    metrics = api.app.state.server.metrics  # type: ignore[attr-defined]
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    metrics.watch_processes(lambda: [Processes("estimates", (os.getpid(),), 3, 7), Processes("studies", (gone.pid,), 0, 0)])
+    found = dict(re.findall(r"^meshplan_(\w+\{class=.*\}) (\S+)$", api.get("/metrics").text, re.MULTILINE))
+    counted = {name: float(value) for name, value in found.items() if not name.startswith("processes_resident")}
+    assert counted == {
+        'processes{class="estimates"}': 1.0,
+        'processes{class="studies"}': 1.0,
+        'waiting_requests{class="estimates"}': 7.0,
+        'waiting_requests{class="studies"}': 0.0,
+        'process_restarts_total{class="estimates"}': 3.0,
+        'process_restarts_total{class="studies"}': 0.0,
+    }
+    assert float(found['processes_resident_bytes{class="estimates"}']) > 2**20
+    assert float(found['processes_resident_bytes{class="studies"}']) == 0.0

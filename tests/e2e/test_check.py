@@ -14,7 +14,8 @@ import jsonschema
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.commands import ROOT, command, process
+
 JOB: dict[str, Any] = {
     "model": "llama-2-7b",
     "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
@@ -26,10 +27,7 @@ GENEROUS = {"step_time_s": {"max": 60}, "headroom_bytes": {"min": 1e9}, "device_
 
 
 def meshplan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "MESHPLAN_DEBUG", "NO_COLOR")}
-    command = [sys.executable, "-m", "meshplan", *arguments]
-    environment = {**clean, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return command(*arguments, folder=folder)
 
 
 def write(folder: Path, name: str, document: Any) -> str:
@@ -53,10 +51,11 @@ def check(folder: Path, *arguments: str, code: int, job: str = "job.yaml", budge
 
 def test_exit_0_within_three_seconds_without_a_server_or_a_database(folder: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    text = check(folder, code=0)
+    run = process("check", "job.yaml", "--budget", "budget.yaml", folder=folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (run.returncode, run.stderr) == (0, "")
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3.0  # of one core, whatever else runs here
-    assert text.rstrip().endswith("PASSED: 5 of 5 checks passed")
+    assert run.stdout.rstrip().endswith("PASSED: 5 of 5 checks passed")
     assert sorted(path.name for path in folder.iterdir()) == ["budget.yaml", "job.yaml"]
 
 
@@ -144,9 +143,9 @@ def test_the_document_and_the_budget_agree_with_their_schemas(folder: Path) -> N
         jsonschema.validate({"step_tim_s": {"max": 1}}, schemas["budget"])
 
 
-@pytest.mark.parametrize("command", [["estimate", "job.yaml", "--json"], ["search", "job.yaml", "--json"]])
-def test_other_answers_serve_as_baselines(folder: Path, command: list[str]) -> None:
-    (folder / "plan.json").write_text(meshplan(folder, *command).stdout)
+@pytest.mark.parametrize("answer", [["estimate", "job.yaml", "--json"], ["search", "job.yaml", "--json"]])
+def test_other_answers_serve_as_baselines(folder: Path, answer: list[str]) -> None:
+    (folder / "plan.json").write_text(meshplan(folder, *answer).stdout)
     write(folder, "budget.yaml", {"regression": {"step_time_s": {"max_fraction": 10}}})
     text = check(folder, "--baseline", "plan.json", "--pin", code=0)
     assert "against the baseline" in text
@@ -170,7 +169,7 @@ def test_every_documented_command_passes_on_the_example(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples/ci", tmp_path, dirs_exist_ok=True)
     commands = documented()
     assert len(commands) >= 4
-    for command in commands:
-        words = command.partition(" #")[0].split()[1:]
+    for line in commands:
+        words = line.partition(" #")[0].split()[1:]
         run = meshplan(tmp_path, *words)
-        assert run.returncode == 0, f"{command}\n{run.stdout}{run.stderr}"
+        assert run.returncode == 0, f"{line}\n{run.stdout}{run.stderr}"

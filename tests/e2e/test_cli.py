@@ -1,10 +1,9 @@
-"""Every documented command, run as a user runs it."""
+"""Every documented command, run as a user runs it; what a start could change, in processes of their own."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -15,24 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.commands import ROOT, command, process
+
 POST_TRAINING = ROOT / "examples" / "rl-math-7b.yaml"
 EXAMPLES = sorted({*(ROOT / "examples").glob("*.yaml")} - {POST_TRAINING})
 SMALL = ("search", "llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "8")
 LIMITS = ("--tp", "1..8", "--pp", "1,2", "--vpp", "1", "--cp", "1", "--recompute", "none,full")
-
-
-def meshplan(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "MESHPLAN_DEBUG", "NO_COLOR")}
-    return subprocess.run(
-        [sys.executable, "-m", "meshplan", *map(str, arguments)],
-        cwd=ROOT,
-        env={**clean, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def refused(run: subprocess.CompletedProcess[str], part: str, code: int = 2) -> None:
@@ -96,7 +83,7 @@ def _matches(value: Any, schema: dict[str, Any], definitions: dict[str, Any], wh
 
 @cache
 def schema_of(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = documents(meshplan("schema", name))
+    found: dict[str, Any] = documents(command("schema", name))
     return found
 
 
@@ -106,20 +93,20 @@ def agrees_with_schema(document: Any, name: str) -> None:
 
 
 def test_help_and_version() -> None:
-    assert "search" in meshplan("--help").stdout
-    for command in ("search", "estimate", "validate", "schema", "hardware", "models"):
-        assert meshplan(command, "--help").returncode == 0
-    assert re.fullmatch(r"meshplan \d+\.\d+\.\d+\S*\n", meshplan("--version").stdout)
+    assert "search" in process("--help").stdout
+    for name in ("search", "estimate", "validate", "schema", "hardware", "models"):
+        assert command(name, "--help").returncode == 0
+    assert re.fullmatch(r"meshplan \d+\.\d+\.\d+\S*\n", process("--version").stdout)
 
 
 def test_no_command_is_usage_and_prints_the_help() -> None:
-    run = meshplan()
+    run = process()
     assert (run.returncode, run.stderr) == (2, "")
     assert "search" in run.stdout
 
 
 def test_search_prints_a_table_and_nothing_else_on_standard_output() -> None:
-    run = meshplan(*SMALL, *LIMITS, COLUMNS="80")
+    run = process(*SMALL, *LIMITS, COLUMNS="80")
     assert (run.returncode, run.stderr) == (0, "")
     lines = run.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -129,7 +116,7 @@ def test_search_prints_a_table_and_nothing_else_on_standard_output() -> None:
 
 
 def test_search_document() -> None:
-    run = meshplan(*SMALL, *LIMITS, "--top", "3", "--json")
+    run = command(*SMALL, *LIMITS, "--top", "3", "--json")
     assert run.returncode == 0
     document = documents(run)
     agrees_with_schema(document, "search")
@@ -149,13 +136,13 @@ def test_search_document() -> None:
 
 
 def test_a_saved_plan_is_estimated_as_it_was_ranked(tmp_path: Path) -> None:
-    run = meshplan(*SMALL, *LIMITS, "--top", "2", "--save-dir", tmp_path / "out")
+    run = command(*SMALL, *LIMITS, "--top", "2", "--save-dir", tmp_path / "out")
     assert run.returncode == 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"report.txt", "report.json", "job.yaml", "plan-1.job.yaml", "plan-2.job.yaml"} <= names
     assert any(re.fullmatch(r"plan-1\.[a-z-]+\.sh", name) for name in names)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    again = documents(meshplan("estimate", tmp_path / "out" / "plan-1.job.yaml", "--simulate", "--json"))
+    again = documents(command("estimate", tmp_path / "out" / "plan-1.job.yaml", "--simulate", "--json"))
     assert again["estimate"] == report["plans"][0]["estimate"]
     assert again["strategy"] == report["plans"][0]["strategy"]
     script = next(path for path in (tmp_path / "out").glob("plan-1.*.sh"))
@@ -170,7 +157,7 @@ def test_a_saved_plan_is_estimated_as_it_was_ranked(tmp_path: Path) -> None:
 
 
 def test_the_example_of_post_training_is_estimated() -> None:
-    run = meshplan("rl", "estimate", POST_TRAINING, "--json")
+    run = command("rl", "estimate", POST_TRAINING, "--json")
     assert run.returncode == 0, run.stderr
     found = documents(run)
     assert found["step_time_low_s"] < found["step_time_s"] < found["step_time_high_s"]
@@ -178,7 +165,7 @@ def test_the_example_of_post_training_is_estimated() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_estimated(example: Path) -> None:
-    run = meshplan("estimate", example, "--json")
+    run = command("estimate", example, "--json")
     assert run.returncode == 0, run.stderr
     document = documents(run)
     agrees_with_schema(document, "estimate")
@@ -187,15 +174,15 @@ def test_every_example_is_estimated(example: Path) -> None:
 
 def test_estimate_from_flags_and_what_does_not_fit_is_an_answer() -> None:
     flags = ("estimate", "llama-2-70b", "--hardware", "atlas-800t-a2", "--devices", "16", "--seq-length", "4096")
-    lean = meshplan(*flags, "--global-batch-size", "16", "--tp", "8", "--pp", "2", "--recompute", "full", "--json")
+    lean = command(*flags, "--global-batch-size", "16", "--tp", "8", "--pp", "2", "--recompute", "full", "--json")
     assert lean.returncode == 0
-    run = meshplan(*flags, "--global-batch-size", "16", "--tp", "1", "--pp", "1", "--json")
+    run = command(*flags, "--global-batch-size", "16", "--tp", "1", "--pp", "1", "--json")
     assert run.returncode == 0
     document = documents(run)
     assert document["estimate"]["fits"] is False
     assert document["estimate"]["headroom_bytes"] < 0
     assert documents(lean)["estimate"]["peak_memory_bytes"] < document["estimate"]["peak_memory_bytes"]
-    assert "DOES NOT FIT" in meshplan(*flags, "--global-batch-size", "16", "--tp", "1").stdout
+    assert "DOES NOT FIT" in command(*flags, "--global-batch-size", "16", "--tp", "1").stdout
 
 
 SIMULATED = (
@@ -208,20 +195,20 @@ def test_what_a_plan_delivers(tmp_path: Path) -> None:
     job = ("llama-2-70b", "--hardware", "atlas-800t-a2", "--devices", "512", "--tp", "8", "--pp", "4", "--recompute", "full")
     log = tmp_path / "log.csv"
     log.write_text("time\n2026-03-01T00:00:00\n2026-03-08T06:30:00\n", encoding="utf-8")
-    run = meshplan("goodput", *job, "--mtbf", "3.1h", "--histories", "100", "--json")
+    run = command("goodput", *job, "--mtbf", "3.1h", "--histories", "100", "--json")
     document = documents(run)
-    schema = documents(meshplan("schema", "goodput"))
+    schema = documents(command("schema", "goodput"))
     check_schema(document, schema, schema["$defs"])
     assert document["mtbf_s"] == pytest.approx(11_160)
-    shown = meshplan("goodput", *job, "--failure-log", log, "--log-nodes", "64", "--histories", "100")
+    shown = command("goodput", *job, "--failure-log", log, "--log-nodes", "64", "--histories", "100")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "2 interruptions in" in " ".join(shown.stdout.split())
-    refused(meshplan("goodput", *job, "--mtbf", "3x"), "--mtbf: '3x' is not allowed")
-    refused(meshplan("goodput", *job, "--failure-log", log), "--log-nodes")
-    refused(meshplan("goodput", *job, "--failure-log", log, "--log-nodes", "64", "--mtbf", "3h"), "beside --failure-log")
+    refused(command("goodput", *job, "--mtbf", "3x"), "--mtbf: '3x' is not allowed")
+    refused(command("goodput", *job, "--failure-log", log), "--log-nodes")
+    refused(command("goodput", *job, "--failure-log", log, "--log-nodes", "64", "--mtbf", "3h"), "beside --failure-log")
     site = tmp_path / "site.yaml"
     site.write_text("failures_per_node_day: 1\nhistories: 100\n", encoding="utf-8")
-    assert documents(meshplan("goodput", *job, "--delivery", site, "--mtbf", "3.1h", "--json"))["mtbf_s"] == pytest.approx(11_160)
+    assert documents(command("goodput", *job, "--delivery", site, "--mtbf", "3.1h", "--json"))["mtbf_s"] == pytest.approx(11_160)
 
 
 def test_a_measured_step_beside_the_predicted_one(tmp_path: Path) -> None:
@@ -230,19 +217,19 @@ def test_a_measured_step_beside_the_predicted_one(tmp_path: Path) -> None:
         ROOT / "examples" / "llama-2-13b.yaml",
         tmp_path / "runs.jsonl",
     )
-    run = meshplan("compare-trace", trace, "--job", job, "--step", "11", "--json")
+    run = command("compare-trace", trace, "--job", job, "--step", "11", "--json")
     document = documents(run)
-    schema = documents(meshplan("schema", "compare-trace"))
+    schema = documents(command("schema", "compare-trace"))
     check_schema(document, schema, schema["$defs"])
     assert (document["trace"]["rank"], document["trace"]["step"]) == (0, 11)
-    shown = meshplan("compare-trace", trace, "--job", job, "--records", records)
+    shown = command("compare-trace", trace, "--job", job, "--records", records)
     assert shown.returncode == 0
     assert f"meshplan calibrate {records} --hardware atlas-900-a2-podc --stack mindspeed-llm" in shown.stderr
     assert "accounts for most of it" in shown.stdout
-    assert documents(meshplan("validate", records, "--json"))["summary"]
-    refused(meshplan("compare-trace", trace, "--job", job, "--rank", "7"), f"{trace}: holds no rank 7; it has 0, 1.")
-    refused(meshplan("compare-trace", job, "--job", job), "no column Computing")
-    refused(meshplan("compare-trace", tmp_path / "none.json", "--job", job), "cannot be read (No such file or directory)")
+    assert documents(command("validate", records, "--json"))["summary"]
+    refused(command("compare-trace", trace, "--job", job, "--rank", "7"), f"{trace}: holds no rank 7; it has 0, 1.")
+    refused(command("compare-trace", job, "--job", job), "no column Computing")
+    refused(command("compare-trace", tmp_path / "none.json", "--job", job), "cannot be read (No such file or directory)")
 
 
 def test_a_job_at_many_sizes(tmp_path: Path) -> None:
@@ -260,47 +247,47 @@ def test_a_job_at_many_sizes(tmp_path: Path) -> None:
         "1",
     )
     table = tmp_path / "points.csv"
-    document = documents(meshplan("sweep", *job, "--devices", "8..16", "--output", table, "--json"))
-    schema = documents(meshplan("schema", "sweep"))
+    document = documents(command("sweep", *job, "--devices", "8..16", "--output", table, "--json"))
+    schema = documents(command("schema", "sweep"))
     check_schema(document, schema, schema["$defs"])
     assert [point["num_devices"] for point in document["points"]] == [8, 16]
     assert document["best"]["point"] == 2
     assert len(table.read_text(encoding="utf-8").splitlines()) == 3
-    late = meshplan("sweep", *job, "--devices", "8", "--deadline-days", "1")
+    late = command("sweep", *job, "--devices", "8", "--deadline-days", "1")
     assert late.returncode == 4
     assert "the fastest takes" in late.stdout
-    cut = meshplan("sweep", *job, "--devices", "8,16", "--time-limit", "0.000001")
+    cut = command("sweep", *job, "--devices", "8,16", "--time-limit", "0.000001")
     assert cut.returncode == 5
     assert "1 of 2 points" in cut.stderr
-    refused(meshplan("sweep", *job, "--devices", "0,8"), "--devices")
-    refused(meshplan("sweep", *job, "--devices", "8", "--deadline-days", "0"), "--deadline-days: 0")
+    refused(command("sweep", *job, "--devices", "0,8"), "--devices")
+    refused(command("sweep", *job, "--devices", "8", "--deadline-days", "0"), "--deadline-days: 0")
 
 
 def test_a_simulated_estimate_and_its_timeline(tmp_path: Path) -> None:
     trace = tmp_path / "trace_view.json"
-    run = meshplan(*SIMULATED, "--timeline", trace, "--json")
+    run = command(*SIMULATED, "--timeline", trace, "--json")
     assert run.returncode == 0, run.stderr
     assert str(trace) in run.stderr
     document = documents(run)
     agrees_with_schema(document, "estimate")
     assert document["estimate"]["fidelity"] == "simulated"
-    assert document == documents(meshplan(*SIMULATED, "--simulate", "--json"))
-    closed = documents(meshplan(*SIMULATED, "--json"))["estimate"]
+    assert document == documents(command(*SIMULATED, "--simulate", "--json"))
+    closed = documents(command(*SIMULATED, "--json"))["estimate"]
     assert document["simulation"]["closed_form_step_time_s"] == closed["step_time_s"]
     events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
     end_us = max(event["ts"] + event["dur"] for event in events)
     assert math.isclose(end_us, document["estimate"]["step_time_s"] * 1e6, rel_tol=1e-9)
     assert {event["pid"] for event in events} == {0, 1, 2, 3}
-    shown = meshplan(*SIMULATED, "--simulate", COLUMNS="80").stdout
+    shown = command(*SIMULATED, "--simulate", COLUMNS="80").stdout
     assert max(map(len, shown.splitlines())) <= 80
     for part in ("closed form", "simulated", "lower bound", "masked share", "pipeline rank", "peak at"):
         assert part in shown
 
 
 def test_a_timeline_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    refused(meshplan(*SIMULATED, "--timeline", tmp_path / "missing" / "trace.json"), "--timeline: ")
+    refused(command(*SIMULATED, "--timeline", tmp_path / "missing" / "trace.json"), "--timeline: ")
     # 4 ranks x 100,000 / dp 2 micro batches, a forward and a backward each
-    many = meshplan(*SIMULATED, "--global-batch-size", "100000", "--timeline", tmp_path / "trace.json")
+    many = command(*SIMULATED, "--global-batch-size", "100000", "--timeline", tmp_path / "trace.json")
     refused(many, "pp 4 x vpp 1 x 50,000 micro batches are 400,000 tasks, more than the 100,000 of a timeline")
 
 
@@ -308,7 +295,7 @@ def test_validate(tmp_path: Path) -> None:
     lines = (ROOT / "calibration" / "runs" / "ascend.jsonl").read_text().splitlines()[:4]
     runs = tmp_path / "runs.jsonl"
     runs.write_text("\n".join([lines[0], "{broken", *lines[1:]]) + "\n")
-    run = meshplan("validate", runs, "--json")
+    run = command("validate", runs, "--json")
     assert run.returncode == 0, run.stderr
     document = documents(run)
     agrees_with_schema(document, "validate")
@@ -316,26 +303,26 @@ def test_validate(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in lines] == [row["id"] for row in document["rows"] if row["refused"] is None]
     row = document["rows"][0]
     assert row["error_fraction"] == pytest.approx(row["predicted_step_time_s"] / row["measured_step_time_s"] - 1)
-    assert "median" in meshplan("validate", runs).stdout
+    assert "median" in command("validate", runs).stdout
     runs.write_text("{broken\n")
-    refused(meshplan("validate", runs), "")
+    refused(command("validate", runs), "")
 
 
 def test_catalogues() -> None:
-    listed = documents(meshplan("hardware", "list", "--json"))["items"]
+    listed = documents(command("hardware", "list", "--json"))["items"]
     assert "atlas-800t-a2" in {item["name"] for item in listed}
-    shown = documents(meshplan("hardware", "show", "atlas-800t-a2", "--json"))
+    shown = documents(command("hardware", "show", "atlas-800t-a2", "--json"))
     assert all(stated["source"] and stated["unit"] for stated in shown["provenance"].values())
-    assert "atlas-800t-a2" in meshplan("hardware", "list").stdout
-    assert "hbm_bytes" in meshplan("hardware", "show", "atlas-800t-a2").stdout
-    assert "qwen3-8b" in {item["name"] for item in documents(meshplan("models", "list", "--json"))["items"]}
-    assert "qwen3-8b" in meshplan("models", "list").stdout
-    assert documents(meshplan("models", "show", "qwen3-8b", "--json"))["model"]["num_layers"] == 36
+    assert "atlas-800t-a2" in command("hardware", "list").stdout
+    assert "hbm_bytes" in command("hardware", "show", "atlas-800t-a2").stdout
+    assert "qwen3-8b" in {item["name"] for item in documents(command("models", "list", "--json"))["items"]}
+    assert "qwen3-8b" in command("models", "list").stdout
+    assert documents(command("models", "show", "qwen3-8b", "--json"))["model"]["num_layers"] == 36
 
 
 def test_an_imported_model_is_a_job_s_model(tmp_path: Path) -> None:
     config = next(iter(sorted((ROOT / "tests" / "fixtures" / "huggingface").rglob("*.json"))))
-    imported = yaml.safe_load(meshplan("models", "import", config).stdout)
+    imported = yaml.safe_load(command("models", "import", config).stdout)
     job = {
         "model": imported["model"],
         "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
@@ -343,27 +330,27 @@ def test_an_imported_model_is_a_job_s_model(tmp_path: Path) -> None:
         "strategy": {"dp": 8},
     }
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
-    assert meshplan("estimate", tmp_path / "job.yaml").returncode == 0
-    assert meshplan("models", "import", config, "--json").stdout.startswith("{")
+    assert command("estimate", tmp_path / "job.yaml").returncode == 0
+    assert command("models", "import", config, "--json").stdout.startswith("{")
 
 
 def test_a_count_that_cannot_be_filled_exits_4_and_names_one_that_can() -> None:
     # 37 is prime and divides neither heads, layers, sequence nor batch; 36 = 4 x 9 stages
     arguments = ("search", "llama-2-7b", "--hardware", "atlas-800t-a2", "--global-batch-size", "64", *LIMITS[4:])
-    run = meshplan(*arguments, "--devices", "37", "--json")
+    run = command(*arguments, "--devices", "37", "--json")
     assert run.returncode == 4
     document = documents(run)
     agrees_with_schema(document, "search")
     assert document["plans"] == []
     assert re.search(r"\b36\b", document["nearest"])
     assert re.search(r"\b36\b", run.stderr)
-    spare = documents(meshplan(*arguments, "--devices-at-most", "37", "--json"))
+    spare = documents(command(*arguments, "--devices-at-most", "37", "--json"))
     assert spare["job"]["cluster"]["num_devices"] == 36
     assert spare["plans"]
 
 
 def test_a_model_that_does_not_fit_exits_4_and_says_what_would_do() -> None:
-    run = meshplan(
+    run = command(
         "search", "llama-3.1-70b", "--hardware", "atlas-800t-a2", "--devices", "1", "--global-batch-size", "8", *LIMITS[6:]
     )
     assert run.returncode == 4
@@ -371,7 +358,7 @@ def test_a_model_that_does_not_fit_exits_4_and_says_what_would_do() -> None:
 
 
 def test_a_search_cut_by_its_time_limit_exits_5() -> None:
-    run = meshplan(
+    run = command(
         "search", "pangu-ultra-moe-718b", "--hardware", "atlas-800t-a2", "--devices", "6144", "--time-limit", "0.01", "--json"
     )
     assert run.returncode == 5
@@ -382,22 +369,22 @@ def test_a_search_cut_by_its_time_limit_exits_5() -> None:
 
 def test_our_own_faults_exit_1_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "yaml.py").write_text("raise RuntimeError('planted')\n")
-    run = meshplan("models", "list", PYTHONPATH=str(tmp_path))
+    run = process("models", "list", PYTHONPATH=str(tmp_path))
     refused(run, "internal error: RuntimeError: planted. Please report it", code=1)
-    assert "Traceback" in meshplan("models", "list", PYTHONPATH=str(tmp_path), MESHPLAN_DEBUG="1").stderr
+    assert "Traceback" in process("models", "list", PYTHONPATH=str(tmp_path), MESHPLAN_DEBUG="1").stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
 def test_a_full_disk_is_one_sentence() -> None:
-    command = [sys.executable, "-m", "meshplan", "schema", "job"]
+    started = [sys.executable, "-m", "meshplan", "schema", "job"]
     with Path("/dev/full").open("w") as full:
-        run = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        run = subprocess.run(started, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert run.returncode == 1
     assert "standard output: No space left on device" in run.stderr
     assert "Traceback" not in run.stderr
 
 
 def test_the_same_search_prints_the_same_plans() -> None:
-    first, second = (documents(meshplan(*SMALL, *LIMITS, "--json")) for _ in range(2))
+    first, second = (documents(process(*SMALL, *LIMITS, "--json")) for _ in range(2))
     assert first["plans"] == second["plans"]
     assert first["counts"] == second["counts"]

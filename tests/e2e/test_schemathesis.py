@@ -31,7 +31,7 @@ def run(server: Server, folder: Path, examples: int, *options: str, settings: st
     (folder / "schemathesis.toml").write_text(settings)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", "schemathesis.toml"]
     command += ["run", f"{server.url}/openapi.json", "--checks", CHECKS, "-n", str(examples), "--seed", "20261121"]
-    command += ["--generation-database", "none", "--continue-on-failure", "--no-color", *options]
+    command += ["--generation-database", "none", "--request-timeout", "60", "--continue-on-failure", "--no-color", *options]
     report = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert report.returncode == 0, report.stdout[-6000:] + report.stderr[-2000:]
     found = re.search(r"([\d,]+) generated", report.stdout)

@@ -51,7 +51,7 @@ def stopped(database: Database) -> Iterator[None]:
 
 @pytest.fixture
 def hurried(postgresql: Postgresql, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
-    for name, value in {"CONNECT_S": 2, "POOL_S": 0.5, "REST_S": 0.5}.items():
+    for name, value in {"CONNECT_S": 2, "POOL_S": 0.5, "REST_S": 0.5, "PING_S": 0.5}.items():
         monkeypatch.setattr(storage, name, value)
     with Database(postgresql.upgraded(), statement_s=0.5) as database:
         yield database
@@ -79,6 +79,27 @@ def test_a_database_that_hangs_is_told_in_time_and_then_at_once_and_used_again_w
         assert api.get("/v1/studies").status_code == 200
         assert api.get("/readyz").status_code == 200
         assert hurried._ask_again_s is None
+
+
+def test_a_connection_that_rested_is_looked_at_and_none_is_made_where_the_server_hangs(hurried: Database) -> None:
+    with TestClient(create_app(hurried), base_url=LOCAL, raise_server_exceptions=False) as api:
+        assert api.get("/v1/studies").status_code == 200
+        connects: list[object] = []
+        event.listen(hurried._engine, "do_connect", lambda *given: connects.append(given), insert=True)
+        with stopped(hurried):
+            assert api.get("/v1/studies").status_code == 503
+        assert connects == []  # it would have waited for that as well
+        hurried._ask_again_s = None
+        assert api.get("/v1/studies").status_code == 200
+
+
+def test_connections_that_a_restart_cut_are_made_anew_unnoticed(hurried: Database) -> None:
+    with TestClient(create_app(hurried), base_url=LOCAL) as api, Database(hurried.url.render_as_string(False)) as other:
+        assert api.get("/v1/studies").status_code == 200
+        others = "datname = current_database() and pid <> pg_backend_pid()"
+        with other.read() as session:
+            session.execute(text(f"select pg_terminate_backend(pid) from pg_stat_activity where {others}"))
+        assert api.get("/v1/studies").status_code == 200
 
 
 def test_a_pool_that_is_used_up_counts_as_away() -> None:

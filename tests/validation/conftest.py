@@ -1,6 +1,7 @@
 """The measured runs, read once, and the constants that the product ships."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,21 @@ def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="session")
-def records(family: str) -> list[RunRecord | RefusedRecord]:
+@cache  # not by the fixtures, which forget a family when a file asks for the other one
+def _records(family: str) -> list[RunRecord | RefusedRecord]:
     return read_run_records(RUNS / f"{family}.jsonl")
 
 
+@cache
+def _report(family: str) -> ValidationReport:
+    return validate(_records(family), lambda workload: calibration_for(workload).constants)
+
+
 @pytest.fixture(scope="session")
-def report(records: list[RunRecord | RefusedRecord], constants_for: Callable[[Workload], Constants]) -> ValidationReport:
-    return validate(records, constants_for)
+def records(family: str) -> list[RunRecord | RefusedRecord]:
+    return _records(family)
+
+
+@pytest.fixture(scope="session")
+def report(family: str) -> ValidationReport:
+    return _report(family)

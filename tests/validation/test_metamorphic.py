@@ -20,19 +20,25 @@ ConstantsFor = Callable[[Workload], Constants]
 
 
 def predictions(rows: Iterable[dict[str, Any]], constants_for: ConstantsFor) -> list[tuple[float | None, float | None]]:
-    report = validate([parse_run_record(row) for row in rows], constants_for)
+    return predicted(validate([parse_run_record(row) for row in rows], constants_for))
+
+
+def predicted(report: ValidationReport) -> list[tuple[float | None, float | None]]:
     return [(row.predicted_step_time_s, row.predicted_peak_memory_bytes) for row in report.rows]
+
+
+EVERY = {"ascend": 1, "gpu": 5}  # of how many rows one is taken
 
 
 @pytest.fixture(scope="module")
 def rows(family: str) -> list[dict[str, Any]]:
     lines = (RUNS / f"{family}.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines[:: 1 if family == "ascend" else 5]]
+    return [json.loads(line) for line in lines[:: EVERY[family]]]
 
 
 @pytest.fixture(scope="module")
-def plain(rows: list[dict[str, Any]], constants_for: ConstantsFor) -> list[tuple[float | None, float | None]]:
-    return predictions(rows, constants_for)
+def plain(family: str, report: ValidationReport) -> list[tuple[float | None, float | None]]:
+    return predicted(report)[:: EVERY[family]]
 
 
 def stripped(row: dict[str, Any]) -> dict[str, Any]:
@@ -64,10 +70,10 @@ def test_swapping_names_sources_and_measurements_changes_no_bit(
     assert predictions(swapped, constants_for) == plain
 
 
-def test_the_order_of_the_rows_changes_no_bit(
+def test_neither_the_order_of_the_rows_nor_what_is_beside_them_changes_a_bit(
     rows: list[dict[str, Any]], plain: list[tuple[float | None, float | None]], constants_for: ConstantsFor
 ) -> None:
-    order = random.Random(1).sample(range(len(rows)), len(rows))
+    order = random.Random(1).sample(range(len(rows)), len(rows) // 2)
     assert predictions([rows[i] for i in order], constants_for) == [plain[i] for i in order]
 
 

@@ -25,7 +25,7 @@ from tests.study_jobs import queued, small_job
 from tests.workers.test_runner import answer, direct
 
 ROOT = Path(__file__).resolve().parents[2]
-NUM_KILLS = 10
+NUM_KILLS = 6  # on each database
 MAX_WAIT_S = 180.0  # of a machine that does much else
 # Long enough to be hit: each has dozens of steps.
 LATTICE: dict[str, Any] = {"pp": {"max": 16}, "vpp": {"max": 8}, "micro_batch_size": [1, 2, 4]}

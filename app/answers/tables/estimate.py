@@ -19,7 +19,8 @@ from app.calibrations.tables import print_next_runs
 from app.text.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from app.text.terminal import plain_table
 from cost_models.shapes.expert_load import ExpertCounts
-from cost_models.shapes.expert_spread import PEAK_QUANTILE, RouterBalance, expert_spread
+from cost_models.shapes.expert_spread import PEAK_QUANTILE, expert_spread
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.switches import Exclusive, alternatives
 
 SECONDS_PER_DAY = 86_400

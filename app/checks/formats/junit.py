@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from app.checks.formats.places import Places
-from app.checks.schemas import CheckDocument
+from app.checks.formats.report import Report
 
 # Check status -> element of the test case, and the attribute of the suite that counts it.
 ELEMENTS = {"failed": "failure", "undetermined": "error", "not_evaluated": "skipped"}
@@ -14,11 +14,18 @@ COUNTS = {"failed": "failures", "undetermined": "errors", "not_evaluated": "skip
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_text(document: CheckDocument, places: Places) -> str:
-    checks = document.checks
-    counts = {name: str(sum(check.status == status for check in checks)) for status, name in COUNTS.items()}
+def junit_text(reports: Sequence[Report]) -> str:
     suites = ElementTree.Element("testsuites", name="meshplan check")
-    summary = {"name": _clean(places.title), "tests": str(len(checks)), **counts}
+    for report in reports:
+        _add_suite(suites, report)
+    ElementTree.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+
+
+def _add_suite(suites: ElementTree.Element, report: Report) -> None:
+    checks = report.document.checks
+    counts = {name: str(sum(check.status == status for check in checks)) for status, name in COUNTS.items()}
+    summary = {"name": _clean(report.places.title), "tests": str(len(checks)), **counts}
     suite = ElementTree.SubElement(suites, "testsuite", summary)
     for check in checks:
         case = ElementTree.SubElement(suite, "testcase", classname="meshplan.check", name=_clean(check.id))
@@ -28,8 +35,6 @@ def junit_text(document: CheckDocument, places: Places) -> str:
             outcome.text = _clean(check.sentence)
         else:
             ElementTree.SubElement(case, "system-out").text = _clean(check.sentence)
-    ElementTree.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
 
 
 def _clean(text: str) -> str:

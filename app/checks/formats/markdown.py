@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from app.checks.formats.rows import WORDS, headline, movement_rows, sentences, subject
+from app.checks.formats.report import Report
+from app.checks.formats.rows import (
+    MATRIX,
+    WORDS,
+    headline,
+    matrix_rows,
+    movement_rows,
+    part_rows,
+    run_headline,
+    sentences,
+    subject,
+)
 from app.checks.schemas import CheckDocument
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
-def markdown_text(document: CheckDocument) -> str:
-    return "\n".join(_lines(document)) + "\n"
+def markdown_text(reports: Sequence[Report]) -> str:
+    return "\n".join(_run(reports) if len(reports) > 1 else _titled(reports[0].document)) + "\n"
+
+
+def _run(reports: Sequence[Report]) -> Iterator[str]:
+    """A line a job in one table, then each on its own, folded where it passed."""
+    yield from (f"### meshplan check: {run_headline(reports)}", "")
+    yield f"| {' | '.join(MATRIX)} |"
+    yield "|---|---|---:|---:|---:|---:|"
+    for cells in matrix_rows(reports):
+        yield f"| {' | '.join(map(_text, cells))} |"
+    for report in reports:
+        summary = html.escape(f"{report.places.title}: {headline(report.document)}")
+        opened = "" if report.document.status == "passed" else " open"
+        yield from ("", f"<details{opened}><summary>{summary}</summary>", "", *_lines(report.document), "", "</details>")
+
+
+def _titled(document: CheckDocument) -> Iterator[str]:
+    yield from (f"### meshplan check: {headline(document)}", "", *_lines(document))
 
 
 def _lines(document: CheckDocument) -> Iterator[str]:
-    yield f"### meshplan check: {headline(document)}"
-    yield ""
     about = subject(document)
     if about is not None:
         yield from (_text(about), "")
@@ -28,6 +55,11 @@ def _lines(document: CheckDocument) -> Iterator[str]:
         for metric, *numbers in rows:
             yield f"| `{metric}` | {' | '.join(map(_text, numbers))} |"
         yield ""
+        parts = list(part_rows(document))
+        if parts:
+            yield from ("| what moved | before | now | by |", "|---|---:|---:|---:|")
+            yield from (f"| {' | '.join(map(_text, row))} |" for row in parts)
+            yield ""
         for sentence in sentences(document):
             yield f"- {_text(sentence)}"
         yield ""

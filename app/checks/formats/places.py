@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from urllib.parse import quote
+from urllib.parse import quote, unquote
+
+from app.checks.schemas import CheckDocument
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,24 @@ class Places:
     job: Path | None = None
     budget: Path | None = None
     baseline: Path | None = None
+    name: str = "job"  # where it is no file
 
     @property
     def title(self) -> str:
-        return str(self.job or "job")
+        return str(self.job or self.name)
+
+    def in_job(self, document: CheckDocument) -> tuple[str | None, int]:
+        """Path and line of the job file where a finding is shown: the first field that changed, else the strategy."""
+        if self.job is None:
+            return None, 1
+        lines = _lines(self.job)
+        changes = document.baseline.job_changes if document.baseline else []
+        for field in (*(change.partition(":")[0] for change in changes), "strategy"):
+            section, _, name = field.partition(".")
+            start = _line(lines, section, 0, before="^")
+            if start is not None:
+                return unquote(_uri(self.job)), _line(lines, name.partition(".")[0], start) or start
+        return unquote(_uri(self.job)), 1
 
     def of(self, item_id: str) -> Place | None:
         """The line of the budget that bounds the metric, else the job's strategy, else the top of a file."""
@@ -37,13 +53,17 @@ class Places:
 
 
 def _place(path: Path, key: str, after: str = "") -> Place:
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
+    lines = _lines(path)
     start = _line(lines, after, 0) or 0
     at_margin = None if after else _line(lines, key, 0, before="^")  # not the metric's namesake under regression
     return Place(_uri(path), at_margin or _line(lines, key, start) or start or 1)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def _line(lines: list[str], key: str, start: int, before: str = r"(?:^|[\s{,])") -> int | None:

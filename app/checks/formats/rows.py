@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from app.answers.tables.estimate import strategy_text
+from app.checks.formats.report import Report, worst
 from app.checks.metrics import shown
 from app.checks.schemas import CheckDocument
 
@@ -16,6 +17,30 @@ def headline(document: CheckDocument) -> str:
     checks = document.checks
     passed = sum(check.status == "passed" for check in checks)
     return f"{HEADLINES[document.status]}: {passed} of {len(checks)} checks passed"
+
+
+def run_headline(reports: Sequence[Report]) -> str:
+    passed = sum(report.document.status == "passed" for report in reports)
+    return f"{HEADLINES[worst(reports)]}: {passed} of {len(reports)} jobs passed"
+
+
+MATRIX = ("job", "result", "step", "against the baseline", "peak memory", "against the baseline")
+
+
+def matrix_rows(reports: Sequence[Report]) -> Iterator[tuple[str, ...]]:
+    """The cells of ``MATRIX``, job by job."""
+    for report in reports:
+        document, estimate = report.document, report.document.estimate
+        moved = (
+            {m.metric: m.value / m.before - 1 if m.before else None for m in document.baseline.movements}
+            if document.baseline
+            else {}
+        )
+        cells: list[str] = []
+        for metric in ("step_time_s", "peak_memory_bytes"):
+            cells.append("" if estimate is None else shown(metric, getattr(estimate, metric)))
+            cells.append(_signed(moved[metric]) if metric in moved else "")
+        yield report.places.title, HEADLINES[document.status], *cells
 
 
 def subject(document: CheckDocument) -> str | None:
@@ -38,6 +63,24 @@ def movement_rows(document: CheckDocument) -> Iterator[tuple[str, str, str, str,
             _signed(movement.job_fraction),
             _signed(movement.tool_fraction),
         )
+
+
+TOLD_PARTS = 12  # of a breakdown; those that moved most
+SMALLEST_CHANGE = 1e-4  # of the whole, of a part that is told
+
+
+def part_rows(document: CheckDocument) -> Iterator[tuple[str, str, str, str]]:
+    """Part of the step or of the memory, baseline, now, difference; what moved by less than a ten thousandth is left out."""
+    comparison = document.baseline
+    if comparison is None:
+        return
+    for parts, metric in ((comparison.time_parts, "step_time_s"), (comparison.memory_parts, "peak_memory_bytes")):
+        least = SMALLEST_CHANGE * sum(part.value for part in parts)
+        for part in parts[:TOLD_PARTS]:
+            if abs(part.change) > least:
+                sign = "+" if part.change > 0 else "-"
+                name = f"{'step' if metric == 'step_time_s' else 'memory'}: {part.part}"
+                yield name, shown(metric, part.before), shown(metric, part.value), f"{sign}{shown(metric, abs(part.change))}"
 
 
 def _signed(fraction: float | None) -> str:

@@ -7,10 +7,13 @@ open is a notification of a run that was not successful.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from app.checks.formats.places import Places
-from app.checks.schemas import CheckDocument, CheckItem
+from app.checks.formats.report import Report, worst
+from app.checks.outcome import EXIT_CODES
+from app.checks.schemas import CheckItem
 from app.text.documents import json_text
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -23,24 +26,27 @@ RULES = {
 }
 
 
-def sarif_text(document: CheckDocument, places: Places) -> str:
-    checks = document.checks
-    notes = [{"level": "warning", "message": {"text": text}} for text in document.warnings]
+def sarif_text(reports: Sequence[Report]) -> str:
+    documents, status = [report.document for report in reports], worst(reports)
+    notes = [{"level": "warning", "message": {"text": text}} for document in documents for text in document.warnings]
+    checks = [check for document in documents for check in document.checks]
     notes += [{"level": "error", "message": {"text": c.sentence}} for c in checks if c.status == "undetermined"]
     driver = {
         "name": "meshplan",
-        "version": document.version,
+        "version": documents[0].version,
         "rules": [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()],
     }
     invocation = {
-        "executionSuccessful": document.status != "cut",
-        "exitCode": document.exit_code,
+        "executionSuccessful": status != "cut",
+        "exitCode": EXIT_CODES[status],
         "toolExecutionNotifications": notes,
     }
     run = {
         "tool": {"driver": driver},
         "invocations": [invocation],
-        "results": [_result(check, places) for check in checks if check.status == "failed"],
+        "results": [
+            _result(check, report.places) for report in reports for check in report.document.checks if check.status == "failed"
+        ],
         "columnKind": "unicodeCodePoints",
     }
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})

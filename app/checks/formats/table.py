@@ -4,30 +4,58 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
 from app.answers.tables.estimate import print_assumptions
-from app.checks.formats.rows import WORDS, headline, movement_rows, sentences, subject
+from app.checks.formats.report import Report, worst
+from app.checks.formats.rows import (
+    MATRIX,
+    WORDS,
+    headline,
+    matrix_rows,
+    movement_rows,
+    part_rows,
+    run_headline,
+    sentences,
+    subject,
+)
 from app.checks.schemas import CheckDocument
 from app.text.terminal import WIDTH_WITHOUT_TERMINAL, output, plain_table
 
 STYLES = {"passed": "green", "failed": "bold red", "undetermined": "yellow", "not_evaluated": "dim"}
 
 
-def table_text(document: CheckDocument) -> str:
+def table_text(reports: Sequence[Report]) -> str:
     """Without colour, for a file."""
     file = io.StringIO()
-    print_check(Console(file=file, width=WIDTH_WITHOUT_TERMINAL, no_color=True, highlight=False), document)
+    print_checks(Console(file=file, width=WIDTH_WITHOUT_TERMINAL, no_color=True, highlight=False), reports)
     return file.getvalue()
 
 
-def show_table(document: CheckDocument) -> None:
+def show_table(reports: Sequence[Report]) -> None:
     """On standard output, with colour on a terminal."""
-    print_check(output(), document)
+    print_checks(output(), reports)
     sys.stdout.flush()
+
+
+def print_checks(console: Console, reports: Sequence[Report]) -> None:
+    """Each job, and of several a line each at the end."""
+    for report in reports:
+        if len(reports) > 1:
+            console.print(f"== {report.places.title}", style="bold", markup=False)
+        print_check(console, report.document)
+        if len(reports) > 1:
+            console.print()
+    if len(reports) > 1:
+        matrix = plain_table(*MATRIX[:2], *(f">{name}" for name in MATRIX[2:]))
+        for cells in matrix_rows(reports):
+            matrix.add_row(*map(Text, cells))
+        console.print(matrix)
+        console.print(run_headline(reports), markup=False, style=STYLES["passed" if worst(reports) == "passed" else "failed"])
 
 
 def print_check(console: Console, document: CheckDocument) -> None:
@@ -40,6 +68,11 @@ def print_check(console: Console, document: CheckDocument) -> None:
         for row in movement_rows(document):
             moved.add_row(*row)
         console.print(moved)
+        parts = plain_table("what moved", ">before", ">now", ">by")
+        for cells in part_rows(document):
+            parts.add_row(*cells)
+        if parts.row_count:
+            console.print(parts)
         for sentence in sentences(document):
             console.print(Padding(Text(sentence), (0, 0, 0, 2)))
         console.print()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,19 +12,30 @@ from app.cli.commands import options
 from documents.errors import InfeasibleStrategyError, InputError, show, unknown_name
 
 if TYPE_CHECKING:
+    from app.checks.baseline import Baseline
     from app.checks.check import Checked
-    from app.checks.formats.places import Places
+    from app.checks.formats.report import Report
 
-NAMES = ("table", "json", "junit", "sarif", "markdown")
+NAMES = ("table", "json", "junit", "sarif", "markdown", "annotations", "codequality")
+MAX_JOBS = 64
 SUFFIXES = {".json": "json", ".xml": "junit", ".sarif": "sarif", ".md": "markdown", ".txt": "table"}
 STANDARD_OUTPUT = "-"
 
 
 def check(
-    model: options.Model,
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...", help="presets' names, config.json or job files (YAML or JSON); several are one report"
+        ),
+    ],
     budget: Annotated[Path | None, typer.Option(help="bounds on metrics: step_time_s: {max: 20}")] = None,
     baseline: Annotated[
         Path | None, typer.Option(help="an earlier answer: of check --write-baseline, estimate --json or search --json")
+    ] = None,
+    baseline_ref: Annotated[
+        str | None,
+        typer.Option("--baseline-ref", metavar="REF", help="compare each job file with that of this branch or commit (git)"),
     ] = None,
     pin: Annotated[bool, typer.Option("--pin", help="price with the baseline's calibration and profile")] = False,
     write_baseline: Annotated[Path | None, typer.Option(help="file to write the job's price to, as a later baseline")] = None,
@@ -34,39 +46,118 @@ def check(
         list[str] | None,
         typer.Option("--output", metavar="FILE", help="file of the --format in the same place; - or none: standard output"),
     ] = None,
+    comment: Annotated[
+        str | None, typer.Option(metavar="SERVICE", help="write the report on the merge request of this CI job: github or gitlab")
+    ] = None,
     calibration: options.Calibration = None,
 ) -> int:
-    """Holds a job against a budget and a baseline: exits 0, 3 (broken), 4 (infeasible) or 5 (search cut)."""
+    """Holds jobs against a budget and a baseline: exits 0, 3 (broken), 4 (infeasible) or 5 (search cut)."""
     pairs = _pairs(formats or [], outputs or [])
-    if budget is None and baseline is None and write_baseline is None:
+    given = {"--baseline": baseline, "--baseline-ref": baseline_ref, "--write-baseline": write_baseline}
+    if budget is None and not any(value is not None for value in given.values()):
         raise InputError("--budget: missing; give a budget, a baseline to compare with (--baseline), or --write-baseline.")
     if pin and calibration is not None:
         raise InputError("--pin: given beside --calibration; a pinned check prices with the baseline's.")
+    _check_several(models, baseline, write_baseline)
+    if baseline is not None and baseline_ref is not None:
+        raise InputError("--baseline-ref: given beside --baseline; a job is compared with one of them.")
+    from app.checks.comment import SERVICES
     from app.checks.formats.places import Places
+    from app.checks.formats.report import Report, worst
+    from app.checks.outcome import EXIT_CODES
 
-    found = _checked(model, budget, baseline, pin, calibration)
-    if write_baseline is not None:
-        _write_baseline(write_baseline, found)
-    job_file = Path(model)
-    places = Places(job_file if job_file.is_file() else None, budget, baseline)
-    _write(found, pairs, places)
-    return found.document.exit_code
+    if comment is not None and comment not in SERVICES:
+        raise unknown_name("--comment", comment, SERVICES, what="service")
+    reports = []
+    for model in models:
+        before = _baseline(model, baseline, baseline_ref, calibration)
+        compares = before is not None or baseline_ref is not None
+        found = _checked(model, budget, before, pin, calibration, compares=compares)
+        if write_baseline is not None:
+            _write_baseline(write_baseline, found)
+        job_file = Path(model)
+        reports.append(Report(found.document, Places(job_file if job_file.is_file() else None, budget, baseline, model)))
+    _write(reports, pairs)
+    if comment is not None:
+        _comment(comment, reports)
+    return EXIT_CODES[worst(reports)]
 
 
-def _checked(model: str, budget: Path | None, baseline: Path | None, pin: bool, calibration: Path | None) -> Checked:
-    from app.calibrations.constants import own_calibrations
+def _check_several(models: list[str], baseline: Path | None, write_baseline: Path | None) -> None:
+    if len(models) > MAX_JOBS:
+        raise InputError(f"MODEL: {len(models)} jobs are given, more than {MAX_JOBS}; check them in several runs.")
+    if len(set(models)) < len(models):
+        raise InputError(f"MODEL: {show(max(models, key=models.count))} is given twice.")
+    for flag, path in (("--baseline", baseline), ("--write-baseline", write_baseline)):
+        if path is not None and len(models) > 1:
+            raise InputError(
+                f"{flag}: it is the file of one job, and {len(models)} are given; use --baseline-ref, or several runs."
+            )
+
+
+def _baseline(model: str, file: Path | None, reference: str | None, calibration: Path | None) -> Baseline | None:
     from app.checks.baseline import parse_baseline
+    from documents.bounds import BASELINE_BYTES
+    from documents.reading import Limits, read_document
+
+    if file is not None:
+        return parse_baseline(read_document(file, Limits(BASELINE_BYTES), is_json=True), str(file))
+    if reference is None:
+        return None
+    from app.checks.target_branch import job_at
+
+    path = Path(model)
+    if not path.is_file():
+        raise InputError(f"--baseline-ref: {show(model)} is no file, so that no branch has another version of it.")
+    with job_at(reference, path) as earlier:
+        if earlier is None:
+            _say(f"--baseline-ref: {reference} has no {model}: it is held against the budget alone")
+            return None
+        return _priced_at(earlier, f"{reference}:{model}", calibration)
+
+
+def _priced_at(path: Path, name: str, calibration: Path | None) -> Baseline | None:
+    """The job of another commit at today's prices; None where it could not run there either."""
+    import json
+
+    from app.calibrations.constants import own_calibrations
+    from app.checks.baseline import baseline_document, parse_baseline
+    from app.checks.budget import Budget
+    from app.checks.check import check_job
+    from app.jobs.job import load_job
+    from app.text.documents import json_text
+
+    try:
+        job = load_job(str(path), options.sections(options.CALIBRATION_FIELD, {"calibration": calibration}), {})
+        own = own_calibrations(job)
+        found = check_job(job, Budget(), own=own)
+    except InputError as error:
+        why = str(error).removeprefix(f"{path}: ").rstrip(".")
+        _say(f"--baseline-ref: {name} cannot be priced ({why}): the job is held against the budget alone")
+        return None
+    if found.job is None or found.document.estimate is None:
+        _say(f"--baseline-ref: {name} had no strategy that runs: the job is held against the budget alone")
+        return None
+    return parse_baseline(json.loads(json_text(baseline_document(found.job, found.document, found.own))), name)
+
+
+def _say(sentence: str) -> None:
+    from app.text.terminal import messages
+
+    messages().print(f"{sentence}.", markup=False)
+
+
+def _checked(
+    model: str, budget: Path | None, before: Baseline | None, pin: bool, calibration: Path | None, *, compares: bool
+) -> Checked:
+    from app.calibrations.constants import own_calibrations
     from app.checks.budget import Budget, parse_budget
     from app.checks.check import check_job, check_without_job
     from app.cli.progress import search_progress
     from app.jobs.job import load_job
-    from documents.bounds import BASELINE_BYTES
-    from documents.reading import Limits, read_document
+    from documents.reading import read_document
 
-    limits = Budget() if budget is None else parse_budget(read_document(budget), has_baseline=baseline is not None)
-    before = None
-    if baseline is not None:
-        before = parse_baseline(read_document(baseline, Limits(BASELINE_BYTES), is_json=True), str(baseline))
+    limits = Budget() if budget is None else parse_budget(read_document(budget), has_baseline=compares)
     try:
         job = load_job(model, options.sections(options.CALIBRATION_FIELD, {"calibration": calibration}), {})
     except InfeasibleStrategyError as error:
@@ -74,6 +165,21 @@ def _checked(model: str, budget: Path | None, baseline: Path | None, pin: bool, 
     own = own_calibrations(job)
     with search_progress() as on_progress:
         return check_job(job, limits, baseline=before, pin=pin, own=own, on_progress=on_progress)
+
+
+def _comment(service: str, reports: Sequence[Report]) -> None:
+    """A report that cannot be shown there is no fault of the job's: it is said, and the exit code stays."""
+    import os
+
+    from app.checks.comment import CommentError, comment
+    from app.checks.formats import FORMATS
+
+    try:
+        done = comment(service, FORMATS["markdown"](reports), [report.places.title for report in reports], os.environ)
+    except CommentError as error:
+        _say(f"--comment: nothing was written on the merge request: {error}")
+    else:
+        _say(f"The comment on the merge request was {done}")
 
 
 def _pairs(formats: list[str], outputs: list[str]) -> list[tuple[str, str]]:
@@ -103,7 +209,7 @@ def _check_suffix(name: str, file: str, names: list[str]) -> None:
         )
 
 
-def _write(found: Checked, pairs: list[tuple[str, str]], places: Places) -> None:
+def _write(reports: Sequence[Report], pairs: list[tuple[str, str]]) -> None:
     import sys
 
     from app.checks.formats import FORMATS
@@ -112,11 +218,11 @@ def _write(found: Checked, pairs: list[tuple[str, str]], places: Places) -> None
 
     for name, file in pairs:
         if file != STANDARD_OUTPUT:
-            save_text(Path(file), FORMATS[name](found.document, places), "--output")
+            save_text(Path(file), FORMATS[name](reports), "--output")
         elif name == "table":
-            show_table(found.document)
+            show_table(reports)
         else:
-            sys.stdout.write(FORMATS[name](found.document, places))
+            sys.stdout.write(FORMATS[name](reports))
             sys.stdout.flush()
 
 
@@ -124,9 +230,8 @@ def _write_baseline(path: Path, found: Checked) -> None:
     from app.checks.baseline import baseline_document
     from app.text.documents import json_text
     from app.text.files import save_text
-    from app.text.terminal import messages
 
     if found.job is None or found.document.estimate is None:
-        messages().print(f"--write-baseline: {path} was not written: there is no strategy to price.", markup=False)
+        _say(f"--write-baseline: {path} was not written: there is no strategy to price")
         return
     save_text(path, json_text(baseline_document(found.job, found.document, found.own)), "--write-baseline")

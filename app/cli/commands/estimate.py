@@ -70,14 +70,11 @@ def estimate(
     as_json: options.Json = False,
 ) -> int:
     """Step time and memory of one strategy, to the last part; MODEL may also be a launch script."""
-    from app.answers.memory_plan import memory_plan_document
     from app.answers.price import estimate_document
     from app.answers.tables.estimate import print_estimate
     from app.calibrations.constants import constants_for, own_calibrations
     from app.jobs.job import load_job
-    from app.scripts.files import is_launch_script, script_job
-    from app.scripts.service import not_understood
-    from app.scripts.table import print_not_understood
+    from app.scripts.forms import is_launch_script
     from app.text import terminal
 
     sections, labels = job_of_flags(context)
@@ -85,6 +82,8 @@ def estimate(
         sections.setdefault("strategy", {})["switches"] = _switches(switch)
     read = None
     if is_launch_script(model):
+        from app.scripts.files import script_job
+
         read = script_job(model, sections, values=values or (), files=files or (), vocab_size=vocab_size)
         job = read.job
     else:
@@ -97,10 +96,15 @@ def estimate(
     own = own_calibrations(job)
     document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None, advised=True)
     if memory_plan:
+        from app.answers.memory_plan import memory_plan_document
+
         document = document.model_copy(update={"memory_plan": memory_plan_document(job, job.strategy, own)})
     if timeline is not None:
         _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
     if read is not None:
+        from app.scripts.service import not_understood
+        from app.scripts.table import print_not_understood
+
         print_not_understood(terminal.messages(), not_understood(read))
     terminal.answer(document, as_json, lambda console: print_estimate(console, document))
     return DONE

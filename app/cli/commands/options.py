@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from cost_models.shapes.expert_spread import RouterBalance
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from documents.errors import InputError, show
 
@@ -26,6 +26,13 @@ Values = Annotated[
 ]
 Files = Annotated[list[Path] | None, typer.Option("--with", metavar="FILE", help="a file that the script sources")]
 CALIBRATION_FIELD = {"calibration": ("software", "calibration")}
+Executor = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="who works on it: serial, process://N or dask://HOST:PORT (default: processes on all cores once it takes a while)",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
 
 

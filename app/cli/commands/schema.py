@@ -17,6 +17,7 @@ NAMES = (
     "validate",
     "budget",
     "check",
+    "checks",
     "compare-trace",
     "goodput",
     "calibrate",
@@ -43,7 +44,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.answers import schemas
     from app.calibrations.schemas import CalibrateDocument, SuggestDocument, ValidationDocument
     from app.checks.budget import BudgetDocument
-    from app.checks.schemas import CheckDocument
+    from app.checks.schemas import CheckDocument, ChecksDocument
     from app.experts.schemas import ExpertPlanDocument
     from app.goodput.schemas import GoodputDocument
     from app.jobs.fields import JobDocument
@@ -70,6 +71,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "validate": ValidationDocument,
         "budget": BudgetDocument,
         "check": CheckDocument,
+        "checks": ChecksDocument,
         "compare-trace": TraceDocument,
         "goodput": GoodputDocument,
         "calibrate": CalibrateDocument,

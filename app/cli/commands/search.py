@@ -89,11 +89,14 @@ def search(
     save_dir: Annotated[Path | None, typer.Option(help="folder for the report, the job and the launch arguments")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the answer that --save-dir holds")] = False,
     server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
+    executor: options.Executor = None,
     as_json: options.Json = False,
 ) -> int:
     """Scores every legal layout of the job and ranks the best."""
     if overwrite and save_dir is None:
         raise InputError("--overwrite: there is nothing to replace without --save-dir.")
+    if executor is not None and server is not None:
+        raise InputError("--executor: given beside --server, which works by itself; give one of the two.")
     given = _parsed(context.params)
     fields = {**JOB_FIELDS, **SEARCH_FIELDS, **PRICE}
     sections = options.sections(fields, given)
@@ -103,6 +106,7 @@ def search(
         if names:
             sections.setdefault("search", {})[kind] = options.names(names)
 
+    from app.answers.executors import opened
     from app.answers.files import report_files
     from app.answers.folder import answer_folder
     from app.answers.search import search_document
@@ -123,12 +127,13 @@ def search(
     own = own_calibrations(job) if server is None else ()
     job = with_usual_target(job, own)
     folder = None if save_dir is None else answer_folder(save_dir, overwrite=overwrite)
-    with search_progress() as on_progress:
-        if server is None:
-            document = search_document(job, on_progress, own=own)
-        else:
-            from app.cli.remote import remote_search_document
+    if server is None:
+        with opened(executor, "--executor") as workers, search_progress() as on_progress:
+            document = search_document(job, on_progress, own=own, executor=workers)
+    else:
+        from app.cli.remote import remote_search_document
 
+        with search_progress() as on_progress:
             document = remote_search_document(job, server, on_progress)
     terminal.answer(document, as_json, lambda console: print_search(console, document))
     if folder is not None:

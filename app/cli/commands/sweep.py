@@ -62,9 +62,12 @@ def sweep(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="CSV file, a line for each point")] = None,
     server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
+    executor: options.Executor = None,
     as_json: options.Json = False,
 ) -> int:
     """The best plan at each of many sizes: how the job scales, when it is done, and what it costs."""
+    if executor is not None and server is not None:
+        raise InputError("--executor: given beside --server, which works by itself; give one of the two.")
     given = {name: value for name, value in context.params.items() if value is not None}
     for name in LIMITS:
         if name in given:
@@ -80,6 +83,7 @@ def sweep(
     if tried:
         sections["sweep"] = tried
 
+    from app.answers.executors import opened
     from app.calibrations.constants import own_calibrations
     from app.cli.progress import sweep_progress
     from app.jobs.job import job_document
@@ -89,13 +93,15 @@ def sweep(
     from app.text import terminal
 
     document, folder = job_document(model, sections)
-    with sweep_progress() as on_progress:
-        if server is None:
-            found = sweep_document(Source(document, folder, labels), own_calibrations, on_progress=on_progress)
-        else:
-            from app.cli.remote import remote_sweep_document
+    source = Source(document, folder, labels)
+    if server is None:
+        with opened(executor, "--executor") as workers, sweep_progress() as on_progress:
+            found = sweep_document(source, own_calibrations, on_progress=on_progress, executor=workers)
+    else:
+        from app.cli.remote import remote_sweep_document
 
-            found = remote_sweep_document(Source(document, folder, labels), server, on_progress)
+        with sweep_progress() as on_progress:
+            found = remote_sweep_document(source, server, on_progress)
     terminal.answer(found, as_json, lambda console: print_sweep(console, found))
     if output is not None:
         output.write_text(csv_text(found), encoding="utf-8")

@@ -71,7 +71,7 @@ def moe() -> dict[str, Any]:
     return dict(_MOE)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def row() -> Callable[..., dict[str, Any]]:
     """Builds the record; ``row({"strategy.tp": 4})`` sets keys by their path."""
 
@@ -88,7 +88,7 @@ def row() -> Callable[..., dict[str, Any]]:
     return build
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def read(row: Callable[..., dict[str, Any]]) -> Callable[..., RunRecord]:
     """Parses the record with the given changes, which must not refuse it."""
 

@@ -19,7 +19,7 @@ FOLDS = grouped_folds(list("aabbcc"))
 FREE = ("matmul_fraction", "dp_exposed_fraction")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(read: Callable[..., RunRecord]) -> NestedModel:
     """Six runs of three publications and shapes, which hide their data-parallel traffic well."""
     found = []

@@ -40,7 +40,7 @@ def site(records: list[RunRecord | RefusedRecord]) -> SiteOutcome:
     return calibrate_site(records, BASE, hardware=HARDWARE, stack=STACK, command="meshplan calibrate runs.jsonl")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def outcome(read: Read) -> SiteOutcome:
     return site([*runs(read, SITE)])
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from calibration.run_records import RefusedRecord, RunRecord, parse_run_record, read_run_records
-from cost_models.shapes.expert_spread import RouterBalance
+from cost_models.shapes.router_balance import RouterBalance
 from documents.bounds import RUN_BYTES
 from documents.errors import InputError
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cost_models.shapes.expert_spread import RouterBalance
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import DEFAULT_FEATURES
 from cost_models.shapes.workload import Workload

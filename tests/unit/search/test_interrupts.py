@@ -121,3 +121,25 @@ def test_progress_says_what_is_being_done_and_never_goes_back(begin: Callable[[]
         (progress.enumerated, progress.simulated, progress.sampled, progress.phase, progress.done_fraction) for progress in seen
     ]
     assert len(tried) - len(set(tried)) <= (begin is launchable)  # where one search has ended, the other has not begun
+
+
+@pytest.mark.parametrize("begin", [lattice, launchable, refined], ids=lambda begin: begin.__name__)
+def test_every_plan_is_a_sign_of_life_while_it_is_explained(begin: Callable[[], Stepwise]) -> None:
+    search, seen = begin(), list[Progress]()
+    stopped_by, seconds = run_to_end(search, None, None), iter(range(1000))
+    result = answer_of(search, stopped_by, seen.append, lambda: float(next(seconds)))
+    assert {progress.phase for progress in seen} == {"explain"}
+    assert len(seen) >= len(result.plans)
+    elapsed_s = [progress.elapsed_s for progress in seen]
+    assert elapsed_s == sorted(set(elapsed_s))
+
+
+def test_a_plan_is_climbed_once_however_often_the_answer_is_asked_for() -> None:
+    search = lattice()
+    run_to_end(search, None, None)
+    first, again = list[Progress](), list[Progress]()
+    for seen in (first, again):
+        answer_of(search, None, seen.append)
+    assert len(again) == len(first) // 2
+    answer_of(search, "interrupt", again.append)  # who has had enough is told nothing more
+    assert len(again) == len(first) // 2

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -70,8 +71,8 @@ def test_seeds_decide_what_is_tried() -> None:
     assert described(run(seed=1).trials) != described(run(seed=2).trials)
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_every_trial_is_a_strategy_of_the_lattice_with_the_price_it_has_alone(sampler: str) -> None:
+@cache  # one for all samplers
+def lattice_of_the_job() -> set[ParallelStrategy]:
     lattice = set()
     for chunk in chunks(JOB, SPACE, Rejections()):
         legal = charge_illegal(JOB, chunk.batch, option_rules(JOB), Rejections())
@@ -80,6 +81,12 @@ def test_every_trial_is_a_strategy_of_the_lattice_with_the_price_it_has_alone(sa
         if forms is not None:
             legal = charge_illegal(JOB, forms[0], option_rules(JOB), Rejections())
             lattice |= {legal.row(index) for index in range(len(legal))}
+    return lattice
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_every_trial_is_a_strategy_of_the_lattice_with_the_price_it_has_alone(sampler: str) -> None:
+    lattice = lattice_of_the_job()
     trials = run(sampler).trials
     assert {"fits", "illegal"} <= {trial.evaluation.outcome for trial in trials}
     for trial in trials:

@@ -214,6 +214,18 @@ def test_a_tuple_replaces_the_grid_and_a_range_selects_from_it() -> None:
     assert space.micro_batch_size == (16, 32)
 
 
+@pytest.mark.parametrize(("layers", "beyond"), [(12, ()), (61, ()), (96, (12, 16, 24, 32, 48)), (80, (10, 16, 20, 40))])
+def test_more_than_eight_virtual_stages_divide_the_layers(layers: int, beyond: tuple[int, ...]) -> None:
+    # Calculon's best plan of GPT-3 175B (96 layers) on 4,096 A100 is TP8 PP4 VPP12.
+    assert search_space(workload(replace(DENSE, num_layers=layers), num_devices=32)).vpp == (*range(1, 9), *beyond)
+
+
+def test_a_bound_of_virtual_stages_takes_all_up_to_it() -> None:
+    long = workload(replace(DENSE, num_layers=96), num_devices=32)
+    assert search_space(long, SearchLimits(vpp=Range(min=7, max=13))).vpp == tuple(range(7, 14))
+    assert search_space(long, SearchLimits(vpp=Range(min=20))).vpp == (24, 32, 48)
+
+
 def test_a_range_beyond_the_node_reaches_further_powers_of_two() -> None:
     assert search_space(workload(), SearchLimits(tp=Range(min=8, max=32))).tp == (8, 16, 32)
 

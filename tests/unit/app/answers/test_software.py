@@ -20,10 +20,10 @@ JOB: dict[str, Any] = {
 IN_RUNS = ["task-queue", "cpu-affinity"]
 
 
-def answer(*, simulated: bool = False, **software: Any) -> EstimateDocument:
+def answer(*, simulated: bool = False, advised: bool = True, **software: Any) -> EstimateDocument:
     job = parse_job({**JOB, "software": software})
     assert job.strategy is not None
-    return estimate_document(job, job.strategy, simulated=simulated, replayed=False)
+    return estimate_document(job, job.strategy, simulated=simulated, replayed=False, advised=advised)
 
 
 @pytest.mark.parametrize("simulated", [False, True])
@@ -41,7 +41,7 @@ def test_each_option_moves_the_step_as_a_job_with_it_says(simulated: bool) -> No
         names = [option.name] if option.kind == "operators" else [name for name in IN_RUNS if name != option.name]
         if option.kind == "host" and not option.is_on:
             names.append(option.name)
-        other = answer(simulated=simulated, **{option.kind: names})
+        other = answer(simulated=simulated, advised=False, **{option.kind: names})
         assert option.other_step_time_s == pytest.approx(other.estimate.step_time_s)
         gain = plain.estimate.step_time_s / other.estimate.step_time_s - 1
         assert option.gain_fraction == pytest.approx(1 / (1 + gain) - 1 if option.is_on else gain)

@@ -19,9 +19,10 @@ from app.checks.budget import parse_budget
 from app.checks.check import check_job
 from app.checks.formats import FORMATS, sarif
 from app.checks.formats.places import Place, Places
+from app.checks.formats.report import Report
 from app.checks.metrics import SLOWDOWN
 from app.checks.outcome import EXIT_CODES
-from app.checks.schemas import CheckDocument
+from app.checks.schemas import CheckDocument, ChecksDocument, Comparison, StoredHashes
 from app.cli.commands.check import NAMES
 from app.text.documents import plain
 from tests.unit.app.checks.jobs import small_job
@@ -92,32 +93,32 @@ def test_every_status_gives_valid_reports(status: str) -> None:
     assert document.status == status
     checks = document.checks
     count = {part: sum(check.status == part for check in checks) for part in PARTS}
-    suite = valid_junit(FORMATS["junit"](document, Places()))[0]
+    suite = valid_junit(FORMATS["junit"]([Report(document, Places())]))[0]
     assert suite.get("tests") == str(len(checks))
     for part, attribute in list(PARTS.items())[1:]:
         assert suite.get(attribute) == str(count[part])
         element = {"failures": "failure", "errors": "error", "skipped": "skipped"}[attribute]
         assert len(suite.findall(f".//{element}")) == count[part]
-    run = valid_sarif(FORMATS["sarif"](document, Places()))
+    run = valid_sarif(FORMATS["sarif"]([Report(document, Places())]))
     assert len(run["results"]) == count["failed"]
     assert run["invocations"][0]["exitCode"] == document.exit_code
     assert run["invocations"][0]["executionSuccessful"] is (status != "cut")
     rules = run["tool"]["driver"]["rules"]
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
-    assert json.loads(FORMATS["json"](document, Places())) == plain(document)
+    assert json.loads(FORMATS["json"]([Report(document, Places())])) == plain(document)
     for name in ("table", "markdown"):
-        text = FORMATS[name](document, Places())
+        text = FORMATS[name]([Report(document, Places())])
         assert all(check.id in text for check in checks)
         assert "\x1b" not in text
 
 
 def test_the_schemas_refuse_what_is_not_of_their_format() -> None:
     document = documents()["broken"]
-    report = json.loads(FORMATS["sarif"](document, Places()))
+    report = json.loads(FORMATS["sarif"]([Report(document, Places())]))
     report["runs"][0]["results"][0]["level"] = "fatal"
     assert not sarif_schema().is_valid(report)
     assert not is_uri_reference("a budget.yaml")
-    junit = FORMATS["junit"](document, Places())
+    junit = FORMATS["junit"]([Report(document, Places())])
     assert not junit_schema().validate(
         etree.fromstring(junit.replace("<testcase ", "<case ").replace("</testcase>", "</case>").encode())
     )
@@ -129,9 +130,9 @@ def test_any_words_give_valid_reports(sentence: str, name: str) -> None:
     checks = [check.model_copy(update={"sentence": sentence or "x"}) for check in document.checks]
     odd = document.model_copy(update={"checks": checks, "warnings": [sentence or "x"]})
     places = Places(job=Path(name.replace("\0", "")))
-    valid_junit(FORMATS["junit"](odd, places))
-    valid_sarif(FORMATS["sarif"](odd, places))
-    markdown = FORMATS["markdown"](odd, places)
+    valid_junit(FORMATS["junit"]([Report(odd, places)]))
+    valid_sarif(FORMATS["sarif"]([Report(odd, places)]))
+    markdown = FORMATS["markdown"]([Report(odd, places)])
     rows = [line for line in markdown.split("\n") if line.startswith("| `")]
     assert len(rows) == len(checks)  # no sentence breaks out of its row
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows)
@@ -159,3 +160,67 @@ def test_a_budget_on_one_line_of_json_is_found(tmp_path: Path) -> None:
     place = Places(budget=path).of("budget.step_time_s.max")
     assert place is not None
     assert place.line == 3
+
+
+def several() -> list[Report]:
+    found = documents()
+    return [Report(found[name], Places(name=f"jobs/{name}.yaml")) for name in ("passed", "broken", "cut")]
+
+
+def test_several_jobs_are_one_report() -> None:
+    reports = several()
+    suites = valid_junit(FORMATS["junit"](reports))
+    assert [suite.get("name") for suite in suites] == ["jobs/passed.yaml", "jobs/broken.yaml", "jobs/cut.yaml"]
+    run = valid_sarif(FORMATS["sarif"](reports))
+    failed = [check for report in reports for check in report.document.checks if check.status == "failed"]
+    assert len(run["results"]) == len(failed)
+    assert run["invocations"][0]["exitCode"] == 3
+    whole = json.loads(FORMATS["json"](reports))
+    ChecksDocument.model_validate(whole)
+    assert (whole["status"], whole["exit_code"]) == ("broken", 3)  # what is known to be broken comes before what is not known
+    assert [job["check"] for job in whole["jobs"]] == [plain(report.document) for report in reports]
+    markdown = FORMATS["markdown"](reports)
+    assert markdown.startswith("### meshplan check: BUDGET BROKEN: 1 of 3 jobs passed\n")
+    assert markdown.count("<details open>") == 2  # folded where it passed
+    table = FORMATS["table"](reports)
+    assert table.rstrip().endswith("BUDGET BROKEN: 1 of 3 jobs passed")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (["training.global_batch_size: 64 -> 32", "strategy.tp: 8 -> 4"], 3),
+        (["strategy.dp: 1 -> 2"], 4),  # derived: the section stands for it
+        (["strategy.micro_batch_size: 1 -> 2"], 6),
+        (["software.year: 2024 -> 2025"], 4),  # not in the file: the strategy
+        ([], 4),
+    ],
+)
+def test_findings_are_shown_at_the_line_that_changed(
+    changes: list[str], line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    strategy = "strategy:\n  tp: 8\n  micro_batch_size: 2\n"
+    Path("a job.yaml").write_text("model: x\ncluster: y\ntraining: {global_batch_size: 32}\n" + strategy)
+    comparison = Comparison(
+        name="main:job.yaml", pinned=False, priced_with=StoredHashes(version=None, calibration=None, hardware_profile=None),
+        tool_changes=[], job_changes=changes, movements=[], time_parts=[], memory_parts=[], note=None,
+    )  # fmt: skip
+    report = Report(documents()["broken"].model_copy(update={"baseline": comparison}), Places(Path("a job.yaml")))
+    failed = [check for check in report.document.checks if check.status == "failed"]
+    lines = FORMATS["annotations"]([report]).splitlines()
+    assert len(lines) == len(failed) > 0
+    for shown, check in zip(lines, failed, strict=True):
+        assert shown.startswith(f"::error file=a job.yaml,line={line},title=meshplan check%3A {check.id}::{check.metric} is ")
+        assert "%25" in shown or "%" not in check.sentence
+    entries = json.loads(FORMATS["codequality"]([report]))
+    assert [entry["location"] for entry in entries] == [{"path": "a job.yaml", "lines": {"begin": line}}] * len(failed)
+    assert len({entry["fingerprint"] for entry in entries}) == len(failed)
+
+
+def test_a_job_without_a_file_is_annotated_without_a_line() -> None:
+    report = Report(documents()["cut"], Places(name="llama-2-7b"))
+    (first, *_) = FORMATS["annotations"]([report]).splitlines()
+    assert first.startswith("::warning title=meshplan check%3A ")
+    assert json.loads(FORMATS["codequality"]([report]))[0]["location"] == {"path": "llama-2-7b", "lines": {"begin": 1}}
+    assert FORMATS["annotations"]([Report(documents()["passed"], Places())]) == ""

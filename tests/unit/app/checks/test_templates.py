@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[4]
+from tests.commands import ROOT, command
+
 EXAMPLE = ROOT / "examples/ci"
 BIN = Path(sys.executable).parent
 WORKFLOW = "examples/ci/.github/workflows/capacity.yml"
@@ -51,11 +52,11 @@ def project(tmp_path: Path) -> Path:
     """A checkout that holds the worked example, and a `meshplan` on the path of its runner."""
     folder = tmp_path / "project"
     shutil.copytree(EXAMPLE, folder)
-    command = tmp_path / "meshplan/bin/meshplan"
-    command.parent.mkdir(parents=True)
-    command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m meshplan "$@"\n')
-    command.chmod(0o755)
-    made = run(command, "check", "job.yaml", "--write-baseline", "baseline.json", cwd=folder)
+    launcher = tmp_path / "meshplan/bin/meshplan"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m meshplan "$@"\n')
+    launcher.chmod(0o755)
+    made = command("check", "job.yaml", "--write-baseline", "baseline.json", folder=folder)
     assert made.returncode == 0, made.stderr
     return folder
 
@@ -94,6 +95,23 @@ def test_the_action_fails_where_a_budget_is_broken_and_names_run_nothing(project
     assert not (project / "pwned.yaml").exists()
 
 
+def test_the_action_holds_several_jobs_against_the_target_branch_and_annotates(project: Path) -> None:
+    for words in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"],
+    ):
+        run("git", *words, cwd=project)
+    text = (project / "job.yaml").read_text()
+    (project / "job.yaml").write_text(text.replace("mc2: true", "mc2: false"))
+    (project / "new job.yaml").write_text(text)
+    given = {"job": "job.yaml\nnew job.yaml\n", "baseline-ref": "main", "comment-token": "secret"}
+    code, outputs, summary = action(project, budget="budget.yaml", **given)
+    assert (code, outputs) == (3, "status=broken\n")
+    assert "1 of 2 jobs passed" in summary
+    assert "- Changed in the job: strategy.features" in summary.replace("\\", "")
+
+
 def test_the_action_says_what_it_could_not_use(project: Path) -> None:
     code, outputs, message = action(project, job="absent.yaml", budget="budget.yaml", baseline="baseline.json")
     assert (code, outputs) == (2, "status=\n")
@@ -109,6 +127,12 @@ def test_the_gitlab_job_checks_the_example(project: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "PASSED" in done.stdout
     assert all((project / file).exists() for file in template["artifacts"]["paths"])
+    (project / "loose.yaml").write_text("step_time_s: {max: 100}\n")
+    variables |= {"MESHPLAN_JOB": "job.yaml\nabsent job.yaml", "MESHPLAN_BASELINE": "", "MESHPLAN_PIN": "false"}
+    variables |= {"MESHPLAN_BUDGET": "loose.yaml"}
+    several = run("sh", "-e", "-c", "\n".join(template["script"]), cwd=project, PATH=path, **variables)
+    assert several.returncode == 2
+    assert "absent job.yaml" in several.stderr
 
 
 def test_the_hook_checks_the_example(project: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from app.jobs.defaults import (
+    KEEP_PEAK,
     OF_STRATEGY,
     OF_WORKLOAD,
     SHOWN,
@@ -32,6 +33,25 @@ def test_a_field_with_a_default_has_other_values_or_a_reason_why_not(field: str)
 
 def test_the_tables_name_fields_of_a_job() -> None:
     assert {*OF_WORKLOAD, *OF_STRATEGY, *WITHOUT_OTHERS, *SHOWN} <= set(fields_with_defaults())
+
+
+@pytest.mark.parametrize("field", sorted(KEEP_PEAK))
+@pytest.mark.parametrize("model", ["qwen3-8b", "deepseek-v3"])
+def test_what_is_said_to_move_times_alone_keeps_the_peak(field: str, model: str) -> None:
+    document = {"model": model, "cluster": {"hardware": "atlas-800t-a2", "num_devices": 512}}
+    section, _, name = field.partition(".")
+    strategies = [
+        ParallelStrategy(tp=2, pp=4, ep=ep, dp=64, micro_batch_size=2) for ep in ((1, 8) if model != "qwen3-8b" else (1,))
+    ]
+
+    def found(value: float) -> list[float]:
+        job = parse_job({**document, section: {**document.get(section, {}), name: value}})  # type: ignore[dict-item]
+        batch = StrategyBatch.of(strategies)
+        priced = estimate(job.workload, batch, constants())
+        return [*priced.peak_memory_bytes, *priced.fits]
+
+    values = (1e10, 2e10) if name == "inter_node_bytes_per_s" else (1.0, 2.0) if name == "oversubscription" else (1.0, 0.5)
+    assert found(values[0]) == found(values[1])
 
 
 def test_the_type_of_a_field_says_what_else_it_could_be() -> None:

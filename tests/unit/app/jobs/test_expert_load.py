@@ -10,7 +10,8 @@ import pytest
 from app.answers.price import estimate_document
 from app.cli.main import main
 from app.jobs.job import parse_job
-from cost_models.shapes.expert_spread import RouterBalance, expert_spread
+from cost_models.shapes.expert_spread import expert_spread
+from cost_models.shapes.router_balance import RouterBalance
 from documents.errors import InputError
 from tests.unit.app.jobs.test_job import DENSE, PANGU, refusal, with_part
 

@@ -2,7 +2,10 @@
 
 import csv
 import io
+import os
+import signal
 from itertools import count
+from time import sleep
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from app.sweeps.service import SweepProgress, sweep_document
 from app.sweeps.tables import COLUMNS, csv_text, print_sweep
 from app.text.documents import plain
 from documents.errors import InputError
+from search.executors.processes import Processes
 
 JOB: dict[str, Any] = {
     "model": "llama-2-7b",
@@ -199,3 +203,24 @@ def test_a_sweep_reads_on_a_terminal_and_in_a_spreadsheet() -> None:
 def test_a_sampler_proves_nothing_and_is_refused() -> None:
     with pytest.raises(InputError, match="sampler"):
         swept({"search": {"sampler": "random"}})
+
+
+def test_the_answer_of_two_processes_is_that_of_one_though_one_is_killed() -> None:
+    source = Source({**JOB, "sweep": {"devices": [8, 16, 32], "global_batch_size": [64, 128, 63]}})
+    pool, killed = Processes(2), set[int]()
+    try:
+        while not pool.room:
+            sleep(0.05)
+
+        def kill_once(progress: SweepProgress) -> None:
+            if progress.num_done == 2 and not killed and pool.pids:
+                killed.update(pool.pids)
+                os.kill(pool.pids[0], signal.SIGKILL)
+
+        found = sweep_document(source, on_progress=kill_once, executor=pool)
+    finally:
+        pool.close()
+    assert killed
+    alone = sweep_document(source)
+    assert [point.point for point in found.points] == list(range(1, 10))
+    assert found.model_copy(update={"elapsed_s": 0.0}) == alone.model_copy(update={"elapsed_s": 0.0})

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cost_models.memory.in_flight import _unexceeded as unexceeded
 from cost_models.memory.in_flight import chunks_in_flight, compositions_in_flight
 from cost_models.pipeline.orders import rank_orders
 from cost_models.pipeline.stages import stages_of
@@ -91,7 +92,8 @@ def compositions(of: PipelineShape, *, all_turns: bool) -> list[np.ndarray]:
     found = compositions_in_flight(stages, StrategyBatch.of([row]), np.array([float(of.num_microbatches)]), all_turns=all_turns)
     return [
         np.concatenate([np.broadcast_to(part, (of.pp, 1)) for part in (*one.forwards, *one.weights, one.losses)], axis=1)
-        for one in found
+        for some in found
+        for one in some.each()
     ]
 
 
@@ -162,3 +164,12 @@ def test_a_last_group_that_is_not_full_turns_differently(
     found = compositions(of, all_turns=True)
     for rank in range(pp):
         assert max(one[rank] @ weights for one in found) == pytest.approx((held_over_time(of, rank) @ weights).max())
+
+
+@given(st.sets(st.tuples(*[st.integers(0, 3)] * 3), min_size=1))
+def test_only_moments_that_no_other_exceeds_are_weighed(found: set[tuple[int, ...]]) -> None:
+    def exceeds(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+        return one != other and all(more >= less for more, less in zip(one, other, strict=True))
+
+    left = [held for held in found if not any(exceeds(other, held) for other in found)]
+    assert list(unexceeded(found)) == sorted(left, key=lambda held: (-sum(held[:-1]), held))

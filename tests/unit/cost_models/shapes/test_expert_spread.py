@@ -19,10 +19,10 @@ from cost_models.shapes.expert_spread import (
     NUM_DOMAINS,
     PEAK_QUANTILE,
     ExpertSpread,
-    RouterBalance,
     expert_spread,
     usual_balance,
 )
+from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import Dispatcher
 from tests.worked_examples import worked
 from tests.workloads import SPARSE, constants, keys, network, workload

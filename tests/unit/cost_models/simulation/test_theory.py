@@ -45,8 +45,8 @@ def ends(of: PipelineShape, rank: Rank) -> tuple[float, float, list[float]]:
     tasks = np.array([[seconds[each.kind] / of.num_chunks] for each in program.classes])
     starts_s, ends_s = task_times_s(program, Durations(tasks, np.zeros(1), np.zeros((of.pp, 1))), 0)
     spans: list[list[tuple[float, float]]] = [[] for _ in range(of.pp)]
-    for step, *span in zip(program.steps, starts_s, ends_s, strict=True):
-        spans[step.rank].append(tuple(span))
+    for step, start_s, end_s in zip(program.steps, starts_s, ends_s, strict=True):
+        spans[step.rank].append((start_s, end_s))
     busy = [sum(end - start for start, end in each) for each in spans]
     return max(ends_s), max(each[-1][1] - each[0][0] for each in spans), [max(ends_s) - each for each in busy]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cost_models.shapes.expert_spread import ExpertSpread, RouterBalance, expert_spread
+from cost_models.shapes.expert_spread import ExpertSpread, expert_spread
+from cost_models.shapes.router_balance import RouterBalance
 from search.experts.forecasting import autoregression, exponential_average, forecast, held_back_steps, window
 from search.experts.generated import generated_counts
 

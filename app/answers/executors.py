@@ -1,0 +1,22 @@
+"""Who works on a search: given with it, or by the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.settings import PREFIX, load_settings
+from search.executors.address import executor_of
+from search.executors.executor import Executor
+
+
+@contextmanager
+def opened(address: str | None, field: str = "executor") -> Iterator[Executor]:
+    """The executor at that address, or at the one that the environment gives; its processes end with the context."""
+    if address is None:
+        address, field = load_settings().executor, f"{PREFIX}EXECUTOR"
+    executor = executor_of(address, field)
+    try:
+        yield executor
+    finally:
+        executor.close()

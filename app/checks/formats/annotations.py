@@ -1,0 +1,32 @@
+"""What failed as workflow commands of GitHub Actions, which show it at a line of the job file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.checks.formats.report import Report
+
+LEVELS = {"failed": "error", "undetermined": "warning"}
+
+
+def annotations_text(reports: Sequence[Report]) -> str:
+    """One line a finding; none where everything passed."""
+    return "".join(f"{line}\n" for report in reports for line in _lines(report))
+
+
+def _lines(report: Report) -> list[str]:
+    path, line = report.places.in_job(report.document)
+    at = f"file={_property(path)},line={line}," if path else ""
+    return [
+        f"::{LEVELS[check.status]} {at}title={_property(f'meshplan check: {check.id}')}::{_data(check.sentence)}"
+        for check in report.document.checks
+        if check.status in LEVELS
+    ]
+
+
+def _data(text: str) -> str:
+    return " ".join(text.split()).replace("%", "%25")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,41 @@
+"""What every format is given: the check of each job, and the files that it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.checks.formats.places import Places
+from app.checks.outcome import EXIT_CODES
+from app.checks.schemas import CheckDocument, ChecksDocument, NamedCheck, Status
+from app.jobs.job import SCHEMA_VERSION
+from meshplan import __version__
+
+WORST_FIRST: tuple[Status, ...] = ("infeasible", "broken", "cut", "passed")
+
+
+@dataclass(frozen=True)
+class Report:
+    """One job of a run."""
+
+    document: CheckDocument
+    places: Places
+
+
+def worst(reports: Sequence[Report]) -> Status:
+    """What the whole run says."""
+    return min((report.document.status for report in reports), key=WORST_FIRST.index)
+
+
+def whole_document(reports: Sequence[Report]) -> CheckDocument | ChecksDocument:
+    """The check of one job as it is; those of several under their names."""
+    if len(reports) == 1:
+        return reports[0].document
+    status = worst(reports)
+    return ChecksDocument(
+        schema_version=SCHEMA_VERSION,
+        version=__version__,
+        status=status,
+        exit_code=EXIT_CODES[status],
+        jobs=[NamedCheck(name=report.places.title, check=report.document) for report in reports],
+    )

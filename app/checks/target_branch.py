@@ -1,0 +1,110 @@
+"""The job as the target branch of a merge request has it: the baseline where none is committed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from app.jobs.job import job_document
+from documents.bounds import DOCUMENT_BYTES
+from documents.errors import InputError, show
+
+GIT_TIMEOUT_S = 30.0
+MAX_FILES, FILE_BYTES = 8, 16 * 2**20  # that a job names: model, hardware, calibration, counts
+MAX_REFERENCE, MAX_DEPTH = 200, 8
+
+
+@contextmanager
+def job_at(reference: str, path: Path) -> Iterator[Path | None]:
+    """A copy of the job file in the commit that ``reference`` names, beside the files that it names; None where it has none."""
+    root = Path(_git(path.parent, "rev-parse", "--show-toplevel").decode().strip())
+    commit = _commit(root, reference)
+    place = path.resolve().relative_to(root.resolve())
+    if not _holds(root, commit, place.as_posix()):
+        yield None
+        return
+    with TemporaryDirectory(prefix="meshplan-") as folder:
+        job = _copy(root, commit, place.as_posix(), Path(folder), DOCUMENT_BYTES)
+        document: Mapping[str, Any] = {}
+        with suppress(InputError):  # of a file that is no job there, whoever prices it says why
+            document, _ = job_document(str(job), {})
+        named = [found for text in _strings(document) if (found := _inside(place.parent.as_posix(), text)) is not None]
+        held = [name for name in dict.fromkeys(named) if _holds(root, commit, name)]
+        if len(held) > MAX_FILES:
+            raise InputError(f"--baseline-ref: {show(str(path))} names {len(held)} files there, more than {MAX_FILES}.")
+        for name in held:
+            _copy(root, commit, name, Path(folder), FILE_BYTES)
+        yield job
+
+
+def _commit(root: Path, reference: str) -> str:
+    if reference.startswith("-") or not 0 < len(reference) <= MAX_REFERENCE or not reference.isprintable():
+        raise InputError(f"--baseline-ref: {show(reference)} is not allowed; give a branch, a tag or a commit.")
+    try:
+        return _git(root, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}").decode().strip()
+    except InputError:
+        raise InputError(
+            f"--baseline-ref: {show(reference)} is no commit here; fetch it first (git fetch --depth 1 origin BRANCH)."
+        ) from None
+
+
+def _holds(root: Path, commit: str, name: str) -> bool:
+    """Whether it is a file of the commit, and no link."""
+    listed = _git(root, "ls-tree", "-z", commit, "--", f":(literal){name}")
+    return listed.startswith((b"100644 blob ", b"100755 blob "))
+
+
+def _copy(root: Path, commit: str, name: str, folder: Path, max_bytes: int) -> Path:
+    if int(_git(root, "cat-file", "-s", f"{commit}:{name}")) > max_bytes:
+        raise InputError(f"--baseline-ref: {show(name)} is larger there than the {max_bytes:,} bytes that are read.")
+    target = folder / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(_git(root, "cat-file", "blob", f"{commit}:{name}"))
+    return target
+
+
+def _strings(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping) and depth < MAX_DEPTH:
+        for inner in value.values():
+            yield from _strings(inner, depth + 1)
+
+
+def _inside(folder: str, text: str) -> str | None:
+    """The path of a file of the repository that a job in ``folder`` may mean by ``text``."""
+    if not 0 < len(text) <= MAX_REFERENCE or text.startswith("/") or not PurePosixPath(text).suffix or not text.isprintable():
+        return None
+    parts: list[str] = [] if folder == "." else folder.split("/")
+    for part in text.split("/"):
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    """What git prints; nothing of the repository's own settings runs a program here: no hook, filter or pager is asked for."""
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and names of files and commits are checked
+            ["git", "-C", str(folder), *arguments],  # noqa: S607 - the user's own git
+            capture_output=True,
+            timeout=GIT_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        raise InputError("--baseline-ref: there is no git on this machine; give a file (--baseline).") from None
+    except subprocess.TimeoutExpired:
+        raise InputError(f"--baseline-ref: git did not answer within {GIT_TIMEOUT_S:.0f} s.") from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise InputError(f"--baseline-ref: git says: {(lines[0] if lines else 'nothing')[:200]}.")
+    return done.stdout

@@ -1,0 +1,27 @@
+"""What a text or a file is: a launch script, and of which form."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from documents.reading import read_text
+
+_JOB_SECTION = re.compile(r"^(cluster|training|strategy|search)\s*:", re.M)
+_KEY = re.compile(r"^(use_parallel|run_mode|parallel_config|parallel|runner_config|context|recompute_config|model)\s*:", re.M)
+
+
+def is_launch_script(source: str) -> bool:
+    """Whether a command's model is a launch script: by its name, a YAML file by its keys."""
+    path = Path(source)
+    if path.suffix == ".sh":
+        return True
+    if path.suffix not in (".yaml", ".yml") or not path.is_file():
+        return False
+    text = read_text(path)
+    return is_yaml(text) and not _JOB_SECTION.search(text)
+
+
+def is_yaml(text: str) -> bool:
+    """Whether a text is a MindFormers file rather than a shell script."""
+    return not text.startswith("#!") and _KEY.search(text) is not None

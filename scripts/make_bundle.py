@@ -1,0 +1,95 @@
+"""Writes one archive that installs meshplan without a network: its wheel and those that it needs, for two architectures."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from meshplan import __version__
+
+ARCHITECTURES = ("x86_64", "aarch64")
+# Of the C library, newest first: a wheel for an older one runs on a newer.
+PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
+EXTRA = "postgres"
+INSTALL = """\
+meshplan {version}, for Linux on {architectures} and Python {pythons}. Without a network:
+
+    sha256sum --check --quiet SHA256SUMS
+    python3 -m venv /opt/meshplan
+    /opt/meshplan/bin/pip install --no-index --find-links wheels 'meshplan[{extra}]'
+
+pip takes the wheels of the machine that it runs on.
+"""
+
+
+def built_wheel(folder: Path) -> Path:
+    """Our own, which runs on any machine."""
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
+    (wheel,) = folder.glob("meshplan-*.whl")
+    return wheel
+
+
+def download_command(wheel: Path, folder: Path, architecture: str, python: str) -> list[str]:
+    """What fetches the wheels for one architecture and one Python, in the versions that constraints.txt pins."""
+    abi = f"cp{python.replace('.', '')}"
+    return [
+        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
+        "--constraint", str(ROOT / "constraints.txt"), "--dest", str(folder),
+        *(part for platform in PLATFORMS for part in ("--platform", f"{platform}_{architecture}")),
+        "--implementation", "cp", "--python-version", python, "--abi", abi, "--abi", "abi3", "--abi", "none",
+        f"{wheel}[{EXTRA}]",
+    ]  # fmt: skip
+
+
+def write_texts(folder: Path, pythons: list[str]) -> None:
+    """How it is installed, and the hashes of what is in it."""
+    text = INSTALL.format(version=__version__, architectures=" and ".join(ARCHITECTURES), pythons=", ".join(pythons), extra=EXTRA)
+    (folder / "INSTALL.txt").write_text(text, encoding="utf-8")
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    sums = (f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    (folder / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
+
+
+def write_archive(folder: Path, target: Path) -> None:
+    """The folder as it is, whoever packs it and whenever."""
+
+    def nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = member.mtime = 0
+        member.uname = member.gname = ""
+        member.mode = 0o755 if member.isdir() else 0o644
+        return member
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(target, "w") as archive:  # wheels are compressed already
+        for path in (folder, *sorted(folder.rglob("*"))):
+            archive.add(path, arcname=path.relative_to(folder.parent).as_posix(), recursive=False, filter=nobody)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pythons", default="3.11", help="versions of Python, with commas")
+    pythons = parser.parse_args().pythons.split(",")
+    folder = ROOT / "build" / "bundle" / f"meshplan-{__version__}"
+    shutil.rmtree(folder, ignore_errors=True)
+    wheels = folder / "wheels"
+    wheels.mkdir(parents=True)
+    wheel = built_wheel(wheels)
+    for architecture in ARCHITECTURES:
+        for python in pythons:
+            subprocess.run(download_command(wheel, wheels, architecture, python), check=True)
+    write_texts(folder, pythons)
+    target = ROOT / "dist" / f"{folder.name}-offline.tar"
+    write_archive(folder, target)
+    print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1e6:.0f} MB, {len(list(wheels.iterdir()))} wheels")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The command line as a user runs it: in this process, or in one of its own where starting it is what a test is about."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_TAKEN_OVER = ("COLUMNS", "MESHPLAN_DEBUG", "NO_COLOR")
+
+
+def command(*arguments: str | Path, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What ``meshplan`` answers: the same function as the process calls, without the second that a start takes."""
+    words = list(map(str, arguments))
+    written = [TextIOWrapper(BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in NOT_TAKEN_OVER:
+            patch.delenv(name, raising=False)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        with redirect_stdout(written[0]), redirect_stderr(written[1]):
+            code = main(words)
+    out, err = (stream.buffer.getvalue().decode() for stream in written)  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(words, code, out, err)
+
+
+def process(*arguments: str | Path, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The same in a new process."""
+    kept = {name: value for name, value in os.environ.items() if name not in NOT_TAKEN_OVER}
+    return subprocess.run(
+        [sys.executable, "-m", "meshplan", *map(str, arguments)],
+        cwd=folder,
+        env={**kept, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )

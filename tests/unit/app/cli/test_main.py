@@ -1,0 +1,36 @@
+"""The command that is called is built alone, and the program's own help loads nothing that prices."""
+
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from app.cli import main as module
+from app.cli.main import application, main
+
+_GROUP = typer.main.get_group(application)
+
+
+@pytest.mark.parametrize("name", list(_GROUP.commands))
+def test_a_command_is_built_alone_as_it_is_among_all(name: str) -> None:
+    alone = typer.main.get_group(module._called([name, "--json"])).commands
+    assert list(alone) == [name]
+    assert [each.name for each in alone[name].params] == [each.name for each in _GROUP.commands[name].params]
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["--version"], ["serach"]])
+def test_all_are_built_where_none_is_called(argv: list[str]) -> None:
+    assert module._called(argv) is application
+
+
+def test_a_wrong_name_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serach"]) == 2
+    assert "search" in capsys.readouterr().err
+
+
+def test_help_loads_nothing_that_prices() -> None:
+    script = (
+        "import sys; from app.cli.main import main; main(['--help']); sys.exit('numpy' in sys.modules or 'yaml' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
