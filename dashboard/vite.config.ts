@@ -24,8 +24,8 @@ export default defineConfig({
         // What a few pages take of them is loaded with these.
         codeSplitting: {
           groups: [
-            { name: "charts", test: /node_modules\/(zrender|echarts\/(?!lib\/(chart\/heatmap|component\/visualMap|visual\/visual)))/ },
-            { name: "vendor", minShareCount: 4, test: /node_modules\// },
+            { name: "charts", test: /node_modules\/(zrender\/(?!lib\/svg)|echarts\/(?!lib\/(chart\/heatmap|component\/visualMap|visual\/visual|renderer\/installSVG)))/ },
+            { name: "vendor", minShareCount: 6, test: /node_modules\// },
           ],
         },
       },

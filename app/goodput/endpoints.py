@@ -17,7 +17,7 @@ from app.text.documents import DescribedBy
 router = APIRouter(prefix="/goodput", tags=["goodput"], route_class=StrictRoute)
 
 
-@router.post("", response_model=GoodputDocument, responses=described("invalid-input", "not-json", "too-large"))
+@router.post("", response_model=GoodputDocument, responses=described("invalid-input", "infeasible", "not-json", "too-large"))
 async def create_goodput(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> Response:
     """What a plan delivers on a site whose nodes fail, as `meshplan goodput` says; nothing is stored."""
     return as_json(await state_of(request).pricing.heavy(goodput_request, document=body))

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from documents.errors import InputError, show
+from documents.errors import InfeasibleError, InputError, show
 
 MEDIA_TYPE = "application/problem+json"
 _FIELD = re.compile(r"([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)(?: \([^)]*\))?: ")
@@ -21,6 +21,7 @@ _FIELD = re.compile(r"([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)(?: \([^)]*\))?: ")
 # Kind -> status, title, and the hint where an error has none of its own.
 KINDS: Mapping[str, tuple[int, str, str]] = {
     "invalid-input": (422, "The request cannot be used", "GET /openapi.json describes every field."),
+    "infeasible": (422, "No plan exists", "The detail names what stands in the way; change that part of the job."),
     "not-json": (415, "The body is not JSON", "Send the header Content-Type: application/json."),
     "too-large": (413, "The body is too large", "Send less in one request."),
     "unauthorized": (401, "An API key is needed", "Send Authorization: Bearer KEY; `meshplan keys create NAME` makes one."),
@@ -152,9 +153,13 @@ def add_problem_handlers(app: FastAPI, allowed_methods: Callable[[str], Sequence
     async def on_input(request: Request, error: InputError) -> JSONResponse:
         return problem(request, from_input_error(error))
 
+    async def on_infeasible(request: Request, error: InfeasibleError) -> JSONResponse:
+        return problem(request, ServiceError("infeasible", str(error)))
+
     async def on_validation(request: Request, error: RequestValidationError) -> JSONResponse:
         return problem(request, _from_validation(error.errors()))
 
     app.add_exception_handler(HTTPException, on_http)  # type: ignore[arg-type]
     app.add_exception_handler(InputError, on_input)  # type: ignore[arg-type]
+    app.add_exception_handler(InfeasibleError, on_infeasible)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, on_validation)  # type: ignore[arg-type]

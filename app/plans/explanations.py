@@ -17,7 +17,7 @@ from app.text.documents import DescribedBy
 router = APIRouter(prefix="/explanations", tags=["explanations"], route_class=StrictRoute)
 
 
-@router.post("", response_model=ExplainDocument, responses=described("invalid-input", "not-json", "too-large"))
+@router.post("", response_model=ExplainDocument, responses=described("invalid-input", "infeasible", "not-json", "too-large"))
 async def create_explanation(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> Response:
     """Explains the job's strategy beside the best of a search, as `meshplan explain` does; nothing is stored.
 

@@ -15,7 +15,7 @@ from app.rl.service import rl_request, rl_search_request
 from app.text.documents import DescribedBy
 
 router = APIRouter(prefix="/rl", tags=["rl"], route_class=StrictRoute)
-_RESPONSES = described("invalid-input", "not-json", "too-large")
+_RESPONSES = described("invalid-input", "infeasible", "not-json", "too-large")
 
 
 @router.post("/estimates", response_model=RlDocument, responses=_RESPONSES)

@@ -17,7 +17,9 @@ from app.text.documents import DescribedBy
 router = APIRouter(prefix="/serving", tags=["serving"], route_class=StrictRoute)
 
 
-@router.post("/estimates", response_model=ServingDocument, responses=described("invalid-input", "not-json", "too-large"))
+@router.post(
+    "/estimates", response_model=ServingDocument, responses=described("invalid-input", "infeasible", "not-json", "too-large")
+)
 async def create_serving_estimate(
     request: Request, body: Annotated[dict[str, Any], DescribedBy(ServingJobDocument), Body()]
 ) -> Response:

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.workers.process import end_with
-from documents.errors import InputError
+from documents.errors import InfeasibleError, InputError
 
 if TYPE_CHECKING:
     from app.answers.batches import EstimateBatches
@@ -102,5 +102,6 @@ def _guarded(call: Callable[[], list[Answer]]) -> list[Answer]:
     except DATABASE_AWAY as error:
         return [Answer(away=told(error))]
     except Exception as error:  # it must come back to its caller, whatever it is
-        is_ours = isinstance(error, InputError) or type(error).__module__.startswith("app.")  # what endpoints answer themselves
+        # What endpoints answer themselves.
+        is_ours = isinstance(error, InputError | InfeasibleError) or type(error).__module__.startswith("app.")
         return [Answer(error=error) if is_ours else Answer(fault=traceback.format_exc())]

@@ -86,7 +86,10 @@ def _with_imports(names: list[str]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("page", [["studies.js"], ["study.js", "PlanCharts.js"], ["plan.js"], ["accuracy.js"], ["Profile.js"]])
+@pytest.mark.parametrize(
+    "page",
+    [["studies.js"], ["study.js", "PlanCharts.js"], ["plan.js"], ["accuracy.js"], ["Profile.js"], ["sweep.js"], ["rl.js"]],
+)
 def test_the_scripts_of_a_page_are_below_500_kb_compressed(page: list[str]) -> None:
     scripts = _with_imports(["index.js", "en.js", *page])
     assert {"index.js", "vendor.js", "en.js"} < scripts

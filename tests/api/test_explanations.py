@@ -39,3 +39,8 @@ def test_a_plan_that_does_not_fit_is_told_what_would_do(api: TestClient, job: di
 def test_a_strategy_that_cannot_run_is_refused(api: TestClient, job: dict[str, Any], refused: Refused) -> None:
     refused(api.post("/v1/explanations", json={**job, "strategy": {"tp": 3}}), 422, "invalid-input")
     refused(api.post("/v1/explanations", json={**job, "stratgy": {}}), 422, "invalid-input")
+
+
+def test_a_job_without_a_plan_is_told_what_stands_in_the_way(api: TestClient, job: dict[str, Any], refused: Refused) -> None:
+    too_few = {**job, "model": "llama-2-70b", "cluster": {**job["cluster"], "num_devices": 1}}
+    assert "8 devices" in refused(api.post("/v1/explanations", json=too_few), 422, "infeasible")["detail"]

@@ -54,3 +54,8 @@ def test_a_search_is_answered(api: TestClient) -> None:
 def test_bad_questions_are_refused(api: TestClient, refused: Refused, change: dict[str, Any], pointer: str) -> None:
     response = api.post("/v1/rl/estimates", json={**JOB, **change})
     assert refused(response, 422, "invalid-input")["pointer"] == pointer
+
+
+def test_a_job_that_nothing_holds_is_told_why(api: TestClient, refused: Refused) -> None:
+    said = refused(api.post("/v1/rl/searches", json={**JOB, "rollout": {"tp": 3}}), 422, "infeasible")
+    assert "rollout.tp: 3 does not divide 32 heads" in said["detail"]

@@ -21,7 +21,7 @@ from app.storage.tables import Study
 from tests.servers import Server, running_server
 
 Scheme = Literal["light", "dark"]
-DESKTOP, PHONE = 1280, 390
+PHONE, TABLET, DESKTOP, WIDE = 390, 820, 1280, 2560
 HEIGHT = 900
 TIMEOUT_MS = 20_000
 FAILURE = "Internal error: MemoryError: the worker had no memory left for a chunk of strategies"
@@ -178,6 +178,10 @@ class View:
 
 
 OpenView = Callable[..., View]
+
+EVERY_LOOK: list[tuple[Scheme, int]] = []
+for _width in (DESKTOP, TABLET, WIDE, PHONE):
+    EVERY_LOOK += [("light", _width), ("dark", _width)]
 
 
 @pytest.fixture(scope="package")

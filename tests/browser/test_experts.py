@@ -35,7 +35,7 @@ def test_a_generated_trace_becomes_heat_maps_and_a_map(view: OpenView, site: Sit
     assert f"{most:.3g} times the mean" in label
     expect(page.get_by_role("img", name="Heat map of expert loads after")).to_be_visible()
     expect(page.get_by_text(answer.reason)).to_be_visible()
-    page.get_by_role("button", name=re.compile("^Before:")).click()
+    page.get_by_role("button", name=re.compile("^Before: Show")).click()
     region = page.get_by_role("region", name="Before")
     expect(region.get_by_role("row")).to_have_count(1 + len(answer.layers))
     with page.expect_download() as download:

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Route
 
-from tests.browser.conftest import DESKTOP, PHONE, OpenView, Scheme, Site
+from tests.browser.conftest import DESKTOP, PHONE, TABLET, WIDE, OpenView, Scheme, Site
 from tests.servers import Server
 
 PAGES = {
@@ -20,6 +20,8 @@ PAGES = {
     "cancelled study": "/studies/{cancelled}",
     "study with a long name": "/studies/{long_name}",
     "plan": "/studies/{completed}/plans/{best_plan}",
+    "sweep": "/sweep?model=deepseek-v3&hardware=atlas-900-a3-superpod,h100-sxm-80gb&devices=64..4096",
+    "post-training": "/rl?model=qwen3-8b&hardware=h100-sxm-80gb&devices=64&ask=estimate&placement=separate&queue=yes",
     "scripts": "/scripts",
     "experts": "/experts",
     "compare": "/compare?studies={completed},{long_name}",
@@ -34,7 +36,9 @@ PAGES = {
     "model": "/models/deepseek-v3",
     "no such page": "/no-such-page",
 }
-LOOKS: list[tuple[Scheme, int]] = [("light", DESKTOP), ("dark", PHONE)]
+# Every width in both themes and in both languages, every theme at every width: half of the combinations in each language.
+LOOKS: list[tuple[Scheme, int]] = [("light", DESKTOP), ("dark", TABLET), ("light", WIDE), ("dark", PHONE)]
+CHINESE_LOOKS: list[tuple[Scheme, int]] = [("dark", DESKTOP), ("light", TABLET), ("dark", WIDE), ("light", PHONE)]
 
 
 def _address(site: Site, page: str) -> str:
@@ -49,15 +53,17 @@ def test_a_page_is_accessible_and_fits_in_both_themes(view: OpenView, site: Site
     for scheme, width in opened.looks(*LOOKS):
         assert shown.evaluate("document.documentElement.dataset.mantineColorScheme") == scheme
         assert shown.evaluate("document.documentElement.scrollWidth") <= width
-        assert opened.violations() == []
+        if width in (DESKTOP, PHONE):
+            assert opened.violations() == []
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_chinese_and_fits_a_phone(view: OpenView, site: Site, page: str) -> None:
+def test_a_page_is_chinese_and_fits_every_width(view: OpenView, site: Site, page: str) -> None:
     opened = view(site.url, language="zh-CN", width=PHONE)
     shown = opened.open(_address(site, page))
     assert shown.locator("html").get_attribute("lang") == "zh-CN"
-    assert shown.evaluate("document.documentElement.scrollWidth") <= PHONE
+    for _, width in opened.looks(*CHINESE_LOOKS):
+        assert shown.evaluate("document.documentElement.scrollWidth") <= width
     assert [text for text in shown.locator("h1, h2, h3, th, button").all_inner_texts() if _is_english(text)] == []
 
 

@@ -126,6 +126,35 @@ def test_plan_timeline_and_trace_are_downloaded(view: OpenView, site: Site, stor
     assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == stored.num_tasks
 
 
+def test_a_timeline_is_saved_as_picture_drawing_and_rows(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    page = view(site.url).open(f"{stored.path}?tab=timeline")
+    found = {}
+    for kind in ("PNG", "SVG", "CSV"):
+        page.get_by_role("button", name="Pipeline timeline: Save the chart").click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=re.compile(kind)).click()
+        found[kind] = download.value.path().read_bytes()
+    tasks = stored.timeline["tasks"]["rank"]
+    assert found["PNG"].startswith(b"\x89PNG\r\n")
+    assert found["SVG"].startswith(b"<svg")
+    assert found["CSV"].count(b"\n") == 1 + len(tasks)
+
+
+def test_a_plan_is_held_against_the_fastest_other_one(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    opened = view(site.url)
+    page = opened.open(f"{stored.path}?tab=changes")
+    with page.expect_response("**/v1/explanations", timeout=90_000) as answered:
+        page.get_by_role("button", name="Search", exact=True).click()
+    other = answered.value.json()["other"]
+    region = page.get_by_role("region", name="Beside the fastest other plan")
+    expect(region).to_contain_text(other["why"])
+    expect(region).to_contain_text("faster than this plan" if other["difference_fraction"] < 0 else "slower than this plan")
+    page.mouse.move(0, 0)
+    for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []
+
+
 def test_the_timeline_draws_every_task_and_zooms_pans_and_scrolls(view: OpenView, site: Site, stored: StoredPlan) -> None:
     page = view(site.url).open(f"{stored.path}?tab=timeline")
     canvas = _picture(page)
@@ -293,7 +322,7 @@ def test_a_plan_says_what_it_delivers_on_a_site(view: OpenView, site: Site, stor
     expect(month).to_have_attribute("aria-label", re.compile("Runs .*Recovers "))
     peak, delivered = answer["waterfall"][0]["tokens_per_day"], answer["delivered_tokens_per_day"]
     expect(page.get_by_role("img", name=f"{100 * delivered / peak:.1f} % of the devices' peak")).to_be_visible()
-    page.get_by_role("button", name=re.compile("^On fewer and on more devices:")).click()
+    page.get_by_role("button", name=re.compile("^On fewer and on more devices: Show")).click()
     expect(page.get_by_role("region", name="On fewer and on more devices").get_by_role("row")).to_have_count(
         1 + len(answer["on_devices"])
     )

@@ -196,7 +196,15 @@ def test_language_and_theme_are_switched_and_kept(view: OpenView, site: Site) ->
 
 def test_keyboard_shortcuts_lead_to_every_page_and_are_listed(view: OpenView, site: Site) -> None:
     page = view(site.url).open("/studies")
-    for key, path in [("h", "hardware"), ("m", "models"), ("a", "accuracy"), ("c", "compare"), ("s", "studies")]:
+    for key, path in [
+        ("w", "sweep"),
+        ("r", "rl"),
+        ("h", "hardware"),
+        ("m", "models"),
+        ("a", "accuracy"),
+        ("c", "compare"),
+        ("s", "studies"),
+    ]:
         page.keyboard.press("g")
         page.keyboard.press(key)
         page.wait_for_url(f"**/{path}")

@@ -208,10 +208,36 @@ def test_each_end_is_told_with_what_can_be_done(view: OpenView, site: Site) -> N
     expect(cancelled.get_by_role("button", name="Resume")).to_be_visible()
     without = view(site.url).open(f"/studies/{site.without_plan}")
     expect(without.get_by_role("heading", name="No plan fits")).to_be_visible()
-    expect(
-        without.get_by_text(httpx.get(f"{site.url}/v1/studies/{site.without_plan}").json()["result"]["nearest"])
-    ).to_be_visible()
     expect(without.get_by_role("link", name="Change the job")).to_have_attribute("href", f"/studies/new?from={site.without_plan}")
+
+
+def test_a_study_without_a_plan_leads_to_the_nearest_that_has_one(view: OpenView, site: Site) -> None:
+    told = httpx.get(f"{site.url}/v1/studies/{site.without_plan}").json()["result"]["infeasible"]
+    page = view(site.url).open(f"/studies/{site.without_plan}")
+    expect(page.get_by_role("heading", name="What stood in the way")).to_be_visible()
+    rows = page.get_by_role("region", name="The nearest jobs that have a plan").get_by_role("row")
+    expect(rows).to_have_count(1 + len(told["changes"]))
+    devices = next(
+        change["fields"]["cluster.num_devices"] for change in told["changes"] if "cluster.num_devices" in change["fields"]
+    )
+    page.get_by_role("link", name=f"New study: {devices:,} devices").click()
+    expect(page.get_by_role("region", name="The same search from a terminal")).to_contain_text(f"--devices {devices}")
+
+
+def test_a_refinement_tells_what_it_gained_and_lists_its_trials(view: OpenView, site: Site) -> None:
+    page = view(site.url).open(
+        "/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=8&global_batch_size=64&tp=1,2&cp=1&refine=12"
+    )
+    page.get_by_role("switch", name="For step time and memory at once").click()
+    expect(page.get_by_role("region", name="The same search from a terminal")).to_contain_text("--refine 12")
+    page.get_by_role("button", name="Start the search").click()
+    page.get_by_role("heading", name="Refinement").wait_for(timeout=90_000)
+    study = httpx.get(f"{site.url}/v1/studies/{page.url.rpartition('/')[2]}").json()
+    counts = study["result"]["refinement"]["counts"]
+    assert study["job"]["search"]["refine_front"] is True
+    expect(page.get_by_role("region", name="Refinement")).to_contain_text(f"{counts['distinct']} distinct strategies")
+    page.get_by_role("tab", name="Trials").click()
+    expect(page.get_by_role("region", name="Trials", exact=True)).to_be_visible()
 
 
 def test_a_search_is_watched_loses_its_connection_is_stopped_and_resumed(view: OpenView, site: Site) -> None:

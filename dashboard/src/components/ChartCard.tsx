@@ -3,6 +3,8 @@ import { IconChartBar, IconTable } from "@tabler/icons-react";
 import { useState, type ReactNode } from "react";
 import { useTranslation } from "../i18n";
 
+import { PictureOf, type Picture } from "./chart/picture";
+import { SaveMenu } from "./SaveMenu";
 import classes from "./ChartCard.module.css";
 
 interface Props {
@@ -12,13 +14,16 @@ interface Props {
   actions?: ReactNode;
   /** The numbers of the chart: the reader can switch to them. The first column names the row. */
   table?: { columns: readonly string[]; rows: readonly (readonly string[])[] };
+  /** What the file of its data holds, a line of names first; default the table, else what the chart's series hold. */
+  data?: Picture["numbers"];
   children: ReactNode;
 }
 
-/** A chart under its title, with a switch to its numbers. */
-export function ChartCard({ title, subtitle, actions, table, children }: Props) {
+/** A chart under its title, with a switch to its numbers, and itself as a file: picture, drawing, data. */
+export function ChartCard({ title, subtitle, actions, table, data, children }: Props) {
   const { t } = useTranslation();
   const [isTable, setTable] = useState(false);
+  const [picture, setPicture] = useState<Picture | null>(null);
   const switchTo = t(isTable ? "chart.asChart" : "chart.asTable");
   const Icon = isTable ? IconChartBar : IconTable;
   return (
@@ -41,6 +46,7 @@ export function ChartCard({ title, subtitle, actions, table, children }: Props) 
               </ActionIcon>
             </Tooltip>
           )}
+          <SaveMenu title={title} picture={picture} data={data ?? (table && (() => [table.columns, ...table.rows]))} />
         </Group>
       </Group>
       {table && isTable ? (
@@ -69,7 +75,7 @@ export function ChartCard({ title, subtitle, actions, table, children }: Props) 
           </Table>
         </Table.ScrollContainer>
       ) : (
-        children
+        <PictureOf.Provider value={setPicture}>{children}</PictureOf.Provider>
       )}
     </Card>
   );

@@ -5,6 +5,7 @@ import { useTranslation } from "../i18n";
 import { useNavigate } from "react-router";
 
 import { useUrlChange, useUrlList, useUrlText } from "../state/url";
+import { csvText } from "./csv";
 import { saveFile } from "./saveFile";
 import { TablePager } from "./TablePager";
 import classes from "./DataTable.module.css";
@@ -265,7 +266,5 @@ function sortedRows<Row>(rows: readonly Row[], columns: readonly Column<Row>[], 
 /** All columns, hidden ones too: a file is for machines and for later. */
 export function toCsv<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
   const kept = columns.flatMap(({ key, value, csv }) => Object.entries(typeof csv === "object" ? csv : value ? { [csv ?? key]: value } : {}));
-  const quoted = (value: unknown) => (/[",\n]/.test(String(value ?? "")) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? ""));
-  const lines = [kept.map(([name]) => name), ...rows.map((row) => kept.map(([, value]) => value(row)))];
-  return lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n";
+  return csvText([kept.map(([name]) => name), ...rows.map((row) => kept.map(([, value]) => value(row)))]);
 }

@@ -5,6 +5,7 @@ import {
   IconArrowsLeftRight,
   IconBook,
   IconBox,
+  IconChartDots,
   IconCheck,
   IconCpu,
   IconDeviceDesktop,
@@ -14,6 +15,7 @@ import {
   IconLanguage,
   IconMoon,
   IconPlus,
+  IconRepeat,
   IconStack2,
   IconSun,
   IconTargetArrow,
@@ -30,7 +32,7 @@ import { KeyboardHelp } from "./KeyboardHelp";
 import { PAGES, useShortcuts } from "./shortcuts";
 import classes from "./Shell.module.css";
 
-const ICONS = { studies: IconStack2, scripts: IconFileCode, experts: IconGridDots, compare: IconArrowsLeftRight, accuracy: IconTargetArrow, hardware: IconCpu, models: IconBox };
+const ICONS = { studies: IconStack2, sweep: IconChartDots, rl: IconRepeat, scripts: IconFileCode, experts: IconGridDots, compare: IconArrowsLeftRight, accuracy: IconTargetArrow, hardware: IconCpu, models: IconBox };
 
 export function Shell() {
   const { t } = useTranslation();

@@ -4,6 +4,8 @@ import { useNavigate } from "react-router";
 /** The pages of the menu, each reached with `g` and a letter. */
 export const PAGES = [
   { page: "studies", key: "s" },
+  { page: "sweep", key: "w" },
+  { page: "rl", key: "r" },
   { page: "scripts", key: "t" },
   { page: "experts", key: "e" },
   { page: "compare", key: "c" },
@@ -25,8 +27,9 @@ export function useShortcuts(showHelp: () => void): void {
     let goingUntil = 0;
     function onKey(event: KeyboardEvent) {
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("[role=dialog]")) return;
-      const page = performance.now() < goingUntil ? PAGES.find(({ key }) => key === event.key) : undefined;
-      goingUntil = event.key === "g" ? performance.now() + SEQUENCE_MS : 0;
+      // When the key was pressed, not when a busy page came to it.
+      const page = event.timeStamp < goingUntil ? PAGES.find(({ key }) => key === event.key) : undefined;
+      goingUntil = event.key === "g" ? event.timeStamp + SEQUENCE_MS : 0;
       if (page) void navigate(`/${page.page}`);
       else if (event.key === "n") void navigate("/studies/new");
       else if (event.key === "?") showHelp();

@@ -93,3 +93,34 @@ export function useUrlDraft(name: string): [string, (value: string) => void] {
 
   return [draft, setDraft];
 }
+
+/** The fields of a form: what differs from `defaults` is in the address, written when the typing pauses. `defaults` must not change. */
+export function useUrlForm<Field extends string>(
+  defaults: Readonly<Record<Field, string>>,
+): [Readonly<Record<Field, string>>, (changes: Partial<Record<Field, string>>) => void] {
+  type Form = Readonly<Record<Field, string>>;
+  const [params] = useSearchParams();
+  const change = useUrlChange();
+  const fields = useMemo(() => Object.keys(defaults) as Field[], [defaults]);
+  const text = JSON.stringify(Object.fromEntries(fields.map((field) => [field, params.get(field) ?? defaults[field]])));
+  const [form, setForm] = useState<Form>(() => JSON.parse(text) as Form);
+  const written = useRef(text);
+
+  useEffect(() => {
+    if (text !== written.current) setForm(JSON.parse(text) as Form); // a link, the back button
+    written.current = text;
+  }, [text]);
+
+  useEffect(() => {
+    const next = JSON.stringify(form);
+    if (next === written.current) return undefined;
+    const timer = setTimeout(() => {
+      written.current = next;
+      change(Object.fromEntries(fields.map((field) => [field, form[field] === defaults[field] ? null : form[field]])));
+    }, PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [form, fields, defaults, change]);
+
+  const set = useCallback((changes: Partial<Record<Field, string>>) => setForm((before) => ({ ...before, ...changes })), []);
+  return [form, set];
+}

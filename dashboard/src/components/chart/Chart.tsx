@@ -1,9 +1,13 @@
 import { useReducedMotion } from "@mantine/hooks";
-import { useEffect, useRef } from "react";
+import { useContext, useEffect, useRef } from "react";
 
 import { usePalette } from "../../theme/usePalette";
 import { chartTheme } from "./chartTheme";
 import { init, type ECharts, type EChartsCoreOption } from "./echarts";
+import { numbersOf } from "./numbers";
+import { PictureOf, pngOf } from "./picture";
+
+const SHARP = 2; // pixels of a saved picture for one of the page
 
 interface Props {
   option: EChartsCoreOption;
@@ -21,6 +25,28 @@ export function Chart({ option, height, label, on, onReady }: Props) {
   const isStill = useReducedMotion();
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<ECharts | null>(null);
+  const shown = useRef(option);
+  const setPicture = useContext(PictureOf);
+
+  useEffect(() => {
+    shown.current = option;
+  });
+
+  useEffect(() => {
+    const drawn = (): ECharts => {
+      if (!chart.current) throw new Error("the chart has gone");
+      return chart.current;
+    };
+    setPicture?.({
+      png: () => pngOf(drawn().renderToCanvas({ pixelRatio: SHARP, backgroundColor: palette.surface })),
+      svg: async () => {
+        const { svgText } = await import("./svg");
+        return svgText({ backgroundColor: palette.surface, ...shown.current }, chartTheme(palette), drawn().getWidth(), drawn().getHeight());
+      },
+      numbers: () => numbersOf(shown.current),
+    });
+    return () => setPicture?.(null);
+  }, [setPicture, palette]);
 
   useEffect(() => {
     if (!place.current) return undefined;

@@ -6,6 +6,7 @@ import { Trans, useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
 import { calibrationsQuery } from "../../api/queries";
+import { ChartCard } from "../../components/ChartCard";
 import { DataTable, type Column } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
@@ -234,10 +235,9 @@ function OwnErrors({ runs }: { runs: readonly OwnRun[] }) {
         <StatTile label={t("errors.coverage")} value={percent(errors?.coverage, 0)} help={t("errors.help.coverage")} note={t("errors.nominal")} />
       </SimpleGrid>
       {points.length > 0 && (
-        <Card component="section" aria-label={t("chart.title")}>
-          <Title order={2}>{t("chart.title")}</Title>
+        <ChartCard title={t("chart.title")}>
           <Scatter points={points} groups={groups} chosen={chosen} onChoose={setChosen} />
-        </Card>
+        </ChartCard>
       )}
       <DataTable
         label={t("own.runs")}

@@ -1,8 +1,9 @@
-import { Alert, Card, Checkbox, Group, SegmentedControl, Select, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { Alert, Checkbox, Group, SegmentedControl, Select, SimpleGrid, Stack, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
+import { ChartCard } from "../../components/ChartCard";
 import { Explained } from "../../components/Explained";
 import { hasWords, SearchField } from "../../components/SearchField";
 import { StatTile } from "../../components/StatTile";
@@ -83,18 +84,15 @@ export function PublishedTab({ runs }: { runs: readonly Run[] }) {
           {t("errors.few", { count: errors.count })}
         </Alert>
       )}
-      <Card component="section" aria-label={t("chart.title")}>
-        <Group justify="space-between" align="flex-start" mb="xs">
-          <div style={{ flex: "1 1 260px" }}>
-            <Title order={2}>{t("chart.title")}</Title>
-            <Text size="sm" c="dimmed">
-              {t("chart.help")}
-            </Text>
-          </div>
+      <ChartCard
+        title={t("chart.title")}
+        subtitle={t("chart.help")}
+        actions={
           <SegmentedControl size="xs" value={plot} onChange={setPlot} aria-label={t("chart.plot")} data={PLOTS.map((value) => ({ value, label: t(`chart.plots.${value}`) }))} />
-        </Group>
+        }
+      >
         <Scatter points={points} groups={groups} chosen={chosen} plot={plot} onChoose={choose} />
-      </Card>
+      </ChartCard>
       {run && <RunCard run={run} onClose={() => setChosen("")} />}
       <CategoryTable runs={counted} view={view} />
       <RunTable runs={doubtful ? filters.shown : filters.shown.filter(isJudged)} view={view} chosen={chosen} onChoose={choose} />

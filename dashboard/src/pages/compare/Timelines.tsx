@@ -6,13 +6,14 @@ import { useTranslation } from "../../i18n";
 import type { Plan } from "../../api/queries";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingRows } from "../../components/Loading";
+import { SaveMenu } from "../../components/SaveMenu";
 import { useUrlText } from "../../state/url";
 import { usePalette } from "../../theme/usePalette";
 import { seconds } from "../../units/format";
 import { timelineQuery } from "../plan/data";
 import { css, kindColor } from "../plan/timeline/look";
 import { arranged, fullestRank, type Timeline } from "../plan/timeline/tasks";
-import { TimelineCanvas, type TimelineHandle } from "../plan/timeline/TimelineCanvas";
+import { pictureOf, TimelineCanvas, type TimelineHandle } from "../plan/timeline/TimelineCanvas";
 import classes from "./Compare.module.css";
 import type { Item } from "./data";
 
@@ -124,6 +125,7 @@ function One({ item: { letter, plan }, document, view, onWindow, longest, helpId
   const timeline = useMemo(() => arranged(document), [document]);
   const [selected, setSelected] = useState<number | null>(null);
   const handle = useRef<TimelineHandle>(null);
+  const picture = useMemo(() => pictureOf(handle), []);
   const { memory, num_ranks: numRanks } = document;
   const fullest = useMemo(() => fullestRank(memory), [memory]);
   const height = Math.min(HIGHEST_PX, Math.max(LOWEST_PX, AROUND_RANKS_PX + numRanks * RANK_PX));
@@ -131,9 +133,12 @@ function One({ item: { letter, plan }, document, view, onWindow, longest, helpId
   const name = t("timelines.of", { letter, step: seconds(timeline.stepS), rank: plan.rank });
   return (
     <div>
-      <Text size="sm" fw={550} mb={4}>
-        {name}
-      </Text>
+      <Group justify="space-between" gap="xs" mb={4} wrap="nowrap">
+        <Text size="sm" fw={550}>
+          {name}
+        </Text>
+        <SaveMenu title={name} picture={picture} />
+      </Group>
       {/* The whole step is as wide as it is long; a window is the same for all. */}
       <div className={classes.timeline} style={{ "--share": share, "--height": `${height}px` } as React.CSSProperties}>
         <TimelineCanvas

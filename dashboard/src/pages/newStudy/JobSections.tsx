@@ -1,4 +1,4 @@
-import { Accordion, Group, SimpleGrid, Stack, Text } from "@mantine/core";
+import { Accordion, Group, SimpleGrid, Stack, Switch, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "../../i18n";
 
@@ -132,6 +132,24 @@ export function SearchSection(props: SectionProps) {
           <>
             <WholeNumber {...props} field="max_trials" label={t("search.trials")} placeholder="1,000" />
             <WholeNumber {...props} field="seed" label={t("search.seed")} placeholder="0" />
+          </>
+        )}
+        {!isSampled && (
+          <>
+            <WholeNumber {...props} field="refine" label={t("search.refine")} description={t("search.refineHelp")} placeholder={t("search.noLimit")} />
+            {form.refine && (
+              <>
+                <WholeNumber {...props} field="seed" label={t("search.seed")} placeholder="0" />
+                <Switch
+                  name="refine_front"
+                  label={t("search.refineFront")}
+                  checked={form.refine_front === "true"}
+                  onChange={(event) => props.set("refine_front", event.currentTarget.checked ? "true" : "")}
+                  error={errors.refine_front}
+                  mt={{ base: 0, xs: 30 }}
+                />
+              </>
+            )}
           </>
         )}
         <WholeNumber {...props} field="top" label={t("search.top")} placeholder="20" />

@@ -24,6 +24,16 @@ describe("the form", () => {
     expect(jobOf({ ...FORM, max_trials: "50", seed: "3" }, null)).toEqual(jobOf(FORM, null));
   });
 
+  it("refines an exhaustive search, and that alone", () => {
+    const refined = { ...FORM, refine: "300", refine_front: "true", seed: "4" };
+    expect(jobOf(refined, null)).toEqual({ ...jobOf(FORM, null), search: { refine: 300, refine_front: true, seed: 4 } });
+    expect(jobOf({ ...refined, refine: "" }, null)).toEqual(jobOf(FORM, null));
+    expect(jobOf({ ...refined, sampler: "random" }, null).search).toEqual({ sampler: "random", seed: 4 });
+    expect(commandOf(refined, "http://host:1")).toContain("--refine 300 \\\n  --seed 4 \\\n  --server http://host:1 \\\n  --refine-front");
+    const stored = { model: { name: "llama-2-7b" }, cluster: { hardware: "h" }, search: { refine: 300, refine_front: true, seed: 4 } };
+    expect(formOfJob(stored, ["llama-2-7b"]).form).toMatchObject({ refine: "300", refine_front: "true", seed: "4" });
+  });
+
   it("sends what is no number as it is, for the server to refuse", () => {
     expect(jobOf({ ...FORM, devices: "many" }, null).cluster).toEqual({ hardware: "atlas-800t-a2", num_devices: "many" });
   });

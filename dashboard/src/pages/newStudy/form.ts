@@ -7,7 +7,7 @@ type Job = Schemas["JobDocument"];
 export const LIMITS = ["tp", "pp", "vpp", "cp", "ep", "micro_batch_size", "recompute", "zero_stage"] as const;
 const FIELDS = [
   "source", "model", "hardware", "devices", "inter_node", "seq_length", "global_batch_size", "precision", "train_tokens",
-  "stack", "calibration", "target", "objective", "sampler", "max_trials", "seed", "top", "time_limit", ...LIMITS,
+  "stack", "calibration", "target", "objective", "sampler", "max_trials", "seed", "refine", "refine_front", "top", "time_limit", ...LIMITS,
 ] as const;
 
 export type Field = (typeof FIELDS)[number];
@@ -71,6 +71,9 @@ function section(name: string, fields: Record<string, unknown>): Record<string, 
   return Object.keys(fields).length ? { [name]: fields } : {};
 }
 
+/** Whether trials around the best plans are asked for: of an exhaustive search only. */
+export const isRefined = (form: Form): boolean => form.sampler === DEFAULTS.sampler && form.refine.trim() !== "";
+
 /** What the form asks for; numbers that are none travel as text, so that the server says what is wrong with them. */
 export function jobOf(form: Form, custom: CustomModel | null): Job {
   const isSampled = form.sampler !== DEFAULTS.sampler;
@@ -96,6 +99,7 @@ export function jobOf(form: Form, custom: CustomModel | null): Job {
         top: form.top,
         time_limit_s: form.time_limit,
         ...(isSampled && { max_trials: form.max_trials, seed: form.seed }),
+        ...(isRefined(form) && { refine: form.refine, refine_front: form.refine_front, seed: form.seed }),
       }),
       ...limits,
     }),
@@ -126,6 +130,8 @@ export function formOfJob(job: Record<string, Record<string, unknown>>, presets:
     sampler: text(search.sampler) || DEFAULTS.sampler,
     max_trials: text(search.max_trials),
     seed: search.seed ? text(search.seed) : "",
+    refine: search.refine ? text(search.refine) : "",
+    refine_front: search.refine_front ? "true" : "",
     top: text(search.top),
     time_limit: text(search.time_limit_s),
     ...Object.fromEntries(LIMITS.map((name) => [name, textOfLimit(search[name])])),
@@ -154,14 +160,18 @@ export function commandOf(form: Form, server: string): string {
     ["objective", unless(form.objective, DEFAULTS.objective)],
     ["sampler", unless(form.sampler, DEFAULTS.sampler)],
     ["max-trials", isSampled ? form.max_trials : ""],
-    ["seed", isSampled ? form.seed : ""],
+    ["refine", isRefined(form) ? form.refine : ""],
+    ["seed", isSampled || isRefined(form) ? form.seed : ""],
     ["top", form.top],
     ["time-limit", form.time_limit],
     ...LIMITS.map((name): [string, string] => [name.replaceAll("_", "-"), form[name]]),
     ["server", server],
   ];
   const model = form.source === "config" ? "config.json" : form.model || "MODEL";
-  const lines = flags.filter(([, value]) => value.trim()).map(([name, value]) => `--${name} ${quoted(value.trim())}`);
+  const lines = [
+    ...flags.filter(([, value]) => value.trim()).map(([name, value]) => `--${name} ${quoted(value.trim())}`),
+    ...(isRefined(form) && form.refine_front ? ["--refine-front"] : []),
+  ];
   return [`meshplan search ${quoted(model)}`, ...lines].join(" \\\n  ");
 }
 

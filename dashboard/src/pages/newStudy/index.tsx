@@ -8,6 +8,7 @@ import { useNavigate } from "react-router";
 import { answered, api } from "../../api/client";
 import { apiKey } from "../../api/key";
 import { toApiError, type ApiError } from "../../api/problem";
+import { newRequestKey } from "../../api/requestKey";
 import { CodeBlock } from "../../components/CodeBlock";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingPage } from "../../components/Loading";
@@ -18,11 +19,6 @@ import { SearchSection, SoftwareSection, TrainingSection } from "./JobSections";
 import { ModelSection } from "./ModelSection";
 import classes from "./newStudy.module.css";
 import { useForm } from "./useForm";
-
-/** Names the request, so that repeating it after a lost answer makes no second study. */
-function newRequestKey(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
 
 export function Page() {
   const { t } = useTranslation("newStudy");

@@ -1,9 +1,10 @@
-import { Card, Group, Stack, Text, Title } from "@mantine/core";
+import { Stack, Title } from "@mantine/core";
 import type { TFunction } from "../../i18n";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
+import { ChartCard } from "../../components/ChartCard";
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { DataTable, type Column } from "../../components/DataTable";
@@ -102,15 +103,9 @@ function StageMemory({ analysis }: { analysis: Analysis }) {
     limit: bytes(limit),
   });
   return (
-    <Card>
-      <Group justify="space-between" gap="xs">
-        <Title order={2}>{t("memory.title")}</Title>
-        <Text size="sm" c="dimmed">
-          {label}
-        </Text>
-      </Group>
+    <ChartCard title={t("memory.title")} subtitle={label}>
       <Chart option={option} height={380} label={label} />
-    </Card>
+    </ChartCard>
   );
 }
 

@@ -1,25 +1,27 @@
 import { Badge, Card, Stack, Table, Text, Title } from "@mantine/core";
 import { IconCheck, IconX } from "@tabler/icons-react";
-import type { TFunction } from "../../i18n";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
-import type { Plan } from "../../api/queries";
+import type { Plan, Study } from "../../api/queries";
 import { DataTable, type Column } from "../../components/DataTable";
-import { tierName } from "../../components/tiers";
 import { changeText } from "../../components/strategy";
 import { bytes, percent, seconds, signedPercent } from "../../units/format";
 import { Analysed } from "./Analysed";
 import type { Analysis, Change, Sensitivity } from "./data";
+import { Explanation } from "./Explanation";
+import { quantityName } from "./quantity";
 import classes from "./Plan.module.css";
 
-export function WhatIfTab({ studyId, plan }: { studyId: string; plan: Plan }) {
+/** What one change would do, what the step depends on, and what else comes near. */
+export function WhatIfTab({ study, plan }: { study: Study; plan: Plan }) {
   return (
-    <Analysed studyId={studyId} plan={plan}>
+    <Analysed studyId={study.id} plan={plan}>
       {(analysis) => (
         <Stack gap="md">
           <Changes analysis={analysis} />
           <Sensitivities rows={analysis.sensitivity} />
+          <Explanation study={study} plan={plan} />
         </Stack>
       )}
     </Analysed>
@@ -148,9 +150,4 @@ function Sensitivities({ rows }: { rows: readonly Sensitivity[] }) {
       </Table.ScrollContainer>
     </Card>
   );
-}
-
-function quantityName(quantity: string, t: TFunction): string {
-  const [name, tier] = quantity.split(".", 2);
-  return tier ? t("sensitivity.bandwidth", { tier: tierName(tier) }) : t(`sensitivity.names.${name}`, { defaultValue: quantity });
 }

@@ -2,7 +2,7 @@ import { ActionIcon, Badge, Button, Group, Menu, SimpleGrid, Stack, Tabs, Toolti
 import { notifications } from "@mantine/notifications";
 import { IconChevronLeft, IconChevronRight, IconDownload, IconZoomQuestion } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { useTranslation } from "../../i18n";
 import { Link, useParams, useSearchParams } from "react-router";
 
@@ -10,23 +10,25 @@ import { toApiError } from "../../api/problem";
 import { plansQuery, studyQuery, type Plan, type Study } from "../../api/queries";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
-import { LoadingPage } from "../../components/Loading";
+import { LoadingPage, LoadingRows } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
 import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
 import { Warnings } from "../../components/Warnings";
 import { useUrlChange, useUrlChoice } from "../../state/url";
 import { bytes, count, percent, seconds, tokensPerSecond } from "../../units/format";
-import { DeliveryTab } from "./delivery/DeliveryTab";
 import { FIELDS as OF_THE_SITE } from "./delivery/site";
 import { analysisQuery, loadTrace, timelineQuery } from "./data";
-import { LaunchTab } from "./LaunchTab";
 import { MemoryTab } from "./MemoryTab";
 import { NetworkTab } from "./NetworkTab";
 import { OverviewTab } from "./OverviewTab";
 import { TimelineTab } from "./timeline/TimelineTab";
-import { WhatIfTab } from "./WhatIfTab";
 import { Why } from "./Why";
+
+const WhatIfTab = lazy(async () => ({ default: (await import("./WhatIfTab")).WhatIfTab }));
+// Loaded when they are shown: a page stays below 500 kB.
+const LaunchTab = lazy(async () => ({ default: (await import("./LaunchTab")).LaunchTab }));
+const DeliveryTab = lazy(async () => ({ default: (await import("./delivery/DeliveryTab")).DeliveryTab }));
 
 const TABS = ["overview", "timeline", "memory", "network", "changes", "delivery", "launch"] as const;
 type Tab = (typeof TABS)[number];
@@ -128,13 +130,19 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
             <NetworkTab studyId={study.id} plan={plan} study={study} />
           </Tabs.Panel>
           <Tabs.Panel value="changes">
-            <WhatIfTab studyId={study.id} plan={plan} />
+            <Suspense fallback={<LoadingRows />}>
+              <WhatIfTab study={study} plan={plan} />
+            </Suspense>
           </Tabs.Panel>
           <Tabs.Panel value="delivery">
-            <DeliveryTab study={study} plan={plan} />
+            <Suspense fallback={<LoadingRows />}>
+              <DeliveryTab study={study} plan={plan} />
+            </Suspense>
           </Tabs.Panel>
           <Tabs.Panel value="launch">
-            <LaunchTab studyId={study.id} plan={plan} />
+            <Suspense fallback={<LoadingRows />}>
+              <LaunchTab studyId={study.id} plan={plan} />
+            </Suspense>
           </Tabs.Panel>
         </Tabs>
       </Stack>

@@ -1,5 +1,6 @@
 import { Anchor, Card, Group, SimpleGrid, Stack, Text, ThemeIcon } from "@mantine/core";
 import { IconAlertTriangle, IconRosetteDiscountCheck } from "@tabler/icons-react";
+import { lazy, Suspense } from "react";
 import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
@@ -10,6 +11,8 @@ import { bytes, compact, duration, percent, seconds, secondsRange, signedPercent
 import { Beside } from "./Beside";
 import type { RankedPlan, Result } from "./data";
 import { ProofText, SearchText } from "./Proof";
+
+const Refinement = lazy(async () => ({ default: (await import("./Refinement")).Refinement })); // few studies have one
 
 interface Props {
   study: Study;
@@ -52,6 +55,11 @@ export function Headline({ study, result, best, plans }: Props) {
         </Text>
       </Card>
       <Tiles study={study} result={result} best={best} />
+      {result.refinement && (
+        <Suspense>
+          <Refinement result={result} />
+        </Suspense>
+      )}
       <Beside study={study} result={result} />
     </Stack>
   );

@@ -1,17 +1,25 @@
-import { Alert, Button, Progress, Stack, Text } from "@mantine/core";
-import { IconBan, IconDownload } from "@tabler/icons-react";
+import { Alert, Button, Group, Progress, Stack, Text } from "@mantine/core";
+import { IconBan, IconChartDots, IconDownload } from "@tabler/icons-react";
+import { lazy, Suspense } from "react";
 import { useTranslation } from "../../i18n";
+import { Link } from "react-router";
 
+import type { Schemas } from "../../api/client";
 import type { Study } from "../../api/queries";
 import { CopyButton } from "../../components/CopyButton";
 import { ErrorState } from "../../components/ErrorState";
+import { LoadingPage } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
 import { saveFile } from "../../components/saveFile";
 import { StateBadge } from "../../components/StateBadge";
 import { ago, count, moment, percent } from "../../units/format";
 import { CancelButton, ResumeButton } from "./StudyActions";
 
-/** A study that is no search: how far it is, and its answer to save. */
+// Each answer is that of its own page, with the charts that this draws.
+const SweepAnswer = lazy(async () => ({ default: (await import("../sweep/Answer")).Answer }));
+const PlacementsAnswer = lazy(async () => ({ default: (await import("../rl/Answer")).Answer }));
+
+/** A study that is no search: how far it is, and its answer as the page of its kind shows it. */
 export function OtherKind({ study }: { study: Study }) {
   const { t } = useTranslation("study");
   const { progress } = study;
@@ -30,7 +38,16 @@ export function OtherKind({ study }: { study: Study }) {
             <CopyButton text={study.id} />
           </>
         }
-        actions={<CancelButton study={study} />}
+        actions={
+          <>
+            <CancelButton study={study} />
+            {study.kind === "sweep" && (
+              <Button variant="default" component={Link} to={`/sweep?from=${study.id}`} leftSection={<IconChartDots size={15} />}>
+                {t("action.sweep")}
+              </Button>
+            )}
+          </>
+        }
       />
       {study.state === "failed" && (
         <ErrorState title={t("failed.title")} detail={study.error ?? t("failed.unknown")} action={<ResumeButton study={study} />} />
@@ -40,23 +57,37 @@ export function OtherKind({ study }: { study: Study }) {
           <ResumeButton study={study} />
         </Alert>
       )}
-      <Stack gap="sm" maw={560}>
+      <Stack gap="sm" maw={560} mb="md">
         <Progress value={fraction * 100} aria-label={percent(fraction, 0)} />
         <Text>{progress ? t(`kind.${unit}`, { done: count(Number(progress.num_done ?? 0)), all: count(Number(all ?? 0)) }) : t("kind.waiting")}</Text>
-        {study.result && (
-          <>
-            <Text>{t(`kind.answer.${study.kind}`)}</Text>
-            <Button
-              variant="default"
-              leftSection={<IconDownload size={15} />}
-              onClick={() => saveFile(`meshplan-${study.id}.json`, "application/json", JSON.stringify(study.result, null, 2))}
-              style={{ alignSelf: "flex-start" }}
-            >
-              {t("kind.save")}
-            </Button>
-          </>
-        )}
       </Stack>
+      {study.result && (
+        <Suspense fallback={<LoadingPage tiles={6} />}>
+          <Found study={study} />
+        </Suspense>
+      )}
+    </>
+  );
+}
+
+function Found({ study }: { study: Study }) {
+  const { t } = useTranslation("study");
+  return (
+    <>
+      <Group justify="flex-end" mb="md">
+        <Button
+          variant="default"
+          leftSection={<IconDownload size={15} />}
+          onClick={() => saveFile(`meshplan-${study.id}.json`, "application/json", JSON.stringify(study.result, null, 2))}
+        >
+          {t("kind.save")}
+        </Button>
+      </Group>
+      {study.kind === "sweep" ? (
+        <SweepAnswer sweep={study.result as unknown as Schemas["SweepDocument"]} />
+      ) : (
+        <PlacementsAnswer answer={study.result as unknown as Schemas["RlStudyResult"]} onLook={null} />
+      )}
     </>
   );
 }

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
-import { IconArrowsLeftRight, IconCopyPlus, IconFileText, IconPlayerPlay, IconPlayerStop } from "@tabler/icons-react";
+import { IconArrowsLeftRight, IconChartDots, IconCopyPlus, IconFileText, IconPlayerPlay, IconPlayerStop } from "@tabler/icons-react";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
@@ -80,6 +80,9 @@ export function StudyActions({ study, isComparable }: { study: Study; isComparab
       <CancelButton study={study} />
       <Button variant="default" component={Link} to={`/studies/new?from=${study.id}`} leftSection={<IconCopyPlus size={15} />}>
         {t("action.again")}
+      </Button>
+      <Button variant="default" component={Link} to={`/sweep?from=${study.id}`} leftSection={<IconChartDots size={15} />}>
+        {t("action.sweep")}
       </Button>
       {study.result && <ReportButton study={study} />}
       {isComparable && (

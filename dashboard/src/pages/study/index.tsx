@@ -28,6 +28,8 @@ import { useLive, type Live } from "./useLive";
 
 // The library that draws is as large as all else; the table does not wait for it.
 const LiveTab = lazy(async () => ({ default: (await import("./LiveTab")).LiveTab }));
+// What few studies have.
+const Infeasible = lazy(async () => ({ default: (await import("./Infeasible")).Infeasible }));
 const TrialsTab = lazy(async () => ({ default: (await import("./TrialsTab")).TrialsTab }));
 
 const ASKED_MS = 2000; // of a study that is not followed by its stream
@@ -126,7 +128,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
   const { t } = useTranslation("study");
   const { result } = study;
   const best = plans[0];
-  const hasTrials = live === null && study.sampler !== "exhaustive";
+  const hasTrials = live === null && (study.sampler !== "exhaustive" || Boolean(result?.refinement));
   const tabs = [
     ...(live ? ["live"] : []),
     ...(best ? ["plans"] : []),
@@ -145,7 +147,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
           <EmptyState
             icon={IconZoomExclamation}
             title={t("noPlan.title")}
-            text={result.nearest ?? t("noPlan.text")}
+            text={result.infeasible ? undefined : (result.nearest ?? t("noPlan.text"))}
             action={
               <Button component={Link} to={`/studies/new?from=${study.id}`}>
                 {t("noPlan.again")}
@@ -155,6 +157,11 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
           <Text size="sm" c="dimmed" ta="center" mb="lg">
             <SearchText result={result} />
           </Text>
+          {result.infeasible && (
+            <Suspense fallback={<LoadingPage tiles={0} />}>
+              <Infeasible study={study} infeasible={result.infeasible} />
+            </Suspense>
+          )}
           <Beside study={study} result={result} />
         </>
       )}

@@ -1,6 +1,7 @@
-import { useEffect, useImperativeHandle, useMemo, useRef, useState, type Ref } from "react";
+import { useEffect, useImperativeHandle, useMemo, useRef, useState, type Ref, type RefObject } from "react";
 import { useTranslation } from "../../../i18n";
 
+import { pngOf, type Picture } from "../../../components/chart/picture";
 import { usePalette } from "../../../theme/usePalette";
 import { bytes, percent, seconds } from "../../../units/format";
 import { Controls } from "./controls";
@@ -8,12 +9,23 @@ import type { Look } from "./draw";
 import { mostHeight, type Hit, type Shown } from "./layout";
 import { css, inkOn, kindColor, timePoint } from "./look";
 import type { Weight, Window } from "./paint";
+import { timelineLines, timelineSvg } from "./saved";
 import { taskAt, type Timeline } from "./tasks";
 import classes from "./Timeline.module.css";
 
 export interface TimelineHandle {
   zoomBy: (factor: number) => void;
   zoomToSelected: () => void;
+  picture: Picture;
+}
+
+/** What a handle will draw when it is asked. */
+export function pictureOf(handle: RefObject<TimelineHandle | null>): Picture {
+  const drawn = (): Picture => {
+    if (!handle.current) throw new Error("the timeline has gone");
+    return handle.current.picture;
+  };
+  return { png: () => drawn().png(), svg: () => drawn().svg(), numbers: () => drawn().numbers() };
 }
 
 interface Props {
@@ -98,6 +110,11 @@ export function TimelineCanvas(props: Props) {
   useImperativeHandle(props.ref, () => ({
     zoomBy: (factor) => controls.current?.zoomBy(factor),
     zoomToSelected: () => controls.current?.zoomToSelected(),
+    picture: {
+      png: () => pngOf(onSurface(canvas.current, palette.surface)),
+      svg: () => Promise.resolve(timelineSvg(timeline, window ?? { startS: 0, endS: timeline.stepS }, shown, look)),
+      numbers: () => timelineLines(timeline, window ?? { startS: 0, endS: timeline.stepS }, shown),
+    },
   }));
 
   return (
@@ -116,6 +133,17 @@ export function TimelineCanvas(props: Props) {
       <span className={classes.count} ref={count} />
     </div>
   );
+}
+
+/** The canvas, which is clear where nothing is drawn, on the page's colour. */
+function onSurface(drawn: HTMLCanvasElement | null, color: string): HTMLCanvasElement {
+  const whole = Object.assign(document.createElement("canvas"), { width: drawn?.width ?? 1, height: drawn?.height ?? 1 });
+  const context = whole.getContext("2d");
+  if (!drawn || !context) throw new Error("the timeline has gone");
+  context.fillStyle = color;
+  context.fillRect(0, 0, whole.width, whole.height);
+  context.drawImage(drawn, 0, 0);
+  return whole;
 }
 
 const CARD_PX = 250;

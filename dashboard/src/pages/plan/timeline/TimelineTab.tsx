@@ -5,8 +5,10 @@ import { useCallback, useId, useMemo, useRef, useState } from "react";
 import { useTranslation } from "../../../i18n";
 
 import type { Plan } from "../../../api/queries";
+import type { Picture } from "../../../components/chart/picture";
 import { ErrorState } from "../../../components/ErrorState";
 import { LoadingRows } from "../../../components/Loading";
+import { SaveMenu } from "../../../components/SaveMenu";
 import { useUrlChange, useUrlList, useUrlText } from "../../../state/url";
 import { usePalette } from "../../../theme/usePalette";
 import { count, percent, seconds } from "../../../units/format";
@@ -16,7 +18,7 @@ import type { Window } from "./paint";
 import { RankTable } from "./RankTable";
 import { arranged, fullestRank, kindTotals, taskAt, type Timeline } from "./tasks";
 import { TaskDetail } from "./TaskDetail";
-import { TimelineCanvas, type TimelineHandle } from "./TimelineCanvas";
+import { pictureOf, TimelineCanvas, type TimelineHandle } from "./TimelineCanvas";
 import classes from "./Timeline.module.css";
 
 const DIMMED = 0.2;
@@ -50,6 +52,8 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
   const [follow, setFollow] = useUrlText("follow", "on");
   const [said, setSaid] = useState("");
   const handle = useRef<TimelineHandle>(null);
+  // Asked for when a file is wanted: the picture is that of this moment.
+  const picture = useMemo<Picture>(() => pictureOf(handle), []);
   const helpId = useId();
   const { document } = timeline;
 
@@ -113,6 +117,7 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
             <IconAction label={t("timeline.zoomOut")} icon={IconZoomOut} onClick={() => handle.current?.zoomBy(1.6)} />
             <IconAction label={t("timeline.whole")} icon={IconZoomReset} onClick={() => change({ window: null })} />
             <IconAction label={t("timeline.toTask")} icon={IconFocusCentered} onClick={() => handle.current?.zoomToSelected()} disabled={!task} />
+            <SaveMenu title={t("timeline.title")} picture={picture} size={34} />
             <KeyHelp id={helpId} />
           </Group>
         </Group>

@@ -1,0 +1,91 @@
+import { Button, Card, Group, Stack, Text } from "@mantine/core";
+import { IconDatabasePlus, IconRepeat } from "@tabler/icons-react";
+import { useEffect, useRef, type SyntheticEvent } from "react";
+import { useTranslation } from "../../i18n";
+import { useNavigate } from "react-router";
+
+import { answered, api, type Schemas } from "../../api/client";
+import { newRequestKey } from "../../api/requestKey";
+import { Asking } from "../../components/Asking";
+import { ErrorState } from "../../components/ErrorState";
+import { PageHeader } from "../../components/PageHeader";
+import { useAsked } from "../../components/useAsked";
+import { useUrlForm } from "../../state/url";
+import { Answer } from "./Answer";
+import { Fields } from "./Fields";
+import { DEFAULTS, fieldOfProblem, formOfPlan, requestOf, type Field, type Form } from "./request";
+import type { Plan, Search, Step } from "./steps";
+
+const WANTED: readonly Field[] = ["model", "hardware", "devices", "prompts", "samples", "mean", "cap"];
+
+/** A step of reinforcement learning: which placement is best, or what one of them takes. */
+export function Page() {
+  const { t } = useTranslation("rl");
+  const [form, set] = useUrlForm<Field>(DEFAULTS);
+  const { answer, refusal: refused, sinceMs, isBusy, ask, giveUp } = useAsked<Step | Search>();
+  const stored = useAsked<Schemas["StudyDocument"]>();
+  const navigate = useNavigate();
+  const refusal = refused ?? stored.refusal;
+  const found = useRef<HTMLDivElement>(null);
+  const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
+
+  useEffect(() => {
+    if (answer) found.current?.scrollIntoView();
+  }, [answer]);
+
+  const isReady = WANTED.every((field) => form[field].trim() !== "");
+  const run = (asked: Form) =>
+    void ask((signal): Promise<Step | Search> => {
+      const body = requestOf(asked);
+      return asked.ask === "search" ? answered(api.POST("/v1/rl/searches", { body, signal })) : answered(api.POST("/v1/rl/estimates", { body, signal }));
+    });
+
+  async function store() {
+    const header = { "idempotency-key": newRequestKey() };
+    const study = await stored.ask((signal) => answered(api.POST("/v1/rl/studies", { body: requestOf(form), params: { header }, signal })));
+    if (study) void navigate(`/studies/${study.id}`);
+  }
+
+  function look(plan: Plan) {
+    const changes = formOfPlan(plan);
+    set(changes);
+    run({ ...form, ...changes });
+  }
+
+  return (
+    <>
+      <PageHeader title={t("title")} subtitle={t("subtitle")} />
+      <Stack>
+        <Card component="section" aria-label={t("job")}>
+          <form
+            onSubmit={(event: SyntheticEvent) => {
+              event.preventDefault();
+              run(form);
+            }}
+            noValidate
+          >
+            <Fields form={form} set={set} errorOf={(field) => (wrong === field ? refusal?.message : undefined)} />
+            <Group gap="sm" mt="md">
+              <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconRepeat size={16} />}>
+                {t(`run.${form.ask === "search" ? "search" : "estimate"}`)}
+              </Button>
+              {form.ask === "search" && (
+                <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void store()} leftSection={<IconDatabasePlus size={16} />}>
+                  {t("store")}
+                </Button>
+              )}
+              <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>
+                {t("note")}
+              </Text>
+            </Group>
+          </form>
+        </Card>
+        {sinceMs !== null && <Asking sinceMs={sinceMs} text={t("asking")} onGiveUp={giveUp} />}
+        {refusal && <ErrorState error={refusal} />}
+        <div ref={found} style={{ scrollMarginTop: 68 }}>
+          {answer && <Answer answer={answer} onLook={look} />}
+        </div>
+      </Stack>
+    </>
+  );
+}

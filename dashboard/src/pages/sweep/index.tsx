@@ -1,0 +1,88 @@
+import { Button, Card, Group, Stack, Text } from "@mantine/core";
+import { IconChartDots, IconDatabasePlus } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useMemo, useRef, useState, type SyntheticEvent } from "react";
+import { useTranslation } from "../../i18n";
+import { useNavigate, useSearchParams } from "react-router";
+
+import { answered, api, type Schemas } from "../../api/client";
+import { studyQuery } from "../../api/queries";
+import { newRequestKey } from "../../api/requestKey";
+import { Asking } from "../../components/Asking";
+import { ErrorState } from "../../components/ErrorState";
+import { PageHeader } from "../../components/PageHeader";
+import { useAsked } from "../../components/useAsked";
+import { useUrlForm } from "../../state/url";
+import { Answer } from "./Answer";
+import { Fields } from "./Fields";
+import type { Sweep } from "./points";
+import { DEFAULTS, fieldOfProblem, jobOfText, requestOf, type Field } from "./request";
+
+/** One job at many sizes: how it scales, what it takes, and which plan wins where. `?from=<study>` sweeps a study's job. */
+export function Page() {
+  const { t } = useTranslation("sweep");
+  const [form, set] = useUrlForm<Field>(DEFAULTS);
+  const [jobText, setJobText] = useState("");
+  const { answer, refusal: refused, sinceMs, isBusy, ask, giveUp } = useAsked<Sweep>();
+  const stored = useAsked<Schemas["StudyDocument"]>();
+  const navigate = useNavigate();
+  const refusal = refused ?? stored.refusal;
+  const [params] = useSearchParams();
+  const from = params.get("from");
+  const { data: study, error: fromError } = useQuery({ ...studyQuery(from ?? ""), enabled: from !== null });
+  const job = useMemo(() => jobOfText(jobText), [jobText]);
+  const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
+
+  useEffect(() => {
+    if (!study) return;
+    setJobText(JSON.stringify(study.job, null, 1));
+    set({ source: "job" });
+  }, [study, set]);
+
+  function run(event: SyntheticEvent) {
+    event.preventDefault();
+    void ask((signal) => answered(api.POST("/v1/sweeps", { body: requestOf(form, job), signal })));
+  }
+
+  async function store() {
+    const header = { "idempotency-key": newRequestKey() };
+    const study = await stored.ask((signal) => answered(api.POST("/v1/sweeps/studies", { body: requestOf(form, job), params: { header }, signal })));
+    if (study) void navigate(`/studies/${study.id}`);
+  }
+
+  const found = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (answer) found.current?.scrollIntoView();
+  }, [answer]);
+
+  const isReady = form.source === "job" ? job !== null : form.model.trim() !== "";
+  return (
+    <>
+      <PageHeader title={t("title")} subtitle={t("subtitle")} />
+      <Stack>
+        {fromError && <ErrorState error={fromError} />}
+        <Card component="section" aria-label={t("job")}>
+          <form onSubmit={run} noValidate>
+            <Fields form={form} set={set} errorOf={(field) => (wrong === field ? refusal?.message : undefined)} jobText={jobText} setJobText={setJobText} isJob={job !== null} />
+            <Group gap="sm" mt="md">
+              <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconChartDots size={16} />}>
+                {t("run")}
+              </Button>
+              <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void store()} leftSection={<IconDatabasePlus size={16} />}>
+                {t("store")}
+              </Button>
+              <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>
+                {t("note")}
+              </Text>
+            </Group>
+          </form>
+        </Card>
+        {sinceMs !== null && <Asking sinceMs={sinceMs} text={t("asking")} onGiveUp={giveUp} />}
+        {refusal && <ErrorState error={refusal} />}
+        <div ref={found} style={{ scrollMarginTop: 68 }}>
+          {answer && <Answer sweep={answer} />}
+        </div>
+      </Stack>
+    </>
+  );
+}
