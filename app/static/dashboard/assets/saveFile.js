@@ -1,1 +1,1 @@
-function e(e,t,n){let r=URL.createObjectURL(new Blob([n],{type:t}));Object.assign(document.createElement(`a`),{href:r,download:e}).click(),URL.revokeObjectURL(r)}export{e as t};
+function e(e,t,n){let r=URL.createObjectURL(n instanceof Blob?n:new Blob([n],{type:t}));Object.assign(document.createElement(`a`),{href:r,download:e}).click(),URL.revokeObjectURL(r)}function t(e){return e.trim().toLocaleLowerCase().replace(/[^\p{L}\p{N}]+/gu,`-`).replace(/^-|-$/g,``)||`chart`}export{e as n,t};

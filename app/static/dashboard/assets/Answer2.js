@@ -1,0 +1,1 @@
+export{t as Answer}from"./Answer.js";
