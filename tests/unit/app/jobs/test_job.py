@@ -222,17 +222,6 @@ def test_the_resolved_job_parses_to_the_same_job(job: dict[str, Any], strategy: 
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ({"cluster": DENSE["cluster"]}, "model: missing; give a preset's name, the path of a config.json, or a mapping."),
-        (
-            {},
-            "model: missing; give a preset's name, the path of a config.json, or a mapping. Also missing: cluster.hardware, "
-            "cluster.num_devices.",
-        ),
-        (
-            {**DENSE, "cluster": {}},
-            "cluster.hardware: missing; give the hardware profile: a name from `hardware list`, or the path of a profile file. "
-            "Also missing: cluster.num_devices.",
-        ),
         ({**DENSE, "modle": 1}, "modle: unknown key; did you mean 'model'?"),
         ({**DENSE, "schema_version": 2}, "schema_version: 2 is not allowed; give 1."),
         ({**DENSE, "model": "lama-2-7b"}, "model: 'lama-2-7b' is not a preset; the nearest is llama-2-7b."),
