@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
 # Groups of tests that belong together, in the order that tests/conftest.py gives them.
-IN_PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
+IN_PARALLEL := -n auto --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup constraints format lint test coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
