@@ -28,7 +28,7 @@ def test_one_strategy_is_answered_as_the_command_answers(api: TestClient, job: d
     assert response.status_code == 200
     resolved = parse_job({**job, "strategy": STRATEGIES[0]})
     assert resolved.strategy is not None
-    assert response.json() == plain(estimate_document(resolved, resolved.strategy))
+    assert response.json() == plain(estimate_document(resolved, resolved.strategy, advised=True))
     EstimateDocument.model_validate(response.json())
 
 
