@@ -94,10 +94,14 @@ export function useUrlDraft(name: string): [string, (value: string) => void] {
   return [draft, setDraft];
 }
 
-/** The fields of a form: what differs from `defaults` is in the address, written when the typing pauses. `defaults` must not change. */
+/**
+ * The fields of a form: what differs from `defaults` is in the address, written when the typing pauses. `defaults` must not change.
+ *
+ * The third function writes at once. Whoever leaves the page does so first: a write that comes later would call the reader back.
+ */
 export function useUrlForm<Field extends string>(
   defaults: Readonly<Record<Field, string>>,
-): [Readonly<Record<Field, string>>, (changes: Partial<Record<Field, string>>) => void] {
+): [Readonly<Record<Field, string>>, (changes: Partial<Record<Field, string>>) => void, () => void] {
   type Form = Readonly<Record<Field, string>>;
   const [params] = useSearchParams();
   const change = useUrlChange();
@@ -111,16 +115,18 @@ export function useUrlForm<Field extends string>(
     written.current = text;
   }, [text]);
 
-  useEffect(() => {
+  const settle = useCallback(() => {
     const next = JSON.stringify(form);
-    if (next === written.current) return undefined;
-    const timer = setTimeout(() => {
-      written.current = next;
-      change(Object.fromEntries(fields.map((field) => [field, form[field] === defaults[field] ? null : form[field]])));
-    }, PAUSE_MS);
-    return () => clearTimeout(timer);
+    if (next === written.current) return;
+    written.current = next;
+    change(Object.fromEntries(fields.map((field) => [field, form[field] === defaults[field] ? null : form[field]])));
   }, [form, fields, defaults, change]);
 
+  useEffect(() => {
+    const timer = setTimeout(settle, PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [settle]);
+
   const set = useCallback((changes: Partial<Record<Field, string>>) => setForm((before) => ({ ...before, ...changes })), []);
-  return [form, set];
+  return [form, set, settle];
 }

@@ -22,7 +22,7 @@ import { useForm } from "./useForm";
 
 export function Page() {
   const { t } = useTranslation("newStudy");
-  const { form, set: setField, custom, setCustom, isFilling, fromError } = useForm();
+  const { form, set: setField, settle, custom, setCustom, isFilling, fromError } = useForm();
   const navigate = useNavigate();
   const queries = useQueryClient();
   const [isBusy, setBusy] = useState(false);
@@ -39,6 +39,7 @@ export function Page() {
 
   async function create(event: SyntheticEvent) {
     event.preventDefault();
+    settle();
     setBusy(true);
     setRefusal(null);
     try {

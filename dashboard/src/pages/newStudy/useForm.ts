@@ -40,16 +40,21 @@ export function useForm() {
     setParams(paramsOfForm(filled.form), { replace: true });
   }, [study, models, setCustom, setParams]);
 
+  /** Write the address now. Whoever leaves the page does so first: a write that comes later would call the reader back. */
+  const settle = useCallback(() => {
+    const next = paramsOfForm(form).toString();
+    if (next === written.current) return;
+    written.current = next;
+    setParams(next, { replace: true });
+  }, [form, setParams]);
+
   useEffect(() => {
     if (from) return undefined;
     const next = paramsOfForm(form).toString();
     if (next === written.current) return undefined;
-    const timer = setTimeout(() => {
-      written.current = next;
-      setParams(next, { replace: true });
-    }, PAUSE_MS);
+    const timer = setTimeout(settle, PAUSE_MS);
     return () => clearTimeout(timer);
-  }, [form, from, setParams]);
+  }, [form, from, settle]);
 
-  return { form, set, change, custom, setCustom, isFilling: from !== null && !study && !fromError, fromError };
+  return { form, set, settle, change, custom, setCustom, isFilling: from !== null && !study && !fromError, fromError };
 }

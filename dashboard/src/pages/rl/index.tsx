@@ -21,7 +21,7 @@ const WANTED: readonly Field[] = ["model", "hardware", "devices", "prompts", "sa
 /** A step of reinforcement learning: which placement is best, or what one of them takes. */
 export function Page() {
   const { t } = useTranslation("rl");
-  const [form, set] = useUrlForm<Field>(DEFAULTS);
+  const [form, set, settle] = useUrlForm<Field>(DEFAULTS);
   const { answer, refusal: refused, sinceMs, isBusy, ask, giveUp } = useAsked<Step | Search>();
   const stored = useAsked<Schemas["StudyDocument"]>();
   const navigate = useNavigate();
@@ -41,6 +41,7 @@ export function Page() {
     });
 
   async function store() {
+    settle();
     const header = { "idempotency-key": newRequestKey() };
     const study = await stored.ask((signal) => answered(api.POST("/v1/rl/studies", { body: requestOf(form), params: { header }, signal })));
     if (study) void navigate(`/studies/${study.id}`);

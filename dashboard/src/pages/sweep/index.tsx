@@ -21,7 +21,7 @@ import { DEFAULTS, fieldOfProblem, jobOfText, requestOf, type Field } from "./re
 /** One job at many sizes: how it scales, what it takes, and which plan wins where. `?from=<study>` sweeps a study's job. */
 export function Page() {
   const { t } = useTranslation("sweep");
-  const [form, set] = useUrlForm<Field>(DEFAULTS);
+  const [form, set, settle] = useUrlForm<Field>(DEFAULTS);
   const [jobText, setJobText] = useState("");
   const { answer, refusal: refused, sinceMs, isBusy, ask, giveUp } = useAsked<Sweep>();
   const stored = useAsked<Schemas["StudyDocument"]>();
@@ -45,6 +45,7 @@ export function Page() {
   }
 
   async function store() {
+    settle();
     const header = { "idempotency-key": newRequestKey() };
     const study = await stored.ask((signal) => answered(api.POST("/v1/sweeps/studies", { body: requestOf(form, job), params: { header }, signal })));
     if (study) void navigate(`/studies/${study.id}`);
