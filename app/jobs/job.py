@@ -133,9 +133,8 @@ def parse_job(
         check(JobDocument, document, labels=labels)
     if document.get("model") is None:
         given = _as_mapping(document, "cluster")
-        others = [
-            labels.get(name := f"cluster.{field}", name) for field in ("hardware", "num_devices") if given.get(field) is None
-        ]
+        needed = [name for name, field in ClusterSection.model_fields.items() if field.is_required() and given.get(name) is None]
+        others = [labels.get(path := f"cluster.{name}", path) for name in needed]
         also = f" Also missing: {', '.join(others)}." if others else ""
         raise InputError(f"model: missing; give a preset's name, the path of a config.json, or a mapping.{also}")
     cluster_section = check(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)

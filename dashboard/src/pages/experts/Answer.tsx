@@ -1,5 +1,5 @@
-import { Alert, Button, Card, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
-import { IconAlertTriangle, IconDownload } from "@tabler/icons-react";
+import { Button, Card, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { IconDownload } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
@@ -7,6 +7,7 @@ import { ChartCard } from "../../components/ChartCard";
 import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
+import { Warnings } from "../../components/Warnings";
 import { bytes, count, number, percent, seconds } from "../../units/format";
 import { HeatMap } from "./HeatMap";
 import { cellsOf, mapOf } from "./request";
@@ -54,11 +55,7 @@ export function Answer({ answer }: { answer: Plan }) {
           }
         />
       </SimpleGrid>
-      {answer.warnings.length > 0 && (
-        <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} c="inherit">
-          {answer.warnings.join(" ")}
-        </Alert>
-      )}
+      <Warnings warnings={answer.warnings} />
       <Card component="section" aria-label={t("why")}>
         <Stack gap={6} style={{ overflowWrap: "anywhere" }}>
           <Group justify="space-between" gap="xs">

@@ -2,14 +2,13 @@ import { Button, Card, Group, Stack, Text } from "@mantine/core";
 import { IconDatabasePlus, IconRepeat } from "@tabler/icons-react";
 import { useEffect, useRef, type SyntheticEvent } from "react";
 import { useTranslation } from "../../i18n";
-import { useNavigate } from "react-router";
 
-import { answered, api, type Schemas } from "../../api/client";
-import { newRequestKey } from "../../api/requestKey";
+import { answered, api } from "../../api/client";
 import { Asking } from "../../components/Asking";
 import { ErrorState } from "../../components/ErrorState";
 import { PageHeader } from "../../components/PageHeader";
 import { useAsked } from "../../components/useAsked";
+import { useStored } from "../../components/useStored";
 import { useUrlForm } from "../../state/url";
 import { Answer } from "./Answer";
 import { Fields } from "./Fields";
@@ -23,8 +22,7 @@ export function Page() {
   const { t } = useTranslation("rl");
   const [form, set, settle] = useUrlForm<Field>(DEFAULTS);
   const { answer, refusal: refused, sinceMs, isBusy, ask, giveUp } = useAsked<Step | Search>();
-  const stored = useAsked<Schemas["StudyDocument"]>();
-  const navigate = useNavigate();
+  const stored = useStored(settle, (header, signal) => answered(api.POST("/v1/rl/studies", { body: requestOf(form), params: { header }, signal })));
   const refusal = refused ?? stored.refusal;
   const found = useRef<HTMLDivElement>(null);
   const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
@@ -39,13 +37,6 @@ export function Page() {
       const body = requestOf(asked);
       return asked.ask === "search" ? answered(api.POST("/v1/rl/searches", { body, signal })) : answered(api.POST("/v1/rl/estimates", { body, signal }));
     });
-
-  async function store() {
-    settle();
-    const header = { "idempotency-key": newRequestKey() };
-    const study = await stored.ask((signal) => answered(api.POST("/v1/rl/studies", { body: requestOf(form), params: { header }, signal })));
-    if (study) void navigate(`/studies/${study.id}`);
-  }
 
   function look(plan: Plan) {
     const changes = formOfPlan(plan);
@@ -71,7 +62,7 @@ export function Page() {
                 {t(`run.${form.ask === "search" ? "search" : "estimate"}`)}
               </Button>
               {form.ask === "search" && (
-                <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void store()} leftSection={<IconDatabasePlus size={16} />}>
+                <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void stored.store()} leftSection={<IconDatabasePlus size={16} />}>
                   {t("store")}
                 </Button>
               )}

@@ -7,6 +7,7 @@ import { CopyButton } from "../../components/CopyButton";
 import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
+import { Warnings } from "../../components/Warnings";
 import { bytes, factor, seconds } from "../../units/format";
 import { diffLines } from "./request";
 import classes from "./scripts.module.css";
@@ -19,11 +20,7 @@ export function Answer({ name, answer }: { name: string; answer: Tuned }) {
   return (
     <Stack role="status">
       <Tiles answer={answer} />
-      {answer.warnings.length > 0 && (
-        <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} c="inherit">
-          {answer.warnings.join(" ")}
-        </Alert>
-      )}
+      <Warnings warnings={answer.warnings} />
       {answer.violations.length > 0 && (
         <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} title={t("cannotRun", { target: answer.target })} c="inherit">
           <Sentences sentences={answer.violations} />

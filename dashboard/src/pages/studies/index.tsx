@@ -11,6 +11,7 @@ import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingRows } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
+import { hasWords } from "../../components/SearchField";
 import { useUrlChange, useUrlDraft, useUrlList, useUrlText } from "../../state/url";
 import { ChosenBar } from "./ChosenBar";
 import { useStudyColumns } from "./columns";
@@ -72,11 +73,10 @@ function StudyTable({ studies }: { studies: readonly ListedStudy[] }) {
   const columns = useStudyColumns((study) => setCondemned([study]));
 
   const found = useMemo(() => {
-    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     return studies.filter((study) => {
-      const text = `${study.id} ${study.model} ${study.hardware} ${study.num_devices} ${study.error ?? ""}`.toLowerCase();
+      const text = `${study.id} ${study.model} ${study.hardware} ${study.num_devices} ${study.error ?? ""}`;
       return (
-        words.every((word) => text.includes(word)) &&
+        hasWords(text, query) &&
         (!model || study.model === model) &&
         (!hardware || study.hardware === hardware) &&
         (!proved || study.proved_best === true)

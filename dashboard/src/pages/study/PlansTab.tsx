@@ -7,6 +7,7 @@ import type { Study } from "../../api/queries";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { strategyText } from "../../components/strategy";
+import { hasWords } from "../../components/SearchField";
 import { useUrlChange, useUrlDraft, useUrlList } from "../../state/url";
 import { ChosenPlans } from "./ChosenPlans";
 import type { Baseline, RankedPlan } from "./data";
@@ -46,10 +47,10 @@ export function PlansTab({ study, plans, isComplete, baseline }: Props) {
   const dimensions = useMemo(() => dimensionsOf(plans), [plans]);
   const filters = useMemo(() => filterTexts.flatMap((text) => filterFromText(text) ?? []), [filterTexts]);
   const setFilters = useCallback((next: readonly Filter[]) => change({ filter: next.map(filterText), page: null }), [change]);
-  const kept = useMemo(() => {
-    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-    return plans.filter((plan) => isKept(plan, filters) && words.every((word) => `${strategyText(plan.strategy)} ${plan.plan_id}`.toLowerCase().includes(word)));
-  }, [plans, filters, query]);
+  const kept = useMemo(
+    () => plans.filter((plan) => isKept(plan, filters) && hasWords(`${strategyText(plan.strategy)} ${plan.plan_id}`, query)),
+    [plans, filters, query],
+  );
   const keptIds = useMemo(() => new Set(kept.map(({ plan_id }) => plan_id)), [kept]);
 
   const onPin = useCallback((key: string) => setPins(toggled(pins, key)), [pins, setPins]);

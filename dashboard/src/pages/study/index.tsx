@@ -165,7 +165,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
           <Beside study={study} result={result} />
         </>
       )}
-      {tab !== "job" && <Warnings warnings={study.warnings} />}
+      {tab !== "job" && <Warnings warnings={study.warnings} mb="md" />}
       <Tabs value={tab ?? "job"} onChange={(name) => setTab((name ?? "plans") as typeof wanted)} keepMounted={false}>
         <Tabs.List mb="md" style={{ overflowX: "auto", flexWrap: "nowrap", overflowY: "hidden" }}>
           {tabs.map((name) => (

@@ -4,6 +4,7 @@ import { useTranslation } from "../../i18n";
 
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
+import { Warnings } from "../../components/Warnings";
 import { bytes, compact, count, duration, percent, seconds, secondsRange } from "../../units/format";
 import { Pareto } from "./Pareto";
 import { isPlanned, type Planned, type Sweep } from "./points";
@@ -24,11 +25,7 @@ export function Answer({ sweep }: { sweep: Sweep }) {
         </Alert>
       )}
       <Best sweep={sweep} planned={planned} />
-      {sweep.warnings.length > 0 && (
-        <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} c="inherit">
-          {sweep.warnings.join(" ")}
-        </Alert>
-      )}
+      <Warnings warnings={sweep.warnings} />
       {planned.length > 0 && (
         <>
           <Scaling sweep={sweep} />

@@ -3,15 +3,15 @@ import { IconChartDots, IconDatabasePlus } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState, type SyntheticEvent } from "react";
 import { useTranslation } from "../../i18n";
-import { useNavigate, useSearchParams } from "react-router";
+import { useSearchParams } from "react-router";
 
-import { answered, api, type Schemas } from "../../api/client";
+import { answered, api } from "../../api/client";
 import { studyQuery } from "../../api/queries";
-import { newRequestKey } from "../../api/requestKey";
 import { Asking } from "../../components/Asking";
 import { ErrorState } from "../../components/ErrorState";
 import { PageHeader } from "../../components/PageHeader";
 import { useAsked } from "../../components/useAsked";
+import { useStored } from "../../components/useStored";
 import { useUrlForm } from "../../state/url";
 import { Answer } from "./Answer";
 import { Fields } from "./Fields";
@@ -24,13 +24,12 @@ export function Page() {
   const [form, set, settle] = useUrlForm<Field>(DEFAULTS);
   const [jobText, setJobText] = useState("");
   const { answer, refusal: refused, sinceMs, isBusy, ask, giveUp } = useAsked<Sweep>();
-  const stored = useAsked<Schemas["StudyDocument"]>();
-  const navigate = useNavigate();
-  const refusal = refused ?? stored.refusal;
   const [params] = useSearchParams();
   const from = params.get("from");
   const { data: study, error: fromError } = useQuery({ ...studyQuery(from ?? ""), enabled: from !== null });
   const job = useMemo(() => jobOfText(jobText), [jobText]);
+  const stored = useStored(settle, (header, signal) => answered(api.POST("/v1/sweeps/studies", { body: requestOf(form, job), params: { header }, signal })));
+  const refusal = refused ?? stored.refusal;
   const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
 
   useEffect(() => {
@@ -42,13 +41,6 @@ export function Page() {
   function run(event: SyntheticEvent) {
     event.preventDefault();
     void ask((signal) => answered(api.POST("/v1/sweeps", { body: requestOf(form, job), signal })));
-  }
-
-  async function store() {
-    settle();
-    const header = { "idempotency-key": newRequestKey() };
-    const study = await stored.ask((signal) => answered(api.POST("/v1/sweeps/studies", { body: requestOf(form, job), params: { header }, signal })));
-    if (study) void navigate(`/studies/${study.id}`);
   }
 
   const found = useRef<HTMLDivElement>(null);
@@ -69,7 +61,7 @@ export function Page() {
               <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconChartDots size={16} />}>
                 {t("run")}
               </Button>
-              <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void store()} leftSection={<IconDatabasePlus size={16} />}>
+              <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void stored.store()} leftSection={<IconDatabasePlus size={16} />}>
                 {t("store")}
               </Button>
               <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>

@@ -1,5 +1,4 @@
-import { Alert, Button, Card, Group, List, NativeSelect, SimpleGrid, Stack, Switch, Table, Text, TextInput, Title } from "@mantine/core";
-import { IconAlertTriangle } from "@tabler/icons-react";
+import { Button, Card, Group, List, NativeSelect, SimpleGrid, Stack, Switch, Table, Text, TextInput, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState, type SyntheticEvent } from "react";
 import { useSearchParams } from "react-router";
@@ -11,6 +10,7 @@ import type { Plan, Study } from "../../../api/queries";
 import { ErrorState } from "../../../components/ErrorState";
 import { LoadingPage } from "../../../components/Loading";
 import { StatTile } from "../../../components/StatTile";
+import { Warnings } from "../../../components/Warnings";
 import { useUrlChange } from "../../../state/url";
 import { compact, duration, percent, signedPercent } from "../../../units/format";
 import { OnDevices, Waterfall } from "./Charts";
@@ -123,11 +123,7 @@ function Answer({ answer }: { answer: Schemas["GoodputDocument"] }) {
           note={energy ? t("delivery.power", { power: compact(energy.site_power_w) }) : t("delivery.noPower")}
         />
       </SimpleGrid>
-      {answer.warnings.length > 0 && (
-        <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} c="inherit">
-          {answer.warnings.join(" ")}
-        </Alert>
-      )}
+      <Warnings warnings={answer.warnings} />
       <Month month={answer.month} />
       <Waterfall answer={answer} />
       <OnDevices answer={answer} />
