@@ -291,7 +291,6 @@ def _features(notes: Notes, named: Sequence[Flag], software: RecordSoftware, *, 
             features |= Feature.CUDA_GRAPH | Feature.MOE_COMM_OVERLAP
     if software.cuda_graph or (software.cuda_graph is None and any(flag.on & Feature.CUDA_GRAPH for flag in named)):
         features |= Feature.CUDA_GRAPH
-    no_overlap = software.flag_value("no-overlap-p2p-communication") is not None
-    if interleaved and not no_overlap and software.software.stack in _MEGATRONS:
-        features |= Feature.OVERLAP_P2P  # the default of interleaved schedules [megatron-0.12, arguments.py]
+    if interleaved and software.software.stack in _MEGATRONS and software.overlaps_sends:
+        features |= Feature.OVERLAP_P2P
     return features

@@ -194,6 +194,27 @@ def test_interleaving_overlaps_its_sends_by_default(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
+    ("framework", "version", "overlaps"),
+    [
+        ("Megatron-LM", "2021-04", False),
+        ("Megatron-LM", "commit 285068c8 base", False),
+        ("Megatron-Core", "0.3", False),
+        ("Megatron-Core", "0.4", True),
+        ("Megatron-LM", None, True),
+        ("Megatron-LM (zero-bubble fork)", None, False),
+        ("NeMo / Megatron-Core", "Release 23.04", False),
+        ("NeMo / Megatron-Core", "Release 23.09", True),
+    ],
+)
+def test_sends_overlap_from_the_release_that_could(read: Read, framework: str, version: str | None, *, overlaps: bool) -> None:
+    changes: dict[str, Any] = {"strategy.vpp": 2, "strategy.schedule": "interleaved-1f1b", "cluster.hardware": "a100-sxm-80gb"}
+    named = {"software.framework": framework, "software.version": version, "software.backend": "PyTorch/CUDA"}
+    assert (Feature.OVERLAP_P2P in read({**changes, **named}).strategy.features) is overlaps
+    told = {**changes, **named, "strategy.features": ["overlap_p2p"]}
+    assert Feature.OVERLAP_P2P in read(told).strategy.features
+
+
+@pytest.mark.parametrize(
     ("changes", "layout"),
     [
         ({"strategy.layer_layout": "7,8,9,8"}, ((7, 8, 9, 8),)),
