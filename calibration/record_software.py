@@ -76,6 +76,11 @@ class RecordSoftware:
         """What a flag of one of these names was set to; "" for a bare one, ``None`` without it."""
         return flag_value(self.flags, *names)
 
+    @property
+    def lists_switches(self) -> bool:
+        """Whether a flag turns a switch on or off, so that those of the script are known."""
+        return any(flag.on | flag.off for flag in self.flags)
+
     def has(self, name: str) -> bool:
         """Whether a flag of that name is there, and not off."""
         value = self.flag_value(name)

@@ -17,6 +17,8 @@ from documents.errors import InputError
 
 # NeMo's performance recipes overlap what they can; a record that lists no switch ran one as it is [nemo, recipes].
 _RECIPE_FEATURES = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.TP_COMM_OVERLAP
+# The one script that Megatron-Core's pages on MoE give, which says that both are best on [megatron-main, moe/README.md].
+_MOE_SCRIPT_FEATURES = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _LAYOUTS = ("pp-layout", "pipeline layout", "pipeline-model-parallel-layout")
 _MEGATRONS = ("mindspeed-llm", "megatron-lm", "nemo")
 _SCHEDULES = {
@@ -289,6 +291,8 @@ def _features(notes: Notes, named: Sequence[Flag], software: RecordSoftware, *, 
         features |= _RECIPE_FEATURES & ~software.features_off
         if software.captures_steps and is_moe and software.cuda_graph is None:
             features |= Feature.CUDA_GRAPH | Feature.MOE_COMM_OVERLAP
+    if software.software.stack == "megatron-lm" and is_moe and not named and not software.lists_switches:
+        features |= _MOE_SCRIPT_FEATURES
     if software.cuda_graph or (software.cuda_graph is None and any(flag.on & Feature.CUDA_GRAPH for flag in named)):
         features |= Feature.CUDA_GRAPH
     if interleaved and software.software.stack in _MEGATRONS and software.overlaps_sends:

@@ -215,6 +215,27 @@ def test_sends_overlap_from_the_release_that_could(read: Read, framework: str, v
 
 
 @pytest.mark.parametrize(
+    ("changes", "overlaps"),
+    [
+        ({}, True),
+        ({"software.raw_flags": ["use-flash-attn"]}, False),  # the script's switches are known
+        ({"strategy.features": ["flash_attention"]}, False),
+        ({"software.raw_flags": ["MCore"]}, True),
+        ({"model.moe": None, "strategy.ep": 1}, False),
+        ({"software.framework": "Megatron-DeepSpeed"}, False),
+    ],
+)
+def test_a_mixture_without_switches_ran_the_script_of_its_framework(
+    read: Read, moe: dict[str, Any], changes: dict[str, Any], *, overlaps: bool
+) -> None:
+    plain: dict[str, Any] = {"software.framework": "Megatron-Core", "software.version": "0.9", "software.backend": "PyTorch/CUDA"}
+    silent = {"model.moe": moe, "strategy.features": [], "software.raw_flags": [], "cluster.hardware": "h100-sxm-80gb"}
+    features = read({**plain, **silent, **changes}).strategy.features
+    assert (Feature.OVERLAP_GRAD_REDUCE in features) is overlaps
+    assert (Feature.OVERLAP_PARAM_GATHER in features) is overlaps
+
+
+@pytest.mark.parametrize(
     ("changes", "layout"),
     [
         ({"strategy.layer_layout": "7,8,9,8"}, ((7, 8, 9, 8),)),
