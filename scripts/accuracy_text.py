@@ -171,7 +171,7 @@ predicted best took than the measured best. Aim: 95 % of pairs, 2 % mean regret.
 
 {order}
 Of the pairs on GPUs in the wrong order, seven in ten hold one of eight TP4 plans of vTrain's 39.1B sweep, which took 8 to 23 %
-longer than plans beside them, up to 9 % longer with four sequences a micro batch than with six at one layout; its TP8 plans do
+longer than plans beside them, 8 % longer with four sequences a micro batch than with six at one layout; its TP8 plans do
 nothing like it. Its TP2 plans do, and are marked suspect; no source calls the eight disturbed, so they count. Without them 97.5 %
 are in order. A fixed cost of each kernel or collective, or more traffic to accumulate gradients, would turn five pairs at most.
 The single-node sweeps of small models are decided by host jitter, which grows with tp: two TP4 plans took less time than the
