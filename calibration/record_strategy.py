@@ -15,8 +15,9 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
 
-# NeMo's performance recipes overlap what they can; a record that lists no switch ran one as it is [nemo, recipes].
-_RECIPE_FEATURES = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.TP_COMM_OVERLAP
+# NeMo's distributed optimizers overlap gradients and weights unless told not to, also where a record lists other switches.
+# Its performance recipes overlap what they can; a record that lists no switch ran one as it is [nemo, recipes].
+_OPTIMIZER_FEATURES = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 # The one script that Megatron-Core's pages on MoE give, which says that both are best on [megatron-main, moe/README.md].
 _MOE_SCRIPT_FEATURES = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _LAYOUTS = ("pp-layout", "pipeline layout", "pipeline-model-parallel-layout")
@@ -287,8 +288,10 @@ def _features(notes: Notes, named: Sequence[Flag], software: RecordSoftware, *, 
         features |= flag.on & ~Feature.CUDA_GRAPH  # which the software's own entry may take back
         if flag.effect is Effect.NOT_UNDERSTOOD:
             notes.add("features", flag.name, "is not a known switch, left out")
+    if software.software.stack == "nemo":
+        features |= _OPTIMIZER_FEATURES & ~software.features_off
     if software.software.stack == "nemo" and not named:
-        features |= _RECIPE_FEATURES & ~software.features_off
+        features |= Feature.TP_COMM_OVERLAP & ~software.features_off
         if software.captures_steps and is_moe and software.cuda_graph is None:
             features |= Feature.CUDA_GRAPH | Feature.MOE_COMM_OVERLAP
     if software.software.stack == "megatron-lm" and is_moe and not named and not software.lists_switches:

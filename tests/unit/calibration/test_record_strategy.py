@@ -214,6 +214,15 @@ def test_sends_overlap_from_the_release_that_could(read: Read, framework: str, v
     assert Feature.OVERLAP_P2P in read(told).strategy.features
 
 
+def test_nemo_overlaps_gradients_and_weights_whatever_else_a_record_names(read: Read) -> None:
+    nemo: dict[str, Any] = {"software.framework": "NeMo / Megatron-Core", "cluster.hardware": "h100-sxm-80gb"}
+    both = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
+    named = read({**nemo, "strategy.features": ["fused_norm"], "software.raw_flags": []}).strategy.features
+    assert named & (both | Feature.TP_COMM_OVERLAP) == both
+    silent = read({**nemo, "strategy.features": [], "software.raw_flags": []}).strategy.features
+    assert silent & (both | Feature.TP_COMM_OVERLAP) == both | Feature.TP_COMM_OVERLAP
+
+
 @pytest.mark.parametrize(
     ("changes", "overlaps"),
     [
