@@ -26,6 +26,26 @@ class Study:
         """Whether nothing more will happen unless somebody resumes it."""
         return self.state in FINISHED
 
+    @property
+    def name(self) -> str:
+        """What its owner calls it; empty where it has no name."""
+        return str(self.document["name"])
+
+    @property
+    def tags(self) -> list[str]:
+        """Words under which its owner finds it."""
+        return list(self.document["tags"])
+
+    @property
+    def note(self) -> str:
+        """What its owner wrote about it; empty where nothing."""
+        return str(self.document["note"])
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether it is out of lists that do not ask for it; such a study is not deleted for its age."""
+        return bool(self.document["archived"])
+
 
 @dataclass(frozen=True)
 class Event:

@@ -61,21 +61,40 @@ class _Methods(Asking):
         idempotency_key: str | None = None,
         visibility: Visibility = "private",
         priority: int = 0,
+        name: str = "",
+        tags: Sequence[str] = (),
+        note: str = "",
     ) -> Flow[Study]:
         """Queues the search that ``job`` describes: the mapping that a job file holds, with files of this machine inlined.
 
         ``kind="sweep"`` queues the sweep of a job with ``sweep``, ``kind="rl"`` the placements of a job of post-training; the
         ``result`` of such a study is the document of the command. ``visibility`` is to other owners' keys; ``priority``, -10 to
-        10, is among the studies of the same owner.
+        10, is among the studies of the same owner; ``name``, ``tags`` and ``note`` are how to find it again.
         """
         headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
-        shared: dict[str, str | int] = {"visibility": visibility, "priority": priority}
-        return reading(study_of, self._json("POST", SUBMITTED_TO[kind], job, headers, shared))
+        said = {"name": name or None, "tag": list(tags) or None, "note": note or None}
+        parameters = {"visibility": visibility, "priority": priority, **_given(said)}
+        return reading(study_of, self._json("POST", SUBMITTED_TO[kind], job, headers, parameters))
 
     @call
-    def change(self, study_id: str, *, visibility: Visibility | None = None, priority: int | None = None) -> Flow[Study]:
-        """Shares a study with other owners' keys, or moves it among its owner's that wait."""
-        changes = {"visibility": visibility, "priority": priority}
+    def change(
+        self,
+        study_id: str,
+        *,
+        name: str | None = None,
+        tags: Sequence[str] | None = None,
+        note: str | None = None,
+        archived: bool | None = None,
+        visibility: Visibility | None = None,
+        priority: int | None = None,
+    ) -> Flow[Study]:
+        """Names, tags, notes, archives or shares a study, or moves it among its owner's that wait.
+
+        What is None stays; empty ones take away what there is. An archived study is in no list that does not ask for it, and
+        is not deleted for its age.
+        """
+        labels = {"name": name, "tags": None if tags is None else list(tags), "note": note, "archived": archived}
+        changes = {**labels, "visibility": visibility, "priority": priority}
         return reading(study_of, self._json("PATCH", f"/v1/studies/{study_id}", _given(changes)))
 
     @call
@@ -91,9 +110,24 @@ class _Methods(Asking):
         kind: Kind | None = None,
         model: str | None = None,
         hardware: str | None = None,
+        owner: str | None = None,
+        tags: Sequence[str] = (),
+        archived: bool | None = False,
+        text: str | None = None,
     ) -> Pages[JsonObject]:
-        """Summaries of all studies, newest first."""
-        return self._items("/v1/studies", {"state": state, "kind": kind, "model": model, "hardware": hardware})
+        """Summaries of studies, newest first: those that have all of ``tags``, and each word of ``text``.
+
+        The words are looked for in name, tags, note, id, model, hardware and error. ``archived`` None lists archived ones among
+        the others, True nothing else.
+        """
+        named = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner, "text": text}
+        which = "any" if archived is None else "true" if archived else "false"
+        return self._items("/v1/studies", {**named, "tag": list(tags) or None, "archived": which})
+
+    @call
+    def terms(self) -> Flow[JsonObject]:
+        """Who the caller is to the server: ``owner``, ``scopes``, and for how many days studies are kept."""
+        return self._json("GET", "/v1/terms")
 
     @call
     def wait(self, study_id: str, *, timeout_s: float | None = None) -> Flow[Study]:
