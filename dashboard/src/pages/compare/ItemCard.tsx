@@ -50,7 +50,7 @@ export function ItemCard({ item: { letter, study, plan }, place, onRemove, onFir
         </Group>
       </Group>
       <Anchor component={Link} to={`/studies/${study.id}`} c="inherit" fw={600} mt={6} style={{ overflowWrap: "anywhere" }}>
-        {study.model}
+        {study.name || study.model}
       </Anchor>
       <Text size="xs" c="dimmed" className="number" style={{ whiteSpace: "normal" }}>
         {t("devices", { devices: count(study.num_devices), hardware: study.hardware })}

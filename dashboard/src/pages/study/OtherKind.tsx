@@ -9,10 +9,12 @@ import type { Study } from "../../api/queries";
 import { CopyButton } from "../../components/CopyButton";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingPage } from "../../components/Loading";
+import { nameOf } from "../../components/labels/labels";
 import { PageHeader } from "../../components/PageHeader";
 import { saveFile } from "../../components/saveFile";
 import { StateBadge } from "../../components/StateBadge";
 import { ago, count, moment, percent } from "../../units/format";
+import { Labels } from "./Labels";
 import { CancelButton, ResumeButton } from "./StudyActions";
 
 // Each answer is that of its own page, with the charts that this draws.
@@ -28,11 +30,12 @@ export function OtherKind({ study }: { study: Study }) {
   return (
     <>
       <PageHeader
-        title={study.model}
+        title={nameOf(study)}
         path={[{ label: t("common:nav.studies"), to: "/studies" }]}
         badges={<StateBadge state={study.state} />}
         subtitle={
           <>
+            {study.name && `${study.model} · `}
             {t(`kind.title.${study.kind}`)} · {t("kind.subtitle", { devices: count(study.num_devices), hardware: study.hardware })} ·{" "}
             <span title={moment(study.created_at_s)}>{ago(study.created_at_s)}</span> · <code>{study.id}</code>
             <CopyButton text={study.id} />
@@ -49,6 +52,7 @@ export function OtherKind({ study }: { study: Study }) {
           </>
         }
       />
+      <Labels study={study} />
       {study.state === "failed" && (
         <ErrorState title={t("failed.title")} detail={study.error ?? t("failed.unknown")} action={<ResumeButton study={study} />} />
       )}
