@@ -121,7 +121,7 @@ class _Methods(Asking):
         the others, True nothing else.
         """
         named = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner, "text": text}
-        which = "any" if archived is None else "true" if archived else "false"
+        which = "any" if archived is None else "true" if archived else None
         return self._items("/v1/studies", {**named, "tag": list(tags) or None, "archived": which})
 
     @call

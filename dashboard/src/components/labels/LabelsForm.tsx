@@ -1,5 +1,5 @@
 import { Button, Group, Stack, Textarea, TextInput } from "@mantine/core";
-import { useState, type SyntheticEvent } from "react";
+import { useEffect, useRef, useState, type SyntheticEvent } from "react";
 
 import { toApiError } from "../../api/problem";
 import type { Study } from "../../api/queries";
@@ -15,6 +15,8 @@ export function LabelsForm({ study, onDone }: { study: Study; onDone: () => void
   const { t } = useTranslation("labels");
   const { mutate, isPending, error } = useChange(study.id);
   const [given, setGiven] = useState({ name: study.name, tags: tagsText(study.tags), note: study.note });
+  const first = useRef<HTMLInputElement>(null);
+  useEffect(() => first.current?.focus({ preventScroll: true }), []);
   const set = (name: keyof typeof given) => (event: { currentTarget: { value: string } }) => {
     const { value } = event.currentTarget;
     setGiven((before) => ({ ...before, [name]: value }));
@@ -30,7 +32,7 @@ export function LabelsForm({ study, onDone }: { study: Study; onDone: () => void
     else onDone();
   }
   return (
-    <form onSubmit={save} onKeyDown={({ key }) => key === "Escape" && onDone()} aria-label={t("editOf", { study: study.id })}>
+    <form onSubmit={save} onKeyDown={({ key }) => key === "Escape" && onDone()}>
       <Stack gap="sm">
         {refused && !wrong && <ErrorState error={refused} />}
         <Group align="flex-start" gap="sm">
@@ -43,7 +45,7 @@ export function LabelsForm({ study, onDone }: { study: Study; onDone: () => void
             error={errorOf("name")}
             style={{ flex: "1 1 260px" }}
             data-autofocus
-            ref={(field) => field?.focus({ preventScroll: true })}
+            ref={first}
           />
           <TextInput
             label={t("form.tags")}

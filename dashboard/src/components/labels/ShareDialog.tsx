@@ -1,4 +1,5 @@
 import { Code, Group, Modal, Radio, Stack, Text } from "@mantine/core";
+import { useState } from "react";
 
 import type { ListedStudy } from "../../api/queries";
 import { useTranslation } from "../../i18n";
@@ -6,6 +7,7 @@ import { CopyButton } from "../CopyButton";
 import { ErrorState } from "../ErrorState";
 import { useChange } from "./change";
 
+type Visibility = ListedStudy["visibility"];
 const VISIBILITIES = ["private", "link", "public"] as const;
 
 interface Props {
@@ -19,14 +21,20 @@ interface Props {
 export function ShareDialog({ study, isMine, opened, onClose }: Props) {
   const { t } = useTranslation("labels");
   const { mutate, error } = useChange(study.id);
+  const [wanted, setWanted] = useState<Visibility | null>(null); // until the server has it
   const address = `${window.location.origin}/studies/${study.id}`;
+
+  function share(visibility: Visibility) {
+    setWanted(visibility);
+    mutate({ visibility }, { onSettled: () => setWanted(null) });
+  }
   return (
     <Modal opened={opened} onClose={onClose} title={t("share.titleOf")} closeButtonProps={{ "aria-label": t("common:close") }}>
       <Stack>
         {study.owner === null ? (
           <Text size="sm">{t("share.nobody")}</Text>
         ) : (
-          <Radio.Group label={t("share.who")} value={study.visibility} onChange={(visibility) => mutate({ visibility: visibility as ListedStudy["visibility"] })}>
+          <Radio.Group label={t("share.who")} value={wanted ?? study.visibility} onChange={(visibility) => share(visibility as Visibility)}>
             <Stack gap="xs" mt="xs">
               {VISIBILITIES.map((visibility) => (
                 <Radio

@@ -1,5 +1,5 @@
 import { Alert, Button, Group, Progress, Stack, Text } from "@mantine/core";
-import { IconBan, IconChartDots, IconDownload } from "@tabler/icons-react";
+import { IconBan, IconCopyPlus, IconDownload } from "@tabler/icons-react";
 import { lazy, Suspense } from "react";
 import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
@@ -14,6 +14,7 @@ import { PageHeader } from "../../components/PageHeader";
 import { saveFile } from "../../components/saveFile";
 import { StateBadge } from "../../components/StateBadge";
 import { ago, count, moment, percent } from "../../units/format";
+import { formOfJob } from "../rl/request";
 import { Labels } from "./Labels";
 import { CancelButton, ResumeButton } from "./StudyActions";
 
@@ -26,6 +27,7 @@ export function OtherKind({ study }: { study: Study }) {
   const { t } = useTranslation("study");
   const { progress } = study;
   const [unit, all] = study.kind === "sweep" ? (["points", progress?.num_points] as const) : (["splits", progress?.num_splits] as const);
+  const again = study.kind === "sweep" ? `/sweep?from=${study.id}` : addressOfForm(formOfJob(study.job));
   const fraction = Number(progress?.done_fraction ?? 0);
   return (
     <>
@@ -44,9 +46,9 @@ export function OtherKind({ study }: { study: Study }) {
         actions={
           <>
             <CancelButton study={study} />
-            {study.kind === "sweep" && (
-              <Button variant="default" component={Link} to={`/sweep?from=${study.id}`} leftSection={<IconChartDots size={15} />}>
-                {t("action.sweep")}
+            {again && (
+              <Button variant="default" component={Link} to={again} leftSection={<IconCopyPlus size={15} />}>
+                {t("action.again")}
               </Button>
             )}
           </>
@@ -73,6 +75,8 @@ export function OtherKind({ study }: { study: Study }) {
     </>
   );
 }
+
+const addressOfForm = (form: Record<string, string> | null) => form && `/rl?${new URLSearchParams(form)}`;
 
 function Found({ study }: { study: Study }) {
   const { t } = useTranslation("study");
