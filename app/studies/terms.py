@@ -7,6 +7,7 @@ from pydantic import Field
 
 from app.http import keys
 from app.http.bodies import StrictRoute
+from app.http.problems import described
 from app.http.security import Caller
 from app.http.state import state_of
 from app.text.documents import Document
@@ -24,7 +25,7 @@ class Terms(Document):
     )
 
 
-@router.get("")
+@router.get("", responses=described())
 def get_terms(request: Request, caller: Caller) -> Terms:
     """Who the caller is to the server, what the key may, and how long this server's workers keep studies."""
     scopes = [scope for scope in keys.SCOPES if scope in caller.scopes]

@@ -28,7 +28,7 @@ FAILURE = "Internal error: MemoryError: the worker had no memory left for a chun
 LONG_NAME = "our-internal-experiment-with-a-very-long-name-that-a-sweep-generated-2026-11-21T18-50-00Z-revision-17"
 
 LABELS = {
-    "name": "Random against exhaustive, for the paper's appendix: " + "a-name-as-long-as-they-may-be-" * 2,
+    "name": "附录 A: random against exhaustive, " + "a-name-as-long-as-they-may-be-" * 2,
     "tags": [
         "a tag of forty characters, and no more!".replace(",", ""),
         "appendix",
