@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
+Kind = Literal["search", "sweep", "rl"]
+Visibility = Literal["private", "link", "public"]
 JsonObject = dict[str, Any]
 FINISHED = ("completed", "failed", "cancelled")
 

@@ -191,6 +191,16 @@ def connected(kind: type[H], url: str, api_key: str | None, timeout_s: float, tr
     return http
 
 
+def present(values: Mapping[str, Any]) -> JsonObject:
+    """What is not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def text_of(response: httpx.Response) -> str:
+    """The body as it is."""
+    return response.text
+
+
 def study_of(document: JsonObject) -> Study:
     """As the server tells it."""
     named = {name: document[name] for name in ("id", "state", "progress", "result", "error")}
