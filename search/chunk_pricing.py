@@ -21,10 +21,13 @@ from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
 from search.ahead import InHand
 from search.enumeration import legal_rows, option_rules
+from search.explanation import Estimator
 from search.lattice_state import Under
 from search.leaner import leaner, leanest
+from search.placement.climb import climbed
 from search.placement.placer import Placer
 from search.placement.pricing import PricedRows, Pricer, joined_rows, placed_rows
+from search.ranking import RankedStrategy
 from search.space import SearchSpace
 
 
@@ -136,6 +139,12 @@ class ChunkPricing:
 def found_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], batch: StrategyBatch, under: Under) -> InHand:
     """As the method of the pricing that the recipe makes; this process keeps it for further chunks."""
     return _made(pickle.dumps(recipe)).found_in(batch, under)
+
+
+def climbed_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:
+    """As ``climbed``, with the prices that chunks of the same recipe had in this process."""
+    pricing = _made(pickle.dumps(recipe))
+    return climbed(pricing.prices, pricing.placer, simulate, plan)
 
 
 @lru_cache(maxsize=2)  # a search for a target, and that of what it refuses
