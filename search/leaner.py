@@ -47,6 +47,8 @@ def leanest(model: ModelShape, batch: StrategyBatch, switches: Feature) -> Strat
         rows = is_open & all_change(model, batch, chosen)
         features = np.where(rows, batch.features ^ int(chosen), features)
         is_open &= ~rows
+        if not is_open.any():  # as a rule the first few are enough
+            break
     return replace(batch, features=features)
 
 

@@ -168,6 +168,7 @@ class Stages:
         return tuple(prefix[kind, chunk, index].astype(np.float64) for prefix in self.prefix)
 
 
+@lru_cache(maxsize=1024)  # placements of a pipeline come back with the leaner forms of its rows
 def stages_of(
     model: ModelShape,
     pp: int,
