@@ -21,7 +21,6 @@ from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, S
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
 
-
 Part = TypeVar("Part", bound=Hashable)
 
 
