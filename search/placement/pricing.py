@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, LayerLayout, StrategyBatch, concatenate
+from cost_models.shapes.varied import varied
 from cost_models.step.composition import peaks
 from cost_models.step.placing import least_step_times_s, work
 from cost_models.step.priced_groups import PricedBatch, priced_by
@@ -57,7 +58,7 @@ class PricedRows:
         numbers = np.array([*(layouts.setdefault(layout, len(layouts)) for layout in batch.layouts), -1], dtype=np.int64)
         index, before = self.batch.layout_index.copy(), self.batch.mtp_before_head.copy()
         index[rows], before[rows] = numbers[batch.layout_index], batch.mtp_before_head
-        self.batch = replace(self.batch, layout_index=index, mtp_before_head=before, layouts=tuple(layouts))
+        self.batch = varied(self.batch, layout_index=index, mtp_before_head=before, layouts=tuple(layouts))
         self.step_time_s[rows] = priced.step_time_s
         self.bound_s[rows] = priced.step_time_lower_bound_s
         self.peak_memory_bytes[rows] = priced.peak_memory_bytes
