@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum, unique
 from typing import Any, Literal, NamedTuple
@@ -283,6 +283,21 @@ class StrategyBatch:
             layer_layout=self.layouts[layout] if layout >= 0 else None,
             tensor_plan=self.tensor_plans[tensors] if tensors >= 0 else None,
         )
+
+    def runs(self, schedules: Iterable[Schedule]) -> NDArray[np.bool_]:
+        """Whether each row's schedule is one of some.
+
+        Parameters
+        ----------
+        schedules : iterable of Schedule
+            At least one.
+
+        Returns
+        -------
+        bool, ``[n]``
+        """
+        found: NDArray[np.bool_] = np.logical_or.reduce([self.schedule == int(one) for one in schedules])  # isin() sorts
+        return found
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
         """Whether each row has the feature. Raises ``PlaceError`` where it is priced in another place than theirs.

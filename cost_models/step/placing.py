@@ -253,6 +253,6 @@ def least_step_times_s(
     mean_s = of_all.least_s / batch.pp
     busy_s = micro_batches * (mean_s if busiest_s is None else busiest_s) + constants.step_overhead_s
     pace_s = mean_s if steady_s is None else steady_s
-    filled = np.isin(batch.schedule, (int(Schedule.ONE_F_ONE_B), int(Schedule.INTERLEAVED)))
+    filled = batch.runs((Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED))
     fill_s = np.where(filled, (of_all.alone_s - pace_s) / batch.vpp, 0.0)
     return Least(busy_s, micro_batches * pace_s + np.maximum(fill_s, 0.0) + constants.step_overhead_s)

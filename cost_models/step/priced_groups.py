@@ -63,7 +63,7 @@ def _send_recv_s(workload: Workload, batch: StrategyBatch, network: Network, con
     Schedules that split the backward send in the background [zero-bubble-code; dualpipe].
     """
     hops = pipeline_sends_s(workload, batch, network)
-    splitting = np.isin(batch.schedule, [schedule for schedule in Schedule if schedule.splits_backward])
+    splitting = batch.runs(schedule for schedule in Schedule if schedule.splits_backward)
     overlapped = splitting | ((batch.vpp > 1) & batch.has(Feature.OVERLAP_P2P))
     exposed = hops * np.where(overlapped, constants.p2p_exposed_fraction, 1.0)
     return exposed, hops - exposed
