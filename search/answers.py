@@ -33,7 +33,7 @@ from search.result import BaselineComparison, BrokenRule, NearestLaunchable
 from search.space import SearchSpace
 from search.ties import PairedError, group_of, rank_groups, sturdiness, tie_sentences
 
-PRICED_AT_ONCE = 32  # plans with all their parts: a second
+PRICED_AT_ONCE = 24  # plans with all their parts: a second
 WORTH_A_WORD = 0.005  # of the step
 NAMED_RULES = 2  # of those that the nearest strategy breaks
 NOTHING_WOULD_DO = f"No single change was found that makes one fit, up to {MAX_CLUSTER_GROWTH} times as many devices."

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from app.answers.executors import opened
 from app.cli.progress import search_progress
@@ -22,16 +22,23 @@ NOTED = "Interrupted: the answer so far follows; once more does not wait for the
 Far = TypeVar("Far")
 
 
+class Heeding(Protocol):
+    """Wraps what shows progress."""
+
+    def __call__(self, show: Callable[[Far], object], /) -> Callable[[Far], bool]:
+        """The same, which says whether to go on."""
+
+
 @contextmanager
 def searching(executor: str | None) -> Iterator[tuple[ProgressCallback, Executor]]:
     """What to tell how far a search is, and who takes parts of it: the ``--executor`` given, or that of the environment."""
-    with opened(executor, "--executor") as workers, search_progress() as show, interruptible(show) as on_progress:
-        yield on_progress, workers
+    with interruptible() as heeding, opened(executor, "--executor") as workers, search_progress() as show:
+        yield heeding(show), workers
 
 
 @contextmanager
-def interruptible(show: Callable[[Far], None]) -> Iterator[Callable[[Far], bool]]:
-    """Shows progress, and says ``False`` once an interrupt has come, which ends work after its step.
+def interruptible() -> Iterator[Heeding]:
+    """Makes of what shows progress one that says ``False`` once an interrupt has come, which ends work after its step.
 
     A second interrupt is raised where it comes, and so is the first where no handler can be set: outside of the main thread.
     """
@@ -43,15 +50,18 @@ def interruptible(show: Callable[[Far], None]) -> Iterator[Callable[[Far], bool]
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.stderr.write(f"\n{NOTED}\n")
 
-    def shown(progress: Far) -> bool:
-        show(progress)
-        return not has_come
+    def heeding(show: Callable[[Far], object]) -> Callable[[Far], bool]:
+        def shown(progress: Far) -> bool:
+            show(progress)
+            return not has_come
+
+        return shown
 
     if threading.current_thread() is not threading.main_thread():
-        yield shown
+        yield heeding
         return
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield shown
+        yield heeding
     finally:
         signal.signal(signal.SIGINT, before)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cost_models.pipeline.orders import rank_orders
+from cost_models.pipeline.orders import num_warmup_forwards, rank_orders
 from cost_models.pipeline.stages import Stages
 from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, next_places
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
@@ -192,7 +192,40 @@ def _heaviest(shape: PipelineShape, ranks: tuple[int, ...]) -> tuple[tuple[int, 
 @lru_cache(maxsize=4096)
 def _heaviest_of(shape: PipelineShape, rank: int) -> tuple[tuple[int, ...], ...]:
     """Of one rank, which ranks of one kind share with those of another."""
-    return _unexceeded(set(moments(shape, rank)))
+    found = _turns_taken(shape, rank) if shape.schedule is Schedule.INTERLEAVED else moments(shape, rank)
+    return _unexceeded(set(found))
+
+
+def _turns_taken(shape: PipelineShape, rank: int) -> list[tuple[int, ...]]:
+    """``moments`` of the interleaved schedule at which a forward or a backward goes on to another chunk.
+
+    Between two of these every count grows or falls evenly, so that none is heavier than both. ``f`` is the forward that runs, or
+    ran last, beside the first f - w - 1 backwards, of which the next may have begun; before it there are only fewer, and behind
+    the last forward as well.
+    """
+    m, vpp, group = shape.num_microbatches, shape.vpp, shape.group_size or shape.pp
+    n, w = m * vpp, num_warmup_forwards(shape, rank)
+    first = np.arange(0, m, group)
+    ends = (first[:, None] * vpp + np.minimum(group, m - first)[:, None] * np.arange(1, vpp + 1)).ravel()
+    f = np.unique(np.clip(np.concatenate([ends, ends + 1, ends + w, ends + w + 1, [w + 1]]), min(w + 1, n), n))
+    chunk, group_size, micro_batches = np.arange(vpp), np.array(float(group)), np.array(float(m))
+
+    def passed(count: IntColumn, of_chunk: IntColumn | int) -> Floats:
+        return _passed(np.clip(count, 0, n).astype(np.float64), np.asarray(of_chunk), group_size, vpp, micro_batches)
+
+    held = passed(f[:, None], chunk) - passed(f[:, None] - w - 1, vpp - 1 - chunk)
+    has_loss = rank == shape.pp - 1
+    begins = has_loss * (passed(f - 1, vpp - 1) - passed(f - w - (0 if shape.merge_pairs else 1), 0))
+    ended = has_loss * (passed(f, vpp - 1) - passed(np.maximum(f - w, 1), 0))
+    if shape.merge_pairs:  # the last forward before the pairs, and the first backward behind them
+        alone, backwards, behind = np.array([[w, n], [0, n - w], [0, n - w + 1]])
+        held = np.concatenate([held, passed(alone[:, None], chunk) - passed(backwards[:, None], vpp - 1 - chunk)])
+        of_alone = has_loss * (passed(np.array([w - 1, n]), vpp - 1) - passed(behind, 0))
+        losses = [np.concatenate([begins, of_alone])]
+    else:
+        losses = [begins, ended]
+    none = np.zeros_like(held)
+    return [tuple(row) for each in losses for row in np.column_stack([held, none, each]).astype(np.int64).tolist()]
 
 
 def _unexceeded(found: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:

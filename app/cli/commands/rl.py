@@ -68,8 +68,8 @@ def search(
     read = load_rl_job(job)
     with placement_progress() as show:
         if server is None:
-            with interruptible(show) as on_progress:
-                document = rl_search_document(read, on_progress)
+            with interruptible() as heeding:
+                document = rl_search_document(read, heeding(show))
         else:
             from app.cli.remote import remote_rl_search_document
             from app.jobs.job import job_document

@@ -96,8 +96,8 @@ def sweep(
     document, folder = job_document(model, sections)
     source = Source(document, folder, labels)
     if server is None:
-        with opened(executor, "--executor") as workers, sweep_progress() as show, interruptible(show) as on_progress:
-            found = sweep_document(source, own_calibrations, on_progress=on_progress, executor=workers)
+        with interruptible() as heeding, opened(executor, "--executor") as workers, sweep_progress() as show:
+            found = sweep_document(source, own_calibrations, on_progress=heeding(show), executor=workers)
     else:
         from app.cli.remote import remote_sweep_document
 
