@@ -17,6 +17,7 @@ from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 Floats = NDArray[np.float64]
 
 MOMENTS_AT_ONCE = 16
+MOST_TURNS = 1 << 13  # counts of all ranks at some turns: what is kept of them takes 128 MiB at most
 MICRO_BATCHES_A_RANK = 8  # of the orders that are counted: more micro batches hold no more at once
 
 
@@ -95,9 +96,12 @@ def compositions_in_flight(
         group = batch.group_size.astype(np.float64)
         ranks, turns = stages.first_rank[:, 0].astype(np.int64), num_turns(stages.vpp) if all_turns else 1
         pairs, of_pair = _numbered(zip(num_microbatches.tolist(), group.tolist(), strict=True))
-        of_ranks = [_turns_of_ranks(pp, stages.vpp, m, size, stages.merge_pairs, turns) for m, size in pairs]
-        forwards = np.stack(of_ranks, axis=-1)[:, :, ranks[:, None], of_pair]  # [turn, chunk, kind, n]
-        yield Composition(forwards, np.zeros((1, 1, 1, 1)), np.zeros((len(forwards), 1, 1)))
+        at_once = max(1, MOST_TURNS // (stages.vpp * pp))
+        for first in range(0, turns, at_once):
+            some = first, min(first + at_once, turns)
+            of_ranks = [_turns_of_ranks(pp, stages.vpp, m, size, stages.merge_pairs, some) for m, size in pairs]
+            forwards = np.stack(of_ranks, axis=-1)[:, :, ranks[:, None], of_pair]  # [turn, chunk, kind, n]
+            yield Composition(forwards, np.zeros((1, 1, 1, 1)), np.zeros((len(forwards), 1, 1)))
         if schedule is Schedule.INTERLEAVED:
             yield from _with_short_last_group(stages, num_microbatches, group)
 
@@ -294,12 +298,14 @@ def chunks_in_flight(
     return forward - backward
 
 
-@lru_cache(maxsize=4096)
-def _turns_of_ranks(pp: int, vpp: int, num_microbatches: float, group_size: float, merged: bool, turns: int) -> Floats:
+@lru_cache(maxsize=2048)
+def _turns_of_ranks(
+    pp: int, vpp: int, num_microbatches: float, group_size: float, merged: bool, turns: tuple[int, int]
+) -> Floats:
     """``chunks_in_flight`` of every rank, ``[turn, chunk, rank]``: the same wherever layers lie."""
-    turn, chunk, rank = np.arange(turns)[:, None, None], np.arange(vpp)[:, None], np.arange(float(pp))
+    turn, chunk, rank = np.arange(*turns)[:, None, None], np.arange(vpp)[:, None], np.arange(float(pp))
     held = chunks_in_flight(rank, chunk, pp, vpp, num_microbatches, turn, group_size, merged=merged)
-    return np.broadcast_to(held, (turns, vpp, pp))
+    return np.broadcast_to(held, (len(turn), vpp, pp))
 
 
 def num_turns(vpp: int) -> int:
