@@ -29,6 +29,7 @@ from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, priced_keys
 from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model
 
+_SPLITS_BACKWARD = np.array([schedule.splits_backward for schedule in Schedule])  # by number
 MOST_SHARDINGS = 1 << 12  # that are kept, times ranks: a few hundred bytes each
 
 
@@ -64,7 +65,7 @@ def _send_recv_s(workload: Workload, batch: StrategyBatch, network: Network, con
     Schedules that split the backward send in the background [zero-bubble-code; dualpipe].
     """
     hops = pipeline_sends_s(workload, batch, network)
-    splitting = np.isin(batch.schedule, [schedule for schedule in Schedule if schedule.splits_backward])
+    splitting = _SPLITS_BACKWARD[batch.schedule]
     overlapped = splitting | ((batch.vpp > 1) & batch.has(Feature.OVERLAP_P2P))
     exposed = hops * np.where(overlapped, constants.p2p_exposed_fraction, 1.0)
     return exposed, hops - exposed
