@@ -354,10 +354,11 @@ class PricedBatch:
 class KnownPipelines:
     """Ranks of pipelines, and the costs of shardings in each, that earlier batches of one workload had.
 
-    Beyond ``MOST_SHARDINGS`` it begins anew.
+    Beyond ``most`` shardings it begins anew.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_SHARDINGS) -> None:
+        self._most = most
         self._known: dict[tuple[object, ...], KnownShardings] = {}
 
     def shardings(self, priced: PricedBatch, shared: int, *, merge: bool) -> KnownShardings:
@@ -376,7 +377,7 @@ class KnownPipelines:
         -------
         KnownShardings
         """
-        if sum(map(len, self._known.values())) > MOST_SHARDINGS:
+        if sum(map(len, self._known.values())) > self._most:
             self._known.clear()
         b = priced.batch
         indices = (b.layouts, b.layout_index), (b.recompute_plans, b.recompute_plan_index), (b.tensor_plans, b.tensor_plan_index)
