@@ -19,7 +19,7 @@ from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
 from cost_models.step.group_memory import group_memory
-from cost_models.step.priced_groups import PricedBatch, PricedGroup, priced_batch, priced_by
+from cost_models.step.priced_groups import KnownPipelines, PricedBatch, PricedGroup, priced_batch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Breakdown, Estimate
 
@@ -275,6 +275,7 @@ def estimate(
     breakdown: bool = False,
     memory: bool = True,
     prices: LayerPrices | None = None,
+    known: KnownPipelines | None = None,
 ) -> Estimate:
     """Step time, its lower bound and peak memory of ``n`` strategies. See ``Estimate`` for the columns.
 
@@ -296,12 +297,14 @@ def estimate(
         Whether to count bytes; without, they and what fits are unknown.
     prices : LayerPrices or None
         Layer costs of the same workload that earlier batches had; not with a breakdown.
+    known : KnownPipelines or None
+        What all batches of the workload share beside their layers.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    priced = priced_batch(workload, batch, constants) if prices is None else priced_by(prices, batch)
+    priced = priced_batch(workload, batch, constants, known) if prices is None else priced_by(prices, batch, known)
     return composed_of(priced, closed_forms, merge=not breakdown, breakdown=breakdown, memory=memory)
 
 

@@ -30,7 +30,7 @@ from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, 
 from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model
 
 _SPLITS_BACKWARD = np.array([schedule.splits_backward for schedule in Schedule])  # by number
-MOST_SHARDINGS = 1 << 12  # that are kept, times ranks: a few hundred bytes each
+MOST_SHARDINGS = 1 << 11  # that are kept, times ranks: a few hundred bytes each
 
 
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
@@ -428,7 +428,9 @@ def rows_alike(columns: list[IntColumn]) -> Iterator[IntColumn]:
         yield order[start:end]
 
 
-def priced_batch(workload: Workload, batch: StrategyBatch, constants: Constants) -> PricedBatch:
+def priced_batch(
+    workload: Workload, batch: StrategyBatch, constants: Constants, known: KnownPipelines | None = None
+) -> PricedBatch:
     """Layer costs of a batch, for composing its steps under any placement of the layers.
 
     Raises ``ValueError`` for an empty batch, or a precision without a peak.
@@ -441,6 +443,8 @@ def priced_batch(workload: Workload, batch: StrategyBatch, constants: Constants)
         Strategies; the result has an entry for each.
     constants : Constants
         Calibrated values for the hardware family.
+    known : KnownPipelines or None
+        What all batches of the workload share beside their layers.
 
     Returns
     -------
@@ -450,7 +454,7 @@ def priced_batch(workload: Workload, batch: StrategyBatch, constants: Constants)
         raise ValueError("no strategy to estimate")
     device, network = Device.of(workload, constants), network_of(workload, constants)
     keys, key_of = priced_keys(workload, batch, device, network)
-    return PricedBatch(workload, batch, constants, device, network, keys, key_of)
+    return PricedBatch(workload, batch, constants, device, network, keys, key_of, known)
 
 
 def priced_by(prices: LayerPrices, batch: StrategyBatch, known: KnownPipelines | None = None) -> PricedBatch:
