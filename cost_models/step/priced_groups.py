@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from cost_models.pipeline.placements import PlacedChunks, placed_chunks
 from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
 from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.shapes.acting import acting
-from cost_models.shapes.layer_keys import Floats, distinct_rows
+from cost_models.shapes.layer_keys import Floats, rows_alike
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, Workload
@@ -406,26 +405,6 @@ def pipeline_switches(model: ModelShape, batch: StrategyBatch) -> IntColumn:
     IntColumn, ``[n]``
     """
     return acting(model, batch, Feature(PRICED[Place.PIPELINE]))
-
-
-def rows_alike(columns: list[IntColumn]) -> Iterator[IntColumn]:
-    """Rows that are equal in all columns, one set after the other.
-
-    Parameters
-    ----------
-    columns : list of IntColumn, ``[n]``
-        What rows of a set share.
-
-    Yields
-    ------
-    IntColumn
-        Rows in ascending order.
-    """
-    first, set_of = distinct_rows(columns)
-    order = np.argsort(set_of, kind="stable")
-    bounds = np.searchsorted(set_of[order], np.arange(len(first) + 1))
-    for start, end in pairwise(bounds):
-        yield order[start:end]
 
 
 def priced_batch(
