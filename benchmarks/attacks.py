@@ -228,7 +228,8 @@ ATTACKS: dict[str, Callable[[Target], Iterator[Row]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("attacks", nargs="*", choices=[*ATTACKS, []], default=[], help="all unless given")
+    told = f"of {', '.join(ATTACKS)}; all unless given"
+    parser.add_argument("attacks", nargs="*", choices=[*ATTACKS, []], default=[], metavar="ATTACK", help=told)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     went_well = True
