@@ -17,7 +17,6 @@ from cost_models.shapes.switches import ANY_DISPATCHER, Exclusive, Feature, acti
 from cost_models.shapes.workload import ModelShape, Workload
 
 Mask = NDArray[np.bool_]
-_IS_VEE = np.array([schedule.is_vee for schedule in Schedule])  # by number
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[
     given = batch.layout_index >= 0
     default = ~given & (batch.pp * batch.vpp <= model.num_layers)
     span = model.num_layers + 1
-    vee = _IS_VEE[batch.schedule]
+    vee = batch.runs(schedule for schedule in Schedule if schedule.is_vee)
     plain = default & (batch.mtp_before_head == 0)
     key = np.where(plain, (batch.pp * span + batch.vpp) * 2 + vee, 0)
     present = np.zeros(2 * span * span, dtype=np.bool_)

@@ -23,12 +23,12 @@ from cost_models.shapes.acting import acting
 from cost_models.shapes.layer_keys import Floats, rows_alike
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
+from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, priced_keys
 from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model
 
-_SPLITS_BACKWARD = np.array([schedule.splits_backward for schedule in Schedule])  # by number
 MOST_SHARDINGS = 1 << 11  # that are kept, times ranks: a few hundred bytes each
 
 
@@ -64,7 +64,7 @@ def _send_recv_s(workload: Workload, batch: StrategyBatch, network: Network, con
     Schedules that split the backward send in the background [zero-bubble-code; dualpipe].
     """
     hops = pipeline_sends_s(workload, batch, network)
-    splitting = _SPLITS_BACKWARD[batch.schedule]
+    splitting = batch.runs(schedule for schedule in Schedule if schedule.splits_backward)
     overlapped = splitting | ((batch.vpp > 1) & batch.has(Feature.OVERLAP_P2P))
     exposed = hops * np.where(overlapped, constants.p2p_exposed_fraction, 1.0)
     return exposed, hops - exposed
@@ -241,7 +241,7 @@ class PricedBatch:
         -------
         PricedBatch
         """
-        return replace(self, batch=self.batch.take(rows), key_of=self.key_of[rows])
+        return varied(self, batch=self.batch.take(rows), key_of=self.key_of[rows])
 
     def placed(self, batch: StrategyBatch) -> PricedBatch:
         """The same rows with layers placed elsewhere.
@@ -255,7 +255,7 @@ class PricedBatch:
         -------
         PricedBatch, ``[n]``
         """
-        return replace(self, batch=batch)
+        return varied(self, batch=batch)
 
     def gathered(self, *, tables: bool = False) -> GatheredKeys:
         """What the keys cost, ``[n]``.
