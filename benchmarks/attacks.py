@@ -159,6 +159,7 @@ def _headers(target: Target) -> Iterator[Row]:
 
 
 def _slowed(target: Target, name: str, load: Callable[[Target], AbstractContextManager[None]]) -> Iterator[Row]:
+    target.estimate_s(4)  # its processes have started then
     alone_s = target.estimate_s()
     with load(target):
         beside_s, health_s = target.estimate_s(), target.health_s()
