@@ -342,3 +342,74 @@ def test_a_plan_says_what_it_delivers_on_a_site(view: OpenView, site: Site, stor
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_label("Spare nodes")).to_have_attribute("aria-invalid", "true")
     opened.complaints.clear()  # the browser reports every 422
+
+
+def test_the_placement_map_frames_the_groups_of_a_device(view: OpenView, site: Site) -> None:
+    # 16 devices in two nodes of 8: tp 2, pp 2, so dp 4; Megatron's order gives rank 3 the groups 2-3, 1 3 5 7 and 3 11.
+    job = {**PIPELINE, "search": {"tp": 2, "cp": 1, "pp": 2, "vpp": 1, "micro_batch_size": 1, "zero_stage": 1}}
+    with httpx.Client(base_url=site.url, timeout=90) as client:
+        study = client.post("/v1/studies", json=job, headers={"Prefer": "wait=60"}).json()["id"]
+        plan = client.get(f"/v1/studies/{study}/plans?limit=1").json()["items"][0]["plan_id"]
+    opened = view(site.url)
+    page = opened.open(f"/studies/{study}/plans/{plan}?tab=network&device=3")
+    canvas = page.get_by_test_id("placement-map")
+    expect(canvas).to_have_attribute("data-cells", "16")
+    chosen = page.get_by_role("region", name="Rank 3", exact=True)
+    for row, members, shared in (
+        ("Tensor parallel", "2, 3", "1 through HCCS"),
+        ("Data parallel", "1, 3, 5, 7", "3 through HCCS"),
+        ("Pipeline parallel", "3, 11", "1 through RoCE"),
+    ):
+        expect(chosen.get_by_role("row", name=row)).to_contain_text(members)
+        expect(chosen.get_by_role("row", name=row)).to_contain_text(shared)
+    canvas.focus()
+    page.keyboard.press("PageDown")
+    expect(page).to_have_url(re.compile("device=11"))
+    expect(page.get_by_role("status").filter(has_text="Rank 11; Tensor parallel: 10, 11, 1 through HCCS")).to_be_attached()
+    canvas.hover(position={"x": 12, "y": 12})
+    expect(page.get_by_role("region", name="Rank 0", exact=True)).to_be_visible()
+    page.mouse.move(0, 0)
+    page.get_by_role("combobox", name="Colour by").select_option("tp")
+    expect(page).to_have_url(re.compile("by=tp"))
+    for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []
+    found = {}
+    for kind in ("PNG", "SVG", "CSV"):
+        page.get_by_role("button", name="Placement map: Save the chart").click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=re.compile(kind)).click()
+        found[kind] = download.value.path().read_bytes()
+    assert found["PNG"].startswith(b"\x89PNG\r\n")
+    assert found["SVG"].count(b"<rect") == 1 + 16 + 2 + 4 + 2 + 1  # the ground, the devices, the groups of rank 11, itself
+    lines = found["CSV"].decode().splitlines()
+    assert lines[0] == "rank,node,device_in_node,tp_position,cp_position,dp_position,pp_position"
+    assert lines[1 + 11] == "11,1,3,1,0,1,1"
+    page.keyboard.press("Escape")
+    canvas.focus()
+    page.keyboard.press("Escape")
+    expect(page).not_to_have_url(re.compile("device="))
+
+
+def test_a_hundred_thousand_devices_are_one_map(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    study = stored.path.split("/")[2]
+    opened = view(site.url, width=1600)
+    groups = [("tp", 8, 1), ("cp", 1, 8), ("dp", 625, 8), ("pp", 20, 5000)]
+    placement = [{"group": name, "size": size, "stride": stride} for name, size, stride in groups]
+
+    def larger(path: str, change: dict[str, Any]) -> None:
+        document = {**httpx.get(f"{site.url}/v1{path}", timeout=60).json(), **change}
+        opened.page.route(f"**/v1{path}", lambda route: route.fulfill(body=json.dumps(document), content_type="application/json"))
+
+    larger(f"/studies/{study}", {"num_devices": 100_000})
+    larger(f"{stored.path}/analysis", {"placement": placement})
+    page = opened.open(f"{stored.path}?tab=network&device=99999")
+    canvas = page.get_by_test_id("placement-map")
+    expect(canvas).to_have_attribute("data-cells", "12500")
+    expect(page.get_by_text("Each cell is 8 devices")).to_be_visible()
+    expect(page.get_by_role("region", name="Rank 99,999")).to_contain_text("4,999, 9,999, 14,999, 19,999, …, 99,999")
+    page.set_viewport_size({"width": PHONE, "height": 900})
+    opened.settle()
+    expect(canvas).to_have_attribute("data-cells", re.compile(r"^\d{3,5}$"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    assert opened.violations() == []

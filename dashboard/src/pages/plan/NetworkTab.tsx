@@ -1,9 +1,10 @@
 import { Card, Group, Stack, Table, Text, Title } from "@mantine/core";
-import { useMemo } from "react";
+import { lazy, Suspense, useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan, Study } from "../../api/queries";
 import { Explained } from "../../components/Explained";
+import { LoadingRows } from "../../components/Loading";
 import { tierName } from "../../components/tiers";
 import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
@@ -12,6 +13,8 @@ import { Analysed } from "./Analysed";
 import type { Analysis, GroupTraffic } from "./data";
 import { Placement } from "./Placement";
 import classes from "./Plan.module.css";
+
+const MapCard = lazy(async () => ({ default: (await import("./map/MapCard")).MapCard }));
 
 /** Position in the palette of each kind of group; parts of the step's time that it causes have the same. */
 export const GROUP_COLORS: Record<GroupTraffic["group"], number> = { tp: 1, cp: 7, ep: 3, dp: 2, expert_dp: 6, pp: 8 };
@@ -38,6 +41,9 @@ function Network({ analysis, plan, study }: { analysis: Analysis; plan: Plan; st
     );
   return (
     <Stack gap="md">
+      <Suspense fallback={<LoadingRows />}>
+        <MapCard analysis={analysis} devices={study.num_devices} />
+      </Suspense>
       <Card>
         <Group justify="space-between" mb="xs" gap="xs">
           <Title order={2}>{t("network.placement")}</Title>

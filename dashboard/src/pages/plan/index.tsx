@@ -33,6 +33,7 @@ const DeliveryTab = lazy(async () => ({ default: (await import("./delivery/Deliv
 const TABS = ["overview", "timeline", "memory", "network", "changes", "delivery", "launch"] as const;
 type Tab = (typeof TABS)[number];
 /** Kept in the address for the tab that they belong to only. */
+const OF_THE_MAP = ["by", "device"] as const;
 const OF_THE_TIMELINE = ["window", "task", "ranks", "streams", "kind", "follow"];
 
 export function Page() {
@@ -88,6 +89,7 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
     change({
       tab: next === "overview" ? null : next,
       ...(next !== "timeline" && Object.fromEntries(OF_THE_TIMELINE.map((name) => [name, null]))),
+      ...(next !== "network" && Object.fromEntries(OF_THE_MAP.map((name) => [name, null]))),
       ...(next !== "delivery" && Object.fromEntries(OF_THE_SITE.map((name) => [name, null]))),
       ...(next !== "launch" && { framework: null }),
     });
