@@ -413,3 +413,21 @@ def test_a_hundred_thousand_devices_are_one_map(view: OpenView, site: Site, stor
     expect(canvas).to_have_attribute("data-cells", re.compile(r"^\d{3,5}$"))
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
     assert opened.violations() == []
+
+
+def test_memory_over_the_step_shows_every_rank(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    opened = view(site.url)
+    page = opened.open(f"{stored.path}?tab=memory")
+    page.get_by_role("heading", name="Pipeline ranks").scroll_into_view_if_needed()
+    memory = stored.timeline["memory"]
+    peaks = [max(held) for held in memory["bytes"]]
+    fullest = peaks.index(max(peaks))
+    expect(page.get_by_role("img", name=f"16 ranks; rank {fullest} holds most")).to_be_visible()
+    page.get_by_role("button", name=re.compile("^Allocated memory over the step: Show")).click()
+    rows = page.get_by_role("region", name="Allocated memory over the step").get_by_role("row")
+    expect(rows).to_have_count(1 + 16)
+    expect(rows.nth(1 + fullest)).to_contain_text(f"{max(peaks) / 2**30:.1f} GiB")
+    page.get_by_role("button", name="Allocated memory over the step: Save the chart").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name=re.compile("CSV")).click()
+    assert download.value.path().read_text().count("\n") == 1 + sum(map(len, memory["time_s"]))

@@ -1,7 +1,6 @@
 /** The map as rectangles, which a canvas and a drawing in a file share. */
-import { seriesColor, type Palette } from "../../../theme/palette";
-import { css, mixed } from "../timeline/look";
-import { rgb } from "../timeline/paint";
+import type { Palette } from "../../../theme/palette";
+import { positionColors } from "../positions";
 import { positionIn, positionsAmong, type Placed } from "./groups";
 import type { MapLayout } from "./layout";
 
@@ -17,19 +16,6 @@ export interface Box {
   height: number;
   fill?: string;
   stroke?: string;
-}
-
-const RAINBOW = [0, 6, 2, 5, 1, 7, 3, 4];
-
-/** A colour for each position: as far apart as they can be for a few, a rainbow in order for many. */
-export function positionColors(palette: Palette, size: number): string[] {
-  if (size <= RAINBOW.length) return Array.from({ length: size }, (_, place) => seriesColor(palette, place));
-  const stops = RAINBOW.map((place) => rgb(seriesColor(palette, place)));
-  return Array.from({ length: size }, (_, place) => {
-    const at = (place / (size - 1)) * (stops.length - 1);
-    const [from, to] = [stops[Math.floor(at)], stops[Math.ceil(at)]];
-    return from && to ? css(mixed(from, to, at % 1)) : palette.muted;
-  });
 }
 
 /** Every cell in the colour of its rank's position in the group; where its ranks differ, in stripes; where they are too many, grey. */

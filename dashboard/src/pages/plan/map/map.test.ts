@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 
 import { palettes } from "../../../theme/palette";
-import { cellBoxes, frames, mapSvg, positionColors } from "./draw";
+import { positionColors } from "../positions";
+import { cellBoxes, frames, mapSvg } from "./draw";
 import { deviceLines, membersOf, peersByTier, positionsAmong, ranksText, type Placed } from "./groups";
 import { arrangeMap, cellAfter, cellUnder } from "./layout";
 

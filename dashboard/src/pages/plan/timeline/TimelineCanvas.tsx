@@ -2,12 +2,13 @@ import { useEffect, useImperativeHandle, useMemo, useRef, useState, type Ref, ty
 import { useTranslation } from "../../../i18n";
 
 import { onSurface, pngOf, type Picture } from "../../../components/chart/picture";
+import { css } from "../../../theme/color";
 import { usePalette } from "../../../theme/usePalette";
 import { bytes, percent, seconds } from "../../../units/format";
 import { Controls } from "./controls";
 import type { Look } from "./draw";
 import { mostHeight, type Hit, type Shown } from "./layout";
-import { css, inkOn, kindColor, timePoint } from "./look";
+import { inkOn, kindColor, timePoint } from "./look";
 import type { Weight, Window } from "./paint";
 import { timelineLines, timelineSvg } from "./saved";
 import { taskAt, type Timeline } from "./tasks";
