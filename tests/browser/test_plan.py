@@ -431,3 +431,27 @@ def test_memory_over_the_step_shows_every_rank(view: OpenView, site: Site, store
     with page.expect_download() as download:
         page.get_by_role("menuitem", name=re.compile("CSV")).click()
     assert download.value.path().read_text().count("\n") == 1 + sum(map(len, memory["time_s"]))
+
+
+@pytest.mark.parametrize(
+    ("tab", "title", "word", "rows"),
+    [
+        ("overview", "Where the time goes", "Matrix multiplication", "part,exposed_s,hidden_s"),
+        ("network", "Where the groups sit", "Pipeline parallel", "group,size,stride"),
+        ("changes", "What the step depends on", "Memory bandwidth", "quantity,change_fraction,better_step_time_s,worse_step_time_s"),
+    ],
+)
+def test_a_picture_of_boxes_and_words_is_saved_too(
+    view: OpenView, site: Site, stored: StoredPlan, tab: str, title: str, word: str, rows: str
+) -> None:
+    page = view(site.url).open(f"{stored.path}?tab={tab}")
+    found = {}
+    for kind in ("PNG", "SVG", "CSV"):
+        page.get_by_role("button", name=f"{title}: Save the chart").click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=re.compile(kind)).click()
+        found[kind] = download.value.path().read_bytes()
+    assert found["PNG"].startswith(b"\x89PNG\r\n")
+    assert word in found["SVG"].decode()
+    assert found["SVG"].count(b"<rect") > 3
+    assert found["CSV"].decode().splitlines()[0] == rows

@@ -1,8 +1,10 @@
-import { Card, Group, Stack, Table, Text, Title } from "@mantine/core";
+import { Card, Stack, Table, Text, Title } from "@mantine/core";
 import { lazy, Suspense, useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan, Study } from "../../api/queries";
+import { Drawn } from "../../components/chart/Drawn";
+import { ChartCard } from "../../components/ChartCard";
 import { Explained } from "../../components/Explained";
 import { LoadingRows } from "../../components/Loading";
 import { tierName } from "../../components/tiers";
@@ -44,17 +46,13 @@ function Network({ analysis, plan, study }: { analysis: Analysis; plan: Plan; st
       <Suspense fallback={<LoadingRows />}>
         <MapCard analysis={analysis} devices={study.num_devices} />
       </Suspense>
-      <Card>
-        <Group justify="space-between" mb="xs" gap="xs">
-          <Title order={2}>{t("network.placement")}</Title>
-          <Text size="sm" c="dimmed">
-            {t("network.placementHelp")}
-          </Text>
-        </Group>
-        <div className={classes.wide} tabIndex={0} role="region" aria-label={t("network.placement")}>
-          <Placement analysis={analysis} devices={study.num_devices} />
-        </div>
-      </Card>
+      <ChartCard title={t("network.placement")} subtitle={t("network.placementHelp")}>
+        <Drawn numbers={() => [["group", "size", "stride"], ...analysis.placement.map(({ group, size, stride }) => [group, size, stride])]}>
+          <div className={classes.wide} tabIndex={0} role="region" aria-label={t("network.placement")}>
+            <Placement analysis={analysis} devices={study.num_devices} />
+          </div>
+        </Drawn>
+      </ChartCard>
       <TrafficTable traffic={traffic} plan={plan} />
     </Stack>
   );
