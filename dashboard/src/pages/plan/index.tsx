@@ -19,14 +19,14 @@ import { useUrlChange, useUrlChoice } from "../../state/url";
 import { bytes, count, percent, seconds, tokensPerSecond } from "../../units/format";
 import { FIELDS as OF_THE_SITE } from "./delivery/site";
 import { analysisQuery, loadTrace, timelineQuery } from "./data";
-import { MemoryTab } from "./MemoryTab";
-import { NetworkTab } from "./NetworkTab";
 import { OverviewTab } from "./OverviewTab";
-import { TimelineTab } from "./timeline/TimelineTab";
 import { Why } from "./Why";
 
-const WhatIfTab = lazy(async () => ({ default: (await import("./WhatIfTab")).WhatIfTab }));
 // Loaded when they are shown: a page stays below 500 kB.
+const TimelineTab = lazy(async () => ({ default: (await import("./timeline/TimelineTab")).TimelineTab }));
+const MemoryTab = lazy(async () => ({ default: (await import("./MemoryTab")).MemoryTab }));
+const NetworkTab = lazy(async () => ({ default: (await import("./NetworkTab")).NetworkTab }));
+const WhatIfTab = lazy(async () => ({ default: (await import("./WhatIfTab")).WhatIfTab }));
 const LaunchTab = lazy(async () => ({ default: (await import("./LaunchTab")).LaunchTab }));
 const DeliveryTab = lazy(async () => ({ default: (await import("./delivery/DeliveryTab")).DeliveryTab }));
 
@@ -119,31 +119,15 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
               </Tabs.Tab>
             ))}
           </Tabs.List>
-          <Tabs.Panel value="overview">
-            <OverviewTab plan={plan} study={study} />
-          </Tabs.Panel>
-          <Tabs.Panel value="timeline">
-            <TimelineTab studyId={study.id} plan={plan} />
-          </Tabs.Panel>
-          <Tabs.Panel value="memory">
-            <MemoryTab studyId={study.id} plan={plan} />
-          </Tabs.Panel>
-          <Tabs.Panel value="network">
-            <NetworkTab studyId={study.id} plan={plan} study={study} />
-          </Tabs.Panel>
-          <Tabs.Panel value="changes">
+          <Tabs.Panel value={tab}>
             <Suspense fallback={<LoadingRows />}>
-              <WhatIfTab study={study} plan={plan} />
-            </Suspense>
-          </Tabs.Panel>
-          <Tabs.Panel value="delivery">
-            <Suspense fallback={<LoadingRows />}>
-              <DeliveryTab study={study} plan={plan} />
-            </Suspense>
-          </Tabs.Panel>
-          <Tabs.Panel value="launch">
-            <Suspense fallback={<LoadingRows />}>
-              <LaunchTab studyId={study.id} plan={plan} />
+              {tab === "overview" && <OverviewTab plan={plan} study={study} />}
+              {tab === "timeline" && <TimelineTab studyId={study.id} plan={plan} />}
+              {tab === "memory" && <MemoryTab studyId={study.id} plan={plan} />}
+              {tab === "network" && <NetworkTab studyId={study.id} plan={plan} study={study} />}
+              {tab === "changes" && <WhatIfTab study={study} plan={plan} />}
+              {tab === "delivery" && <DeliveryTab study={study} plan={plan} />}
+              {tab === "launch" && <LaunchTab studyId={study.id} plan={plan} />}
             </Suspense>
           </Tabs.Panel>
         </Tabs>
