@@ -455,3 +455,24 @@ def test_a_picture_of_boxes_and_words_is_saved_too(
     assert word in found["SVG"].decode()
     assert found["SVG"].count(b"<rect") > 3
     assert found["CSV"].decode().splitlines()[0] == rows
+
+
+def test_a_plan_is_priced_elsewhere_with_sliders(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    opened = view(site.url)
+    page = opened.open(f"{stored.path}?tab=changes")
+    length = page.get_by_role("slider", name="Sequence length")
+    with page.expect_response("**/v1/estimates", timeout=60_000):
+        length.press("ArrowRight")
+    expect(page).to_have_url(re.compile(r"slid=sequence(~|%7E)2"))
+    section = page.get_by_role("region", name="The same plan elsewhere")
+    with httpx.Client(base_url=site.url, timeout=60) as client:
+        job = client.get(f"/v1/studies/{stored.path.split('/')[2]}").json()["job"]
+        training = {**job["training"], "seq_length": 2 * job["training"]["seq_length"]}
+        request = {name: job[name] for name in ("model", "cluster", "software")} | {"training": training}
+        longer = client.post("/v1/estimates", json={**request, "strategy": stored.document["strategy"]}).json()["estimate"]
+    expect(section).to_contain_text(f"{longer['step_time_s']:.3f} s" if longer["step_time_s"] < 10 else f"{longer['step_time_s']:.2f} s")
+    for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []
+    page.get_by_role("button", name="As it is").click()
+    expect(page).not_to_have_url(re.compile("slid="))

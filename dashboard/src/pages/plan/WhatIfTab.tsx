@@ -13,6 +13,7 @@ import { Analysed } from "./Analysed";
 import type { Analysis, Change, Sensitivity } from "./data";
 import { Explanation } from "./Explanation";
 import { quantityName } from "./quantity";
+import { Sliders } from "./Sliders";
 import classes from "./Plan.module.css";
 
 /** What one change would do, what the step depends on, and what else comes near. */
@@ -23,6 +24,7 @@ export function WhatIfTab({ study, plan }: { study: Study; plan: Plan }) {
         <Stack gap="md">
           <Changes analysis={analysis} />
           <Sensitivities rows={analysis.sensitivity} />
+          <Sliders study={study} plan={plan} analysis={analysis} />
           <Explanation study={study} plan={plan} />
         </Stack>
       )}

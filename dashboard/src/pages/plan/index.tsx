@@ -92,6 +92,7 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
       ...(next !== "network" && Object.fromEntries(OF_THE_MAP.map((name) => [name, null]))),
       ...(next !== "delivery" && Object.fromEntries(OF_THE_SITE.map((name) => [name, null]))),
       ...(next !== "launch" && { framework: null }),
+      ...(next !== "changes" && { slid: null }),
     });
   return (
     <>
