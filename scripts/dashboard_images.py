@@ -33,6 +33,8 @@ OTHERS = (
     _job("qwen3-30b-a3b", "atlas-900-a3-superpod", 64, software={"target": "mindspeed-llm"}),
     _job("deepseek-v3", "atlas-900-a3-superpod", 1024),
 )
+SWEEP = "model=deepseek-v3&hardware=atlas-900-a3-superpod,h100-sxm-80gb&devices=64..4096"
+POST_TRAINING = "model=qwen3-8b&hardware=h100-sxm-80gb&devices=64&ask=estimate&placement=separate&queue=yes"
 RUNNING = _job("pangu-ultra-moe-718b", "atlas-800t-a2", 4096)
 
 
@@ -64,6 +66,7 @@ def take(
     page.wait_for_load_state("networkidle")
     if begin is not None:
         page.get_by_role("heading", name=begin).evaluate("(found) => window.scrollTo(0, found.getBoundingClientRect().top - 90)")
+        page.locator("[role=status][aria-label]").first.wait_for(state="detached")  # what comes into sight may be asked for
     page.wait_for_timeout(1000)  # charts draw in steps
     save_picture(page.screenshot(), IMAGES / f"dashboard-{name}-{scheme}.webp")
     context.close()
@@ -95,6 +98,10 @@ def main() -> None:
             take(browser, plan, "plan", "light", 900)
             take(browser, f"{plan}?tab=timeline&window=0,5", "timeline", "dark", 810, begin="Pipeline timeline")
             take(browser, f"{plan}?tab=network", "network", "light", 800, begin="Where the groups sit")
+            take(browser, f"{plan}?tab=network&device=1234", "placement", "light", 860, begin="Placement map")
+            take(browser, f"{plan}?tab=memory", "memory", "dark", 1040, begin="Memory by pipeline rank")
+            take(browser, f"{url}/sweep?{SWEEP}", "sweep", "light", 900)
+            take(browser, f"{url}/rl?{POST_TRAINING}", "rl", "light", 900)
             compared = f"{url}/compare?plans={study}:{first},{study}:{second}&timelines=on"
             take(browser, compared, "compare", "dark", 900)
             form = f"{url}/studies/new?model=pangu-ultra-moe-718b&hardware=atlas-900-a3-superpod&devices=6144"

@@ -438,7 +438,12 @@ def test_memory_over_the_step_shows_every_rank(view: OpenView, site: Site, store
     [
         ("overview", "Where the time goes", "Matrix multiplication", "part,exposed_s,hidden_s"),
         ("network", "Where the groups sit", "Pipeline parallel", "group,size,stride"),
-        ("changes", "What the step depends on", "Memory bandwidth", "quantity,change_fraction,better_step_time_s,worse_step_time_s"),
+        (
+            "changes",
+            "What the step depends on",
+            "Memory bandwidth",
+            "quantity,change_fraction,better_step_time_s,worse_step_time_s",
+        ),
     ],
 )
 def test_a_picture_of_boxes_and_words_is_saved_too(
@@ -470,7 +475,9 @@ def test_a_plan_is_priced_elsewhere_with_sliders(view: OpenView, site: Site, sto
         training = {**job["training"], "seq_length": 2 * job["training"]["seq_length"]}
         request = {name: job[name] for name in ("model", "cluster", "software")} | {"training": training}
         longer = client.post("/v1/estimates", json={**request, "strategy": stored.document["strategy"]}).json()["estimate"]
-    expect(section).to_contain_text(f"{longer['step_time_s']:.3f} s" if longer["step_time_s"] < 10 else f"{longer['step_time_s']:.2f} s")
+    expect(section).to_contain_text(
+        f"{longer['step_time_s']:.3f} s" if longer["step_time_s"] < 10 else f"{longer['step_time_s']:.2f} s"
+    )
     for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert opened.violations() == []

@@ -69,9 +69,7 @@ def test_every_group_has_the_members_that_megatron_gives_it(chosen: Degrees) -> 
     assert _by_stride(ranks.edp, total) == _by_megatron(experts, "dp")
 
 
-@pytest.mark.parametrize(
-    ("joined", "first"), [("tp", {0, 1}), ("pp", {0, 8}), ("dp", {0, 2, 4, 6}), ("tp-pp", {0, 1, 8, 9})]
-)
+@pytest.mark.parametrize(("joined", "first"), [("tp", {0, 1}), ("pp", {0, 8}), ("dp", {0, 2, 4, 6}), ("tp-pp", {0, 1, 8, 9})])
 def test_the_oracle_gives_the_example_in_megatrons_own_docstring(joined: str, first: set[int]) -> None:
     # 16 ranks, tp 2, dp 4, pp 2: tensor-parallel groups [g0, g1] .. and pipeline groups [g0, g8] .. with order tp-dp-pp
     assert frozenset(first) in _by_megatron({"tp": 2, "cp": 1, "ep": 1, "dp": 4, "pp": 2}, joined)
