@@ -108,7 +108,9 @@ class PlanAnalysis(Document):
     tiers: list[NetworkTierDocument] = Field(description="of the cluster's network, from the inside out")
     devices_per_node: int
     stages: list[StageDocument]
-    placement: list[PlacedGroupDocument] = Field(description="every kind of group that the model has; ranks fill the cluster node by node")
+    placement: list[PlacedGroupDocument] = Field(
+        description="every kind of group that the model has; ranks fill the cluster node by node"
+    )
     traffic: list[GroupTrafficDocument]
     changes: list[Change] = Field(description="what changing one dimension would do, fastest first")
     sensitivity: list[Sensitivity] = Field(description="what matters most first")
