@@ -20,6 +20,7 @@ from benchmarks.dashboard import server
 
 IMAGES = ROOT / "docs/images"
 WIDTH = 1280
+ANSWER_MS = 90_000
 
 
 def _job(model: str, hardware: str, num_devices: int, **sections: Any) -> dict[str, Any]:
@@ -34,7 +35,10 @@ OTHERS = (
     _job("deepseek-v3", "atlas-900-a3-superpod", 1024),
 )
 SWEEP = "model=deepseek-v3&hardware=atlas-900-a3-superpod,h100-sxm-80gb&devices=64..4096"
-POST_TRAINING = "model=qwen3-8b&hardware=h100-sxm-80gb&devices=64&ask=estimate&placement=separate&queue=yes"
+POST_TRAINING = (
+    "model=qwen2.5-math-7b&hardware=h20-sxm-96gb&devices=16&prompts=16&samples=8&mean=800&cap=4096"
+    "&max_staleness=2&rollout_tp=1&ask=estimate&placement=separate&staleness=1&partial=yes&algorithm=grpo"
+)
 RUNNING = _job("pangu-ultra-moe-718b", "atlas-800t-a2", 4096)
 
 
@@ -54,8 +58,9 @@ def take(
     scheme: Literal["light", "dark"],
     height: int,
     begin: str | None = None,
+    press: str | None = None,
 ) -> None:
-    """A picture of the window, from the top or from where the heading ``begin`` stands."""
+    """A picture of the window, after a button was pressed, from the top or from where the heading ``begin`` stands."""
     context = browser.new_context(
         viewport={"width": WIDTH, "height": height}, color_scheme=scheme, locale="en-US", reduced_motion="reduce"
     )
@@ -64,8 +69,12 @@ def take(
     page.locator("h1").first.wait_for()
     page.locator("[role=status][aria-label]").first.wait_for(state="detached")
     page.wait_for_load_state("networkidle")
+    if press is not None:
+        page.get_by_role("button", name=press, exact=True).click()
     if begin is not None:
-        page.get_by_role("heading", name=begin).evaluate("(found) => window.scrollTo(0, found.getBoundingClientRect().top - 90)")
+        heading = page.get_by_role("heading", name=begin, exact=True)
+        heading.wait_for(timeout=ANSWER_MS)
+        heading.evaluate("(found) => window.scrollTo(0, found.getBoundingClientRect().top - 90)")
         page.locator("[role=status][aria-label]").first.wait_for(state="detached")  # what comes into sight may be asked for
     page.wait_for_timeout(1000)  # charts draw in steps
     save_picture(page.screenshot(), IMAGES / f"dashboard-{name}-{scheme}.webp")
@@ -100,8 +109,8 @@ def main() -> None:
             take(browser, f"{plan}?tab=network", "network", "light", 800, begin="Where the groups sit")
             take(browser, f"{plan}?tab=network&device=1234", "placement", "light", 860, begin="Placement map")
             take(browser, f"{plan}?tab=memory", "memory", "dark", 1040, begin="Memory by pipeline rank")
-            take(browser, f"{url}/sweep?{SWEEP}", "sweep", "light", 900)
-            take(browser, f"{url}/rl?{POST_TRAINING}", "rl", "light", 900)
+            take(browser, f"{url}/sweep?{SWEEP}", "sweep", "light", 900, begin="Scaling", press="Sweep")
+            take(browser, f"{url}/rl?{POST_TRAINING}", "rl", "light", 900, begin="Tasks over devices", press="Estimate")
             compared = f"{url}/compare?plans={study}:{first},{study}:{second}&timelines=on"
             take(browser, compared, "compare", "dark", 900)
             form = f"{url}/studies/new?model=pangu-ultra-moe-718b&hardware=atlas-900-a3-superpod&devices=6144"
