@@ -34,7 +34,7 @@ OTHERS = (
     _job("qwen3-30b-a3b", "atlas-900-a3-superpod", 64, software={"target": "mindspeed-llm"}),
     _job("deepseek-v3", "atlas-900-a3-superpod", 1024),
 )
-SWEEP = "model=deepseek-v3&hardware=atlas-900-a3-superpod,h100-sxm-80gb&devices=64..4096"
+SWEEP = "model=llama-3.1-70b&hardware=atlas-900-a3-superpod,h100-sxm-80gb&devices=64..1024"
 POST_TRAINING = (
     "model=qwen2.5-math-7b&hardware=h20-sxm-96gb&devices=16&prompts=16&samples=8&mean=800&cap=4096"
     "&max_staleness=2&rollout_tp=1&ask=estimate&placement=separate&staleness=1&partial=yes&algorithm=grpo"
@@ -74,7 +74,7 @@ def take(
     if begin is not None:
         heading = page.get_by_role("heading", name=begin, exact=True)
         heading.wait_for(timeout=ANSWER_MS)
-        heading.evaluate("(found) => window.scrollTo(0, found.getBoundingClientRect().top - 90)")
+        heading.evaluate("(found) => window.scrollBy(0, found.getBoundingClientRect().top - 90)")
         page.locator("[role=status][aria-label]").first.wait_for(state="detached")  # what comes into sight may be asked for
     page.wait_for_timeout(1000)  # charts draw in steps
     save_picture(page.screenshot(), IMAGES / f"dashboard-{name}-{scheme}.webp")
