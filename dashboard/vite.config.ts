@@ -24,7 +24,7 @@ export default defineConfig({
         // What a few pages take of them is loaded with these.
         codeSplitting: {
           groups: [
-            { name: "charts", test: /node_modules\/(zrender\/(?!lib\/svg)|echarts\/(?!lib\/(chart\/heatmap|component\/visualMap|visual\/visual|renderer\/installSVG)))/ },
+            { name: "charts", test: /node_modules\/(zrender\/(?!lib\/svg)|echarts\/(?!lib\/(chart\/heatmap|chart\/parallel|component\/parallel|coord\/parallel|component\/(axis\/[Pp]arallel|helper\/([Bb]rush|sliderMove))|component\/visualMap|visual\/visual|renderer\/installSVG)))/ },
             { name: "vendor", minShareCount: 6, test: /node_modules\// },
           ],
         },

@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
+from meshplan import drawings
 from meshplan.errors import MeshplanError
 from meshplan.tree import TakenError, ours
 
@@ -18,6 +19,21 @@ Job = Mapping[str, Any] | str | PathLike[str]
 Library = Literal["pandas", "polars"]
 LIBRARIES: tuple[Library, ...] = ("pandas", "polars")
 REFUSED = 422
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture, which a notebook shows: ``svg`` is its text, ``title`` says what it shows."""
+
+    title: str
+    svg: str = field(repr=False)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the picture to a file, best with the ending ``.svg``."""
+        Path(path).write_text(self.svg, encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,17 @@ class Timeline:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes ``trace``, trace events for Perfetto and MindStudio Insight, to a file."""
         Path(path).write_text(self.trace, encoding="utf-8")
+
+    def plot(self) -> Drawing:
+        """The bars of every rank and stream, which a notebook shows."""
+        return Drawing(*drawings.of_timeline(self.document))
+
+    def plot_memory(self) -> Drawing:
+        """What every rank holds over the step."""
+        return Drawing(*drawings.of_memory(self.document))
+
+    def _repr_html_(self) -> str:
+        return self.plot().svg
 
     def to_frame(self, library: Library | None = None) -> Any:
         """The bars as a data frame of pandas, or of polars: a row for each."""
@@ -75,6 +102,13 @@ class Estimate:
     def assumptions(self) -> list[str]:
         """A sentence for each thing that the job left open."""
         return list(self.document["assumptions"])
+
+    def plot(self) -> Drawing:
+        """Where the time of the step goes."""
+        return Drawing(*drawings.of_parts(self.numbers))
+
+    def _repr_html_(self) -> str:
+        return self.plot().svg
 
     def timeline(self) -> Timeline:
         """The step, simulated and taken apart into tasks."""
@@ -121,6 +155,15 @@ class SearchResult:
     def proved_best(self) -> bool:
         """Whether no plan of the space can be faster than the first."""
         return bool(self.document["proof"]["proved_best"])
+
+    def plot(self) -> Drawing:
+        """Step time against peak memory of the plans, with the limit."""
+        limit = self.plans[0].numbers["memory_limit_bytes"] if self.plans else None
+        rows = [(repr(plan), plan.step_time_s, plan.peak_memory_bytes) for plan in self.plans]
+        return Drawing(*drawings.of_plans(rows, limit))
+
+    def _repr_html_(self) -> str:
+        return self.plot().svg
 
     def to_frame(self, library: Library | None = None) -> Any:
         """The plans as a data frame: a row each, with degrees, numbers, and parts of the step as ``time_NAME_s``."""

@@ -20,6 +20,7 @@ from benchmarks.dashboard import server
 
 IMAGES = ROOT / "docs/images"
 WIDTH = 1280
+ANSWER_MS = 90_000
 
 
 def _job(model: str, hardware: str, num_devices: int, **sections: Any) -> dict[str, Any]:
@@ -32,6 +33,11 @@ OTHERS = (
     _job("llama-3.1-70b", "atlas-900-a2-podc", 128, search={"sampler": "tpe", "max_trials": 200, "seed": 1}),
     _job("qwen3-30b-a3b", "atlas-900-a3-superpod", 64, software={"target": "mindspeed-llm"}),
     _job("deepseek-v3", "atlas-900-a3-superpod", 1024),
+)
+SWEEP = "model=llama-3.1-70b&hardware=atlas-900-a3-superpod,h100-sxm-80gb&devices=64..1024"
+POST_TRAINING = (
+    "model=qwen2.5-math-7b&hardware=h20-sxm-96gb&devices=16&prompts=16&samples=8&mean=800&cap=4096"
+    "&max_staleness=2&rollout_tp=1&ask=estimate&placement=separate&staleness=1&partial=yes&algorithm=grpo"
 )
 RUNNING = _job("pangu-ultra-moe-718b", "atlas-800t-a2", 4096)
 
@@ -52,8 +58,9 @@ def take(
     scheme: Literal["light", "dark"],
     height: int,
     begin: str | None = None,
+    press: str | None = None,
 ) -> None:
-    """A picture of the window, from the top or from where the heading ``begin`` stands."""
+    """A picture of the window, after a button was pressed, from the top or from where the heading ``begin`` stands."""
     context = browser.new_context(
         viewport={"width": WIDTH, "height": height}, color_scheme=scheme, locale="en-US", reduced_motion="reduce"
     )
@@ -62,8 +69,13 @@ def take(
     page.locator("h1").first.wait_for()
     page.locator("[role=status][aria-label]").first.wait_for(state="detached")
     page.wait_for_load_state("networkidle")
+    if press is not None:
+        page.get_by_role("button", name=press, exact=True).click()
     if begin is not None:
-        page.get_by_role("heading", name=begin).evaluate("(found) => window.scrollTo(0, found.getBoundingClientRect().top - 90)")
+        heading = page.get_by_role("heading", name=begin, exact=True)
+        heading.wait_for(timeout=ANSWER_MS)
+        heading.evaluate("(found) => window.scrollBy(0, found.getBoundingClientRect().top - 90)")
+        page.locator("[role=status][aria-label]").first.wait_for(state="detached")  # what comes into sight may be asked for
     page.wait_for_timeout(1000)  # charts draw in steps
     save_picture(page.screenshot(), IMAGES / f"dashboard-{name}-{scheme}.webp")
     context.close()
@@ -95,6 +107,10 @@ def main() -> None:
             take(browser, plan, "plan", "light", 900)
             take(browser, f"{plan}?tab=timeline&window=0,5", "timeline", "dark", 810, begin="Pipeline timeline")
             take(browser, f"{plan}?tab=network", "network", "light", 800, begin="Where the groups sit")
+            take(browser, f"{plan}?tab=network&device=1234", "placement", "light", 860, begin="Placement map")
+            take(browser, f"{plan}?tab=memory", "memory", "dark", 1040, begin="Memory by pipeline rank")
+            take(browser, f"{url}/sweep?{SWEEP}", "sweep", "light", 900, begin="Scaling", press="Sweep")
+            take(browser, f"{url}/rl?{POST_TRAINING}", "rl", "light", 900, begin="Tasks over devices", press="Estimate")
             compared = f"{url}/compare?plans={study}:{first},{study}:{second}&timelines=on"
             take(browser, compared, "compare", "dark", 900)
             form = f"{url}/studies/new?model=pangu-ultra-moe-718b&hardware=atlas-900-a3-superpod&devices=6144"

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from cost_models.constants import Constants
+from cost_models.network.rank_placement import rank_groups
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.stage_costs import StageCosts, stage_costs
@@ -30,10 +31,20 @@ def plan_analysis(
             for tier in workload.cluster.profile.tiers
         ],
         "stages": _stages(stage_costs(workload, strategy, constants)),
+        "devices_per_node": workload.cluster.profile.devices_per_node,
+        "placement": _placement(workload, strategy),
         "traffic": [asdict(group) for group in step_traffic(workload, strategy, constants)],
         "changes": one_change(workload, space, strategy, constants, estimate),
         "sensitivity": sensitivity(workload, strategy, constants, estimate),
     }
+
+
+def _placement(workload: Workload, strategy: ParallelStrategy) -> list[dict[str, Any]]:
+    ranks = rank_groups(StrategyBatch.of([strategy]))
+    kinds = {"tp": ranks.tp, "cp": ranks.cp, "dp": ranks.dp_cp, "pp": ranks.pp}
+    if workload.model.moe is not None:
+        kinds |= {"ep": ranks.ep, "expert_dp": ranks.edp}
+    return [{"group": name, "size": int(group.size[0]), "stride": int(group.stride[0])} for name, group in kinds.items()]
 
 
 def _stages(costs: StageCosts) -> list[dict[str, Any]]:

@@ -58,10 +58,21 @@ class TierTrafficDocument(Document):
     bandwidth_bytes_per_s: float = Field(description="the most that the device can send to its peers in the group")
 
 
+GroupName = Literal["tp", "cp", "ep", "dp", "expert_dp", "pp"]
+
+
+class PlacedGroupDocument(Document):
+    """One kind of process group: rank `r` is member `r // stride % size`, and the others are whole strides away."""
+
+    group: GroupName = Field(description="dp: with context parallelism folded in, over which dense gradients are summed")
+    size: int
+    stride: int = Field(description="ranks between neighbours of the group")
+
+
 class GroupTrafficDocument(Document):
     """One kind of process group over a step, on the pipeline rank that it keeps longest."""
 
-    group: Literal["tp", "cp", "ep", "dp", "expert_dp", "pp"]
+    group: GroupName
     size: int
     stride: int = Field(description="ranks between neighbours of the group")
     stage: int
@@ -95,7 +106,11 @@ class PlanAnalysis(Document):
     memory_limit_bytes: float
     fit_limit_bytes: float
     tiers: list[NetworkTierDocument] = Field(description="of the cluster's network, from the inside out")
+    devices_per_node: int
     stages: list[StageDocument]
+    placement: list[PlacedGroupDocument] = Field(
+        description="every kind of group that the model has; ranks fill the cluster node by node"
+    )
     traffic: list[GroupTrafficDocument]
     changes: list[Change] = Field(description="what changing one dimension would do, fastest first")
     sensitivity: list[Sensitivity] = Field(description="what matters most first")

@@ -342,3 +342,144 @@ def test_a_plan_says_what_it_delivers_on_a_site(view: OpenView, site: Site, stor
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_label("Spare nodes")).to_have_attribute("aria-invalid", "true")
     opened.complaints.clear()  # the browser reports every 422
+
+
+def test_the_placement_map_frames_the_groups_of_a_device(view: OpenView, site: Site) -> None:
+    # 16 devices in two nodes of 8: tp 2, pp 2, so dp 4; Megatron's order gives rank 3 the groups 2-3, 1 3 5 7 and 3 11.
+    job = {**PIPELINE, "search": {"tp": 2, "cp": 1, "pp": 2, "vpp": 1, "micro_batch_size": 1, "zero_stage": 1}}
+    with httpx.Client(base_url=site.url, timeout=90) as client:
+        study = client.post("/v1/studies", json=job, headers={"Prefer": "wait=60"}).json()["id"]
+        plan = client.get(f"/v1/studies/{study}/plans?limit=1").json()["items"][0]["plan_id"]
+    opened = view(site.url)
+    page = opened.open(f"/studies/{study}/plans/{plan}?tab=network&device=3")
+    canvas = page.get_by_test_id("placement-map")
+    expect(canvas).to_have_attribute("data-cells", "16")
+    chosen = page.get_by_role("region", name="Rank 3", exact=True)
+    for row, members, shared in (
+        ("Tensor parallel", "2, 3", "1 through HCCS"),
+        ("Data parallel", "1, 3, 5, 7", "3 through HCCS"),
+        ("Pipeline parallel", "3, 11", "1 through RoCE"),
+    ):
+        expect(chosen.get_by_role("row", name=row)).to_contain_text(members)
+        expect(chosen.get_by_role("row", name=row)).to_contain_text(shared)
+    canvas.focus()
+    page.keyboard.press("PageDown")
+    expect(page).to_have_url(re.compile("device=11"))
+    expect(page.get_by_role("status").filter(has_text="Rank 11; Tensor parallel: 10, 11, 1 through HCCS")).to_be_attached()
+    canvas.hover(position={"x": 12, "y": 12})
+    expect(page.get_by_role("region", name="Rank 0", exact=True)).to_be_visible()
+    page.mouse.move(0, 0)
+    page.get_by_role("combobox", name="Colour by").select_option("tp")
+    expect(page).to_have_url(re.compile("by=tp"))
+    for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []
+    found = {}
+    for kind in ("PNG", "SVG", "CSV"):
+        page.get_by_role("button", name="Placement map: Save the chart").click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=re.compile(kind)).click()
+        found[kind] = download.value.path().read_bytes()
+    assert found["PNG"].startswith(b"\x89PNG\r\n")
+    assert found["SVG"].count(b"<rect") == 1 + 16 + 2 + 4 + 2 + 1  # the ground, the devices, the groups of rank 11, itself
+    lines = found["CSV"].decode().splitlines()
+    assert lines[0] == "rank,node,device_in_node,tp_position,cp_position,dp_position,pp_position"
+    assert lines[1 + 11] == "11,1,3,1,0,1,1"
+    page.keyboard.press("Escape")
+    canvas.focus()
+    page.keyboard.press("Escape")
+    expect(page).not_to_have_url(re.compile("device="))
+
+
+def test_a_hundred_thousand_devices_are_one_map(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    study = stored.path.split("/")[2]
+    opened = view(site.url, width=1600)
+    groups = [("tp", 8, 1), ("cp", 1, 8), ("dp", 625, 8), ("pp", 20, 5000)]
+    placement = [{"group": name, "size": size, "stride": stride} for name, size, stride in groups]
+
+    def larger(path: str, change: dict[str, Any]) -> None:
+        document = {**httpx.get(f"{site.url}/v1{path}", timeout=60).json(), **change}
+        opened.page.route(f"**/v1{path}", lambda route: route.fulfill(body=json.dumps(document), content_type="application/json"))
+
+    larger(f"/studies/{study}", {"num_devices": 100_000})
+    larger(f"{stored.path}/analysis", {"placement": placement})
+    page = opened.open(f"{stored.path}?tab=network&device=99999")
+    canvas = page.get_by_test_id("placement-map")
+    expect(canvas).to_have_attribute("data-cells", "12500")
+    expect(page.get_by_text("Each cell is 8 devices")).to_be_visible()
+    expect(page.get_by_role("region", name="Rank 99,999")).to_contain_text("4,999, 9,999, 14,999, 19,999, …, 99,999")
+    page.set_viewport_size({"width": PHONE, "height": 900})
+    opened.settle()
+    expect(canvas).to_have_attribute("data-cells", re.compile(r"^\d{3,5}$"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    assert opened.violations() == []
+
+
+def test_memory_over_the_step_shows_every_rank(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    opened = view(site.url)
+    page = opened.open(f"{stored.path}?tab=memory")
+    page.get_by_role("heading", name="Pipeline ranks").scroll_into_view_if_needed()
+    memory = stored.timeline["memory"]
+    peaks = [max(held) for held in memory["bytes"]]
+    fullest = peaks.index(max(peaks))
+    expect(page.get_by_role("img", name=f"16 ranks; rank {fullest} holds most")).to_be_visible()
+    page.get_by_role("button", name=re.compile("^Allocated memory over the step: Show")).click()
+    rows = page.get_by_role("region", name="Allocated memory over the step").get_by_role("row")
+    expect(rows).to_have_count(1 + 16)
+    expect(rows.nth(1 + fullest)).to_contain_text(f"{max(peaks) / 2**30:.1f} GiB")
+    page.get_by_role("button", name="Allocated memory over the step: Save the chart").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name=re.compile("CSV")).click()
+    assert download.value.path().read_text().count("\n") == 1 + sum(map(len, memory["time_s"]))
+
+
+@pytest.mark.parametrize(
+    ("tab", "title", "word", "rows"),
+    [
+        ("overview", "Where the time goes", "Matrix multiplication", "part,exposed_s,hidden_s"),
+        ("network", "Where the groups sit", "Pipeline parallel", "group,size,stride"),
+        (
+            "changes",
+            "What the step depends on",
+            "Memory bandwidth",
+            "quantity,change_fraction,better_step_time_s,worse_step_time_s",
+        ),
+    ],
+)
+def test_a_picture_of_boxes_and_words_is_saved_too(
+    view: OpenView, site: Site, stored: StoredPlan, tab: str, title: str, word: str, rows: str
+) -> None:
+    page = view(site.url).open(f"{stored.path}?tab={tab}")
+    found = {}
+    for kind in ("PNG", "SVG", "CSV"):
+        page.get_by_role("button", name=f"{title}: Save the chart").click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=re.compile(kind)).click()
+        found[kind] = download.value.path().read_bytes()
+    assert found["PNG"].startswith(b"\x89PNG\r\n")
+    assert word in found["SVG"].decode()
+    assert found["SVG"].count(b"<rect") > 3
+    assert found["CSV"].decode().splitlines()[0] == rows
+
+
+def test_a_plan_is_priced_elsewhere_with_sliders(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    opened = view(site.url)
+    page = opened.open(f"{stored.path}?tab=changes")
+    length = page.get_by_role("slider", name="Sequence length")
+    with page.expect_response("**/v1/estimates", timeout=60_000):
+        length.press("ArrowRight")
+    expect(page).to_have_url(re.compile(r"slid=sequence(~|%7E)2"))
+    section = page.get_by_role("region", name="The same plan elsewhere")
+    with httpx.Client(base_url=site.url, timeout=60) as client:
+        job = client.get(f"/v1/studies/{stored.path.split('/')[2]}").json()["job"]
+        training = {**job["training"], "seq_length": 2 * job["training"]["seq_length"]}
+        request = {name: job[name] for name in ("model", "cluster", "software")} | {"training": training}
+        longer = client.post("/v1/estimates", json={**request, "strategy": stored.document["strategy"]}).json()["estimate"]
+    expect(section).to_contain_text(
+        f"{longer['step_time_s']:.3f} s" if longer["step_time_s"] < 10 else f"{longer['step_time_s']:.2f} s"
+    )
+    for _, width in opened.looks(("light", DESKTOP), ("dark", PHONE)):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.violations() == []
+    page.get_by_role("button", name="As it is").click()
+    expect(page).not_to_have_url(re.compile("slid="))

@@ -21,16 +21,19 @@ import {
   IconTargetArrow,
 } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { useEffect } from "react";
+import { lazy, Suspense, useEffect, useSyncExternalStore } from "react";
 import { useTranslation } from "../i18n";
 import { Link, Outlet, ScrollRestoration, useLocation, useNavigation } from "react-router";
 
+import { isApiKeyWanted, onApiKeyChange } from "../api/key";
 import { healthQuery } from "../api/queries";
 import { LANGUAGES, setLanguage, type Language } from "../i18n";
-import { ApiKeyDialog } from "./ApiKeyDialog";
-import { KeyboardHelp } from "./KeyboardHelp";
 import { PAGES, useShortcuts } from "./shortcuts";
 import classes from "./Shell.module.css";
+
+// Seldom seen: no page waits for them.
+const ApiKeyDialog = lazy(async () => ({ default: (await import("./ApiKeyDialog")).ApiKeyDialog }));
+const KeyboardHelp = lazy(async () => ({ default: (await import("./KeyboardHelp")).KeyboardHelp }));
 
 const ICONS = { studies: IconStack2, sweep: IconChartDots, rl: IconRepeat, scripts: IconFileCode, experts: IconGridDots, compare: IconArrowsLeftRight, accuracy: IconTargetArrow, hardware: IconCpu, models: IconBox };
 
@@ -40,6 +43,7 @@ export function Shell() {
   const [isHelpOpen, help] = useDisclosure();
   const { pathname } = useLocation();
   const navigation = useNavigation();
+  const isKeyWanted = useSyncExternalStore(onApiKeyChange, isApiKeyWanted);
   useShortcuts(help.toggle);
   useEffect(close, [pathname, close]);
 
@@ -102,8 +106,10 @@ export function Shell() {
         <Outlet />
       </AppShell.Main>
       {navigation.state !== "idle" && <div className={classes.progress} role="presentation" />}
-      <KeyboardHelp opened={isHelpOpen} onClose={help.close} />
-      <ApiKeyDialog />
+      <Suspense>
+        {isHelpOpen && <KeyboardHelp opened onClose={help.close} />}
+        {isKeyWanted && <ApiKeyDialog />}
+      </Suspense>
       <ScrollRestoration getKey={(location) => location.pathname} />
     </AppShell>
   );

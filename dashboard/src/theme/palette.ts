@@ -1,3 +1,5 @@
+import { css, mixed, rgb } from "./color";
+
 /** Colours of data: the same quantity has the same colour on every page, apart in both themes and for colour-blind readers. */
 export interface Palette {
   text: string;
@@ -46,6 +48,23 @@ const PARTS: Record<string, number> = {
   activations_mlp: 3, activations_routed_experts: 7, activations_shared_experts: 7, activations_router: 7,
   recompute_checkpoints: 8, working_set: 4, logits: 4, allocator_pool: 9, communicators: 9, runtime: 9,
 };
+
+const SHADE = 0.28;
+
+/** A colour for each part that may stand in one bar: those of one family share a colour, and are told apart by shade. */
+export function partColors(palette: Palette, parts: readonly string[]): Record<string, string> {
+  const order = Object.keys(PARTS);
+  const times = new Map<string, number>();
+  const inOrder = [...parts].sort((a, b) => order.indexOf(a) - order.indexOf(b) || a.localeCompare(b));
+  return Object.fromEntries(
+    inOrder.map((part) => {
+      const color = partColor(palette, part);
+      const before = times.get(color) ?? 0;
+      times.set(color, before + 1);
+      return [part, before ? css(mixed(rgb(color), rgb(palette.surface), 1 - (1 - SHADE) ** before)) : color];
+    }),
+  );
+}
 
 export function partColor(palette: Palette, part: string): string {
   return palette.series[PARTS[part] ?? 9] ?? palette.muted;

@@ -70,5 +70,8 @@ def test_an_analysis_holds_ranks_traffic_and_changes_of_any_plan() -> None:
     for stage in analysis["stages"]:
         assert sum(stage["memory_bytes"].values()) == pytest.approx(stage["peak_memory_bytes"])
     assert [group["group"] for group in analysis["traffic"]] == ["tp", "dp", "pp"]
+    groups = [(each["group"], each["size"], each["stride"]) for each in analysis["placement"]]
+    assert groups == [("tp", 2, 1), ("cp", 1, 2), ("dp", 4, 2), ("pp", 2, 8)]
+    assert analysis["devices_per_node"] == 8
     assert "tp 2 -> 4" in ", ".join(change["change"] for change in analysis["changes"])
     assert analysis["step_time_s"] == float(estimate(job, StrategyBatch.of([strategy]), CONSTANTS).step_time_s[0])

@@ -1,11 +1,21 @@
 import { useReducedMotion } from "@mantine/hooks";
-import { useContext, useEffect, useRef } from "react";
+import { useContext, useEffect, useMemo, useRef, useState } from "react";
 
 import { usePalette } from "../../theme/usePalette";
 import { chartTheme } from "./chartTheme";
 import { init, type ECharts, type EChartsCoreOption } from "./echarts";
+import { withWholeLegend } from "./legend";
 import { numbersOf } from "./numbers";
 import { PictureOf, pngOf } from "./picture";
+
+let measuring: CanvasRenderingContext2D | null = null;
+
+function textWidth(text: string): number {
+  measuring ??= document.createElement("canvas").getContext("2d");
+  if (!measuring) return text.length * 7;
+  measuring.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return measuring.measureText(text).width;
+}
 
 const SHARP = 2; // pixels of a saved picture for one of the page
 
@@ -28,8 +38,11 @@ export function Chart({ option, height, label, on, onReady }: Props) {
   const shown = useRef(option);
   const setPicture = useContext(PictureOf);
 
+  const [width, setWidth] = useState(0);
+  const { option: whole, more } = useMemo(() => withWholeLegend(option, width, textWidth), [option, width]);
+
   useEffect(() => {
-    shown.current = option;
+    shown.current = whole;
   });
 
   useEffect(() => {
@@ -53,7 +66,10 @@ export function Chart({ option, height, label, on, onReady }: Props) {
     const created = init(place.current, chartTheme(palette), { renderer: "canvas" });
     chart.current = created;
     onReady?.(created);
-    const observer = new ResizeObserver(() => created.resize());
+    const observer = new ResizeObserver(([entry]) => {
+      setWidth(Math.round(entry?.contentRect.width ?? 0));
+      created.resize();
+    });
     observer.observe(place.current);
     return () => {
       observer.disconnect();
@@ -63,8 +79,8 @@ export function Chart({ option, height, label, on, onReady }: Props) {
   }, [palette, onReady]);
 
   useEffect(() => {
-    chart.current?.setOption({ animation: !isStill, animationDuration: 250, ...option }, { notMerge: true });
-  }, [option, palette, isStill, onReady]);
+    chart.current?.setOption({ animation: !isStill, animationDuration: 250, ...whole }, { notMerge: true });
+  }, [whole, palette, isStill, onReady]);
 
   useEffect(() => {
     const current = chart.current;
@@ -75,5 +91,5 @@ export function Chart({ option, height, label, on, onReady }: Props) {
     };
   }, [on, palette, onReady]);
 
-  return <div ref={place} role="img" aria-label={label} style={{ height, width: "100%", minWidth: 0 }} />;
+  return <div ref={place} role="img" aria-label={label} style={{ height: height + more, width: "100%", minWidth: 0 }} />;
 }

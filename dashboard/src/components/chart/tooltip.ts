@@ -7,7 +7,7 @@ function escaped(text: string): string {
 interface Line {
   name: string;
   value: string;
-  color?: string;
+  color?: string | undefined;
 }
 
 /** What a chart's tooltip shows: a title and lines of a name and a value. */

@@ -49,7 +49,7 @@ export function Scatter({ points, groups, chosen, plot = "time", onChoose }: Pro
     const edge = (factor: number): Edge => [low, high].map((time) => [time, heightOf({ measured: time, predicted: time * factor })] as const);
     return {
       tooltip: { trigger: "item" },
-      legend: { top: 0, type: "scroll", data: groups.map(({ key, name }, index) => ({ name, icon: shapeOf(key, index) })) },
+      legend: { top: 0, data: groups.map(({ key, name }, index) => ({ name, icon: shapeOf(key, index) })) },
       grid: { top: 48, bottom: 4, left: 8, right: 16 },
       xAxis: { ...logTime, name: t("chart.measured"), nameLocation: "middle" },
       yAxis: isError

@@ -1,11 +1,12 @@
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
+import { roundUp } from "../../components/chart/axis";
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { tooltipHtml } from "../../components/chart/tooltip";
 import { ChartCard } from "../../components/ChartCard";
-import { partColor } from "../../theme/palette";
+import { partColors } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { percent } from "../../units/format";
 import type { Item } from "./data";
@@ -29,9 +30,10 @@ export function Breakdown({ title, subtitle, items, rows, unit, unitName, text, 
   const palette = usePalette();
   const option = useMemo<EChartsCoreOption>(() => {
     const totals = items.map((_, place) => rows.reduce((sum, { values }) => sum + (values?.[place] ?? 0), 0));
+    const colors = partColors(palette, rows.map(({ key }) => key));
     return {
       grid: { left: 12, right: 24, top: limit ? 30 : 8, bottom: 56 },
-      legend: { type: "scroll", bottom: 0, left: 0, right: 0 },
+      legend: { bottom: 0, left: 0, right: 0 },
       tooltip: {
         trigger: "axis",
         axisPointer: { type: "shadow" },
@@ -40,18 +42,18 @@ export function Breakdown({ title, subtitle, items, rows, unit, unitName, text, 
           const total = totals[place] ?? 0;
           const lines = rows
             .filter(({ values }) => values?.[place])
-            .map(({ key, label, values }) => ({ name: label, value: `${text(values?.[place] ?? 0)} · ${percent((values?.[place] ?? 0) / total)}`, color: partColor(palette, key) }));
+            .map(({ key, label, values }) => ({ name: label, value: `${text(values?.[place] ?? 0)} · ${percent((values?.[place] ?? 0) / total)}`, color: colors[key] }));
           return tooltipHtml(`${items[place]?.letter}: ${text(total)}`, lines);
         },
       },
-      xAxis: { type: "value", name: unitName, nameGap: 6, ...(limit && { max: ({ max }: { max: number }) => Math.ceil(Math.max(max, limit / unit) * 1.02) }) },
+      xAxis: { type: "value", name: unitName, nameGap: 6, ...(limit && { max: ({ max }: { max: number }) => roundUp(Math.max(max, limit / unit) * 1.02) }) },
       yAxis: { type: "category", inverse: true, data: items.map(({ letter }) => letter), axisLabel: { fontWeight: 600, color: palette.text } },
       series: rows.map(({ key, label, values }, index) => ({
         type: "bar",
         stack: "sum",
         name: label,
         barMaxWidth: 26,
-        itemStyle: { color: partColor(palette, key), borderColor: palette.surface, borderWidth: 0.5 },
+        itemStyle: { color: colors[key], borderColor: palette.surface, borderWidth: 0.5 },
         data: items.map((_, place) => (values?.[place] ?? 0) / unit),
         ...(index === 0 &&
           limit && {

@@ -18,7 +18,7 @@ export function Collectives({ collectives }: { collectives: readonly Collective[
   const option = useMemo(() => {
     return {
       tooltip: { trigger: "item" },
-      legend: { type: "scroll", top: 0 },
+      legend: { top: 0 },
       grid: { top: 44, bottom: 4, left: 12, right: 20 },
       xAxis: { type: "log", logBase: 16, name: t("collectives.size"), nameLocation: "middle", axisLabel: { formatter: sizeOf, hideOverlap: true } },
       yAxis: { type: "log", name: t("collectives.rate"), axisLabel: { formatter: (value: number) => bytesPerSecond(value, 1) } },

@@ -1,8 +1,10 @@
-import { Card, Group, Slider, Table, Text, Title } from "@mantine/core";
+import { Slider, Table, Text } from "@mantine/core";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
+import { Drawn } from "../../components/chart/Drawn";
+import { ChartCard } from "../../components/ChartCard";
 import { levels, tierName } from "../../components/tiers";
 import { Topology } from "../../components/Topology";
 import { useUrlText } from "../../state/url";
@@ -29,15 +31,15 @@ export function Network({ profile }: { profile: Schemas["HardwareDetails"] }) {
   const place = chosen >= 0 ? chosen : steps.indexOf(Number(usual));
   const devices = steps[place] ?? perNode;
   const used = levels(tiers, devices);
+  const lines = () => [
+    ["tier", "domain_devices", "bandwidth_bytes_per_s", "latency_s"],
+    ...tiers.map((tier) => [tier.name, tier.domain_devices, tier.bandwidth_bytes_per_s, tier.latency_s]),
+  ];
   return (
-    <Card component="section" aria-label={t("network.title")}>
-      <Group justify="space-between" gap="md" align="flex-start">
-        <div style={{ flex: "1 1 260px" }}>
-          <Title order={2}>{t("network.title")}</Title>
-          <Text size="sm" c="dimmed">
-            {t("network.help")}
-          </Text>
-        </div>
+    <ChartCard
+      title={t("network.title")}
+      subtitle={t("network.help")}
+      actions={
         <div style={{ flex: "0 1 300px", minWidth: 220 }}>
           <Text size="sm" fw={500} className="number">
             {t("network.devices", { count: devices, devices: count(devices) })}
@@ -54,8 +56,11 @@ export function Network({ profile }: { profile: Schemas["HardwareDetails"] }) {
             mt={6}
           />
         </div>
-      </Group>
-      <Topology tiers={tiers} numDevices={devices} device={device} />
+      }
+    >
+      <Drawn numbers={lines}>
+        <Topology tiers={tiers} numDevices={devices} device={device} />
+      </Drawn>
       <Table.ScrollContainer minWidth={0} type="native" mt="sm" tabIndex={0} role="region" aria-label={t("network.tiers")}>
         <Table verticalSpacing={6} fz="sm">
           <Table.Thead>
@@ -84,6 +89,6 @@ export function Network({ profile }: { profile: Schemas["HardwareDetails"] }) {
       <Text size="sm" c="dimmed" mt="xs">
         {t(profile.sequential_tiers ? "network.sequential" : "network.pipelined")}
       </Text>
-    </Card>
+    </ChartCard>
   );
 }

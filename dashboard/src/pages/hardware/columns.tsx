@@ -26,7 +26,7 @@ export function useHardwareColumns(): Column<Hardware>[] {
         fixed: true,
         value: ({ title }) => title,
         cell: ({ name, title }) => (
-          <Stack gap={0} miw={200} maw={340}>
+          <Stack gap={0} miw={200} maw={600}>
             <Anchor component={Link} to={`/hardware/${name}`} fw={550} c="inherit" lineClamp={2}>
               {title}
             </Anchor>

@@ -1,22 +1,25 @@
 import { Stack, Title } from "@mantine/core";
 import type { TFunction } from "../../i18n";
-import { useMemo } from "react";
+import { lazy, Suspense, useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
 import { ChartCard } from "../../components/ChartCard";
+import { roundUp } from "../../components/chart/axis";
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { DataTable, type Column } from "../../components/DataTable";
-import { partColor, type Palette } from "../../theme/palette";
+import { LoadingRows } from "../../components/Loading";
+import { WhenVisible } from "../../components/WhenVisible";
+import { partColors } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { bytes, seconds } from "../../units/format";
 import { Analysed } from "./Analysed";
 import type { Analysis, Stage } from "./data";
-import { css, mixed } from "./timeline/look";
-import { rgb } from "./timeline/paint";
 
 const GIB = 2 ** 30;
+const MEMORY_OVER_TIME_PX = 480;
+const MemoryOverTime = lazy(async () => ({ default: (await import("./MemoryOverTime")).MemoryOverTime }));
 
 export function MemoryTab({ studyId, plan }: { studyId: string; plan: Plan }) {
   return (
@@ -24,6 +27,11 @@ export function MemoryTab({ studyId, plan }: { studyId: string; plan: Plan }) {
       {(analysis) => (
         <Stack gap="md">
           <StageMemory analysis={analysis} />
+          <WhenVisible height={MEMORY_OVER_TIME_PX}>
+            <Suspense fallback={<LoadingRows />}>
+              <MemoryOverTime studyId={studyId} plan={plan} limit={analysis.memory_limit_bytes} />
+            </Suspense>
+          </WhenVisible>
           <StageTable analysis={analysis} />
         </Stack>
       )}
@@ -39,17 +47,6 @@ function partsOf(stages: readonly Stage[]): string[] {
   return [...most].filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]).map(([part]) => part);
 }
 
-/** Parts of one family share a colour; beside each other they are told apart by shade. */
-function distinctColors(palette: Palette, parts: readonly string[]): string[] {
-  const used = new Map<string, number>();
-  return parts.map((part) => {
-    const color = partColor(palette, part);
-    const times = used.get(color) ?? 0;
-    used.set(color, times + 1);
-    return times === 0 ? color : css(mixed(rgb(color), rgb(palette.surface), Math.min(times * 0.28, 0.7)));
-  });
-}
-
 function StageMemory({ analysis }: { analysis: Analysis }) {
   const { t } = useTranslation("plan");
   const palette = usePalette();
@@ -57,12 +54,12 @@ function StageMemory({ analysis }: { analysis: Analysis }) {
   const worst = stages.reduce((a, b) => (b.peak_memory_bytes > a.peak_memory_bytes ? b : a), stages[0] as Stage);
   const option = useMemo<EChartsCoreOption>(() => {
     const parts = partsOf(stages);
-    const colors = distinctColors(palette, parts);
+    const colors = partColors(palette, parts);
     const name = (part: string) => t(`common:part.${part}`, { defaultValue: part });
     const limitText = t("memory.limit", { bytes: bytes(limit) });
     return {
-      grid: { left: 12, right: 20, top: 24, bottom: 64 },
-      legend: { type: "scroll", bottom: 0, left: 0, right: 0 },
+      grid: { left: 12, right: 20, top: 24, bottom: 52 },
+      legend: { bottom: 0, left: 0, right: 0 },
       tooltip: {
         trigger: "axis",
         axisPointer: { type: "shadow" },
@@ -76,13 +73,13 @@ function StageMemory({ analysis }: { analysis: Analysis }) {
         },
       },
       xAxis: { type: "category", name: t("memory.axis"), nameLocation: "middle", nameGap: 26, data: stages.map(({ stage }) => String(stage)) },
-      yAxis: { type: "value", name: "GiB", max: ({ max }: { max: number }) => Math.ceil((Math.max(max, limit / GIB) * 1.06) / 10) * 10 },
+      yAxis: { type: "value", name: "GiB", max: ({ max }: { max: number }) => roundUp(Math.max(max, limit / GIB) * 1.06) },
       series: parts.map((part, index) => ({
         type: "bar",
         stack: "memory",
         name: name(part),
         barMaxWidth: 64,
-        itemStyle: { color: colors[index], borderColor: palette.surface, borderWidth: 0.6 },
+        itemStyle: { color: colors[part], borderColor: palette.surface, borderWidth: 0.6 },
         data: stages.map(({ memory_bytes }) => (memory_bytes[part] ?? 0) / GIB),
         ...(index === 0 && {
           markLine: {

@@ -1,9 +1,12 @@
-import { Card, Group, Stack, Table, Text, Title } from "@mantine/core";
-import { useMemo } from "react";
+import { Card, Stack, Table, Text, Title } from "@mantine/core";
+import { lazy, Suspense, useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan, Study } from "../../api/queries";
+import { Drawn } from "../../components/chart/Drawn";
+import { ChartCard } from "../../components/ChartCard";
 import { Explained } from "../../components/Explained";
+import { LoadingRows } from "../../components/Loading";
 import { tierName } from "../../components/tiers";
 import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
@@ -12,6 +15,8 @@ import { Analysed } from "./Analysed";
 import type { Analysis, GroupTraffic } from "./data";
 import { Placement } from "./Placement";
 import classes from "./Plan.module.css";
+
+const MapCard = lazy(async () => ({ default: (await import("./map/MapCard")).MapCard }));
 
 /** Position in the palette of each kind of group; parts of the step's time that it causes have the same. */
 export const GROUP_COLORS: Record<GroupTraffic["group"], number> = { tp: 1, cp: 7, ep: 3, dp: 2, expert_dp: 6, pp: 8 };
@@ -38,17 +43,16 @@ function Network({ analysis, plan, study }: { analysis: Analysis; plan: Plan; st
     );
   return (
     <Stack gap="md">
-      <Card>
-        <Group justify="space-between" mb="xs" gap="xs">
-          <Title order={2}>{t("network.placement")}</Title>
-          <Text size="sm" c="dimmed">
-            {t("network.placementHelp")}
-          </Text>
-        </Group>
-        <div className={classes.wide} tabIndex={0} role="region" aria-label={t("network.placement")}>
-          <Placement analysis={analysis} devices={study.num_devices} />
-        </div>
-      </Card>
+      <Suspense fallback={<LoadingRows />}>
+        <MapCard analysis={analysis} devices={study.num_devices} />
+      </Suspense>
+      <ChartCard title={t("network.placement")} subtitle={t("network.placementHelp")}>
+        <Drawn numbers={() => [["group", "size", "stride"], ...analysis.placement.map(({ group, size, stride }) => [group, size, stride])]}>
+          <div className={classes.wide} tabIndex={0} role="region" aria-label={t("network.placement")}>
+            <Placement analysis={analysis} devices={study.num_devices} />
+          </div>
+        </Drawn>
+      </ChartCard>
       <TrafficTable traffic={traffic} plan={plan} />
     </Stack>
   );

@@ -3,6 +3,8 @@ import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import type { Estimate, Plan, Study } from "../../api/queries";
+import { Drawn } from "../../components/chart/Drawn";
+import { ChartCard } from "../../components/ChartCard";
 import { Explained } from "../../components/Explained";
 import { partColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
@@ -31,74 +33,74 @@ function Waterfall({ estimate }: { estimate: Estimate }) {
   const step = estimate.step_time_s;
   const rows = largest(estimate.time_breakdown_s);
   const hiddenOnly = Object.keys(estimate.masked_s).filter((part) => (estimate.masked_s[part] ?? 0) > 0 && !rows.some((row) => row.part === part));
+  const lines = () => [
+    ["part", "exposed_s", "hidden_s"],
+    ...[...rows, ...hiddenOnly.map((part) => ({ part, value: 0 }))].map(({ part, value }) => [part, value, estimate.masked_s[part] ?? 0]),
+  ];
   let before = 0;
   return (
-    <Card>
-      <Group justify="space-between" mb="xs" gap="xs">
-        <Title order={2}>{t("time.title")}</Title>
-        <Text size="sm" c="dimmed">
-          {t("time.subtitle")}
-        </Text>
-      </Group>
-      <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("time.title")}>
-        <Table className={classes.waterfall} verticalSpacing={4} horizontalSpacing="xs">
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>{t("time.part")}</Table.Th>
-              <Table.Th className={classes.barColumn}>
-                <span className="visually-hidden">{t("time.place")}</span>
-              </Table.Th>
-              <Table.Th ta="right">{t("time.exposed")}</Table.Th>
-              <Table.Th ta="right">{t("time.share")}</Table.Th>
-              <Table.Th ta="right">
-                <Explained text={t("time.hiddenHelp")}>{t("time.hidden")}</Explained>
-              </Table.Th>
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {[...rows, ...hiddenOnly.map((part) => ({ part, value: 0 }))].map(({ part, value }) => {
-              const left = before / step;
-              before += value;
-              const masked = estimate.masked_s[part] ?? 0;
-              return (
-                <Table.Tr key={part}>
-                  <Table.Td className={classes.partName}>
-                    <span className={classes.swatch} style={{ background: partColor(palette, part) }} />
-                    {t(`common:part.${part}`, { defaultValue: part })}
-                  </Table.Td>
-                  <Table.Td className={classes.barColumn}>
-                    <div className={classes.track}>
-                      <div
-                        className={classes.bar}
-                        style={{ left: `${left * 100}%`, width: `max(${(value / step) * 100}%, ${value ? 2 : 0}px)`, background: partColor(palette, part) }}
-                      />
-                    </div>
-                  </Table.Td>
-                  <Table.Td className={classes.figure}>{seconds(value)}</Table.Td>
-                  <Table.Td className={classes.figure}>{percent(value / step)}</Table.Td>
-                  <Table.Td className={classes.figure}>{masked > 0 ? seconds(masked) : "–"}</Table.Td>
-                </Table.Tr>
-              );
-            })}
-          </Table.Tbody>
-          <Table.Tfoot>
-            <Table.Tr>
-              <Table.Th scope="row">{t("time.total")}</Table.Th>
-              <Table.Td className={classes.barColumn}>
-                <div className={classes.track}>
-                  <div className={classes.bar} style={{ left: 0, width: "100%", background: "var(--text-muted)" }} />
-                </div>
-              </Table.Td>
-              <Table.Td className={classes.figure} fw={600}>
-                {seconds(step)}
-              </Table.Td>
-              <Table.Td className={classes.figure}>{percent(1)}</Table.Td>
-              <Table.Td />
-            </Table.Tr>
-          </Table.Tfoot>
-        </Table>
-      </Table.ScrollContainer>
-    </Card>
+    <ChartCard title={t("time.title")} subtitle={t("time.subtitle")}>
+      <Drawn numbers={lines}>
+        <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("time.title")}>
+          <Table className={classes.waterfall} verticalSpacing={4} horizontalSpacing="xs">
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>{t("time.part")}</Table.Th>
+                <Table.Th className={classes.barColumn}>
+                  <span className="visually-hidden">{t("time.place")}</span>
+                </Table.Th>
+                <Table.Th ta="right">{t("time.exposed")}</Table.Th>
+                <Table.Th ta="right">{t("time.share")}</Table.Th>
+                <Table.Th ta="right">
+                  <Explained text={t("time.hiddenHelp")}>{t("time.hidden")}</Explained>
+                </Table.Th>
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {[...rows, ...hiddenOnly.map((part) => ({ part, value: 0 }))].map(({ part, value }) => {
+                const left = before / step;
+                before += value;
+                const masked = estimate.masked_s[part] ?? 0;
+                return (
+                  <Table.Tr key={part}>
+                    <Table.Td className={classes.partName}>
+                      <span className={classes.swatch} style={{ background: partColor(palette, part) }} />
+                      {t(`common:part.${part}`, { defaultValue: part })}
+                    </Table.Td>
+                    <Table.Td className={classes.barColumn}>
+                      <div className={classes.track}>
+                        <div
+                          className={classes.bar}
+                          style={{ left: `${left * 100}%`, width: `max(${(value / step) * 100}%, ${value ? 2 : 0}px)`, background: partColor(palette, part) }}
+                        />
+                      </div>
+                    </Table.Td>
+                    <Table.Td className={classes.figure}>{seconds(value)}</Table.Td>
+                    <Table.Td className={classes.figure}>{percent(value / step)}</Table.Td>
+                    <Table.Td className={classes.figure}>{masked > 0 ? seconds(masked) : "–"}</Table.Td>
+                  </Table.Tr>
+                );
+              })}
+            </Table.Tbody>
+            <Table.Tfoot>
+              <Table.Tr>
+                <Table.Th scope="row">{t("time.total")}</Table.Th>
+                <Table.Td className={classes.barColumn}>
+                  <div className={classes.track}>
+                    <div className={classes.bar} style={{ left: 0, width: "100%", background: "var(--text-muted)" }} />
+                  </div>
+                </Table.Td>
+                <Table.Td className={classes.figure} fw={600}>
+                  {seconds(step)}
+                </Table.Td>
+                <Table.Td className={classes.figure}>{percent(1)}</Table.Td>
+                <Table.Td />
+              </Table.Tr>
+            </Table.Tfoot>
+          </Table>
+        </Table.ScrollContainer>
+      </Drawn>
+    </ChartCard>
   );
 }
 

@@ -4,6 +4,8 @@ import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan, Study } from "../../api/queries";
+import { Drawn } from "../../components/chart/Drawn";
+import { ChartCard } from "../../components/ChartCard";
 import { DataTable, type Column } from "../../components/DataTable";
 import { changeText } from "../../components/strategy";
 import { bytes, percent, seconds, signedPercent } from "../../units/format";
@@ -11,6 +13,7 @@ import { Analysed } from "./Analysed";
 import type { Analysis, Change, Sensitivity } from "./data";
 import { Explanation } from "./Explanation";
 import { quantityName } from "./quantity";
+import { Sliders } from "./Sliders";
 import classes from "./Plan.module.css";
 
 /** What one change would do, what the step depends on, and what else comes near. */
@@ -21,6 +24,7 @@ export function WhatIfTab({ study, plan }: { study: Study; plan: Plan }) {
         <Stack gap="md">
           <Changes analysis={analysis} />
           <Sensitivities rows={analysis.sensitivity} />
+          <Sliders study={study} plan={plan} analysis={analysis} />
           <Explanation study={study} plan={plan} />
         </Stack>
       )}
@@ -109,45 +113,47 @@ function Sensitivities({ rows }: { rows: readonly Sensitivity[] }) {
   const { t } = useTranslation("plan");
   const widest = Math.max(0.01, ...rows.flatMap((row) => [-row.better_delta_fraction, row.worse_delta_fraction]));
   const change = percent(rows[0]?.change_fraction ?? 0.1, 0);
+  const lines = () => [
+    ["quantity", "change_fraction", "better_step_time_s", "worse_step_time_s"],
+    ...rows.map((row) => [row.quantity, row.change_fraction, row.better_step_time_s, row.worse_step_time_s]),
+  ];
   return (
-    <Card>
-      <Title order={2}>{t("sensitivity.title")}</Title>
-      <Text size="sm" c="dimmed" mb="sm">
-        {t("sensitivity.help", { change })}
-      </Text>
-      <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("sensitivity.title")}>
-        <Table className={classes.waterfall} horizontalSpacing="sm" verticalSpacing={5}>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>{t("sensitivity.quantity")}</Table.Th>
-              <Table.Th ta="right">{t("sensitivity.better", { change })}</Table.Th>
-              <Table.Th className={classes.barColumn}>
-                <span className="visually-hidden">{t("change.bar")}</span>
-              </Table.Th>
-              <Table.Th ta="right">{t("sensitivity.worse", { change })}</Table.Th>
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {rows.map(({ quantity, better_delta_fraction: better, worse_delta_fraction: worse, better_step_time_s, worse_step_time_s }) => (
-              <Table.Tr key={quantity}>
-                <Table.Td>{quantityName(quantity, t)}</Table.Td>
-                <Table.Td className={classes.figure}>
-                  {signedPercent(better, 2)} <small>{seconds(better_step_time_s)}</small>
-                </Table.Td>
-                <Table.Td className={classes.barColumn}>
-                  <div className={classes.diverging} aria-hidden>
-                    <div className={classes.bar} style={{ right: "50%", width: `${(-better / widest) * 50}%`, background: "var(--tone-good)" }} />
-                    <div className={classes.bar} style={{ left: "50%", width: `${(worse / widest) * 50}%`, background: "var(--tone-bad)" }} />
-                  </div>
-                </Table.Td>
-                <Table.Td className={classes.figure}>
-                  {signedPercent(worse, 2)} <small>{seconds(worse_step_time_s)}</small>
-                </Table.Td>
+    <ChartCard title={t("sensitivity.title")} subtitle={t("sensitivity.help", { change })}>
+      <Drawn numbers={lines}>
+        <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("sensitivity.title")}>
+          <Table className={classes.waterfall} horizontalSpacing="sm" verticalSpacing={5}>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>{t("sensitivity.quantity")}</Table.Th>
+                <Table.Th ta="right">{t("sensitivity.better", { change })}</Table.Th>
+                <Table.Th className={classes.barColumn}>
+                  <span className="visually-hidden">{t("change.bar")}</span>
+                </Table.Th>
+                <Table.Th ta="right">{t("sensitivity.worse", { change })}</Table.Th>
               </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </Table.ScrollContainer>
-    </Card>
+            </Table.Thead>
+            <Table.Tbody>
+              {rows.map(({ quantity, better_delta_fraction: better, worse_delta_fraction: worse, better_step_time_s, worse_step_time_s }) => (
+                <Table.Tr key={quantity}>
+                  <Table.Td>{quantityName(quantity, t)}</Table.Td>
+                  <Table.Td className={classes.figure}>
+                    {signedPercent(better, 2)} <small>{seconds(better_step_time_s)}</small>
+                  </Table.Td>
+                  <Table.Td className={classes.barColumn}>
+                    <div className={classes.diverging} aria-hidden>
+                      <div className={classes.bar} style={{ right: "50%", width: `${(-better / widest) * 50}%`, background: "var(--tone-good)" }} />
+                      <div className={classes.bar} style={{ left: "50%", width: `${(worse / widest) * 50}%`, background: "var(--tone-bad)" }} />
+                    </div>
+                  </Table.Td>
+                  <Table.Td className={classes.figure}>
+                    {signedPercent(worse, 2)} <small>{seconds(worse_step_time_s)}</small>
+                  </Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+      </Drawn>
+    </ChartCard>
   );
 }

@@ -19,20 +19,21 @@ import { useUrlChange, useUrlChoice } from "../../state/url";
 import { bytes, count, percent, seconds, tokensPerSecond } from "../../units/format";
 import { FIELDS as OF_THE_SITE } from "./delivery/site";
 import { analysisQuery, loadTrace, timelineQuery } from "./data";
-import { MemoryTab } from "./MemoryTab";
-import { NetworkTab } from "./NetworkTab";
 import { OverviewTab } from "./OverviewTab";
-import { TimelineTab } from "./timeline/TimelineTab";
 import { Why } from "./Why";
 
-const WhatIfTab = lazy(async () => ({ default: (await import("./WhatIfTab")).WhatIfTab }));
 // Loaded when they are shown: a page stays below 500 kB.
+const TimelineTab = lazy(async () => ({ default: (await import("./timeline/TimelineTab")).TimelineTab }));
+const MemoryTab = lazy(async () => ({ default: (await import("./MemoryTab")).MemoryTab }));
+const NetworkTab = lazy(async () => ({ default: (await import("./NetworkTab")).NetworkTab }));
+const WhatIfTab = lazy(async () => ({ default: (await import("./WhatIfTab")).WhatIfTab }));
 const LaunchTab = lazy(async () => ({ default: (await import("./LaunchTab")).LaunchTab }));
 const DeliveryTab = lazy(async () => ({ default: (await import("./delivery/DeliveryTab")).DeliveryTab }));
 
 const TABS = ["overview", "timeline", "memory", "network", "changes", "delivery", "launch"] as const;
 type Tab = (typeof TABS)[number];
 /** Kept in the address for the tab that they belong to only. */
+const OF_THE_MAP = ["by", "device"] as const;
 const OF_THE_TIMELINE = ["window", "task", "ranks", "streams", "kind", "follow"];
 
 export function Page() {
@@ -88,8 +89,10 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
     change({
       tab: next === "overview" ? null : next,
       ...(next !== "timeline" && Object.fromEntries(OF_THE_TIMELINE.map((name) => [name, null]))),
+      ...(next !== "network" && Object.fromEntries(OF_THE_MAP.map((name) => [name, null]))),
       ...(next !== "delivery" && Object.fromEntries(OF_THE_SITE.map((name) => [name, null]))),
       ...(next !== "launch" && { framework: null }),
+      ...(next !== "changes" && { slid: null }),
     });
   return (
     <>
@@ -117,31 +120,15 @@ function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]
               </Tabs.Tab>
             ))}
           </Tabs.List>
-          <Tabs.Panel value="overview">
-            <OverviewTab plan={plan} study={study} />
-          </Tabs.Panel>
-          <Tabs.Panel value="timeline">
-            <TimelineTab studyId={study.id} plan={plan} />
-          </Tabs.Panel>
-          <Tabs.Panel value="memory">
-            <MemoryTab studyId={study.id} plan={plan} />
-          </Tabs.Panel>
-          <Tabs.Panel value="network">
-            <NetworkTab studyId={study.id} plan={plan} study={study} />
-          </Tabs.Panel>
-          <Tabs.Panel value="changes">
+          <Tabs.Panel value={tab}>
             <Suspense fallback={<LoadingRows />}>
-              <WhatIfTab study={study} plan={plan} />
-            </Suspense>
-          </Tabs.Panel>
-          <Tabs.Panel value="delivery">
-            <Suspense fallback={<LoadingRows />}>
-              <DeliveryTab study={study} plan={plan} />
-            </Suspense>
-          </Tabs.Panel>
-          <Tabs.Panel value="launch">
-            <Suspense fallback={<LoadingRows />}>
-              <LaunchTab studyId={study.id} plan={plan} />
+              {tab === "overview" && <OverviewTab plan={plan} study={study} />}
+              {tab === "timeline" && <TimelineTab studyId={study.id} plan={plan} />}
+              {tab === "memory" && <MemoryTab studyId={study.id} plan={plan} />}
+              {tab === "network" && <NetworkTab studyId={study.id} plan={plan} study={study} />}
+              {tab === "changes" && <WhatIfTab study={study} plan={plan} />}
+              {tab === "delivery" && <DeliveryTab study={study} plan={plan} />}
+              {tab === "launch" && <LaunchTab studyId={study.id} plan={plan} />}
             </Suspense>
           </Tabs.Panel>
         </Tabs>

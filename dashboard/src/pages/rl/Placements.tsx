@@ -96,7 +96,7 @@ export function Pareto({ search }: { search: Search }) {
     const most = Math.max(1, ...[...search.plans, ...search.pareto].map((plan) => plan.staleness_steps));
     return {
       grid: { left: 12, right: 30, top: 40, bottom: 36 },
-      legend: { type: "scroll", bottom: 0, left: 0, right: 0 },
+      legend: { bottom: 0, left: 0, right: 0 },
       xAxis: { type: "value", min: 0, max: most, interval: 1, name: t("staleAxis"), nameLocation: "middle", nameGap: 26 },
       yAxis: { type: "value", min: 0, name: t("tokensPerS"), nameTextStyle: { align: "left" }, axisLabel: { formatter: (value: number) => compact(value) } },
       tooltip: {

@@ -71,7 +71,7 @@ function OverTime({ history, counted }: { history: readonly Progress[]; counted:
         formatter: (points: { value: [number, number] }[]) =>
           points[0] ? tooltipHtml(time(points[0].value[0]), [{ name: t("live.best"), value: seconds(points[0].value[1]) }]) : "",
       },
-      xAxis: { type: "value", min: 0, max: "dataMax", axisLabel: { formatter: time } },
+      xAxis: { type: "value", min: 0, max: "dataMax", axisLabel: { formatter: time, showMaxLabel: false } },
       yAxis: { type: "value", scale: true, axisLabel: { formatter: (value: number) => seconds(value, 3) } },
       series: [
         {
@@ -96,7 +96,7 @@ function OverTime({ history, counted }: { history: readonly Progress[]; counted:
         formatter: (points: { value: [number, number]; seriesName: string; color: string }[]) =>
           points[0] ? tooltipHtml(time(points[0].value[0]), points.map(({ value, seriesName, color }) => ({ name: seriesName, value: count(value[1]), color }))) : "",
       },
-      xAxis: { type: "value", min: 0, max: "dataMax", axisLabel: { formatter: time } },
+      xAxis: { type: "value", min: 0, max: "dataMax", axisLabel: { formatter: time, showMaxLabel: false } },
       yAxis: { type: "value", axisLabel: { formatter: (value: number) => compact(value, 2) } },
       series: counted.map((name, index) => ({
         type: "line",

@@ -1,6 +1,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "../../i18n";
 
+import "../../components/chart/parallel";
 import { Chart } from "../../components/chart/Chart";
 import type { ECharts, EChartsCoreOption } from "../../components/chart/echarts";
 import { ChartCard } from "../../components/ChartCard";

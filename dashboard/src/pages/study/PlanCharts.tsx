@@ -1,9 +1,14 @@
+import { lazy, Suspense } from "react";
+
+import { LoadingRows } from "../../components/Loading";
 import type { Baseline, RankedPlan } from "./data";
 import type { Dimension, Filter } from "./dimensions";
-import { Parallel } from "./Parallel";
 import { Scatter } from "./Scatter";
 import { Shares } from "./Shares";
 import classes from "./Study.module.css";
+
+const Parallel = lazy(async () => ({ default: (await import("./Parallel")).Parallel }));
+const Importance = lazy(async () => ({ default: (await import("./Importance")).Importance }));
 
 interface Props {
   plans: readonly RankedPlan[];
@@ -23,7 +28,12 @@ export function PlanCharts({ plans, kept, pins, baseline, dimensions, filters, o
         <Scatter plans={plans} kept={kept} pins={pins} baseline={baseline} dimensions={dimensions} />
         <Shares plans={kept} baseline={baseline} />
       </div>
-      {plans.length > 1 && dimensions.length > 1 && <Parallel plans={plans} pins={pins} dimensions={dimensions} filters={filters} onFilters={onFilters} />}
+      {plans.length > 1 && dimensions.length > 1 && (
+        <Suspense fallback={<LoadingRows />}>
+          <Parallel plans={plans} pins={pins} dimensions={dimensions} filters={filters} onFilters={onFilters} />
+          <Importance plans={plans} dimensions={dimensions} />
+        </Suspense>
+      )}
     </>
   );
 }

@@ -3,6 +3,7 @@ import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 import { useNavigate } from "react-router";
 
+import { roundUp } from "../../components/chart/axis";
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { tooltipHtml } from "../../components/chart/tooltip";
@@ -124,7 +125,7 @@ function scatterOption(
   });
   return {
     grid: { left: 12, right: 24, top: 40, bottom: 34 },
-    legend: { type: "scroll", bottom: 0, left: 0, right: 0 },
+    legend: { bottom: 0, left: 0, right: 0 },
     tooltip: {
       trigger: "item",
       formatter: ({ value: [memory, step, place, variant] }: { value: Point }) => {
@@ -145,7 +146,7 @@ function scatterOption(
       max: Math.ceil(Math.max(most, limit / GIB) / tick) * tick,
       interval: tick,
     },
-    yAxis: { type: "value", scale: true, ...(isBeyond && { max: edge }), name: `${texts.step} [s]`, nameTextStyle: { align: "left" } },
+    yAxis: { type: "value", scale: true, ...(isBeyond && { max: roundUp(edge) }), name: `${texts.step} [s]`, nameTextStyle: { align: "left" } },
     series: [
       {
         type: "line",

@@ -7,7 +7,7 @@ import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { tooltipHtml } from "../../components/chart/tooltip";
 import { ChartCard } from "../../components/ChartCard";
 import { useUrlChoice } from "../../state/url";
-import { partColor } from "../../theme/palette";
+import { partColors } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { percent, seconds } from "../../units/format";
 import type { Baseline, RankedPlan } from "./data";
@@ -41,9 +41,10 @@ export function Shares({ plans, baseline }: { plans: readonly RankedPlan[]; base
   const option = useMemo<EChartsCoreOption>(() => {
     const name = (part: string) => t(`common:part.${part}`, { defaultValue: part });
     const shown = (row: Row, part: string) => ((row.parts[part] ?? 0) / (unit === "share" ? row.step : 1)) * (unit === "share" ? 100 : 1);
+    const colors = partColors(palette, parts);
     return {
       grid: { left: 12, right: 24, top: 8, bottom: 58 },
-      legend: { type: "scroll", bottom: 0, left: 0, right: 0 },
+      legend: { bottom: 0, left: 0, right: 0 },
       tooltip: {
         trigger: "axis",
         axisPointer: { type: "shadow" },
@@ -53,7 +54,7 @@ export function Shares({ plans, baseline }: { plans: readonly RankedPlan[]; base
           const lines = parts.filter((part) => row.parts[part]).map((part) => ({
             name: name(part),
             value: `${seconds(row.parts[part])} · ${percent((row.parts[part] ?? 0) / row.step)}`,
-            color: partColor(palette, part),
+            color: colors[part],
           }));
           return tooltipHtml(`${row.name}: ${seconds(row.step)}`, lines);
         },
@@ -65,7 +66,7 @@ export function Shares({ plans, baseline }: { plans: readonly RankedPlan[]; base
         stack: "step",
         name: name(part),
         barMaxWidth: 18,
-        itemStyle: { color: partColor(palette, part), borderColor: palette.surface, borderWidth: 0.5 },
+        itemStyle: { color: colors[part], borderColor: palette.surface, borderWidth: 0.5 },
         data: rows.map((row) => shown(row, part)),
       })),
     };

@@ -63,7 +63,7 @@ function History({ trials, objective }: { trials: readonly Trial[]; objective: s
               ])
             : "",
       },
-      xAxis: { type: "value", name: t("trial.number"), nameLocation: "middle", nameGap: 24, minInterval: 1, max: "dataMax" },
+      xAxis: { type: "value", name: t("trial.number"), nameLocation: "middle", nameGap: 24, minInterval: 1, max: "dataMax", axisLabel: { showMaxLabel: false } },
       yAxis: { type: "value", scale: true, axisLabel: { formatter: (value: number) => valueText(objective, value, 3) } },
       series: [
         points("fits", seriesColor(palette, 0), "circle"),

@@ -53,7 +53,7 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
     ];
     return {
       grid: { left: 12, right: 40, top: 40, bottom: 36 },
-      legend: { type: "scroll", bottom: 0, left: 0, right: 0, data: [t("onFront"), t("beside"), t("front")] },
+      legend: { bottom: 0, left: 0, right: 0, data: [t("onFront"), t("beside"), t("front")] },
       xAxis: {
         type: "value",
         scale: true,

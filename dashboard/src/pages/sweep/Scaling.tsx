@@ -74,7 +74,7 @@ function Throughput({ curves, table, data }: Props) {
     const named = (name: string) => name || t("best");
     return {
       grid: { left: 12, right: 24, top: 40, bottom: 36 },
-      legend: { type: "scroll", bottom: 0, left: 0, right: 0, data: [...curves.map(({ name }) => named(name)), t("ideal")] },
+      legend: { bottom: 0, left: 0, right: 0, data: [...curves.map(({ name }) => named(name)), t("ideal")] },
       xAxis: devicesAxis(t("devices")),
       yAxis: {
         type: "log",
@@ -164,7 +164,7 @@ function Linearity({ curves, table, data }: Props) {
     const names = (["linearity", "marginal"] as const).map((what) => t(what));
     return {
       grid: { left: 12, right: 24, top: 40, bottom: 36 },
-      legend: { type: "scroll", bottom: 0, left: 0, right: 0 },
+      legend: { bottom: 0, left: 0, right: 0 },
       xAxis: devicesAxis(t("devices")),
       yAxis: { type: "value", min: 0, axisLabel: { formatter: (value: number) => percent(value, 0) } },
       tooltip: {

@@ -3,6 +3,7 @@ import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
+import { roundUp } from "../../components/chart/axis";
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { tooltipHtml } from "../../components/chart/tooltip";
@@ -48,12 +49,12 @@ function Bars({ sweep, points, measure }: { sweep: Sweep; points: readonly Plann
     const all = points.flatMap((point) => (point[measure] == null ? [] : [point[measure]]));
     return {
       grid: { left: 12, right: 16, top: 24, bottom: groups.length > 1 ? 36 : 26 },
-      ...(groups.length > 1 && { legend: { type: "scroll", bottom: 0, left: 0, right: 0 } }),
+      ...(groups.length > 1 && { legend: { bottom: 0, left: 0, right: 0 } }),
       xAxis: { type: "category", data: counts.map((devices) => count(devices)), name: t("devices"), nameLocation: "middle", nameGap: 26, axisLabel: { hideOverlap: true } },
       yAxis: {
         type: groups.length > 1 && Math.max(...all) > WIDE * Math.min(...all) ? "log" : "value",
         axisLabel: { formatter: (value: number) => compact(value) },
-        ...(limit !== undefined && { max: ({ max }: { max: number }) => Math.max(max, limit * 1.05) }),
+        ...(limit !== undefined && { max: ({ max }: { max: number }) => roundUp(Math.max(max, limit * 1.05)) }),
       },
       tooltip: {
         trigger: "item",

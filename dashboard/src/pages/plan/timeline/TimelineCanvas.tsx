@@ -1,13 +1,14 @@
 import { useEffect, useImperativeHandle, useMemo, useRef, useState, type Ref, type RefObject } from "react";
 import { useTranslation } from "../../../i18n";
 
-import { pngOf, type Picture } from "../../../components/chart/picture";
+import { onSurface, pngOf, type Picture } from "../../../components/chart/picture";
+import { css } from "../../../theme/color";
 import { usePalette } from "../../../theme/usePalette";
 import { bytes, percent, seconds } from "../../../units/format";
 import { Controls } from "./controls";
 import type { Look } from "./draw";
 import { mostHeight, type Hit, type Shown } from "./layout";
-import { css, inkOn, kindColor, timePoint } from "./look";
+import { inkOn, kindColor, timePoint } from "./look";
 import type { Weight, Window } from "./paint";
 import { timelineLines, timelineSvg } from "./saved";
 import { taskAt, type Timeline } from "./tasks";
@@ -133,17 +134,6 @@ export function TimelineCanvas(props: Props) {
       <span className={classes.count} ref={count} />
     </div>
   );
-}
-
-/** The canvas, which is clear where nothing is drawn, on the page's colour. */
-function onSurface(drawn: HTMLCanvasElement | null, color: string): HTMLCanvasElement {
-  const whole = Object.assign(document.createElement("canvas"), { width: drawn?.width ?? 1, height: drawn?.height ?? 1 });
-  const context = whole.getContext("2d");
-  if (!drawn || !context) throw new Error("the timeline has gone");
-  context.fillStyle = color;
-  context.fillRect(0, 0, whole.width, whole.height);
-  context.drawImage(drawn, 0, 0);
-  return whole;
 }
 
 const CARD_PX = 250;

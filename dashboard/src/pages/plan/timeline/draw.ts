@@ -1,7 +1,8 @@
 /** Draws the picture. Everything visible is drawn anew in each frame; only the overview is kept. */
+import type { Rgb } from "../../../theme/color";
 import type { Palette } from "../../../theme/palette";
 import { AXIS_PX, MEMORY_PX, OVERVIEW_PX, ticks, xAt, type Layout, type Row } from "./layout";
-import { Line, type Rgb, type Weight, type Window } from "./paint";
+import { Line, type Weight, type Window } from "./paint";
 import { firstAfter, highest, type Timeline } from "./tasks";
 
 export interface Words {

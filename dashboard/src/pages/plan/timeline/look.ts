@@ -1,5 +1,5 @@
+import { mixed, rgb, type Rgb } from "../../../theme/color";
 import { seriesColor, type Palette } from "../../../theme/palette";
-import { rgb, type Rgb } from "./paint";
 
 /** Position in the palette's series of each kind of task, and how far it is moved towards the text colour. */
 const KINDS: Record<string, readonly [series: number, towardsText: number]> = {
@@ -24,13 +24,6 @@ export function kindColor(palette: Palette, kind: string): Rgb {
   const [series, share] = KINDS[kind] ?? [9, 0];
   return mixed(rgb(seriesColor(palette, series)), rgb(palette.text), share);
 }
-
-export function mixed([r, g, b]: Rgb, [toR, toG, toB]: Rgb, share: number): Rgb {
-  const channel = (from: number, to: number) => Math.round(from * (1 - share) + to * share);
-  return [channel(r, toR), channel(g, toG), channel(b, toB)];
-}
-
-export const css = ([r, g, b]: Rgb): string => `rgb(${r} ${g} ${b})`;
 
 /** Black or white, whichever is easier to read on the colour (WCAG's relative luminance). */
 export function inkOn(color: Rgb): string {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 
-import { Line, type Rgb } from "./paint";
+import type { Rgb } from "../../../theme/color";
+import { Line } from "./paint";
 import { arranged, kindTotals, nearest, rankTotals, taskAt, type TimelineDocument } from "./tasks";
 
 type Row = [rank: number, stream: number, kind: number, microBatch: number, start: number, end: number];

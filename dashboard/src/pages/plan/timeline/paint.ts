@@ -3,9 +3,8 @@
  * their colours mix by time, and a task far narrower than a pixel still shows at `FAINTEST`. Cost: the tasks in the window
  * plus the pixels of the line, however the tasks are spread.
  */
+import type { Rgb } from "../../../theme/color";
 import { firstAfter, type Lane } from "./tasks";
-
-export type Rgb = readonly [number, number, number];
 
 export interface Window {
   startS: number;
@@ -88,9 +87,4 @@ export class Line {
     this.covered[x] = (this.covered[x] ?? 0) + part;
     if (weight > (this.strongest[x] ?? 0)) this.strongest[x] = weight;
   }
-}
-
-export function rgb(hex: string): Rgb {
-  const value = parseInt(hex.slice(1), 16);
-  return [value >> 16, (value >> 8) & 255, value & 255];
 }

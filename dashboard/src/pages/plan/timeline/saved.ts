@@ -1,8 +1,8 @@
 /** The timeline as files: what the window shows, drawn with lines in place of pixels, and as rows. */
 import type { Cell } from "../../../components/csv";
+import { css } from "../../../theme/color";
 import type { Look } from "./draw";
 import { arrange, ticks, xAt, type Shown } from "./layout";
-import { css } from "./look";
 import type { Window } from "./paint";
 import { firstAfter, taskAt, type Timeline } from "./tasks";
 
