@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOGUES = ROOT / "app" / "language" / "zh"
-# Rooms whose sentences are translated; `app` by its own rooms. Not: what only developers meet (records of runs, the Python client).
+# Rooms whose sentences are translated; `app` by its own rooms. Not: records of runs, the Python client.
 PACKAGES = ("documents", "hardware_profiles", "cost_models", "frameworks", "search", "app")
 PASSED_OVER = {
     "app/cli/commands/schema.py": "JSON schemas",
@@ -46,15 +46,19 @@ _NO_SENTENCES = re.compile(
     r"|APIKeyHeader|HTTPBearer|FastAPI|FastAPIOffline|setproctitle|_job_option|JSONDecodeError)$|^_?(log|logger)\."
 )
 _WORDS = re.compile(
-    r"^an? [a-z]{3,}|[a-z]{2,}[)`',:;.]* +[`'(\"]?[A-Za-z\0]|\0\)?[,;:]? +\(?[a-z]{2,}|[A-Za-z]{2,}[)`',:;.]* +[`'(]?[a-z]|^[,;(] ?[a-z]{2,} ?\0"
+    r"^an? [a-z]{3,}|[a-z]{2,}[)`',:;.]* +[`'(\"]?[A-Za-z\0]|\0\)?[,;:]? +\(?[a-z]{2,}"
+    r"|[A-Za-z]{2,}[)`',:;.]* +[`'(]?[a-z]|^[,;(] ?[a-z]{2,} ?\0"
 )
 _GENERATED = re.compile(
-    r"\s*(#|--[\w-]+ \w+$|-H |<|\[|export |select |insert |begin |exec |import |curl |Bearer |HTTP/|###|default-src|POST |attachment|bold |shared cop)"
-    r"|.*([|]|; charset=|torch\.nn\.functional\.silu|in \(\{1\}\)|\"ph\":|^tp\{)"
+    r"\s*(#|--[\w-]+ \w+$|-H |<|\[|export |select |insert |begin |exec |import |curl |Bearer |HTTP/|###|default-src|POST |bold )"
+    r"|\s*(attachment|shared cop)|.*([|]|; charset=|torch\.nn\.functional\.silu|in \(\{1\}\)|\"ph\":|^tp\{)"
 )
 _FORMAT = re.compile(r"\{[a-z_]*(?::[^{}]*)?\}")
 _GRAMMAR = {"s", "is", "are", "has", "have", "do", "does", "it", "an", "a", "the"}
 _UNITS = {"ms", "GiB", "MWh", "USD", "MFU", "TFLOPS", "TTFT", "TPOT", "prefill", "decode", "throughput"}
+
+
+Found = tuple[str, int, tuple[ast.expr, ...], bool]
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,14 @@ class Sentence:
     text: str
     place: str
     values: tuple[ast.expr, ...]
+    is_head: bool = False  # a single word above a column
 
 
-def room_of(place: str) -> str:
-    """The catalogue that holds what is made there."""
-    parts = place.split("/")
+def room_of(sentence: Sentence) -> str:
+    """The catalogue that holds it."""
+    if sentence.is_head:
+        return "headers"
+    parts = sentence.place.split("/")
     return parts[0] if parts[0] != "app" else f"app.{parts[1].removesuffix('.py')}"
 
 
@@ -85,8 +92,8 @@ def sentences() -> dict[str, Sentence]:
             place = path.relative_to(ROOT).as_posix()
             if any(place == each or place.startswith(f"{each}/") for each in PASSED_OVER):
                 continue
-            for text, line, values in _read(ast.parse(path.read_text(encoding="utf-8"))):
-                found.setdefault(text, Sentence(text, f"{place}:{line}", values))
+            for text, line, values, is_head in _read(ast.parse(path.read_text(encoding="utf-8"))):
+                found.setdefault(text, Sentence(text, f"{place}:{line}", values, is_head))
     return found
 
 
@@ -94,7 +101,7 @@ def _pieces(node: ast.AST) -> list[str | ast.expr] | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value]
     if isinstance(node, ast.JoinedStr):
-        return [each.value if isinstance(each, ast.Constant) else each.value for each in node.values]  # type: ignore[attr-defined]
+        return [each.value for each in node.values]  # type: ignore[attr-defined]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = _pieces(node.left), _pieces(node.right)
         if left is not None or right is not None:
@@ -102,7 +109,9 @@ def _pieces(node: ast.AST) -> list[str | ast.expr] | None:
     return None
 
 
-def _read(node: ast.AST, *, is_word: bool = False) -> Iterator[tuple[str, int, tuple[ast.expr, ...]]]:
+def _read(node: ast.AST, *, is_word: bool = False, is_head: bool = False) -> Iterator[Found]:
+    if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Section") for base in node.bases):
+        yield from (each for field in node.body if isinstance(field, ast.AnnAssign) for each in _descriptions(field))
     if isinstance(node, ast.Call) and _NO_SENTENCES.search(ast.unparse(node.func)):
         return
     if isinstance(node, ast.Assert) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
@@ -112,15 +121,24 @@ def _read(node: ast.AST, *, is_word: bool = False) -> Iterator[tuple[str, int, t
         heads_columns = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("plain_table")
         for child in ast.iter_child_nodes(node):
             of_choice = isinstance(node, ast.IfExp) and child is not node.test
-            yield from _read(child, is_word=heads_columns or (is_word and of_choice))
+            yield from _read(child, is_word=is_word and of_choice, is_head=heads_columns)
         return
-    yield from _template(node, pieces, is_word)
+    yield from _template(node, pieces, is_word, is_head)
     for piece in pieces:
         if not isinstance(piece, str):
             yield from _read(piece, is_word=True)
 
 
-def _template(node: ast.AST, pieces: list[str | ast.expr], is_word: bool) -> Iterator[tuple[str, int, tuple[ast.expr, ...]]]:
+def _descriptions(field: ast.AnnAssign) -> Iterator[Found]:
+    """What a text of a job stands for, which the refusal of another says."""
+    if not re.search(r"\b(str|Text|Name)\b", ast.unparse(field.annotation)):
+        return
+    for node in ast.walk(field):
+        if isinstance(node, ast.keyword) and node.arg == "description" and isinstance(node.value, ast.Constant):
+            yield template(f"the {node.value.value}"), node.value.lineno, (), False
+
+
+def _template(node: ast.AST, pieces: list[str | ast.expr], is_word: bool, is_head: bool) -> Iterator[Found]:
     shown, values = [], []
     for piece in pieces:
         if isinstance(piece, str):
@@ -137,9 +155,10 @@ def _template(node: ast.AST, pieces: list[str | ast.expr], is_word: bool) -> Ite
             values.append(piece)
     text = "".join(shown)
     bare = re.sub(r"\{\d+\}", "\0", text)
-    is_choice = is_word and text.removeprefix(">").isalpha() and len(text) > 1 and text.removeprefix(">") not in _GRAMMAR | _UNITS
-    if ("\n" not in text.strip() and _WORDS.search(bare) and not _GENERATED.match(text)) or is_choice:
-        yield template(text), node.lineno, tuple(values)  # type: ignore[attr-defined]
+    is_single = text.removeprefix(">").isalpha() and len(text) > 1 and text.removeprefix(">") not in _GRAMMAR | _UNITS
+    is_sentence = "\n" not in text.strip() and _WORDS.search(bare) and not _GENERATED.match(text)
+    if is_sentence or (is_single and (is_word or is_head)):
+        yield template(text), node.lineno, tuple(values), is_head and is_single  # type: ignore[attr-defined]
 
 
 def may_lack(value: ast.expr) -> bool:
@@ -162,7 +181,7 @@ def wanted() -> dict[str, dict[str, str]]:
     rooms: dict[str, dict[str, str]] = {"foreign": known.get("foreign", {})}
     for each in sentences().values():
         if each.text not in rooms["foreign"]:
-            rooms.setdefault(room_of(each.place), {})[each.text] = translated.get(each.text, "")
+            rooms.setdefault(room_of(each), {})[each.text] = translated.get(each.text, "")
     return rooms
 
 

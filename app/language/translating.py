@@ -1,8 +1,8 @@
 """A finished sentence in another language: the template that it was made from is found again, and its values are kept.
 
-Sentences are made in English, in f-strings all over the packages; ``scripts/write_sentences.py`` reads their templates from the sources
-into catalogues, template -> translation, with the values as {0}, {1}, ... Here a sentence is held against those templates. Values that
-are sentences, names or lists of such are translated in turn; names, numbers and what users gave stay as they are.
+Sentences are made in English, in f-strings all over the packages; ``scripts/write_sentences.py`` reads their templates from the
+sources into catalogues, template -> translation, with the values as {0}, {1}, ... Here a sentence is held against those templates.
+Values that are sentences or lists of such are translated in turn; names, numbers and what users gave stay as they are.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
+FOLDER = Path(__file__).parent
+HEADERS = "headers"  # heads of tables: single words, which elsewhere are names of fields
 MAX_LENGTH = 4000  # of a sentence; what is longer is none of ours
 MAX_DEPTH = 6
 KEPT = 20_000  # sentences whose translation is remembered
@@ -24,6 +28,8 @@ _END = re.compile(r"(?<=[.?!]) (?=[A-Z0-9`'\"{(])|(?<=;) |(?<=:) ")
 _LIST = re.compile(r"(, and | and |, or | or |, )")
 _BETWEEN = {", and ": "、", " and ": "和", ", or ": "或", " or ": "或", ", ": "、"}
 _ENDS = {".": "。", "?": "？", ";": "；", ":": "："}
+_MARKS = "，。；：、（）？！"
+_PHRASE = re.compile(r"[a-z]{2,},? [a-z]{2,}")
 _BRACKETS = re.compile(r"(.*\S) \(([^()]*(?:\([^()]*\)[^()]*)*)\)", re.DOTALL)
 
 
@@ -39,6 +45,11 @@ class Template:
     @property
     def weight(self) -> int:
         return sum(len(text.strip()) for text in self.texts)
+
+    @property
+    def continues(self) -> bool:
+        """Whether it is a part that is added to sentences."""
+        return self.texts[0][:2] in (", ", "; ", ": ")
 
     def values(self, sentence: str, lowered: str) -> dict[int, str] | None:
         """What fills the template to give the sentence, if anything does."""
@@ -58,108 +69,157 @@ class Template:
             starts.append((found, found + len(text)))
             at = found + len(text)
         edges = [(0, len(first)), *starts, (end, len(lowered))]
-        found_values = [sentence[left[1] : right[0]] for left, right in zip(edges, edges[1:], strict=False)]
+        found_values = [sentence[left[1] : right[0]] for left, right in pairwise(edges)]
         return dict(zip(self.order, found_values, strict=True))
+
+
+class Reading(NamedTuple):
+    """A translation, how many characters of templates it rests on, and how many of a sentence it leaves as they are."""
+
+    said: str
+    gain: int
+    left: int
+
+    @property
+    def worth(self) -> int:
+        return self.gain - 3 * self.left
 
 
 @dataclass
 class Translator:
-    """Translates by templates. ``templates`` by the rarest of their words, so that few are held against a sentence."""
+    """Translates by templates. ``by_word``: by the rarest of their words, so that few are held against a sentence."""
 
     by_word: dict[str, list[Template]]
     without_words: list[Template]
-    known: dict[str, tuple[str, int]] = field(default_factory=dict)
+    headers: Mapping[str, str]
+    known: dict[str, Reading] = field(default_factory=dict)
 
     def __call__(self, text: str) -> str:
         """The text with each sentence that a template gives translated; the rest as it is."""
         return "\n".join(self._line(line) for line in text.split("\n")) if text else text
 
-    def knows(self, text: str) -> bool:
-        """Whether any of it is translated."""
-        return self(text) != text
+    def cell(self, text: str) -> str:
+        """The head or a cell of a table, where single words are no names of fields."""
+        return self.headers.get(text) or self(text)
+
+    def left(self, text: str) -> int:
+        """How many characters of sentences would stay as they are."""
+        return sum(self._best(line.strip(), 0).left for line in text.split("\n"))
 
     def _line(self, line: str) -> str:
-        if len(line) > MAX_LENGTH or not line.strip():
-            return line
         bare = line.strip()
-        translated, gain = self._best(bare, 0)
-        return line.replace(bare, translated) if gain else line
+        if len(line) > MAX_LENGTH or not bare:
+            return line
+        found = self._best(bare, 0)
+        return line.replace(bare, found.said) if found.gain else line
 
-    def _best(self, text: str, depth: int) -> tuple[str, int]:
-        """The translation, and how many characters of it came from templates."""
+    def _best(self, text: str, depth: int) -> Reading:
         if text in self.known:
             return self.known[text]
+        chosen = Reading(text, 0, len(text) if _PHRASE.search(text) else 0)
         if depth > MAX_DEPTH or not _WORD.search(text):
-            return text, 0
-        chosen, gain = text, 0
+            return chosen
         for found in self._readings(text, depth):
-            if found[1] > gain:
-                chosen, gain = found
+            if found.worth > chosen.worth and found.gain:
+                chosen = found
         if len(self.known) >= KEPT:
             self.known.clear()
-        self.known[text] = chosen, gain
-        return chosen, gain
+        self.known[text] = chosen
+        return chosen
 
-    def _readings(self, text: str, depth: int) -> Iterator[tuple[str, int]]:
-        ending = text[-1] if text[-1] in ".;:" and not text.endswith("..") else ""
+    def _readings(self, text: str, depth: int) -> Iterator[Reading]:
+        ending = text[-1] if text[-1] in _ENDS and not text.endswith("..") else ""
         bare = text[: len(text) - len(ending)]
-        yield from ((f"{said}{_ENDS.get(ending, '')}", gain) for said, gain in self._matches(bare, depth))
+        yield from (found._replace(said=found.said + _ENDS.get(ending, "")) for found in self._matches(bare, depth))
+        yield from self._matches(text, depth)
         parts = _END.split(text)
         if len(parts) > 1:
-            # One template over all of it is better than its parts under others.
-            yield self._joined([self._best(part, depth + 1) for part in parts])
+            found = [self._best(part, depth + 1) for part in parts]
+            yield Reading(
+                joined([_closed(each.said) for each in found], " "), sum(f.gain for f in found), sum(f.left for f in found)
+            )
         elif ending:
-            said, gain = self._best(bare, depth + 1)
-            yield f"{said}{_ENDS[ending]}", gain
+            one = self._best(bare, depth + 1)
+            yield one._replace(said=one.said + _ENDS[ending])
         in_brackets = _BRACKETS.fullmatch(bare)
         if in_brackets:
-            (said, one), (beside, other) = (self._best(part, depth + 1) for part in in_brackets.groups())
-            yield f"{said}（{beside}）{_ENDS.get(ending, '')}", one + other
+            (said, gain, left), beside = (self._best(part, depth + 1) for part in in_brackets.groups())
+            shown = joined([said, f"（{beside.said}）"])
+            yield Reading(shown + _ENDS.get(ending, ""), gain + beside.gain, left + beside.left)
         yield from self._list(bare, ending, depth)
 
-    def _matches(self, text: str, depth: int) -> Iterator[tuple[str, int]]:
+    def _matches(self, text: str, depth: int) -> Iterator[Reading]:
         lowered = text.lower()
         candidates = [each for word in dict.fromkeys(_WORD.findall(lowered)) for each in self.by_word.get(word, ())]
         for template in (*candidates, *self.without_words):
             values = template.values(text, lowered)
             if values is None:
+                if template.continues:
+                    yield from self._continued(template, text, lowered, depth)
                 continue
             filled = {number: self._value(value, depth + 1) for number, value in values.items()}
-            said = _PLACE.sub(lambda place, by=filled: by[int(place[1])][0], template.translation)  # type: ignore[misc]
-            yield said, 2 * template.weight + 1 + sum(gain for _, gain in filled.values())
+            pieces = _PLACE.split(template.translation)
+            said = joined([filled[int(piece)].said if number % 2 else piece for number, piece in enumerate(pieces)])
+            gain = max(2 * template.weight - 1, 1) + sum(each.gain for each in filled.values())
+            yield Reading(said, gain, sum(each.left for each in filled.values()))
 
-    def _value(self, value: str, depth: int) -> tuple[str, int]:
+    def _continued(self, template: Template, text: str, lowered: str, depth: int) -> Iterator[Reading]:
+        """Sentences to which the template was added when they were made."""
+        at = lowered.find(template.texts[0], 1)
+        while at > 0:
+            if template.values(text[at:], lowered[at:]) is not None:
+                before, behind = self._best(text[:at].rstrip(), depth + 1), self._best(text[at:], depth + 1)
+                yield Reading(joined([before.said, behind.said]), before.gain + behind.gain, before.left + behind.left)
+            at = lowered.find(template.texts[0], at + 1)
+
+    def _value(self, value: str, depth: int) -> Reading:
         """A value that is translated loses the blanks around it, which Chinese does without."""
-        bare = value.strip()
-        said, gain = self._best(bare, depth) if bare else (bare, 0)
-        return (said, gain) if gain else (value, 0)
+        found = self._best(value.strip(), depth)
+        return found if found.gain else found._replace(said=value)
 
-    @staticmethod
-    def _joined(parts: list[tuple[str, int]]) -> tuple[str, int]:
-        said = ""
-        for text, _ in parts:
-            said += f"{' ' if said and said[-1].isascii() else ''}{text}"
-            if said[-1:] == ":" and said != text:
-                said = f"{said[:-1]}："
-        return said, sum(gain for _, gain in parts)
-
-    def _list(self, text: str, ending: str, depth: int) -> Iterator[tuple[str, int]]:
-        """Several names or sentences in a row; the names that have no translation are single words."""
+    def _list(self, text: str, ending: str, depth: int) -> Iterator[Reading]:
+        """Several names or sentences in a row."""
         parts = _LIST.split(text)
         if len(parts) < 3:
             return
-        named = [self._best(part, depth + 1) for part in parts[::2]]
-        if all(gain or " " not in part for (_, gain), part in zip(named, parts[::2], strict=True)):
-            said = named[0][0]
-            for between, (name, _) in zip(parts[1::2], named[1:], strict=True):
-                said += f"{_spaced(said, _BETWEEN[between], name)}{name}"
-            yield f"{said}{_ENDS.get(ending, ending)}", 1 + sum(gain for _, gain in named)
+        found = [self._best(part, depth + 1) for part in parts[::2]]
+        said = found[0].said
+        for between, each in zip(parts[1::2], found[1:], strict=True):
+            said = joined([said, _BETWEEN[between], each.said])
+        yield Reading(said + _ENDS.get(ending, ""), 1 + sum(f.gain for f in found), sum(f.left for f in found))
 
 
-def _spaced(before: str, between: str, after: str) -> str:
-    if between == "、":
-        return between
-    return f"{' ' * before[-1:].isascii()}{between}{' ' * after[:1].isascii()}"
+def _closed(said: str) -> str:
+    """A part of a sentence whose head is a name, as fields have."""
+    return f"{said[:-1]}：" if said.endswith(":") else said
+
+
+def joined(pieces: Sequence[str], between: str = "") -> str:
+    """The pieces with a blank where Chinese meets letters or digits, and none inside Chinese."""
+    said = ""
+    for piece in pieces:
+        if not said or not piece:
+            said += piece
+            continue
+        before, after = said.rstrip(" "), piece.lstrip(" ")
+        last, first = before[-1:], after[:1]
+        if not last or not first:
+            said += piece
+        elif (_is_chinese(last) and _is_chinese(first)) or last in _MARKS or first in _MARKS:
+            said = before + after
+        elif (_is_chinese(last) and _is_word(first)) or (_is_word(last) and _is_chinese(first)):
+            said = f"{before} {after}"
+        else:
+            said += between + piece
+    return said
+
+
+def _is_chinese(character: str) -> bool:
+    return "\u4e00" <= character <= "\u9fff"
+
+
+def _is_word(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in "%`'\"_-/")
 
 
 def _template(english: str, translation: str) -> Template:
@@ -173,7 +233,7 @@ def _template(english: str, translation: str) -> Template:
     return Template(tuple(pieces[::2]), tuple(map(int, pieces[1::2])), translation, frozenset(words))
 
 
-def translator_of(catalogue: Mapping[str, str]) -> Translator:
+def translator_of(catalogue: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Translator:
     """By templates as they stand in the catalogue; those without a translation are passed over."""
     templates = [_template(english, said) for english, said in catalogue.items() if said]
     used = Counter(word for template in templates for word in template.words)
@@ -184,13 +244,12 @@ def translator_of(catalogue: Mapping[str, str]) -> Translator:
             by_word.setdefault(min(template.words, key=lambda word: (used[word], word)), []).append(template)
         else:
             without.append(template)
-    return Translator(by_word, without)
+    return Translator(by_word, without, headers or {})
 
 
 @cache
 def translator(language: str) -> Translator:
     """That of a language of the folder beside this module."""
-    catalogue: dict[str, str] = {}
-    for path in sorted((Path(__file__).parent / language).glob("*.json")):
-        catalogue.update(json.loads(path.read_text(encoding="utf-8")))
-    return translator_of(catalogue)
+    rooms = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (FOLDER / language).glob("*.json")}
+    headers = rooms.pop(HEADERS, {})
+    return translator_of({english: said for _, room in sorted(rooms.items()) for english, said in room.items()}, headers)

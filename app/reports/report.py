@@ -16,11 +16,11 @@ import yaml
 from app.answers.schemas import EstimateNumbers, Plan, SearchDocument
 from app.answers.tables.estimate import strategy_text, train_days
 from app.answers.tables.memory import chance
+from app.language.choice import Language
 from app.reports import pictures
 from app.text.quantities import GIB, count, days, gibibytes, percent, seconds
 
 Form = Literal["html", "pdf-ready", "markdown"]
-Language = Literal["en", "zh"]
 FOLDER = Path(__file__).parent
 SHOWN_PLANS = 10
 SHOWN_REJECTIONS = 15
