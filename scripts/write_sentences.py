@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CATALOGUES = ROOT / "app" / "language" / "zh"
 # Rooms whose sentences are translated; `app` by its own rooms. Not: records of runs, the Python client.
 PACKAGES = ("documents", "hardware_profiles", "cost_models", "frameworks", "search", "app")
+# What libraries say, parts of sentences that are put together, and words of tables stand in catalogues that people keep.
+BY_HAND = ("foreign", "headers")
 PASSED_OVER = {
     "app/cli/commands/schema.py": "JSON schemas",
     "app/http/metrics.py": "the help lines of Prometheus",
@@ -46,7 +48,7 @@ _NO_SENTENCES = re.compile(
     r"|APIKeyHeader|HTTPBearer|FastAPI|FastAPIOffline|setproctitle|_job_option|JSONDecodeError)$|^_?(log|logger)\."
 )
 _WORDS = re.compile(
-    r"^an? [a-z]{3,}|[a-z]{2,}[)`',:;.]* +[`'(\"]?[A-Za-z\0]|\0\)?[,;:]? +\(?[a-z]{2,}"
+    r"^an? [a-z]{3,}|[a-z]{2,}[)`',:;.]* +[`'(\"]?[A-Za-z\0]|\0\)?[,;:]? +\(?(?:a )?[a-z]{2,}"
     r"|[A-Za-z]{2,}[)`',:;.]* +[`'(]?[a-z]|^[,;(] ?[a-z]{2,} ?\0"
 )
 _GENERATED = re.compile(
@@ -55,7 +57,7 @@ _GENERATED = re.compile(
 )
 _FORMAT = re.compile(r"\{[a-z_]*(?::[^{}]*)?\}")
 _GRAMMAR = {"s", "is", "are", "has", "have", "do", "does", "it", "an", "a", "the"}
-_UNITS = {"ms", "GiB", "MWh", "USD", "MFU", "TFLOPS", "TTFT", "TPOT", "prefill", "decode", "throughput"}
+_UNITS = {"ms", "GiB", "MWh", "USD", "MFU", "TFLOPS", "TTFT", "TPOT", "prefill", "decode", "throughput", "alltoall", "full"}
 
 
 Found = tuple[str, int, tuple[ast.expr, ...], bool]
@@ -121,7 +123,8 @@ def _read(node: ast.AST, *, is_word: bool = False, is_head: bool = False) -> Ite
         heads_columns = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("plain_table")
         for child in ast.iter_child_nodes(node):
             of_choice = isinstance(node, ast.IfExp) and child is not node.test
-            yield from _read(child, is_word=is_word and of_choice, is_head=heads_columns)
+            beside = of_choice and any(isinstance(each, ast.JoinedStr) for each in (node.body, node.orelse))  # type: ignore[attr-defined]
+            yield from _read(child, is_word=beside or (is_word and of_choice), is_head=heads_columns)
         return
     yield from _template(node, pieces, is_word, is_head)
     for piece in pieces:
@@ -175,12 +178,12 @@ def catalogues() -> dict[str, dict[str, str]]:
 
 
 def wanted() -> dict[str, dict[str, str]]:
-    """The catalogues as the sources want them; ``foreign`` is written by hand: words, and what libraries say."""
+    """The catalogues as the sources want them."""
     known = catalogues()
     translated = {text: chinese for room in known.values() for text, chinese in room.items()}
-    rooms: dict[str, dict[str, str]] = {"foreign": known.get("foreign", {})}
+    rooms = {room: dict(known.get(room, {})) for room in BY_HAND}
     for each in sentences().values():
-        if each.text not in rooms["foreign"]:
+        if not any(each.text in rooms[room] for room in BY_HAND):
             rooms.setdefault(room_of(each), {})[each.text] = translated.get(each.text, "")
     return rooms
 

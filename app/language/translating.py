@@ -1,8 +1,8 @@
 """A finished sentence in another language: the template that it was made from is found again, and its values are kept.
 
 Sentences are made in English, in f-strings all over the packages; ``scripts/write_sentences.py`` reads their templates from the
-sources into catalogues, template -> translation, with the values as {0}, {1}, ... Here a sentence is held against those templates.
-Values that are sentences or lists of such are translated in turn; names, numbers and what users gave stay as they are.
+sources into catalogues, template -> translation, with the values as {0}, {1}, ... Here a sentence is held against them. Values
+that are sentences or lists of such are translated in turn; names, numbers and what users gave stay as they are.
 """
 
 from __future__ import annotations
@@ -20,15 +20,21 @@ from typing import NamedTuple
 FOLDER = Path(__file__).parent
 HEADERS = "headers"  # heads of tables: single words, which elsewhere are names of fields
 MAX_LENGTH = 4000  # of a sentence; what is longer is none of ours
-MAX_DEPTH = 6
+MAX_DEPTH = 16  # a sentence has fewer parts inside each other
 KEPT = 20_000  # sentences whose translation is remembered
 _PLACE = re.compile(r"\{(\d+)\}")
 _WORD = re.compile(r"[a-z]{2,}")
 _END = re.compile(r"(?<=[.?!]) (?=[A-Z0-9`'\"{(])|(?<=;) |(?<=:) ")
-_LIST = re.compile(r"(, and | and |, or | or |, )")
+_ROW, _PAIR = re.compile(r", and |, or |, "), re.compile(r" and | or ")
 _BETWEEN = {", and ": "、", " and ": "和", ", or ": "或", " or ": "或", ", ": "、"}
 _ENDS = {".": "。", "?": "？", ";": "；", ":": "："}
 _MARKS = "，。；：、（）？！"
+_BREAKS = re.compile(r"[,;:.] ")
+_CUT = re.compile(r" |(?<=\S)(?=[,;:(])")  # where one of two values side by side may end
+_MAX_CUTS = 40
+_WEAK = 12  # characters of a template's own
+_WEAKEST = 5
+_BREAK = 4  # what a value with several sentences weighs against its template
 _PHRASE = re.compile(r"[a-z]{2,},? [a-z]{2,}")
 _BRACKETS = re.compile(r"(.*\S) \(([^()]*(?:\([^()]*\)[^()]*)*)\)", re.DOTALL)
 
@@ -51,8 +57,13 @@ class Template:
         """Whether it is a part that is added to sentences."""
         return self.texts[0][:2] in (", ", "; ", ": ")
 
+    @property
+    def is_weak(self) -> bool:
+        """Whether so little of it is its own that half of another sentence might pass for a value."""
+        return self.weight < _WEAK and bool(self.order)
+
     def values(self, sentence: str, lowered: str) -> dict[int, str] | None:
-        """What fills the template to give the sentence, if anything does."""
+        """What fills the template to give the sentence, if anything does; values side by side are all in the last of them."""
         first, last = self.texts[0], self.texts[-1]
         if not lowered.startswith(first):
             return None
@@ -132,21 +143,23 @@ class Translator:
         bare = text[: len(text) - len(ending)]
         yield from (found._replace(said=found.said + _ENDS.get(ending, "")) for found in self._matches(bare, depth))
         yield from self._matches(text, depth)
-        parts = _END.split(text)
-        if len(parts) > 1:
-            found = [self._best(part, depth + 1) for part in parts]
-            yield Reading(
-                joined([_closed(each.said) for each in found], " "), sum(f.gain for f in found), sum(f.left for f in found)
-            )
-        elif ending:
+        for before, behind in _halves(text):
+            one, other = self._best(before, depth + 1), self._best(behind, depth + 1)
+            yield Reading(joined([_closed(one.said), other.said], " "), one.gain + other.gain, one.left + other.left)
+        if ending:
             one = self._best(bare, depth + 1)
             yield one._replace(said=one.said + _ENDS[ending])
         in_brackets = _BRACKETS.fullmatch(bare)
         if in_brackets:
-            (said, gain, left), beside = (self._best(part, depth + 1) for part in in_brackets.groups())
-            shown = joined([said, f"（{beside.said}）"])
-            yield Reading(shown + _ENDS.get(ending, ""), gain + beside.gain, left + beside.left)
+            one, other = self._best(in_brackets[1], depth + 1), self._bracketed(in_brackets[2], depth + 1)
+            if one.gain + other.gain:
+                yield Reading(joined([one.said, other.said]) + _ENDS.get(ending, ""), one.gain + other.gain, one.left + other.left)
         yield from self._list(bare, ending, depth)
+
+    def _bracketed(self, text: str, depth: int) -> Reading:
+        """What stands in brackets, which may be a part that sentences are given with its brackets."""
+        whole, inner = self._best(f"({text})", depth), self._best(text, depth)
+        return whole if whole.gain else inner._replace(said=f"（{inner.said}）")
 
     def _matches(self, text: str, depth: int) -> Iterator[Reading]:
         lowered = text.lower()
@@ -157,11 +170,45 @@ class Translator:
                 if template.continues:
                     yield from self._continued(template, text, lowered, depth)
                 continue
-            filled = {number: self._value(value, depth + 1) for number, value in values.items()}
+            filled = self._filled(template, values, depth + 1)
+            if filled is None:
+                continue
             pieces = _PLACE.split(template.translation)
             said = joined([filled[int(piece)].said if number % 2 else piece for number, piece in enumerate(pieces)])
             gain = max(2 * template.weight - 1, 1) + sum(each.gain for each in filled.values())
-            yield Reading(said, gain, sum(each.left for each in filled.values()))
+            broken = sum(any(_halves(value)) for value in values.values())
+            yield Reading(said, gain - _BREAK * broken, sum(each.left for each in filled.values()))
+
+    def _filled(self, template: Template, values: Mapping[int, str], depth: int) -> dict[int, Reading] | None:
+        """The values in the language; None where half of another sentence seems to be one."""
+        filled: dict[int, Reading] = {}
+        row: list[int] = []
+        for number, text in zip(template.order, template.texts[1:], strict=True):
+            row.append(number)
+            if text or number == template.order[-1]:
+                filled.update(self._side_by_side(row, values[number], depth))
+                row = []
+        return None if template.is_weak and self._is_doubtful(template, values, filled) else filled
+
+    @staticmethod
+    def _is_doubtful(template: Template, values: Mapping[int, str], filled: Mapping[int, Reading]) -> bool:
+        """Whether a template with little of its own has more in its values than names, numbers and what is understood."""
+        outer = {template.order[0], template.order[-1]} if not template.texts[0] else set()
+        is_long = template.weight < _WEAKEST and any(values[number].count(" ") > 1 and not filled[number].gain for number in outer)
+        is_broken = any("->" in values[number] or len(_split(_BREAKS, values[number])) > 1 for number in outer)
+        return is_long or is_broken or any(each.left for each in filled.values())
+
+    def _side_by_side(self, numbers: Sequence[int], text: str, depth: int) -> dict[int, Reading]:
+        """The values that stand together as ``text``, cut where most of it is understood."""
+        if len(numbers) == 1:
+            return {numbers[0]: self._value(text, depth)}
+        ends = [0, len(text), *(place.start() for place in _CUT.finditer(text))]
+        best: dict[int, Reading] = {}
+        for end in ends[:_MAX_CUTS]:
+            found = {numbers[0]: self._value(text[:end], depth), **self._side_by_side(numbers[1:], text[end:], depth)}
+            if not best or sum(each.worth for each in found.values()) > sum(each.worth for each in best.values()):
+                best = found
+        return best
 
     def _continued(self, template: Template, text: str, lowered: str, depth: int) -> Iterator[Reading]:
         """Sentences to which the template was added when they were made."""
@@ -179,14 +226,36 @@ class Translator:
 
     def _list(self, text: str, ending: str, depth: int) -> Iterator[Reading]:
         """Several names or sentences in a row."""
-        parts = _LIST.split(text)
-        if len(parts) < 3:
+        parts = next((parts for parts in (_split(_ROW, text), _split(_PAIR, text)) if len(parts) > 1), [])
+        if not parts:
             return
-        found = [self._best(part, depth + 1) for part in parts[::2]]
+        found = [self._best(part.removeprefix(_separator(part)), depth + 1) for part in parts]
         said = found[0].said
-        for between, each in zip(parts[1::2], found[1:], strict=True):
-            said = joined([said, _BETWEEN[between], each.said])
+        for part, each in zip(parts[1:], found[1:], strict=True):
+            said = joined([said, _BETWEEN[_separator(part)], each.said])
         yield Reading(said + _ENDS.get(ending, ""), 1 + sum(f.gain for f in found), sum(f.left for f in found))
+
+
+def _split(pattern: re.Pattern[str], text: str) -> list[str]:
+    """The parts of a text between matches outside of brackets; what was matched begins the part behind it."""
+    parts, begun = [], 0
+    for match in pattern.finditer(text):
+        before = text[: match.start()]
+        if match.start() > begun and before.count("(") <= before.count(")"):
+            parts.append(text[begun : match.start()])
+            begun = match.start()
+    return [part if pattern in (_ROW, _PAIR) else part.lstrip(" ") for part in (*parts, text[begun:])]
+
+
+def _halves(text: str) -> Iterator[tuple[str, str]]:
+    """The text cut at each end of a sentence or of a part of one, outside of brackets."""
+    parts = _split(_END, text)
+    for number in range(1, len(parts)):
+        yield " ".join(parts[:number]), " ".join(parts[number:])
+
+
+def _separator(part: str) -> str:
+    return next((between for between in _BETWEEN if part.startswith(between)), "")
 
 
 def _closed(said: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, JustifyMethod
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -45,7 +46,9 @@ def _said(shown: Any) -> Any:
     if isinstance(shown, str):
         return said(shown)
     if isinstance(shown, Text):
-        return Text(headed(shown.plain), style=shown.style) if not shown.spans else shown
+        return shown if shown.spans else Text(headed(shown.plain), style=shown.style)
+    if isinstance(shown, Padding):
+        shown.renderable = _said(shown.renderable)
     if isinstance(shown, Table):
         shown.title = _said(shown.title)
         for column in shown.columns:
