@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
 HEADERS = "headers"  # heads of tables: single words, which elsewhere are names of fields
-MAX_LENGTH = 4000  # of a sentence; what is longer is none of ours
+MAX_LENGTH = 2000  # of a sentence; what is longer is none of ours
 MAX_DEPTH = 16  # a sentence has fewer parts inside each other
 KEPT = 20_000  # sentences whose translation is remembered
 _PLACE = re.compile(r"\{(\d+)\}")
@@ -31,7 +31,10 @@ _ENDS = {".": "。", "?": "？", ";": "；", ":": "："}
 _MARKS = "，。；：、（）？！"
 _BREAKS = re.compile(r"[,;:.] ")
 _CUT = re.compile(r" |(?<=\S)(?=[,;:(])")  # where one of two values side by side may end
+_CUT_SHORT = re.compile(r"[,;:.] .*\d$")  # the number that follows a part of another sentence
+_QUOTE = re.compile(r"(?<!\w)['\"]|['\"](?!\w)")  # not an apostrophe
 _MAX_CUTS = 40
+_MAX_PARTS = 16  # of a sentence; ours have some five
 _WEAK = 12  # characters of a template's own
 _WEAKEST = 5
 _BREAK = 4  # what a value with several sentences weighs against its template
@@ -128,7 +131,7 @@ class Translator:
         if text in self.known:
             return self.known[text]
         chosen = Reading(text, 0, len(text) if _PHRASE.search(text) else 0)
-        if depth > MAX_DEPTH or not _WORD.search(text):
+        if depth > MAX_DEPTH or not _WORD.search(text.lower()):
             return chosen
         for found in self._readings(text, depth):
             if found.worth > chosen.worth and found.gain:
@@ -153,7 +156,8 @@ class Translator:
         if in_brackets:
             one, other = self._best(in_brackets[1], depth + 1), self._bracketed(in_brackets[2], depth + 1)
             if one.gain + other.gain:
-                yield Reading(joined([one.said, other.said]) + _ENDS.get(ending, ""), one.gain + other.gain, one.left + other.left)
+                said = joined([one.said, other.said]) + _ENDS.get(ending, "")
+                yield Reading(said, one.gain + other.gain, one.left + other.left)
         yield from self._list(bare, ending, depth)
 
     def _bracketed(self, text: str, depth: int) -> Reading:
@@ -176,7 +180,11 @@ class Translator:
             pieces = _PLACE.split(template.translation)
             said = joined([filled[int(piece)].said if number % 2 else piece for number, piece in enumerate(pieces)])
             gain = max(2 * template.weight - 1, 1) + sum(each.gain for each in filled.values())
-            broken = sum(any(_halves(value)) for value in values.values())
+            behind = dict(zip(template.order, template.texts[1:], strict=True))
+            broken = sum(
+                any(_halves(value)) or (behind[number][:1] == " " and _CUT_SHORT.search(value) is not None)
+                for number, value in values.items()
+            )
             yield Reading(said, gain - _BREAK * broken, sum(each.left for each in filled.values()))
 
     def _filled(self, template: Template, values: Mapping[int, str], depth: int) -> dict[int, Reading] | None:
@@ -194,7 +202,8 @@ class Translator:
     def _is_doubtful(template: Template, values: Mapping[int, str], filled: Mapping[int, Reading]) -> bool:
         """Whether a template with little of its own has more in its values than names, numbers and what is understood."""
         outer = {template.order[0], template.order[-1]} if not template.texts[0] else set()
-        is_long = template.weight < _WEAKEST and any(values[number].count(" ") > 1 and not filled[number].gain for number in outer)
+        unknown = [values[number] for number in outer if not filled[number].gain]
+        is_long = template.weight < _WEAKEST and any(value.count(" ") > 1 for value in unknown)
         is_broken = any("->" in values[number] or len(_split(_BREAKS, values[number])) > 1 for number in outer)
         return is_long or is_broken or any(each.left for each in filled.values())
 
@@ -233,15 +242,18 @@ class Translator:
         said = found[0].said
         for part, each in zip(parts[1:], found[1:], strict=True):
             said = joined([said, _BETWEEN[_separator(part)], each.said])
-        yield Reading(said + _ENDS.get(ending, ""), 1 + sum(f.gain for f in found), sum(f.left for f in found))
+        gain = sum(each.gain for each in found)
+        if gain or (_PAIR.search(text) and not any(" " in part.removeprefix(_separator(part)) for part in parts)):
+            yield Reading(said + _ENDS.get(ending, ""), 1 + gain, sum(each.left for each in found))
 
 
 def _split(pattern: re.Pattern[str], text: str) -> list[str]:
-    """The parts of a text between matches outside of brackets; what was matched begins the part behind it."""
+    """The parts of a text between matches outside of brackets and quotes; what was matched begins the part behind it."""
     parts, begun = [], 0
     for match in pattern.finditer(text):
         before = text[: match.start()]
-        if match.start() > begun and before.count("(") <= before.count(")"):
+        is_outside = all(before.count(opened) <= before.count(closed) for opened, closed in ("()", "[]", "{}"))
+        if match.start() > begun and is_outside and len(_QUOTE.findall(before)) % 2 == 0:
             parts.append(text[begun : match.start()])
             begun = match.start()
     return [part if pattern in (_ROW, _PAIR) else part.lstrip(" ") for part in (*parts, text[begun:])]
@@ -250,7 +262,7 @@ def _split(pattern: re.Pattern[str], text: str) -> list[str]:
 def _halves(text: str) -> Iterator[tuple[str, str]]:
     """The text cut at each end of a sentence or of a part of one, outside of brackets."""
     parts = _split(_END, text)
-    for number in range(1, len(parts)):
+    for number in range(1, min(len(parts), _MAX_PARTS)):
         yield " ".join(parts[:number]), " ".join(parts[number:])
 
 
