@@ -16,12 +16,13 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOGUES = ROOT / "app" / "language" / "zh"
 # Rooms whose sentences are translated; `app` by its own rooms. Not: records of runs, the Python client.
-PACKAGES = ("documents", "hardware_profiles", "cost_models", "frameworks", "search", "app")
+PACKAGES = ("documents", "hardware_profiles", "cost_models", "frameworks", "calibration", "search", "app")
 # What libraries say, parts of sentences that are put together, and words of tables stand in catalogues that people keep.
 BY_HAND = ("foreign", "headers")
 PASSED_OVER = {
@@ -35,6 +36,7 @@ PASSED_OVER = {
     "app/catalogue/models/huggingface/keys.py": "names of keys",
     "app/jobs/defaults.py": "reasons that only tests read",
     "app/workers": "the log",
+    "calibration/tuned_numbers.py": "rows of docs/switches.md",
     "cost_models/constants.py": "rows of docs/accuracy.md",
     "cost_models/post_training/constants.py": "rows of docs/post-training.md",
     "cost_models/serving/engine.py": "rows of docs/serving.md",
@@ -86,6 +88,7 @@ def template(text: str) -> str:
     return text.strip().removeprefix(">").removesuffix(".") if not text.strip().endswith("..") else text.strip()
 
 
+@cache
 def sentences() -> dict[str, Sentence]:
     """Those of all sources, by their text."""
     found: dict[str, Sentence] = {}

@@ -33,6 +33,7 @@ _BREAKS = re.compile(r"[,;:.] ")
 _CUT = re.compile(r" |(?<=\S)(?=[,;:(])")  # where one of two values side by side may end
 _CUT_SHORT = re.compile(r"[,;:.] .*\d$")  # the number that follows a part of another sentence
 _QUOTE = re.compile(r"(?<!\w)['\"]|['\"](?!\w)")  # not an apostrophe
+_QUOTED = re.compile(r"'[^']*'")
 _MAX_CUTS = 40
 _MAX_PARTS = 16  # of a sentence; ours have some five
 _WEAK = 12  # characters of a template's own
@@ -243,7 +244,7 @@ class Translator:
         for part, each in zip(parts[1:], found[1:], strict=True):
             said = joined([said, _BETWEEN[_separator(part)], each.said])
         gain = sum(each.gain for each in found)
-        if gain or (_PAIR.search(text) and not any(" " in part.removeprefix(_separator(part)) for part in parts)):
+        if gain or (_PAIR.search(text) and not any(" " in _QUOTED.sub("", part.removeprefix(_separator(part))) for part in parts)):
             yield Reading(said + _ENDS.get(ending, ""), 1 + gain, sum(each.left for each in found))
 
 

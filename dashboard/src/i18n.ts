@@ -18,6 +18,7 @@ export type TFunction = (key: string, values?: Values) => string;
 const loaders = { en: () => import("./locales/en"), zh: () => import("./locales/zh") } as const;
 const catalogues: Partial<Record<Language, Catalogue>> = {};
 const STORED = "meshplan-language";
+/** Of the page, and of what the server is asked for. */
 const HTML_LANG = { en: "en", zh: "zh-CN" } as const;
 
 let current: Language = "en";
@@ -76,7 +77,11 @@ export function translator(language: Language, catalogue: Catalogue | undefined,
   };
 }
 
-function subscribe(listener: () => void): () => void {
+/** The language as headers and the page name it. */
+export const languageTag = (): string => HTML_LANG[current];
+
+/** Calls the listener when the reader has changed the language; returns what ends that. */
+export function subscribe(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }

@@ -35,7 +35,8 @@ def chinese() -> Translator:
         ("search.tp: 'x' is not allowed; give an integer from 1 to 8.", "search.tp：不允许 'x'；请给出 1 至 8 的整数。"),
         ("The pipeline bubble takes 40 % of the step.", "流水线空泡占单步的 40 %。"),
         (
-            "The pipeline bubble takes 40 % of the step, then expert communication (20 %) and the pipeline bubble (9 %); 3 GiB stay free.",
+            "The pipeline bubble takes 40 % of the step, then expert communication (20 %) and the pipeline bubble (9 %); "
+            "3 GiB stay free.",
             "流水线空泡占单步的 40 %，其次是专家通信（20 %）和流水线空泡（9 %）；余量 3 GiB。",
         ),
         ("2 fit in 8 devices", "8 个设备容纳 2"),
