@@ -112,6 +112,7 @@ def _say(message: str) -> None:
 
 def _spoken(argv: Sequence[str]) -> list[str]:
     """The command line without ``--language``, which holds for all commands; a report has its own, of the page as well."""
+    speak("en")  # until it is known
     language, left = of_environment(os.environ), list(argv)
     for place, word in enumerate(argv):
         name, equals, value = word.partition("=")

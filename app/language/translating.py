@@ -244,7 +244,9 @@ class Translator:
         for part, each in zip(parts[1:], found[1:], strict=True):
             said = joined([said, _BETWEEN[_separator(part)], each.said])
         gain = sum(each.gain for each in found)
-        if gain or (_PAIR.search(text) and not any(" " in _QUOTED.sub("", part.removeprefix(_separator(part))) for part in parts)):
+        if gain or (
+            _PAIR.search(text) and not any(" " in _QUOTED.sub("", part.removeprefix(_separator(part))) for part in parts)
+        ):
             yield Reading(said + _ENDS.get(ending, ""), 1 + gain, sum(each.left for each in found))
 
 
