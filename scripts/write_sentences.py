@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 CATALOGUES = ROOT / "app" / "language" / "zh"
 # Rooms whose sentences are translated; `app` by its own rooms. Not: records of runs, the Python client.
 PACKAGES = ("documents", "hardware_profiles", "cost_models", "frameworks", "calibration", "search", "app")
@@ -86,6 +87,16 @@ def room_of(sentence: Sentence) -> str:
 def template(text: str) -> str:
     """The name of a text in the catalogue: without the blanks around it, without the mark of a column of numbers."""
     return text.strip().removeprefix(">").removesuffix(".") if not text.strip().endswith("..") else text.strip()
+
+
+def help_texts() -> list[str]:
+    """What ``--help`` shows of all commands."""
+    from typer import main as typer_main
+
+    from app.cli.help import texts
+    from app.cli.main import application
+
+    return sorted({text for _, _, text in texts(typer_main.get_command(application))})
 
 
 @cache
@@ -185,6 +196,7 @@ def wanted() -> dict[str, dict[str, str]]:
     known = catalogues()
     translated = {text: chinese for room in known.values() for text, chinese in room.items()}
     rooms = {room: dict(known.get(room, {})) for room in BY_HAND}
+    rooms["help"] = {text: known.get("help", {}).get(text, "") for text in help_texts()}
     for each in sentences().values():
         if not any(each.text in rooms[room] for room in BY_HAND):
             rooms.setdefault(room_of(each), {})[each.text] = translated.get(each.text, "")
@@ -199,8 +211,9 @@ def main() -> None:
         found = sentences()
         for room, texts in rooms.items():
             for text in (text for text, chinese in texts.items() if not chinese):
-                values = "; ".join(f"{number}: {ast.unparse(value)}" for number, value in enumerate(found[text].values))
-                sys.stdout.write(f"{room}\t{found[text].place}\t{text}\t{values}\n")
+                given = found.get(text, Sentence(text, "--help", ()))
+                values = "; ".join(f"{number}: {ast.unparse(value)}" for number, value in enumerate(given.values))
+                sys.stdout.write(f"{room}\t{given.place}\t{text}\t{values}\n")
         return
     for stale in {path.stem for path in CATALOGUES.glob("*.json")} - set(rooms):
         (CATALOGUES / f"{stale}.json").unlink()

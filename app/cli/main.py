@@ -38,7 +38,7 @@ from app.cli.commands import (
     worker,
 )
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
-from app.language.choice import LANGUAGES, checked, of_environment, said, speak
+from app.language.choice import LANGUAGES, checked, of_environment, said, speak, spoken
 from documents.errors import InfeasibleError, InputError
 
 LANGUAGE = "--language"
@@ -140,11 +140,21 @@ def _name(command: CommandInfo) -> str:
     return command.name or command.callback.__name__
 
 
+def _run(words: list[str]) -> object:
+    called = _called(words)
+    if spoken() == "en":
+        return called(args=words, prog_name="meshplan", standalone_mode=False)
+    from app.cli.help import translated
+
+    with translated(called) as command:
+        return command(args=words, prog_name="meshplan", standalone_mode=False)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; ``app.exit_codes`` lists what it returns."""
     try:
         words = _spoken(sys.argv[1:] if argv is None else argv)
-        code = _called(words)(args=words, prog_name="meshplan", standalone_mode=False)
+        code = _run(words)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except InputError as error:

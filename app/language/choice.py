@@ -78,6 +78,11 @@ def headed(text: str) -> str:
     return text if _spoken == "en" else _translator(_spoken).cell(text)
 
 
+def helped(text: str) -> str:
+    """A text of ``--help`` in the language of the process; these are known whole."""
+    return text if _spoken == "en" else _translator(_spoken).helps.get(text, text)
+
+
 def _translator(language: Language) -> Translator:
     from app.language.translating import translator  # a command in English never loads it
 

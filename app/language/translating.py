@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
 HEADERS = "headers"  # heads of tables: single words, which elsewhere are names of fields
+HELPS = "help"  # texts of --help, each known whole
 MAX_LENGTH = 2000  # of a sentence; what is longer is none of ours
 MAX_DEPTH = 16  # a sentence has fewer parts inside each other
 KEPT = 20_000  # sentences whose translation is remembered
@@ -37,9 +38,10 @@ _QUOTED = re.compile(r"'[^']*'")
 _MAX_CUTS = 40
 _MAX_PARTS = 16  # of a sentence; ours have some five
 _WEAK = 12  # characters of a template's own
+_LEAST_GAIN = 6  # of a sentence: less is some words of it
 _WEAKEST = 5
 _BREAK = 4  # what a value with several sentences weighs against its template
-_PHRASE = re.compile(r"[a-z]{2,},? [a-z]{2,}")
+_PHRASE = re.compile(r"[a-z]{2,}(?: [a-z]{2,})+")
 _BRACKETS = re.compile(r"(.*\S) \(([^()]*(?:\([^()]*\)[^()]*)*)\)", re.DOTALL)
 
 
@@ -107,6 +109,7 @@ class Translator:
     by_word: dict[str, list[Template]]
     without_words: list[Template]
     headers: Mapping[str, str]
+    helps: Mapping[str, str]
     known: dict[str, Reading] = field(default_factory=dict)
 
     def __call__(self, text: str) -> str:
@@ -126,12 +129,13 @@ class Translator:
         if len(line) > MAX_LENGTH or not bare:
             return line
         found = self._best(bare, 0)
-        return line.replace(bare, found.said) if found.gain else line
+        is_understood = found.gain and (found.gain >= max(_LEAST_GAIN, found.left) or not _PHRASE.search(bare))
+        return line.replace(bare, found.said) if is_understood else line
 
     def _best(self, text: str, depth: int) -> Reading:
         if text in self.known:
             return self.known[text]
-        chosen = Reading(text, 0, len(text) if _PHRASE.search(text) else 0)
+        chosen = Reading(text, 0, sum(len(phrase) for phrase in _PHRASE.findall(text)))
         if depth > MAX_DEPTH or not _WORD.search(text.lower()):
             return chosen
         for found in self._readings(text, depth):
@@ -317,7 +321,9 @@ def _template(english: str, translation: str) -> Template:
     return Template(tuple(pieces[::2]), tuple(map(int, pieces[1::2])), translation, frozenset(words))
 
 
-def translator_of(catalogue: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Translator:
+def translator_of(
+    catalogue: Mapping[str, str], headers: Mapping[str, str] | None = None, helps: Mapping[str, str] | None = None
+) -> Translator:
     """By templates as they stand in the catalogue; those without a translation are passed over."""
     templates = [_template(english, said) for english, said in catalogue.items() if said]
     used = Counter(word for template in templates for word in template.words)
@@ -328,12 +334,12 @@ def translator_of(catalogue: Mapping[str, str], headers: Mapping[str, str] | Non
             by_word.setdefault(min(template.words, key=lambda word: (used[word], word)), []).append(template)
         else:
             without.append(template)
-    return Translator(by_word, without, headers or {})
+    return Translator(by_word, without, headers or {}, helps or {})
 
 
 @cache
 def translator(language: str) -> Translator:
     """That of a language of the folder beside this module."""
     rooms = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (FOLDER / language).glob("*.json")}
-    headers = rooms.pop(HEADERS, {})
-    return translator_of({english: said for _, room in sorted(rooms.items()) for english, said in room.items()}, headers)
+    headers, helps = rooms.pop(HEADERS, {}), rooms.pop(HELPS, {})
+    return translator_of({english: said for _, room in sorted(rooms.items()) for english, said in room.items()}, headers, helps)

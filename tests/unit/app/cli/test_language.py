@@ -93,3 +93,12 @@ def test_a_report_is_in_the_language_of_its_command_unless_it_says_its_own(tmp_p
     assert command("report", answer, "--format", "markdown", "--language", "zh").stdout == chinese
     english = command("--language", "zh", "report", answer, "--format", "markdown", "--language", "en").stdout
     assert not CHINESE.search(english)
+
+
+@pytest.mark.parametrize("words", [(), ("search",), ("db",), ("serving", "search")])
+def test_help_is_in_chinese(words: tuple[str, ...]) -> None:
+    shown = command("--language", "zh", *words, "--help", COLUMNS="200").stdout
+    assert "选项" in shown
+    lines = [line for line in shown.splitlines() if "Usage:" not in line]
+    assert [line for line in lines if SENTENCE.search(line) and not CHINESE.search(line)] == []
+    assert not CHINESE.search(command(*words, "--help").stdout)
