@@ -66,7 +66,7 @@ class Template:
     @property
     def is_weak(self) -> bool:
         """Whether so little of it is its own that half of another sentence might pass for a value."""
-        return self.weight < _WEAK and bool(self.order)
+        return bool(self.order) and self.weight < _WEAK and not any(mark in text for text in self.texts for mark in ";:")
 
     def values(self, sentence: str, lowered: str) -> dict[int, str] | None:
         """What fills the template to give the sentence, if anything does; values side by side are all in the last of them."""
@@ -110,6 +110,7 @@ class Translator:
     without_words: list[Template]
     headers: Mapping[str, str]
     helps: Mapping[str, str]
+    whole: frozenset[str]  # what templates without values say
     known: dict[str, Reading] = field(default_factory=dict)
 
     def __call__(self, text: str) -> str:
@@ -203,13 +204,19 @@ class Translator:
                 row = []
         return None if template.is_weak and self._is_doubtful(template, values, filled) else filled
 
-    @staticmethod
-    def _is_doubtful(template: Template, values: Mapping[int, str], filled: Mapping[int, Reading]) -> bool:
+    def _is_pair(self, value: str) -> bool:
+        """Whether two things stand in it, and not one whose name has an `and`."""
+        return _PAIR.search(value) is not None and value.lower() not in self.whole
+
+    def _is_doubtful(self, template: Template, values: Mapping[int, str], filled: Mapping[int, Reading]) -> bool:
         """Whether a template with little of its own has more in its values than names, numbers and what is understood."""
         outer = {template.order[0], template.order[-1]} if not template.texts[0] else set()
         unknown = [values[number] for number in outer if not filled[number].gain]
         is_long = template.weight < _WEAKEST and any(value.count(" ") > 1 for value in unknown)
-        is_broken = any("->" in values[number] or len(_split(_BREAKS, values[number])) > 1 for number in outer)
+        is_broken = any(
+            "->" in values[number] or len(_split(_BREAKS, values[number])) > 1 or self._is_pair(values[number])
+            for number in outer
+        )
         return is_long or is_broken or any(each.left for each in filled.values())
 
     def _side_by_side(self, numbers: Sequence[int], text: str, depth: int) -> dict[int, Reading]:
@@ -240,17 +247,22 @@ class Translator:
 
     def _list(self, text: str, ending: str, depth: int) -> Iterator[Reading]:
         """Several names or sentences in a row."""
-        parts = next((parts for parts in (_split(_ROW, text), _split(_PAIR, text)) if len(parts) > 1), [])
-        if not parts:
+        rows, pairs = _split(_ROW, text), _split(_PAIR, text)
+        if len(rows) > 1:
+            yield from self._row(rows, ending, depth)
             return
-        found = [self._best(part.removeprefix(_separator(part)), depth + 1) for part in parts]
+        for number in range(1, min(len(pairs), _MAX_PARTS)):
+            yield from self._row(["".join(pairs[:number]), "".join(pairs[number:])], ending, depth)
+
+    def _row(self, parts: Sequence[str], ending: str, depth: int) -> Iterator[Reading]:
+        names = [part.removeprefix(_separator(part)) for part in parts]
+        found = [self._best(name, depth + 1) for name in names]
         said = found[0].said
         for part, each in zip(parts[1:], found[1:], strict=True):
             said = joined([said, _BETWEEN[_separator(part)], each.said])
         gain = sum(each.gain for each in found)
-        if gain or (
-            _PAIR.search(text) and not any(" " in _QUOTED.sub("", part.removeprefix(_separator(part))) for part in parts)
-        ):
+        are_pair = len(parts) == 2 and not any(" " in _QUOTED.sub("", name) for name in names)
+        if gain or are_pair and not parts[1].startswith(", "):
             yield Reading(said + _ENDS.get(ending, ""), 1 + gain, sum(each.left for each in found))
 
 
@@ -334,7 +346,8 @@ def translator_of(
             by_word.setdefault(min(template.words, key=lambda word: (used[word], word)), []).append(template)
         else:
             without.append(template)
-    return Translator(by_word, without, headers or {}, helps or {})
+    whole = frozenset(template.texts[0] for template in templates if not template.order)
+    return Translator(by_word, without, headers or {}, helps or {}, whole)
 
 
 @cache
