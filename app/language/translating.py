@@ -262,7 +262,7 @@ class Translator:
             said = joined([said, _BETWEEN[_separator(part)], each.said])
         gain = sum(each.gain for each in found)
         are_pair = len(parts) == 2 and not any(" " in _QUOTED.sub("", name) for name in names)
-        if gain or are_pair and not parts[1].startswith(", "):
+        if gain or (are_pair and not parts[1].startswith(", ")):
             yield Reading(said + _ENDS.get(ending, ""), 1 + gain, sum(each.left for each in found))
 
 
