@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import reduce
 from operator import or_
 
-import numpy as np
-
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
@@ -45,7 +43,7 @@ def schedule_rule(name: str, source: str, framework: str, table: Table) -> Rule:
         name,
         source,
         f"a pipeline runs {choices}",
-        lambda w, b: (b.pp > 1) & ~np.isin(b.schedule, (Schedule.NONE, *table.schedules)),
+        lambda w, b: (b.pp > 1) & ~b.runs((Schedule.NONE, *table.schedules)),
         lambda w, s: f"{framework} has no schedule {s.schedule.label}: {choices} over pp {s.pp}",
     )
 

@@ -162,7 +162,7 @@ def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[
     given = batch.layout_index >= 0
     default = ~given & (batch.pp * batch.vpp <= model.num_layers)
     span = model.num_layers + 1
-    vee = np.isin(batch.schedule, [schedule for schedule in Schedule if schedule.is_vee])
+    vee = batch.runs(schedule for schedule in Schedule if schedule.is_vee)
     plain = default & (batch.mtp_before_head == 0)
     key = np.where(plain, (batch.pp * span + batch.vpp) * 2 + vee, 0)
     present = np.zeros(2 * span * span, dtype=np.bool_)

@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.shapes import acting
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import SWITCHES, Feature, alternatives
+from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import Workload
 from frameworks.facts import FactRule
 from frameworks.legality import rules_for
@@ -25,7 +26,7 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
     for feature in SWITCHES:
         if feature not in wanted or not len(batch):
             continue
-        on = replace(batch, features=batch.features | int(feature))
+        on = varied(batch, features=batch.features | int(feature))
         rows = acting.acting(workload.model, on, feature) != 0
         others = rivals(feature)
         if others:
@@ -34,7 +35,7 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
             continue
         for rule in _rules_about(workload.software.target, feature):
             rows &= ~rule.violates(workload, on)
-        batch = replace(batch, features=np.where(rows, on.features, batch.features))
+        batch = varied(batch, features=np.where(rows, on.features, batch.features))
     return batch
 
 

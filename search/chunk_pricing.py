@@ -15,16 +15,19 @@ from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import peaks
-from cost_models.step.placing import least_step_times_s, work
+from cost_models.step.placing import Least, least_step_times_s, work
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
 from search.ahead import InHand
 from search.enumeration import legal_rows, option_rules
+from search.explanation import Estimator
 from search.lattice_state import Under
 from search.leaner import leaner, leanest
+from search.placement.climb import climbed
 from search.placement.placer import Placer
 from search.placement.pricing import PricedRows, Pricer, joined_rows, placed_rows
+from search.ranking import RankedStrategy
 from search.space import SearchSpace
 
 
@@ -68,7 +71,8 @@ class ChunkPricing:
     def _priced(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
         """Rows that could be listed, if any; what their layers take rules out the others before anything else is counted."""
         hand, usual = self._hand, priced_by(self.prices, batch)
-        open_rows = least_step_times_s(usual, work(usual)).step_s < self._to_beat_s
+        least = least_step_times_s(usual, work(usual))
+        open_rows = least.step_s < self._to_beat_s
         if not open_rows.all():
             closed = batch.take(~open_rows)
             refused = None if self._refused_by is None else refused_mask(self.workload, closed, self._refused_by)
@@ -77,12 +81,13 @@ class ChunkPricing:
             if len(closed) == len(batch):
                 return []
             usual, origin = usual.take(open_rows), origin[open_rows]
+            least = Least(*(seconds[open_rows] for seconds in least))
         least_bytes = hand.least_bytes
-        priced = placed_rows(self.prices, self.placer, usual, origin, self._price, self._to_beat_s, least_bytes)
-        least = int(np.argmin(priced.peak_memory_bytes))
-        peak = float(priced.peak_memory_bytes[least])
+        priced = placed_rows(self.prices, self.placer, usual, origin, least, self._price, self._to_beat_s, least_bytes)
+        row = int(np.argmin(priced.peak_memory_bytes))
+        peak = float(priced.peak_memory_bytes[row])
         if peak < least_bytes:
-            hand.leanest = (peak, priced.batch.row(least))
+            hand.leanest = (peak, priced.batch.row(row))
         return [priced]
 
     @property
@@ -136,6 +141,12 @@ class ChunkPricing:
 def found_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], batch: StrategyBatch, under: Under) -> InHand:
     """As the method of the pricing that the recipe makes; this process keeps it for further chunks."""
     return _made(pickle.dumps(recipe)).found_in(batch, under)
+
+
+def climbed_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:
+    """As ``climbed``, with the prices that chunks of the same recipe had in this process."""
+    pricing = _made(pickle.dumps(recipe))
+    return climbed(pricing.prices, pricing.placer, simulate, plan)
 
 
 @lru_cache(maxsize=2)  # a search for a target, and that of what it refuses

@@ -7,7 +7,7 @@ bounded memory; one too large for the time given is cut, and the result says so.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ from cost_models.step.composition import estimate_priced
 from frameworks.target import ANY
 from search.ahead import ENTERED, MOST, Entered, InHand, num_known
 from search.answers import Answers
-from search.chunk_pricing import ChunkPricing, found_in
+from search.chunk_pricing import ChunkPricing, climbed_in, found_in
 from search.enumeration import Chunk, Rejections, charge_illegal, chunks
-from search.executors.executor import SERIAL, Executor, Piece
+from search.executors.executor import SERIAL, Executor, Piece, work_off
 from search.explanation import Estimator
 from search.finalists import MAX_SIMULATIONS, Finalists, simulated_rows
 from search.heartbeat import beat
@@ -51,7 +51,7 @@ class LatticeSearch:
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
     ``paired_error`` says which plans tie. ``limits`` are those of ``space``, for what to say where they leave no plan.
     ``judgement`` ranks and bounds what is found by more than the lattice's own order, and says ``objective`` and ``top``.
-    ``executor`` takes chunks and simulations; what is found is the same.
+    ``executor`` takes chunks, and the last moves of layers; what is found is the same.
     Raises ``SearchError`` for an unknown objective or a bad ``top``.
     """
 
@@ -99,7 +99,7 @@ class LatticeSearch:
         )
         self._pricing = ChunkPricing(*self._recipe[0], **self._recipe[1])
         self._stream = self._continued(space)
-        self._climbs: dict[RankedStrategy, RankedStrategy] = {}
+        self._climbs: dict[RankedStrategy, Piece[RankedStrategy]] = {}
         self._executor, self._entered = executor, deque[Entered]()
         self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
@@ -128,8 +128,8 @@ class LatticeSearch:
             self._take_first()
         elif (place := next((at for at, entered in enumerate(self._entered) if self._is_free(entered)), None)) is not None:
             entered = self._entered[place]
-            piece: Piece[InHand] = Piece(found_in, self._recipe, entered.batch, entered.under)
-            piece.here(lambda: self._pricing.found_in(entered.batch, entered.under))
+            piece = self._piece(entered.batch, entered.under)
+            piece.here()
             self._entered[place] = entered._replace(piece=piece)
             state.price_s += now() - begun_s
         else:
@@ -157,11 +157,14 @@ class LatticeSearch:
             state.legality_s += now() - begun_s
             entered = Entered(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._under(place))
             if len(batch) and room:
-                entered = entered._replace(piece=Piece(found_in, self._recipe, batch, entered.under))
-                assert entered.piece is not None
-                entered.piece.give(self._executor)
+                piece = self._piece(batch, entered.under)
+                piece.give(self._executor)
+                entered = entered._replace(piece=piece)
             self._entered.append(entered)
             room = self._executor.room
+
+    def _piece(self, batch: StrategyBatch, under: Under) -> Piece[InHand]:
+        return Piece(found_in, self._recipe, batch, under, own=lambda: self._pricing.found_in(batch, under))
 
     def _is_free(self, entered: Entered) -> bool:
         return entered.piece is None and len(entered.batch) > 0
@@ -341,15 +344,14 @@ class LatticeSearch:
         """The plans with single layers moved for as long as that helps, fastest first."""
         if not self._proves_by_time:
             return tuple(ranked)
-        moved = [self._as_climbed(plan) for plan in ranked]
-        return tuple(sorted(moved, key=lambda plan: plan.step_time_s))
+        for plan in ranked:  # an answer that was interrupted goes on where it was
+            self._climbs.setdefault(plan, Piece(climbed_in, self._recipe, self.simulator, plan, own=self._climb(plan)))
+        pieces = [self._climbs[plan] for plan in ranked]
+        work_off(self._executor, pieces, beat)
+        return tuple(sorted((piece.result() for piece in pieces), key=lambda plan: plan.step_time_s))
 
-    def _as_climbed(self, plan: RankedStrategy) -> RankedStrategy:
-        """The plan with its layers moved; an answer that was interrupted goes on where it was."""
-        if plan not in self._climbs:
-            self._climbs[plan] = climbed(self._pricing.prices, self._pricing.placer, self.simulator, plan)
-            beat()
-        return self._climbs[plan]
+    def _climb(self, plan: RankedStrategy) -> Callable[[], RankedStrategy]:
+        return lambda: climbed(self._pricing.prices, self._pricing.placer, self.simulator, plan)
 
     def _by_tensor(self, ranked: Sequence[RankedStrategy]) -> tuple[TensorRefinement, ...]:
         """The fastest plans with tensors chosen one by one, which the proof does not cover."""

@@ -5,7 +5,6 @@ Such a switch never saves time, so that it is tried nowhere else: a strategy tha
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from cost_models.shapes import acting
 from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch, concatenate
 from cost_models.shapes.switches import SWITCHES, Feature, InSearch, treated
+from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import ModelShape
 from frameworks.taking import rivals
 
@@ -31,7 +31,7 @@ def leaner(model: ModelShape, batch: StrategyBatch, switches: Feature) -> tuple[
         rows = np.flatnonzero(all_change(model, batch, chosen))
         if len(rows):
             taken = batch.take(rows)
-            batches.append(replace(taken, features=taken.features ^ int(chosen)))
+            batches.append(varied(taken, features=taken.features ^ int(chosen)))
             origins.append(rows)
     return (concatenate(batches), np.concatenate(origins)) if batches else None
 
@@ -47,7 +47,9 @@ def leanest(model: ModelShape, batch: StrategyBatch, switches: Feature) -> Strat
         rows = is_open & all_change(model, batch, chosen)
         features = np.where(rows, batch.features ^ int(chosen), features)
         is_open &= ~rows
-    return replace(batch, features=features)
+        if not is_open.any():  # as a rule the first few are enough
+            break
+    return varied(batch, features=features)
 
 
 def swappable(batch: StrategyBatch) -> NDArray[np.bool_]:
@@ -77,6 +79,6 @@ def all_change(model: ModelShape, batch: StrategyBatch, chosen: Feature) -> NDAr
     if Feature.SWAP_ATTENTION in chosen:
         changes &= swappable(batch)
     if changes.any():
-        changes &= acting.acting(model, replace(batch, features=batch.features | bits), chosen) == bits
+        changes &= acting.acting(model, varied(batch, features=batch.features | bits), chosen) == bits
     found: NDArray[np.bool_] = changes
     return found

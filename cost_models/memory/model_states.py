@@ -115,7 +115,7 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     if model.mtp_num_layers:
         kind = model.kinds_of_layers()[-1]
         dense, experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
-        beside_head = np.isin(batch.schedule, ENDS_MEET) & (batch.mtp_before_head == 0)
+        beside_head = batch.runs(ENDS_MEET) & (batch.mtp_before_head == 0)
         elsewhere = (batch.mtp_before_head < batch.pp * batch.vpp - 1) & ~beside_head  # than on the rank of the first stage
         copy = np.where(elsewhere, table, 0.0)
         mtp = model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy

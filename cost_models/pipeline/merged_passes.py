@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +43,99 @@ class Meetings:
         return total
 
 
-@dataclass(frozen=True)
-class MergedPasses:
-    """Savings of a group's ranks; ``savings`` are those of one pair of layers, ``[n]``.
+class LayersMet:
+    """Which layers meet on the ranks of some stages, whatever that saves.
 
     The first layer of the forward meets the last one of the backward, the second the last but one; what finds no partner runs
     alone [mindspeed-fb-overlap, transformer_block.py]. An MTP module is one more layer behind those of its stage.
     """
 
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages
+        self._steady: dict[int, Floats] = {}
+
+    @cached_property
+    def sequences(self) -> list[list[tuple[int, ...]]]:
+        """Kinds of the layers of every chunk, in order, ``[kind][chunk]``."""
+        return [[tuple(layer - 1 for layer in chunk if layer) for chunk in rank] for rank in self._layers.tolist()]
+
+    @cached_property
+    def _layers(self) -> NDArray[np.int64]:
+        return _layers_in_order(self._stages)
+
+    @cached_property
+    def meetings(self) -> list[list[Meetings]]:
+        """Of a forward of each chunk with a backward of each, ``[forward][backward]``."""
+        counts = _counts_met(self._layers.swapaxes(0, 1), len(self._stages.layer_kinds))
+        chunks = range(self._stages.num_chunks)
+        return [[_of_counts(counts[:, :, forward, backward]) for backward in chunks] for forward in chunks]
+
+    def partners(self, chunk: int) -> list[int]:
+        """Chunks whose backwards the forwards of a chunk may meet: those of the other stream where there are two.
+
+        Parameters
+        ----------
+        chunk : int
+            Chunk of the forward.
+
+        Returns
+        -------
+        list of int
+        """
+        chunks = range(self._stages.num_chunks)
+        return [1 - chunk] if self._stages.schedule in (Schedule.DUALPIPE, Schedule.DUALPIPE_V) else list(chunks)
+
+    def steady(self, group_size: int) -> Floats:
+        """Of a micro batch on whole ranks between fill and drain, ``[layer kind, layer kind, kind]``.
+
+        Two streams meet each other; the chunks of one take turns in groups of ``group_size`` micro batches, forwards as many
+        ahead of backwards as the first rank of a kind warms up with.
+
+        Parameters
+        ----------
+        group_size : int
+            Micro batches that the interleaved schedule passes through a chunk before the next.
+
+        Returns
+        -------
+        Floats, pairs of layers
+        """
+        if group_size not in self._steady:
+            stages, number = self._stages, len(self._stages.layer_kinds)
+            counts = np.zeros((number, number, stages.num_kinds))
+            for kind, rank in enumerate(stages.first_rank[:, 0].astype(np.int64).tolist()):
+                for forward, backward, share in _turns(stages.pp, stages.vpp, group_size, rank):
+                    counts[:, :, kind] += share * np.array(self.meetings[forward][backward].counts)[:, :, kind, 0]
+            self._steady[group_size] = counts
+        return self._steady[group_size]
+
+
+@lru_cache(maxsize=64)  # about as many as one pipeline has placements; tables of many virtual stages are large
+def layers_met(stages: Stages) -> LayersMet:
+    """Kept for as long as the stages come back.
+
+    Parameters
+    ----------
+    stages : Stages
+        Kinds of ranks of a pipeline.
+
+    Returns
+    -------
+    LayersMet
+    """
+    return LayersMet(stages)
+
+
+@dataclass(frozen=True)
+class MergedPasses:
+    """Savings of a group's ranks; ``savings`` are those of one pair of layers, ``[n]``."""
+
     stages: Stages
     savings: PairSavings
+
+    @property
+    def _met(self) -> LayersMet:
+        return layers_met(self.stages)
 
     def of(self, forward: int, backward: int) -> Floats:
         """One pair: a chunk's forward with a chunk's backward, ``[kind, n]``.
@@ -68,7 +151,7 @@ class MergedPasses:
         -------
         Floats, ``[kind, n]``, seconds
         """
-        return self._meetings[forward][backward].saving_s(self.savings)
+        return self._met.meetings[forward][backward].saving_s(self.savings)
 
     def met(self, forward: tuple[int, int], backward: tuple[int, int]) -> Floats:
         """One pair of chunks of any two kinds of rank, ``[n]``: what ``of`` has for chunks of one rank.
@@ -84,7 +167,7 @@ class MergedPasses:
         -------
         Floats, ``[n]``, seconds
         """
-        first, second = (self._sequences[kind][chunk] for kind, chunk in (forward, backward))
+        first, second = (self._met.sequences[kind][chunk] for kind, chunk in (forward, backward))
         saving = np.zeros(1)
         for (ahead, back), number in Counter(zip(first, reversed(second), strict=False)).items():
             saved = self.savings.by_kinds[ahead][back]
@@ -93,41 +176,16 @@ class MergedPasses:
         return saving
 
     @cached_property
-    def _sequences(self) -> list[list[tuple[int, ...]]]:
-        """Kinds of the layers of every chunk, in order, ``[kind][chunk]``."""
-        return [[tuple(layer - 1 for layer in chunk if layer) for chunk in rank] for rank in self._layers.tolist()]
-
-    @cached_property
-    def _layers(self) -> NDArray[np.int64]:
-        return _layers_in_order(self.stages)
-
-    @cached_property
-    def _meetings(self) -> list[list[Meetings]]:
-        counts = _counts_met(self._layers.swapaxes(0, 1), len(self.stages.layer_kinds))
-        chunks = range(self.stages.num_chunks)
-        return [[_of_counts(counts[:, :, forward, backward]) for backward in chunks] for forward in chunks]
-
-    def _partners(self, chunk: int) -> list[int]:
-        """Chunks whose backwards the forwards of a chunk may meet: those of the other stream where there are two."""
-        chunks = range(self.stages.num_chunks)
-        return [1 - chunk] if self.stages.schedule in (Schedule.DUALPIPE, Schedule.DUALPIPE_V) else list(chunks)
-
-    @cached_property
     def most_of_chunk_s(self) -> list[Floats]:
         """What no pair of a chunk's forward exceeds, ``[chunk]`` of ``[kind, n]``."""
-        return [
-            np.max(
-                [found.saving_s(self.savings) for found in _distinct([self._meetings[chunk][b] for b in self._partners(chunk)])],
-                0,
-            )
-            for chunk in range(self.stages.num_chunks)
+        met = self._met
+        found = [
+            _distinct([met.meetings[chunk][back] for back in met.partners(chunk)]) for chunk in range(self.stages.num_chunks)
         ]
+        return [np.max([meetings.saving_s(self.savings) for meetings in of_chunk], axis=0) for of_chunk in found]
 
     def steady_s(self, group_size: IntColumn) -> Floats:
         """Of a micro batch on whole ranks between fill and drain, ``[kind, n]``.
-
-        Two streams meet each other; the chunks of one take turns in groups of ``group_size`` micro batches, forwards as many
-        ahead of backwards as the first rank of a kind warms up with.
 
         Parameters
         ----------
@@ -138,17 +196,12 @@ class MergedPasses:
         -------
         Floats, ``[kind, n]``, seconds a micro batch
         """
-        stages = self.stages
+        stages, met = self.stages, self._met
         if stages.schedule is not Schedule.INTERLEAVED:
-            chosen = [self._meetings[chunk][partner] for chunk in range(stages.num_chunks) for partner in self._partners(chunk)]
-            return _of_counts(np.sum([met.counts for met in chosen], axis=0)).saving_s(self.savings)
+            chosen = [met.meetings[chunk][partner] for chunk in range(stages.num_chunks) for partner in met.partners(chunk)]
+            return _of_counts(np.sum([each.counts for each in chosen], axis=0)).saving_s(self.savings)
         sizes, index = np.unique(group_size, return_inverse=True)
-        number = len(stages.layer_kinds)
-        counts = np.zeros((number, number, stages.num_kinds, len(sizes)))
-        for column, size in enumerate(sizes.tolist()):
-            for kind, rank in enumerate(stages.first_rank[:, 0].astype(np.int64).tolist()):
-                for forward, backward, share in _turns(stages.pp, stages.vpp, size, rank):
-                    counts[:, :, kind, column] += share * np.array(self._meetings[forward][backward].counts)[:, :, kind, 0]
+        counts = np.stack([met.steady(size) for size in sizes.tolist()], axis=-1)
         return _of_counts(counts[..., index.reshape(-1)]).saving_s(self.savings)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -38,24 +40,29 @@ def slots_of(placements: Sequence[Sorts], group_size: int, *, merged: bool) -> l
     list of tuple of (slots a micro batch, meetings), ``[placement]``
         Slots in which the same meetings take place are put together; they add up to v slots.
     """
-    table = np.array(placements)  # [placement, rank, chunk]
-    (_, pp, vpp), num_sorts = table.shape, int(table.max()) + 1
+    return [_slots_under(of_rank, group_size, merged=merged) for of_rank in placements]
+
+
+@lru_cache(maxsize=4096)
+def _slots_under(of_rank: Sorts, group_size: int, *, merged: bool) -> Slots:
+    codes = np.array(of_rank)  # [rank, chunk]
+    (pp, vpp), num_sorts = codes.shape, int(codes.max()) + 1
+    rank, forward, backward = _turns(pp, vpp, group_size, merged=merged)
+    met = np.sort(codes[rank, forward] * num_sorts + codes[rank, backward], axis=1)
+    counts = Counter(met.view(f"V{pp * met.itemsize}").ravel().tolist())
+    shares: dict[tuple[Meeting, ...], int] = {}
+    for row, count in counts.items():
+        meetings = tuple(divmod(code, num_sorts) for code in sorted(set(np.frombuffer(row, dtype=met.dtype).tolist())))
+        shares[meetings] = shares.get(meetings, 0) + count
+    return tuple((count / group_size, meetings) for meetings, count in shares.items())
+
+
+@lru_cache(maxsize=64)
+def _turns(pp: int, vpp: int, group_size: int, *, merged: bool) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Ranks, and the chunks of the forward and the backward that each runs in every slot, ``[slot, rank]``."""
     rank, slot = np.arange(pp), np.arange(vpp * group_size)
     ahead = 2 * (pp - 1 - rank) + (vpp - 1) * group_size + merged
-    forward, backward = (ahead + slot[:, None]) // group_size % vpp, (vpp - 1 - slot // group_size % vpp)[:, None]
-    known: dict[bytes, tuple[Meeting, ...]] = {}
-    found = []
-    for of_rank in table:
-        codes = np.sort(of_rank[rank, forward] * num_sorts + of_rank[rank, backward], axis=1)
-        counts: dict[tuple[Meeting, ...], int] = {}
-        for row in codes.view(f"V{pp * codes.itemsize}").ravel().tolist():
-            met = known.get(row)
-            if met is None:
-                distinct = sorted(set(np.frombuffer(row, dtype=codes.dtype).tolist()))
-                known[row] = met = tuple(divmod(code, num_sorts) for code in distinct)
-            counts[met] = counts.get(met, 0) + 1
-        found.append(tuple((count / group_size, met) for met, count in counts.items()))
-    return found
+    return rank, (ahead + slot[:, None]) // group_size % vpp, (vpp - 1 - slot // group_size % vpp)[:, None]
 
 
 def sorts_of_chunks(stages: Stages) -> tuple[Sorts, list[tuple[int, int]]]:

@@ -20,7 +20,7 @@ Counts = NDArray[np.int64]
 LayersByKind = tuple[Floats, ...]  # in the order of ``ModelShape.layer_kinds``
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stages:
     """Kinds of ranks, outermost first; arrays are ``[kind]``, ``[kind, 1]`` or ``[kind, chunk]``.
 
@@ -168,6 +168,7 @@ class Stages:
         return tuple(prefix[kind, chunk, index].astype(np.float64) for prefix in self.prefix)
 
 
+@lru_cache(maxsize=256)  # placements of a pipeline come back with the leaner forms of its rows
 def stages_of(
     model: ModelShape,
     pp: int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum, unique
 from typing import Any, Literal, NamedTuple
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import DEFAULT_FEATURES, PRICED, Feature, Place, priced_bits
 from cost_models.shapes.tensors import TensorPlan
+from cost_models.shapes.varied import varied
 
 IntColumn = NDArray[np.int64]
 
@@ -246,8 +247,8 @@ class StrategyBatch:
         StrategyBatch
         """
         index = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        # Several times faster than replace() and indexing: searches take rows tens of thousands of times.
-        return StrategyBatch(**(vars(self) | {name: getattr(self, name).take(index) for name in (*COLUMNS, *INDICES)}))
+        # take() is several times faster than indexing: searches take rows tens of thousands of times.
+        return varied(self, **{name: getattr(self, name).take(index) for name in (*COLUMNS, *INDICES)})
 
     def standing_for(self, rows: IntColumn, place: Place, columns: Sequence[str]) -> StrategyBatch:
         """The chosen rows for all that are alike in ``columns`` and in the switches that ``place`` prices.
@@ -270,7 +271,7 @@ class StrategyBatch:
         nothing = np.empty(0, dtype=np.int64)
         kept: dict[str, Any] = {name: getattr(self, name)[rows] if name in columns else nothing for name in COLUMNS}
         kept["features"] = self.features[rows] & PRICED[place]
-        return replace(self, **kept, **{name: getattr(self, name)[rows] for name in INDICES}, place=place)
+        return varied(self, **kept, **{name: getattr(self, name)[rows] for name in INDICES}, place=place)
 
     def row(self, index: int) -> ParallelStrategy:
         """One row as an object."""
@@ -282,6 +283,21 @@ class StrategyBatch:
             layer_layout=self.layouts[layout] if layout >= 0 else None,
             tensor_plan=self.tensor_plans[tensors] if tensors >= 0 else None,
         )
+
+    def runs(self, schedules: Iterable[Schedule]) -> NDArray[np.bool_]:
+        """Whether each row's schedule is one of some.
+
+        Parameters
+        ----------
+        schedules : iterable of Schedule
+            At least one.
+
+        Returns
+        -------
+        bool, ``[n]``
+        """
+        found: NDArray[np.bool_] = np.logical_or.reduce([self.schedule == int(one) for one in schedules])  # isin() sorts
+        return found
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
         """Whether each row has the feature. Raises ``PlaceError`` where it is priced in another place than theirs.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, Schedule
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
+
+Part = TypeVar("Part", bound=Hashable)
 
 
 class Paces(NamedTuple):
@@ -40,19 +42,26 @@ class SortedRanks(NamedTuple):
     members: IntColumn
     starts: IntColumn
 
-    def busiest_s(self, work_s: Callable[[tuple[int, ...]], Floats]) -> Floats:
+    def busiest_s(self, parts_of: Callable[[tuple[int, ...]], Iterable[Part]], part_s: Callable[[Part], Floats]) -> Floats:
         """What the rank that works longest does under each placement.
 
         Parameters
         ----------
-        work_s : callable
-            Seconds ``[n]`` of one rank.
+        parts_of : callable
+            What the work of one rank is made of, a part for each of its chunks.
+        part_s : callable
+            Seconds ``[n]`` of one part, asked for once.
 
         Returns
         -------
         Floats, ``[placement, n]``, seconds
         """
-        of_ranks = np.stack([work_s(of_rank) for of_rank in self.ranks])
+        number: dict[Part, int] = {}
+        parts = np.array([[number.setdefault(part, len(number)) for part in parts_of(of_rank)] for of_rank in self.ranks])
+        seconds = np.stack([part_s(part) for part in number])
+        of_ranks = seconds[parts[:, 0]]
+        for of_chunk in parts.T[1:]:
+            of_ranks += seconds[of_chunk]
         slowest: Floats = np.maximum.reduceat(of_ranks.take(self.members, axis=0), self.starts, axis=0)
         return slowest
 
@@ -121,23 +130,26 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
         seconds: Floats = forward[ahead] + backward[back]
         return seconds if merged is None else seconds - merged.met((ahead, 0), (back, 0))
 
-    def mirrored_s(of_rank: tuple[int, ...]) -> Floats:
+    def mirrored(of_rank: tuple[int, ...]) -> Iterable[tuple[int, int]]:
         """Every forward meets the backward of the mirrored chunk, as it does in a V and on the last rank."""
-        total: Floats = np.sum([meeting_s(*pair) for pair in zip(of_rank, reversed(of_rank), strict=True)], axis=0)
-        return total
+        return zip(of_rank, reversed(of_rank), strict=True)
 
-    def least_s(of_rank: tuple[int, ...]) -> Floats:
+    def hiding(of_rank: tuple[int, ...]) -> Iterable[tuple[int, frozenset[int]]]:
         """Every forward meets the backward that hides most of it."""
-        total: Floats = np.sum([np.min([meeting_s(a, b) - backward[b] for b in set(of_rank)], axis=0) for a in of_rank], axis=0)
-        back: Floats = backward[list(of_rank)].sum(axis=0)
-        return total + back
+        return ((ahead, frozenset(of_rank)) for ahead in of_rank)
+
+    def hidden_s(part: tuple[int, frozenset[int]]) -> Floats:
+        ahead, others = part
+        least: Floats = backward[ahead] + np.min([meeting_s(ahead, back) - backward[back] for back in others], axis=0)
+        return least
 
     ranks = placements.sorts
-    busiest = one.passes_fraction * ranks.busiest_s(mirrored_s if merged is None else least_s)
+    as_mirrored = partial(ranks.busiest_s, mirrored, lambda pair: meeting_s(*pair))
+    busiest = one.passes_fraction * (as_mirrored() if merged is None else ranks.busiest_s(hiding, hidden_s))
     if one.schedule is Schedule.INTERLEAVED:
         steady = slowest_slots_s(placements.slots, few.batch.group_size, meeting_s)
     else:
-        steady = busiest if merged is None else one.passes_fraction * ranks.busiest_s(mirrored_s)
+        steady = busiest if merged is None else one.passes_fraction * as_mirrored()
     return Paces(steady, busiest, index)
 
 
@@ -241,6 +253,6 @@ def least_step_times_s(
     mean_s = of_all.least_s / batch.pp
     busy_s = micro_batches * (mean_s if busiest_s is None else busiest_s) + constants.step_overhead_s
     pace_s = mean_s if steady_s is None else steady_s
-    filled = np.isin(batch.schedule, (int(Schedule.ONE_F_ONE_B), int(Schedule.INTERLEAVED)))
+    filled = batch.runs((Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED))
     fill_s = np.where(filled, (of_all.alone_s - pace_s) / batch.vpp, 0.0)
     return Least(busy_s, micro_batches * pace_s + np.maximum(fill_s, 0.0) + constants.step_overhead_s)

@@ -24,6 +24,7 @@ from cost_models.shapes.acting import acting
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
+from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, priced_keys
@@ -62,7 +63,7 @@ def _send_recv_s(workload: Workload, batch: StrategyBatch, network: Network, con
     Schedules that split the backward send in the background [zero-bubble-code; dualpipe].
     """
     hops = pipeline_sends_s(workload, batch, network)
-    splitting = np.isin(batch.schedule, [schedule for schedule in Schedule if schedule.splits_backward])
+    splitting = batch.runs(schedule for schedule in Schedule if schedule.splits_backward)
     overlapped = splitting | ((batch.vpp > 1) & batch.has(Feature.OVERLAP_P2P))
     exposed = hops * np.where(overlapped, constants.p2p_exposed_fraction, 1.0)
     return exposed, hops - exposed
@@ -237,7 +238,7 @@ class PricedBatch:
         -------
         PricedBatch
         """
-        return replace(self, batch=self.batch.take(rows), key_of=self.key_of[rows])
+        return varied(self, batch=self.batch.take(rows), key_of=self.key_of[rows])
 
     def placed(self, batch: StrategyBatch) -> PricedBatch:
         """The same rows with layers placed elsewhere.
@@ -251,7 +252,7 @@ class PricedBatch:
         -------
         PricedBatch, ``[n]``
         """
-        return replace(self, batch=batch)
+        return varied(self, batch=batch)
 
     def gathered(self, *, tables: bool = False) -> GatheredKeys:
         """What the keys cost, ``[n]``.

@@ -19,6 +19,7 @@ from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import LayerKeys, layer_keys
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import Workload
 
 Costs = TypeVar("Costs")
@@ -64,7 +65,7 @@ def taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
         return tuple(taken(item, index, tables=tables) for item in value)  # type: ignore[return-value]
     if value is None:
         return value
-    return type(value)(**{f.name: taken(getattr(value, f.name), index, tables=tables) for f in fields(value)})  # type: ignore[arg-type]
+    return varied(value, **{f.name: taken(getattr(value, f.name), index, tables=tables) for f in fields(value)})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

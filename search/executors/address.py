@@ -13,7 +13,7 @@ from search.executors.executor import SERIAL, Executor
 from search.executors.processes import Processes
 
 MAX_PROCESSES = 256
-AFTER_S = 2.0  # of a search, before processes are started unasked: most are over by then, and a process takes a second to start
+AFTER_S = 0.4  # of a search, before processes are started unasked: many are over by then, and a process takes as long to start
 ALLOWED = f"give serial, process://N with N from 1 to {MAX_PROCESSES}, or dask://HOST:PORT"
 
 

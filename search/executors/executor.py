@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, TimeoutError, wait
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -51,10 +52,10 @@ SERIAL = Serial()
 
 
 class Piece(Generic[Found]):
-    """One call, to be made here or elsewhere."""
+    """One call, to be made elsewhere, or in this process, by ``own`` where it has a way of its own."""
 
-    def __init__(self, function: Callable[..., Found], *arguments: Any) -> None:
-        self._function, self._arguments = function, arguments
+    def __init__(self, function: Callable[..., Found], *arguments: Any, own: Callable[[], Found] | None = None) -> None:
+        self._function, self._arguments, self._own = function, arguments, own
         self._future: Future[Found] | None = None
 
     @property
@@ -71,9 +72,9 @@ class Piece(Generic[Found]):
         """Have it called elsewhere."""
         self._future = executor.submit(self._function, *self._arguments)
 
-    def here(self, function: Callable[[], Found] | None = None) -> Found:
-        """The result, found in this process, by ``function`` where it has a way of its own."""
-        found = self._function(*self._arguments) if function is None else function()
+    def here(self) -> Found:
+        """The result, found in this process."""
+        found = self._function(*self._arguments) if self._own is None else self._own()
         self._future = Future()
         self._future.set_result(found)
         return found
@@ -91,3 +92,18 @@ class Piece(Generic[Found]):
             return self._future.result(timeout=0)
         except (WorkerLostError, TimeoutError):
             return self.here()
+
+
+def work_off(executor: Executor, pieces: Iterable[Piece[Any]], beat: Callable[[], None]) -> None:
+    """Have all pieces done: by others as far as they have room, by this process else; ``beat`` after each that was not."""
+    unfinished = [piece for piece in pieces if not piece.is_done]  # an answer that was interrupted has begun some
+    waiting, given = (deque(piece for piece in unfinished if piece.is_taken is taken) for taken in (False, True))
+    while waiting or given:
+        while executor.room and waiting:
+            given.append(waiting.popleft())
+            given[-1].give(executor)
+        if waiting:
+            waiting.popleft().here()
+        elif given[0].waited():
+            given.popleft()
+        beat()

@@ -14,6 +14,7 @@ from cost_models.layer.costs import LayerCosts
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import IntColumn, LayerLayout, ParallelStrategy, Placement, StrategyBatch
+from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import Workload
 from cost_models.step.placing import Alternatives, Paces, fitting, least_step_times_s, paces, work
 from cost_models.step.priced_groups import PricedBatch, pipeline_switches, priced_batch, rows_alike
@@ -204,14 +205,14 @@ class _Chosen:
     @classmethod
     def of(cls, batch: StrategyBatch) -> _Chosen:
         """The placements that the rows have."""
-        return cls(replace(batch, layout_index=batch.layout_index.copy(), mtp_before_head=batch.mtp_before_head.copy()))
+        return cls(varied(batch, layout_index=batch.layout_index.copy(), mtp_before_head=batch.mtp_before_head.copy()))
 
     def take(self, rows: IntColumn, placements: Sequence[Form], best: IntColumn) -> None:
         """Give rows the ``best``-th of some placements."""
         layouts = dict.fromkeys((*self.batch.layouts, *(layout for layout, _ in placements if layout is not None)))
         numbers = {layout: number for number, layout in enumerate(layouts)}
         index = np.array([-1 if layout is None else numbers[layout] for layout, _ in placements], dtype=np.int64)
-        self.batch = replace(self.batch, layouts=tuple(layouts))
+        self.batch = varied(self.batch, layouts=tuple(layouts))
         self.batch.layout_index[rows] = index[best]
         self.batch.mtp_before_head[rows] = np.array([before for _, before in placements], dtype=np.int64)[best]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, LayerLayout, StrategyBatch, concatenate
+from cost_models.shapes.varied import varied
 from cost_models.step.composition import peaks
-from cost_models.step.placing import least_step_times_s, work
+from cost_models.step.placing import Least
 from cost_models.step.priced_groups import PricedBatch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
@@ -57,7 +58,7 @@ class PricedRows:
         numbers = np.array([*(layouts.setdefault(layout, len(layouts)) for layout in batch.layouts), -1], dtype=np.int64)
         index, before = self.batch.layout_index.copy(), self.batch.mtp_before_head.copy()
         index[rows], before[rows] = numbers[batch.layout_index], batch.mtp_before_head
-        self.batch = replace(self.batch, layout_index=index, mtp_before_head=before, layouts=tuple(layouts))
+        self.batch = varied(self.batch, layout_index=index, mtp_before_head=before, layouts=tuple(layouts))
         self.step_time_s[rows] = priced.step_time_s
         self.bound_s[rows] = priced.step_time_lower_bound_s
         self.peak_memory_bytes[rows] = priced.peak_memory_bytes
@@ -95,22 +96,23 @@ def placed_rows(
     placer: Placer,
     usual: PricedBatch,
     origin: IntColumn,
+    least: Least,
     price: Pricer,
     to_beat_s: float = float("inf"),
     leanest_bytes: float = float("inf"),
 ) -> PricedRows:
     """Rows of the lattice, each under the placement of the best pace that has room.
 
-    All have their memory counted as they are given first. A peak that is neither near what fits nor below ``leanest_bytes``, the
-    least so far, need not be exact. Rows that take ``to_beat_s`` or more under the placement of the best pace are ruled out.
+    ``least`` is what they take at least wherever their layers lie. All have their memory counted as they are given first. A peak
+    that is neither near what fits nor below ``leanest_bytes``, the least so far, need not be exact. Rows that take ``to_beat_s``
+    or more under the placement of the best pace are ruled out.
     """
-    batch, least = usual.batch, least_step_times_s(usual, work(usual))
     fit_limit_bytes = fit_rule(prices.workload, prices.constants).fit_limit_bytes
     near_bytes = MOST_OVERFULL * fit_limit_bytes
     peak, kept = peaks(usual, max(near_bytes, leanest_bytes))
     fits = (peak <= fit_limit_bytes) & placer.takes_as_placed(usual)
-    rows = PricedRows(batch, origin, least.closed_form_s, least.step_s, peak, kept, fits, np.zeros_like(fits))
-    alone = batch.pp == 1
+    rows = PricedRows(usual.batch, origin, least.closed_form_s, least.step_s, peak, kept, fits, np.zeros_like(fits))
+    alone = usual.batch.pp == 1
     rows.time(np.flatnonzero(rows.fits & alone), prices, price)
     places = np.flatnonzero((peak <= near_bytes) & ~alone)
     if not len(places):
