@@ -130,7 +130,7 @@ class Translator:
         if len(line) > MAX_LENGTH or not bare:
             return line
         found = self._best(bare, 0)
-        is_understood = found.gain and (found.gain >= max(_LEAST_GAIN, found.left) or not _PHRASE.search(bare))
+        is_understood = found.gain and (found.gain >= max(_LEAST_GAIN, found.left / 2) or not _PHRASE.search(bare))
         return line.replace(bare, found.said) if is_understood else line
 
     def _best(self, text: str, depth: int) -> Reading:

@@ -20,7 +20,7 @@ ZH = {"Accept-Language": "zh-CN,zh;q=0.9,en;q=0.8"}
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"[a-z]{3,} [a-z]{3,}")
 # What is cited, generated or given: names of sources, texts of scripts and programs, and rules by their names.
-KEPT = {"basis", "command", "diff", "file_name", "provenance", "rule", "source", "text", "title", "was", "now"}
+KEPT = {"basis", "command", "diff", "file_name", "provenance", "rule", "source", "text", "title", "wanted", "was", "now"}
 TIMED = {"elapsed_s", "enumerate_s", "explain_s", "price_s", "simulate_s", "total_s"}
 MOE: dict[str, Any] = {
     "model": "deepseek-v2-lite",
