@@ -16,8 +16,22 @@ SENTENCES = frozenset(
     unmeasured violations warnings why why_none would_fit
     """.split()
 )
-# What users gave is below these, in words of their own.
-GIVEN = frozenset({"assumed", "baseline_job", "config", "job", "record", "script", "strategy", "tensor_plan"})
+# What users gave is below these, in words of their own, and data that is held against its hash.
+GIVEN = frozenset(
+    {
+        "assumed",
+        "baseline_job",
+        "config",
+        "hardware_profile",
+        "job",
+        "priced_with",
+        "provenance",
+        "record",
+        "script",
+        "strategy",
+        "tensor_plan",
+    }
+)
 OF_A_STUDY = "owner"  # beside it, notes are its owner's
 
 
