@@ -29,8 +29,14 @@ _RELEASE = re.compile(r"(?<![\d.])(2\d)\.(?:(0[1-9]|1[0-2])|x)(?!\d)")  # NVIDIA
 _BRANCH = re.compile(r"\br?(\d+\.\d+)")
 _LENGTH = re.compile(r"[1-9]\d{0,3}")
 _CORE = re.compile(r"(?<![\d.])0\.(\d+)")
-_CORE_YEARS = {5: 2024, 6: 2024, 7: 2024, 8: 2024, 9: 2024, 10: 2024, 11: 2025, 12: 2025, 13: 2025, 14: 2025, 15: 2025}
+_CORE_YEARS: dict[int, float] = {
+    **dict.fromkeys((2, 3), 2023),
+    4: 2023.92,
+    **dict.fromkeys(range(5, 11), 2024),
+    **dict.fromkeys(range(11, 16), 2025),
+}
 _FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2025))  # names that the project bore until then
+_COMMIT_YEARS = (("285068c8", 2023),)  # commits of Megatron-LM that stand for a version
 _LLM_FOUNDRY_YEAR = 2023  # of its published tables, with Triton's attention
 
 _FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
@@ -42,6 +48,10 @@ _NEMO_FLASH_RELEASE = 2024
 _BNSD_YEAR = 2025  # scripts of MindSpeed-LLM set this layout of attention from its first releases under that name
 _PADDED_BASE_LENGTH = 128  # its default [mindspeed-llm, mla_feature.py]
 _HANGING_PARAMETERS, _HANGING_NODES = 1e11, 20  # above which Megatron-DeepSpeed hung unless launches blocked [bigscience]
+# Interleaved schedules of Megatron send beside other chunks since mid-2023: where told to, as recipes did, and by default from
+# core 0.4 on [megatron-main, commits f9283c5a8a and 4eeff55d1f]. The zero-bubble fork's scripts never do [zero-bubble-code].
+_OVERLAPPED_SENDS, _RECIPE_OVERLAPPED_SENDS = 2023.9, 2023.4
+_SENDS_IN_TURN = "zero-bubble"
 _STEP_GRAPH_RELEASE = 2026.4  # Megatron-Bridge 26.06: full-iteration graphs for MoE models in 8 bits on Blackwell
 
 
@@ -60,10 +70,16 @@ class RecordSoftware:
     is_bridge: bool  # Megatron-Bridge: recipes on top of Megatron-Core
     balances_by_force: bool  # its benchmarks give every expert the mean, where a record does not say how tokens are routed
     captures_steps: bool  # its recipes for MoE models run the step as one CUDA graph, where a record lists no switch
+    overlaps_sends: bool  # Megatron's interleaved schedules do, where a record does not say so
 
     def flag_value(self, *names: str) -> str | None:
         """What a flag of one of these names was set to; "" for a bare one, ``None`` without it."""
         return flag_value(self.flags, *names)
+
+    @property
+    def lists_switches(self) -> bool:
+        """Whether a flag turns a switch on or off, so that those of the script are known."""
+        return any(flag.on | flag.off for flag in self.flags)
 
     def has(self, name: str) -> bool:
         """Whether a flag of that name is there, and not off."""
@@ -102,6 +118,8 @@ def release_year(stack: str, framework: str, version: str, backend: str) -> floa
         return ladder.year_of(found[1])
     if stack == "megatron-lm" and (found := _CORE.search(version)):
         return _CORE_YEARS.get(int(found[1]))
+    if stack == "megatron-lm" and (commit := next((year for name, year in _COMMIT_YEARS if name in version), None)):
+        return commit
     name = framework.lower()
     if "llm-foundry" in name:
         return _LLM_FOUNDRY_YEAR
@@ -178,7 +196,14 @@ def record_software(
         is_bridge,
         balances_by_force=is_bridge or "nemo" in framework.lower(),
         captures_steps=is_bridge and recent,
+        overlaps_sends=_overlaps_sends(stack, framework, year, flags),
     )
+
+
+def _overlaps_sends(stack: str, framework: str, year: float | None, flags: tuple[Flag, ...]) -> bool:
+    if flag_value(flags, "no-overlap-p2p-communication") is not None or _SENDS_IN_TURN in framework.lower():
+        return False
+    return year is None or year >= (_RECIPE_OVERLAPPED_SENDS if stack == "nemo" else _OVERLAPPED_SENDS)
 
 
 def _has_flash_attention(stack: str, year: float | None, flags: tuple[Flag, ...], precision: str) -> bool:

@@ -15,8 +15,10 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
 
-# NeMo's performance recipes overlap what they can; a record that lists no switch ran one as it is [nemo, recipes].
-_RECIPE_FEATURES = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.TP_COMM_OVERLAP
+# NeMo's distributed optimizers overlap both unless told not to, also where a record lists other switches; its performance recipes
+# overlap all that they can, and a record that lists no switch ran one as it is [nemo, recipes]. Of mixtures, Megatron-Core's page
+# gives one script, which overlaps both [megatron-main, moe/README.md].
+_EXCHANGE_OVERLAP = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _LAYOUTS = ("pp-layout", "pipeline layout", "pipeline-model-parallel-layout")
 _MEGATRONS = ("mindspeed-llm", "megatron-lm", "nemo")
 _SCHEDULES = {
@@ -285,13 +287,16 @@ def _features(notes: Notes, named: Sequence[Flag], software: RecordSoftware, *, 
         features |= flag.on & ~Feature.CUDA_GRAPH  # which the software's own entry may take back
         if flag.effect is Effect.NOT_UNDERSTOOD:
             notes.add("features", flag.name, "is not a known switch, left out")
-    if software.software.stack == "nemo" and not named:
-        features |= _RECIPE_FEATURES & ~software.features_off
+    is_nemo = software.software.stack == "nemo"
+    runs_script = software.software.stack == "megatron-lm" and is_moe and not named and not software.lists_switches
+    if is_nemo or runs_script:
+        features |= _EXCHANGE_OVERLAP & ~software.features_off
+    if is_nemo and not named:
+        features |= Feature.TP_COMM_OVERLAP & ~software.features_off
         if software.captures_steps and is_moe and software.cuda_graph is None:
             features |= Feature.CUDA_GRAPH | Feature.MOE_COMM_OVERLAP
     if software.cuda_graph or (software.cuda_graph is None and any(flag.on & Feature.CUDA_GRAPH for flag in named)):
         features |= Feature.CUDA_GRAPH
-    no_overlap = software.flag_value("no-overlap-p2p-communication") is not None
-    if interleaved and not no_overlap and software.software.stack in _MEGATRONS:
-        features |= Feature.OVERLAP_P2P  # the default of interleaved schedules [megatron-0.12, arguments.py]
+    if interleaved and software.software.stack in _MEGATRONS and software.overlaps_sends:
+        features |= Feature.OVERLAP_P2P
     return features

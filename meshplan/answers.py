@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
+Kind = Literal["search", "sweep", "rl"]
+Visibility = Literal["private", "link", "public"]
 JsonObject = dict[str, Any]
 FINISHED = ("completed", "failed", "cancelled")
 
@@ -25,6 +27,26 @@ class Study:
     def is_finished(self) -> bool:
         """Whether nothing more will happen unless somebody resumes it."""
         return self.state in FINISHED
+
+    @property
+    def name(self) -> str:
+        """What its owner calls it; empty where it has no name."""
+        return str(self.document["name"])
+
+    @property
+    def tags(self) -> list[str]:
+        """Words under which its owner finds it."""
+        return list(self.document["tags"])
+
+    @property
+    def note(self) -> str:
+        """What its owner wrote about it; empty where nothing."""
+        return str(self.document["note"])
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether it is out of lists that do not ask for it; such a study is not deleted for its age."""
+        return bool(self.document["archived"])
 
 
 @dataclass(frozen=True)

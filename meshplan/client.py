@@ -7,12 +7,12 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import httpx
 
-from meshplan.answers import Calibration, Event, JsonObject, Plan, State
+from meshplan.answers import Calibration, Event, JsonObject, Kind, Plan, State, Visibility
 from meshplan.answers import Study as Study
 from meshplan.errors import MeshplanError as MeshplanError
 from meshplan.flows import (
@@ -31,22 +31,18 @@ from meshplan.flows import (
     listed,
     listing,
     plan_of,
+    present,
     reading,
     study_of,
+    text_of,
 )
 
 RUNS_A_REQUEST = 50  # of at most 64 KiB each, in a body of at most 4 MiB
 SWEEP_TIMEOUT_S = 120.0  # a server gives a sweep or a search of placements 60 s, and others may be before it
 FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 
-Visibility = Literal["private", "link", "public"]
-Kind = Literal["search", "sweep", "rl"]
 SUBMITTED_TO: dict[Kind, str] = {"search": "/v1/studies", "sweep": "/v1/sweeps/studies", "rl": "/v1/rl/studies"}
 T = TypeVar("T")
-
-
-def _text(response: httpx.Response) -> str:
-    return response.text
 
 
 class _Methods(Asking):
@@ -61,22 +57,40 @@ class _Methods(Asking):
         idempotency_key: str | None = None,
         visibility: Visibility = "private",
         priority: int = 0,
+        name: str = "",
+        tags: Sequence[str] = (),
+        note: str = "",
     ) -> Flow[Study]:
         """Queues the search that ``job`` describes: the mapping that a job file holds, with files of this machine inlined.
 
         ``kind="sweep"`` queues the sweep of a job with ``sweep``, ``kind="rl"`` the placements of a job of post-training; the
         ``result`` of such a study is the document of the command. ``visibility`` is to other owners' keys; ``priority``, -10 to
-        10, is among the studies of the same owner.
+        10, is among the studies of the same owner; ``name``, ``tags`` and ``note`` find it again.
         """
         headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
-        shared: dict[str, str | int] = {"visibility": visibility, "priority": priority}
-        return reading(study_of, self._json("POST", SUBMITTED_TO[kind], job, headers, shared))
+        labels = {"name": name or None, "tag": list(tags) or None, "note": note or None}
+        said = present({"visibility": visibility, "priority": priority, **labels})
+        return reading(study_of, self._json("POST", SUBMITTED_TO[kind], job, headers, said))
 
     @call
-    def change(self, study_id: str, *, visibility: Visibility | None = None, priority: int | None = None) -> Flow[Study]:
-        """Shares a study with other owners' keys, or moves it among its owner's that wait."""
-        changes = {"visibility": visibility, "priority": priority}
-        return reading(study_of, self._json("PATCH", f"/v1/studies/{study_id}", _given(changes)))
+    def change(
+        self,
+        study_id: str,
+        *,
+        name: str | None = None,
+        tags: Sequence[str] | None = None,
+        note: str | None = None,
+        archived: bool | None = None,
+        visibility: Visibility | None = None,
+        priority: int | None = None,
+    ) -> Flow[Study]:
+        """Names, tags, notes, archives or shares a study, or moves it among its owner's that wait.
+
+        What is None stays, what is empty goes. An archived study is in no list unless asked for, and is not deleted for its age.
+        """
+        said = {"name": name, "note": note, "archived": archived, "visibility": visibility, "priority": priority}
+        labels = present({**said, "tags": None if tags is None else list(tags)})
+        return reading(study_of, self._json("PATCH", f"/v1/studies/{study_id}", labels))
 
     @call
     def study(self, study_id: str) -> Flow[Study]:
@@ -91,9 +105,23 @@ class _Methods(Asking):
         kind: Kind | None = None,
         model: str | None = None,
         hardware: str | None = None,
+        owner: str | None = None,
+        tags: Sequence[str] = (),
+        archived: bool | None = False,
+        text: str | None = None,
     ) -> Pages[JsonObject]:
-        """Summaries of all studies, newest first."""
-        return self._items("/v1/studies", {"state": state, "kind": kind, "model": model, "hardware": hardware})
+        """Summaries of studies, newest first: those that have all of ``tags``, and each word of ``text``.
+
+        They stand in name, tags, note, id, model, hardware or error. ``archived`` True lists archived ones, None all.
+        """
+        named = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner, "text": text}
+        which = {"tag": list(tags) or None, "archived": {None: "any", True: "true"}.get(archived)}
+        return self._items("/v1/studies", {**named, **which})
+
+    @call
+    def terms(self) -> Flow[JsonObject]:
+        """Who the caller is to the server: ``owner``, ``scopes``, and for how many days studies are kept."""
+        return self._json("GET", "/v1/terms")
 
     @call
     def wait(self, study_id: str, *, timeout_s: float | None = None) -> Flow[Study]:
@@ -144,13 +172,13 @@ class _Methods(Asking):
     def trace(self, study_id: str, plan_id: str) -> Flow[str]:
         """The same as trace events: a file for Perfetto and MindStudio Insight."""
         path = f"/v1/studies/{study_id}/plans/{plan_id}/timeline"
-        return reading(_text, self._request("GET", path, parameters={"format": "chrome"}))
+        return reading(text_of, self._request("GET", path, parameters={"format": "chrome"}))
 
     @call
     def report(self, study_id: str, *, form: str = "html", language: str = "en") -> Flow[str]:
         """A finished study as one page: ``html``, ``pdf-ready`` or ``markdown``, in English or Chinese (``zh``)."""
         parameters = {"format": form, "language": language}
-        return reading(_text, self._request("GET", f"/v1/studies/{study_id}/report", parameters=parameters))
+        return reading(text_of, self._request("GET", f"/v1/studies/{study_id}/report", parameters=parameters))
 
     @call
     def cancel(self, study_id: str) -> Flow[Study]:
@@ -184,8 +212,7 @@ class _Methods(Asking):
         """One estimate a strategy (up to 10,000), in order; ``{refused, rule}`` for one that cannot run."""
         document = {**{key: value for key, value in job.items() if key != "strategy"}, "strategies": list(strategies)}
         found = yield from self._json("POST", "/v1/estimates", document | ({"simulate": True} if simulate else {}))
-        entries: list[JsonObject] = found["estimates"]
-        return entries
+        return list(found["estimates"])
 
     @call
     def check(
@@ -197,8 +224,8 @@ class _Methods(Asking):
         pin: bool = False,
     ) -> Flow[JsonObject]:
         """The job held against a budget, an earlier answer or both; ``status`` and ``exit_code`` as of ``meshplan check``."""
-        given = {"budget": budget, "baseline": baseline}
-        return self._json("POST", "/v1/checks", {**job, **_given(given), "pin": pin})
+        held = present({"budget": budget, "baseline": baseline})
+        return self._json("POST", "/v1/checks", {**job, **held, "pin": pin})
 
     @call
     def goodput(self, job: Mapping[str, Any], *, delivery: Mapping[str, Any] | None = None) -> Flow[JsonObject]:
@@ -224,8 +251,8 @@ class _Methods(Asking):
         ``loads`` has ``counts`` by (step,) layer and expert, the ``text`` of a log, or ``generated``; ``placement`` is a map that
         holds now, ``terms`` have ``valid_steps``, ``steps_held_back`` and ``max_copies``.
         """
-        given = {"loads": loads, "placement": placement, "terms": terms}
-        return self._json("POST", "/v1/experts/plans", {**job, **_given(given)})
+        said = present({"loads": loads, "placement": placement, "terms": terms})
+        return self._json("POST", "/v1/experts/plans", {**job, **said})
 
     @call
     def plan_sequences(
@@ -238,12 +265,11 @@ class _Methods(Asking):
     ) -> Flow[JsonObject]:
         """What the order of sequences costs the job's strategy and rearranging recovers, as of ``meshplan sequences plan``.
 
-        ``lengths`` are those of samples in their order, or ``histogram`` has how many there are of each; ``terms`` have ``steps``
-        and ``seed``.
+        ``lengths`` are those of samples in their order, ``histogram`` how many there are of each; ``terms``: ``steps``, ``seed``.
         """
         by_length = None if histogram is None else {str(length): count for length, count in histogram.items()}
         given = {"lengths": None if lengths is None else list(lengths), "histogram": by_length, "terms": terms}
-        return self._json("POST", "/v1/sequences/plans", {**job, **_given(given)})
+        return self._json("POST", "/v1/sequences/plans", {**job, **present(given)})
 
     @call
     def sweep(self, /, job: Mapping[str, Any], **tried: Any) -> Flow[JsonObject]:
@@ -281,10 +307,8 @@ class _Methods(Asking):
     @call
     def calibrate(self, hardware: str, stack: str) -> Flow[Calibration]:
         """Fits the shipped constants to the newest stored runs of both; may take two minutes. The same runs give the same id."""
-        body = {"hardware": hardware, "stack": stack}
-        return reading(
-            calibration_of, self._json("POST", "/v1/calibrations", body, timeout_s=max(self._timeout_s, FIT_TIMEOUT_S))
-        )
+        body, timeout_s = {"hardware": hardware, "stack": stack}, max(self._timeout_s, FIT_TIMEOUT_S)
+        return reading(calibration_of, self._json("POST", "/v1/calibrations", body, timeout_s=timeout_s))
 
     @listing
     def calibrations(self) -> Pages[JsonObject]:
@@ -474,7 +498,3 @@ class AsyncClient(_Methods):
             cursor = page["next_cursor"]
             if cursor is None:
                 return
-
-
-def _given(values: Mapping[str, Any]) -> JsonObject:
-    return {name: value for name, value in values.items() if value is not None}

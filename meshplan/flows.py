@@ -31,6 +31,7 @@ MAX_PAUSE_S = 5.0  # that a server may ask for; a quota's is longer, and told
 P = ParamSpec("P")
 T = TypeVar("T")
 U = TypeVar("U")
+Parameter = str | int | list[str]  # of an address; a list is said item by item
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Request:
     path: str
     body: Mapping[str, Any] | None
     headers: Mapping[str, str] | None
-    parameters: Mapping[str, str | int] | None
+    parameters: Mapping[str, Parameter] | None
     timeout_s: float
 
     @property
@@ -190,6 +191,16 @@ def connected(kind: type[H], url: str, api_key: str | None, timeout_s: float, tr
     return http
 
 
+def present(values: Mapping[str, Any]) -> JsonObject:
+    """What is not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def text_of(response: httpx.Response) -> str:
+    """The body as it is."""
+    return response.text
+
+
 def study_of(document: JsonObject) -> Study:
     """As the server tells it."""
     named = {name: document[name] for name in ("id", "state", "progress", "result", "error")}
@@ -219,9 +230,9 @@ class Asking:
     _url: str
 
     def _items(
-        self, path: str, query: Mapping[str, str | None] | None = None, *, read: Callable[[JsonObject], T] = _as_it_is
+        self, path: str, query: Mapping[str, Parameter | None] | None = None, *, read: Callable[[JsonObject], T] = _as_it_is
     ) -> Pages[T]:
-        parameters: dict[str, str | int] = {name: value for name, value in (query or {}).items() if value is not None}
+        parameters: dict[str, Parameter] = {name: value for name, value in (query or {}).items() if value is not None}
         if path not in WHOLE_LISTS:
             parameters["limit"] = PAGE
 
@@ -236,7 +247,7 @@ class Asking:
         path: str,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        parameters: Mapping[str, str | int] | None = None,
+        parameters: Mapping[str, Parameter] | None = None,
         *,
         timeout_s: float | None = None,
     ) -> Flow[JsonObject]:
@@ -250,7 +261,7 @@ class Asking:
         path: str,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        parameters: Mapping[str, str | int] | None = None,
+        parameters: Mapping[str, Parameter] | None = None,
         *,
         timeout_s: float | None = None,
     ) -> Flow[httpx.Response]:

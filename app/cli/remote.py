@@ -24,7 +24,8 @@ from app.sweeps.service import SweepProgress
 from documents.errors import InfeasibleError, InputError
 from hardware_profiles import catalogue
 from meshplan import __version__
-from meshplan.client import Client, Kind, MeshplanError, Study
+from meshplan.answers import Kind
+from meshplan.client import Client, MeshplanError, Study
 from search.post_training.search import PlacementProgress
 from search.result import Progress
 from search.stepwise import Far, ProgressCallback

@@ -124,8 +124,8 @@ def _from_validation(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
     place, *path = chosen["loc"]
     if place == "body":
         return ServiceError("invalid-input", "body: missing; send a JSON object.", pointer="#")
-    name = ".".join(map(str, path))
-    said = str(chosen["msg"])
+    name = str(path[0])  # also of a list of which one item is wrong
+    said = str(chosen.get("ctx", {}).get("error", chosen["msg"])).rstrip(".")
     return ServiceError(
         "invalid-input",
         f"{name}: {show(chosen['input'])} is not allowed in the {place}; {said[:1].lower() + said[1:]}.",

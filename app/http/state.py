@@ -27,6 +27,7 @@ class ServerState:
     pricing: Pricing
     limits: KeyLimits = field(default_factory=KeyLimits)  # of a key that has none of its own
     wrong_keys_a_minute: int = WRONG_KEYS_A_MINUTE
+    keep_studies_days: int = 0  # for ever
     rates: Rates = field(default_factory=Rates)
     known_keys: Known = field(default_factory=Known)  # digests of keys that were in force when they came
     metrics: Metrics = field(default_factory=Metrics)

@@ -43,7 +43,7 @@ from app.serving import endpoints as serving
 from app.storage.away import DATABASE_AWAY, cause, told
 from app.storage.session import Database
 from app.studies import endpoints as studies
-from app.studies import submission
+from app.studies import submission, terms
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.following import Following
 from app.sweeps import endpoints as sweeps
@@ -62,6 +62,7 @@ def create_app(
     pricing: Pricing | None = None,
     limits: KeyLimits | None = None,
     wrong_keys_a_minute: int = WRONG_KEYS_A_MINUTE,
+    keep_studies_days: int = 0,
 ) -> FastAPI:
     """The application over a database whose schema is current; ``pricing`` is done in threads unless given."""
     app = FastAPIOffline(
@@ -73,7 +74,9 @@ def create_app(
         swagger_ui_oauth2_redirect_url=f"{API_PAGE}/oauth2-redirect",
     )
     pricing = pricing or PricingInThreads(database)
-    app.state.server = ServerState(database, keys_required, pricing, limits or KeyLimits(), wrong_keys_a_minute)
+    app.state.server = ServerState(
+        database, keys_required, pricing, limits or KeyLimits(), wrong_keys_a_minute, keep_studies_days
+    )
     app.state.following = Following(database, app.state.server.stopping)
     app.add_middleware(Languages)
     app.add_middleware(Compression)
@@ -83,7 +86,7 @@ def create_app(
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
     reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, sweeps, rl)
-    for part in (submission, studies, plans, reports, *reading, runs, calibrations, accuracy, catalogue, audit):
+    for part in (submission, studies, terms, plans, reports, *reading, runs, calibrations, accuracy, catalogue, audit):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)

@@ -58,6 +58,7 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
         pricing=pricing,
         limits=KeyLimits(settings.key_requests_a_minute, settings.key_max_unfinished, settings.key_max_stored),
         wrong_keys_a_minute=settings.wrong_keys_a_minute,
+        keep_studies_days=settings.keep_studies_days,
     )
     config = server_config(app, limits_of_this_process(), grace_s)
     # uvicorn ends with the signal that stopped it; with these handlers that is no second death, and workers are stopped.

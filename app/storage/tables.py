@@ -16,6 +16,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -55,6 +56,7 @@ class Study(Table):
         Index(None, "state", "number"),
         Index("ix_meshplan_studies_state_turn_number", "state", "turn", "number"),
         Index("ix_meshplan_studies_owner_state_turn", "owner", "state", "turn"),
+        Index("ix_meshplan_studies_archived_number", "archived", "number"),
         {"sqlite_autoincrement": True},  # a cursor must never meet a number again
     )
 
@@ -71,6 +73,11 @@ class Study(Table):
     priority: Mapped[int] = mapped_column(Integer, default=0, server_default="0")  # among its owner's
     turn: Mapped[int] = mapped_column(default=0, server_default="0")  # app.studies.turns; 0: it has had it
     queued_at_s: Mapped[float | None]
+
+    # What its owner calls it; empty where nothing was said.
+    name: Mapped[str] = mapped_column(default="", server_default="")
+    note: Mapped[str] = mapped_column(default="", server_default="", deferred=True)
+    archived: Mapped[bool] = mapped_column(default=False, server_default=false())  # out of lists, and kept
 
     # What is asked; the first columns repeat the job for lists and filters.
     kind: Mapped[str] = mapped_column(String(16), default="search", server_default="search")  # of app.studies.kinds
@@ -101,6 +108,16 @@ class Study(Table):
     checkpoint: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     result: Mapped[dict[str, Any] | None]
     error: Mapped[str | None]
+
+
+class StudyTag(Table):
+    """A word under which its owner finds a study."""
+
+    __tablename__ = f"{PREFIX}tags"
+    __table_args__ = (Index("ix_meshplan_tags_tag_study_id", "tag", "study_id"),)
+
+    study_id: Mapped[str] = mapped_column(ForeignKey(Study.id, ondelete="CASCADE"), primary_key=True)
+    tag: Mapped[str] = mapped_column(String(64), primary_key=True)
 
 
 class Plan(Table):

@@ -21,6 +21,7 @@ from app.jobs.fields import MAX_RANKED
 from app.storage.away import DATABASE_AWAY
 from app.studies import access, service
 from app.studies.following import Feed, News, following_of
+from app.studies.labels import SearchText, Tags
 from app.studies.schemas import (
     Item,
     KindName,
@@ -85,9 +86,13 @@ def list_studies(
     model: Name = None,
     hardware: Name = None,
     owner: Name = None,
+    tag: Annotated[Tags | None, Query(description="of several, the study has each")] = None,
+    archived: Annotated[service.Archived, Query(description="`any`: archived studies and the others")] = "false",
+    text: Annotated[SearchText, Query(description="words in name, tags, note, id, model, hardware or error")] = "",
 ) -> Listing[ListedStudy]:
     """Studies that the caller may know of, newest first."""
-    filters = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner}
+    filters: dict[str, Any] = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner}
+    filters |= {"tags": tag or (), "archived": archived, "text": text}
     with state_of(request).database.read() as session:
         return _listing(service.list_studies(session, after=after, limit=limit, seen=access.listed(caller), **filters))
 
@@ -117,7 +122,7 @@ def change_study(
     body: Annotated[dict[str, Any], DescribedBy(StudyChanges), Body()],
     if_match: etag.IfMatch = None,
 ) -> Response:
-    """Shares a study with other keys, or moves it among its owner's that wait."""
+    """Names, tags, notes, archives or shares a study, or moves it among its owner's that wait."""
     changes = check(StudyChanges, body)
     with state_of(request).database.write() as session:
         version = etag.required_version(if_match)

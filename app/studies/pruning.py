@@ -23,10 +23,14 @@ _MANY = 50  # studies a transaction deletes: nobody waits long for it
 
 @dataclass(frozen=True)
 class Retention:
-    """Days for which things are kept; ``studies_days`` of 0 is for ever, and counts from a study's end."""
+    """Days for which things are kept; ``studies_days`` of 0 is for ever, and counts from a study's end.
+
+    Archived studies are kept whatever their age, unless ``archived`` takes them, too.
+    """
 
     studies_days: int = 0
     audit_days: int = 365
+    archived: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ def prune(database: Database, retention: Retention) -> Pruned:
 def _old_studies(now: float, retention: Retention) -> list[ColumnElement[bool]]:
     if not retention.studies_days:
         return [Study.number < 0]
-    return [Study.state.not_in(UNFINISHED), Study.finished_at_s < now - retention.studies_days * SECONDS_PER_DAY]
+    kept = [] if retention.archived else [Study.archived.is_(False)]
+    return [Study.state.not_in(UNFINISHED), Study.finished_at_s < now - retention.studies_days * SECONDS_PER_DAY, *kept]
 
 
 def _audit_before(now: float, retention: Retention) -> float:

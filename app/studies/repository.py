@@ -9,11 +9,11 @@ from sqlalchemy import ColumnElement, delete, func, insert, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, undefer
 
 from app.storage.clock import now_s
-from app.storage.tables import Event, IdempotencyRecord, Plan, Point, Rejection, Study, Table, Trial
+from app.storage.tables import Event, IdempotencyRecord, Plan, Point, Rejection, Study, StudyTag, Table, Trial
 
 STATE, PROGRESS = "state", "progress"
 _MANY = 500  # values of one statement
-_INPUTS = (undefer(Study.space), undefer(Study.hardware_profile), undefer(Study.calibration))
+_INPUTS = tuple(undefer(column) for column in (Study.space, Study.hardware_profile, Study.calibration, Study.note))
 _SUMMARY = tuple(defer(column) for column in (Study.job, Study.assumptions, Study.warnings, Study.result))
 
 Row = dict[str, Any]
@@ -44,6 +44,19 @@ def list_studies(session: Session, after: int | None, limit: int, filters: Seque
     """Newest first, without what only a single study's reader asks for."""
     query = select(Study).where(*filters).options(*_SUMMARY).order_by(Study.number.desc()).limit(limit)
     return session.scalars(query if after is None else query.where(Study.number < after)).all()
+
+
+def tags_of(session: Session, study_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Of each study that has some, its tags in order."""
+    query = select(StudyTag.study_id, StudyTag.tag).where(StudyTag.study_id.in_(study_ids))
+    found: dict[str, list[str]] = {}
+    for study_id, tag in session.execute(query):
+        found.setdefault(study_id, []).append(tag)
+    return {study_id: sorted(tags) for study_id, tags in found.items()}  # as Python orders them, whatever the database does
+
+
+def replace_tags(session: Session, study_id: str, tags: Sequence[str]) -> None:
+    _replace(session, StudyTag, StudyTag.study_id, study_id, [{"tag": tag} for tag in tags])
 
 
 def best_plans(session: Session, study_ids: Sequence[str], estimate_fields: Sequence[str]) -> dict[str, Row]:

@@ -25,6 +25,7 @@ from app.answers.schemas import (
 from app.http.paging import Listing
 from app.rl.schemas import RlStudyResult
 from app.studies.access import Visibility
+from app.studies.labels import NameText, NoteText, Tags
 from app.studies.turns import MAX_PRIORITY
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.documents import DescribedBy, Document
@@ -46,6 +47,9 @@ class StudySummary(Document):
     owner: str | None = Field(description="whose key submitted it; null: everybody's")
     visibility: Visibility = Field(description="to other keys: `link` is read by whoever knows its id, `public` is listed too")
     priority: int = Field(description="among its owner's that wait: the highest first")
+    name: str = Field(description="what its owner calls it; empty where it has none")
+    tags: list[str] = Field(description="words under which its owner finds it")
+    archived: bool = Field(description="out of lists that do not ask for it, and not deleted for its age")
     model: str
     hardware: str = Field(description="of a sweep all that it tries, between commas")
     num_devices: int = Field(description="of a sweep the largest count")
@@ -62,10 +66,14 @@ class StudySummary(Document):
 
 
 class StudyChanges(Section):
-    """What may be changed of a study; what is left out stays."""
+    """What may be changed of a study; what is left out stays, and what is empty is taken away."""
 
     visibility: Visibility | None = None
     priority: int | None = Field(default=None, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+    name: NameText | None = Field(default=None, description="one line; empty takes it away")
+    tags: Tags | None = Field(default=None, description="in place of those that it has")
+    note: NoteText | None = Field(default=None, description="plain text; empty takes it away")
+    archived: bool | None = Field(default=None, description="out of lists that do not ask for it, and not deleted for its age")
 
 
 class BestPlan(Document):
@@ -154,6 +162,7 @@ class StudyResult(Document):
 class StudyDocument(StudySummary):
     """A study with all that is needed to run it again."""
 
+    note: str = Field(description="what its owner wrote about it; empty where nothing")
     job: dict[str, Any]
     assumptions: list[str]
     warnings: list[str]

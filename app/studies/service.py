@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.storage.clock import now_s
-from app.storage.tables import Event, Study
+from app.storage.tables import Event, Study, StudyTag
 from app.studies import queue, repository, turns
 from app.studies.access import Visibility
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
@@ -31,6 +31,7 @@ from app.studies.work import Asked, Kind
 from meshplan import __version__
 from search.result import Rejection
 
+Archived = Literal["true", "false", "any"]
 RESUMABLE = ("cancelled", "failed")
 FINISHED = ("completed", *RESUMABLE)
 _BEST_FIELDS = tuple(name for name in BestPlan.model_fields if name != "plan_id")
@@ -48,6 +49,9 @@ def create_study(
     owner: str | None = None,
     visibility: Visibility = "private",
     priority: int = 0,
+    name: str = "",
+    tags: Sequence[str] = (),
+    note: str = "",
 ) -> StudyDocument:
     """Queues what was asked, with a copy of all that decides its answer. Without an owner it is everybody's."""
     study = Study(
@@ -56,6 +60,8 @@ def create_study(
         owner=owner,
         visibility="public" if owner is None else visibility,
         priority=priority,
+        name=name,
+        note=note,
         version=__version__,
         state="queued",
         created_at_s=now_s(session),
@@ -63,7 +69,8 @@ def create_study(
     )
     turns.queue_up(session, study)
     repository.add_study(session, study)
-    return _view(study, StudyDocument)
+    repository.replace_tags(session, study.id, tags)
+    return _document(session, study)
 
 
 def repeat_study(session: Session, study_id: str) -> StudyDocument:
@@ -74,11 +81,11 @@ def repeat_study(session: Session, study_id: str) -> StudyDocument:
     copy = Study(id=secrets.token_hex(8), version=__version__, state="queued", created_at_s=now_s(session), **inputs)
     turns.queue_up(session, copy)
     repository.add_study(session, copy)
-    return _view(copy, StudyDocument)
+    return _document(session, copy)
 
 
 def get_study(session: Session, study_id: str) -> StudyDocument:
-    return _view(_study(session, study_id), StudyDocument)
+    return _document(session, _study(session, study_id))
 
 
 def get_state(session: Session, study_id: str) -> str:
@@ -98,19 +105,40 @@ def list_studies(
     model: str | None = None,
     hardware: str | None = None,
     owner: str | None = None,
+    tags: Sequence[str] = (),
+    archived: Archived = "any",
+    text: str = "",
     seen: Sequence[ColumnElement[bool]] = (),
 ) -> Page[ListedStudy]:
-    """Newest first, each with its first plan on one line; of those that ``seen`` lets through."""
+    """Newest first, each with its first plan on one line; of those that ``seen`` lets through.
+
+    Those that have all of ``tags``, and each word of ``text`` in their name, tags, note, id, model, hardware or error.
+    """
     wanted = ((Study.state, state), (Study.kind, kind), (Study.model_name, model), (Study.owner, owner))
     filters = [*seen, *(column == value for column, value in wanted if value is not None)]
     if hardware is not None:  # a sweep may have several
         filters.append((", " + Study.hardware + ", ").contains(f", {hardware}, ", autoescape=True))
+    if archived != "any":
+        filters.append(Study.archived.is_(archived == "true"))
+    filters += [Study.id.in_(select(StudyTag.study_id).where(StudyTag.tag == tag)) for tag in tags]
+    filters += [_has(word) for word in text.split()]
     studies = repository.list_studies(session, after, limit + 1, filters)
     next_after = studies[limit - 1].number if len(studies) > limit else None
     ids = [study.id for study in studies[:limit]]
     best, proofs = repository.best_plans(session, ids, _BEST_FIELDS), repository.proofs(session, ids)
-    listed = (_view(study, ListedStudy, best=best.get(study.id), proved_best=proofs.get(study.id)) for study in studies[:limit])
+    tagged = repository.tags_of(session, ids)
+    listed = (
+        _view(study, ListedStudy, best=best.get(study.id), proved_best=proofs.get(study.id), tags=tagged.get(study.id, []))
+        for study in studies[:limit]
+    )
     return Page(tuple(listed), next_after)
+
+
+def _has(word: str) -> ColumnElement[bool]:
+    """Whether the word is in anything by which a study is known, whatever its case."""
+    columns = (Study.name, Study.note, Study.id, Study.model_name, Study.hardware, Study.error)
+    tagged = select(StudyTag.study_id).where(StudyTag.tag.icontains(word, autoescape=True))
+    return or_(*(column.icontains(word, autoescape=True) for column in columns), Study.id.in_(tagged))
 
 
 def figures(session: Session) -> dict[str, int | float]:
@@ -147,7 +175,7 @@ def cancel_study(session: Session, study_id: str) -> StudyDocument:
     elif study.state == "running" and not study.cancel_requested:
         study.cancel_requested = True
         repository.touch(session, study)
-    return _view(study, StudyDocument)
+    return _document(session, study)
 
 
 def resume_study(session: Session, study_id: str) -> StudyDocument:
@@ -159,7 +187,7 @@ def resume_study(session: Session, study_id: str) -> StudyDocument:
     study.attempts_without_progress = 0
     turns.queue_up(session, study)
     repository.touch(session, study)
-    return _view(study, StudyDocument)
+    return _document(session, study)
 
 
 def change_study(
@@ -168,20 +196,27 @@ def change_study(
     *,
     visibility: Visibility | None = None,
     priority: int | None = None,
+    name: str | None = None,
+    tags: Sequence[str] | None = None,
+    note: str | None = None,
+    archived: bool | None = None,
     etag_version: int | None = None,
 ) -> StudyDocument:
-    """Shares the study, or moves it among its owner's; with ``etag_version`` only if the caller has seen its latest version."""
+    """What is given, else as it was; with ``etag_version`` only if the caller has seen the study's latest version."""
     study = _study(session, study_id, for_update=True)
     _check_seen(study, etag_version)
     if visibility not in (None, "public") and study.owner is None:
         raise StudyConflict("The study belongs to nobody, so that everybody sees it.")
-    changes = {"visibility": visibility, "priority": priority}
-    changed = {name: value for name, value in changes.items() if value is not None and value != getattr(study, name)}
-    for name, value in changed.items():
-        setattr(study, name, value)
-    if changed:
+    changes = {"visibility": visibility, "priority": priority, "name": name, "note": note, "archived": archived}
+    changed = {column: value for column, value in changes.items() if value not in (None, getattr(study, column))}
+    for column, value in changed.items():
+        setattr(study, column, value)
+    is_tagged = tags is not None and list(tags) != repository.tags_of(session, [study_id]).get(study_id, [])
+    if tags is not None and is_tagged:
+        repository.replace_tags(session, study_id, tags)
+    if changed or is_tagged:
         repository.touch(session, study)
-    return _view(study, StudyDocument)
+    return _document(session, study)
 
 
 def delete_study(session: Session, study_id: str, *, etag_version: int | None = None) -> None:
@@ -282,6 +317,10 @@ def _check_seen(study: Study, etag_version: int | None) -> None:
 def _check_exists(session: Session, study_id: str) -> None:
     if not repository.is_study(session, study_id):
         raise StudyNotFound(f"There is no study {study_id}.")
+
+
+def _document(session: Session, study: Study) -> StudyDocument:
+    return _view(study, StudyDocument, tags=repository.tags_of(session, [study.id]).get(study.id, []))
 
 
 def _view(study: Study, kind: type[View], **others: Any) -> View:

@@ -23,6 +23,7 @@ from app.rl.fields import RlJobDocument
 from app.studies import access, idempotency, service
 from app.studies.errors import StudyNotFound
 from app.studies.following import following_of
+from app.studies.labels import NameText, NoteText, Tags
 from app.studies.placements import RL
 from app.studies.schemas import FinishedStudyDocument, StudyDocument
 from app.studies.searches import SEARCH
@@ -52,7 +53,7 @@ class Terms:
 
     idempotency_key: str | None
     wait_s: int | None
-    shared: Mapping[str, Any]
+    given: Mapping[str, Any]
 
 
 def _terms(
@@ -64,10 +65,15 @@ def _terms(
     priority: Annotated[
         int, Query(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="among the studies of the same owner that wait")
     ] = 0,
+    name: Annotated[NameText, Query(description="what to call the study")] = "",
+    tag: Annotated[Tags | None, Query(description="words under which to find it")] = None,
+    note: Annotated[NoteText, Query(description="plain text about it")] = "",
 ) -> Terms:
     wait = _WAIT.search(prefer.lower()) if prefer else None
     wait_s = None if wait is None else min(int(wait[1]), MAX_WAIT_S)
-    return Terms(idempotency_key, wait_s, {"visibility": visibility, "priority": priority})
+    return Terms(
+        idempotency_key, wait_s, {"visibility": visibility, "priority": priority, "name": name, "tags": tag or (), "note": note}
+    )
 
 
 Said = Annotated[Terms, Depends(_terms)]
@@ -123,7 +129,7 @@ def _created(state: ServerState, caller: Principal, kind: Kind, body: dict[str, 
     try:
         with state.database.write() as session:
             access.check_quota(session, state, caller)
-            study = service.create_study(session, kind, asked, owner=caller.owner, **said.shared)
+            study = service.create_study(session, kind, asked, owner=caller.owner, **said.given)
             location = f"/v1/studies/{study.id}"
             if key:
                 idempotency.remember(session, caller.id, key, digest, study.id, location, plain(study))

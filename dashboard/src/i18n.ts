@@ -16,7 +16,10 @@ export type TFunction = (key: string, values?: Values) => string;
 
 /** One chunk a language. A page's strings are in locales/<language>/<page>.json, and `useTranslation("<page>")` reads them. */
 const loaders = { en: () => import("./locales/en"), zh: () => import("./locales/zh") } as const;
-const catalogues: Partial<Record<Language, Catalogue>> = {};
+/** Of what few pages show: apart, so that the others need not wait for it. */
+const rarer = { en: () => import("./locales/rarer.en"), zh: () => import("./locales/rarer.zh") } as const;
+const catalogues: Partial<Record<Language, Record<string, Strings>>> = {};
+let isRarerWanted = false;
 const STORED = "meshplan-language";
 /** Of the page, and of what the server is asked for. */
 const HTML_LANG = { en: "en", zh: "zh-CN" } as const;
@@ -37,8 +40,20 @@ function preferred(): Language {
   return navigator.languages.some((name) => name.toLowerCase().startsWith("zh")) ? "zh" : "en";
 }
 
+async function load(language: Language): Promise<void> {
+  const parts = await Promise.all([loaders[language](), ...(isRarerWanted ? [rarer[language]()] : [])]);
+  catalogues[language] = Object.assign(catalogues[language] ?? {}, ...parts.map((part) => part.default)) as Record<string, Strings>;
+}
+
+/** A module whose components show such strings, once they are there. */
+export async function withRarerStrings<Module>(module: () => Promise<Module>): Promise<Module> {
+  isRarerWanted = true;
+  const [loaded] = await Promise.all([module(), load(current)]);
+  return loaded;
+}
+
 async function use(language: Language): Promise<void> {
-  catalogues[language] ??= (await loaders[language]()).default as Catalogue;
+  await load(language);
   current = language;
   document.documentElement.lang = HTML_LANG[language];
   for (const listener of listeners) listener();

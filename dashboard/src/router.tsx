@@ -1,5 +1,6 @@
 import { createBrowserRouter, Navigate, type RouteObject } from "react-router";
 
+import { withRarerStrings } from "./i18n";
 import { Shell } from "./shell/Shell";
 import { NoSuchPage } from "./shell/NoSuchPage";
 import { PageError } from "./shell/PageError";
@@ -24,10 +25,10 @@ export const router = createBrowserRouter([
       route("studies/:studyId/plans/:planId", () => import("./pages/plan")),
       route("sweep", () => import("./pages/sweep")),
       route("rl", () => import("./pages/rl")),
-      route("scripts", () => import("./pages/scripts")),
-      route("experts", () => import("./pages/experts")),
+      route("scripts", () => withRarerStrings(() => import("./pages/scripts"))),
+      route("experts", () => withRarerStrings(() => import("./pages/experts"))),
       route("compare", () => import("./pages/compare")),
-      route("accuracy", () => import("./pages/accuracy")),
+      route("accuracy", () => withRarerStrings(() => import("./pages/accuracy"))),
       route("hardware", () => import("./pages/hardware")),
       route("hardware/:name", () => import("./pages/hardware/Profile")),
       route("models", () => import("./pages/models")),

@@ -27,6 +27,17 @@ TIMEOUT_MS = 20_000
 FAILURE = "Internal error: MemoryError: the worker had no memory left for a chunk of strategies"
 LONG_NAME = "our-internal-experiment-with-a-very-long-name-that-a-sweep-generated-2026-11-21T18-50-00Z-revision-17"
 
+LABELS = {
+    "name": "附录 A: random against exhaustive, " + "a-name-as-long-as-they-may-be-" * 2,
+    "tags": [
+        "a tag of forty characters, and no more!".replace(",", ""),
+        "appendix",
+        "samplers",
+        *(f"run {number}" for number in range(9)),
+    ],
+    "note": "Forty trials are too few; asked for by the reviewers.\n" + "https://example.org/" + "a-long-address-" * 12,
+}
+
 # What axe leaves to judgement is not asked: only rules of WCAG 2.2 A and AA, and its best practices.
 AXE_OPTIONS = {
     "resultTypes": ["violations"],
@@ -107,6 +118,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         large = {"model": "pangu-ultra-moe-718b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144}}
         cancelled = _submitted(client, large, wait_s=0)
         client.post(f"/v1/studies/{cancelled}:cancel").raise_for_status()
+        client.patch(f"/v1/studies/{sampled}", json=LABELS).raise_for_status()
         best = client.get(f"/v1/studies/{completed}/plans?limit=1").json()["items"][0]["plan_id"]
         yield Site(server.url, completed, sampled, without_plan, failed, cancelled, long_name, best)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -63,6 +64,21 @@ def test_plans_of_a_study_are_selected_and_compared(view: OpenView, site: Site) 
         expect(row).to_have_attribute("data-differs", "true") if differs else expect(row).not_to_have_attribute(
             "data-differs", "true"
         )
+
+
+def test_any_plans_of_two_studies_are_put_side_by_side(view: OpenView, site: Site, plans: list[str]) -> None:
+    other = plans[0].partition(":")[0]
+    opened = view(site.url)
+    page = opened.open(f"/compare?studies={site.completed},{other}")
+    picker = page.get_by_role("combobox", name="Another plan in place of B").or_(
+        page.get_by_role("textbox", name="Another plan in place of B")
+    )
+    picker.first.click()
+    page.get_by_role("option", name=re.compile("^Plan 2:")).click()
+    expect(page.get_by_role("link", name=re.compile("^Plan 2:"))).to_be_visible()
+    assert f"plans={site.completed}:{site.best_plan},{plans[1]}" in unquote(unquote(page.url))
+    assert len(_columns(page)) == 2
+    assert opened.violations() == []
 
 
 def test_only_differences_is_in_the_address(view: OpenView, site: Site, plans: list[str]) -> None:

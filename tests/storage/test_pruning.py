@@ -78,6 +78,19 @@ def test_old_studies_go_with_what_belongs_to_them_and_unfinished_ones_stay(datab
     assert pruning.prune(database, retention) == Pruned(0, 0, 0)
 
 
+def test_what_is_archived_is_kept_until_it_is_asked_for(database: Database) -> None:
+    ids = fill(database)
+    with database.write() as session:
+        service.change_study(session, ids[0], archived=True, tags=["a"])
+    assert pruning.count(database, Retention(9)).studies == 0
+    assert pruning.prune(database, Retention(9)).studies == 0
+    too = Retention(9, archived=True)
+    assert pruning.count(database, too).studies == pruning.prune(database, too).studies == 1
+    with database.read() as session:
+        assert [item.id for item in service.list_studies(session).items] == [ids[2], ids[1]]
+        assert repository.tags_of(session, ids) == {}
+
+
 def test_more_than_a_transaction_deletes_are_deleted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "_MANY", 2)
     with database.write() as session:
@@ -99,7 +112,11 @@ def test_the_command_says_what_it_deletes(
     assert json.loads(capsys.readouterr().out) == {
         "schema_version": 1, "dry_run": False, "studies": 0, "audit_records": 0, "kept_answers": 1
     }  # fmt: skip
-    assert main(["db", "prune"]) == DONE
+    with database.write() as session:
+        session.execute(update(Study).values(archived=True))
+    assert main(["db", "prune", "--dry-run"]) == DONE
+    assert capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers.\n"
+    assert main(["db", "prune", "--archived"]) == DONE
     assert capsys.readouterr().out == "Deleted 1 studies, 0 audit records, 0 kept answers.\n"
     assert main(["db", "prune", "--studies-days", "-1"]) == BAD_INPUT
     assert "--studies-days: -1 is not allowed; give an integer from 0 to 3,650" in capsys.readouterr().err

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import optuna
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, insert, inspect, text
+from sqlalchemy import create_engine, func, insert, inspect, select, text
 
 from app.storage import backup
+from app.storage import upgrade as upgrades
 from app.storage.away import DATABASE_AWAY
 from app.storage.probes import check_writable
 from app.storage.session import Database, StorageError, parsed_url
@@ -26,7 +28,7 @@ from app.studies.runner import StudyRun
 from app.studies.searches import search_of_job
 from documents.errors import InputError
 from migrations import versions
-from tests.study_jobs import small_job
+from tests.study_jobs import queued, small_job
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -90,7 +92,7 @@ def test_studies_of_the_schema_before_kinds_are_searches_and_go_on(empty_url: st
             tables = backup._tables(connection).tables  # as that version had them
             connection.execute(insert(tables[f"{PREFIX}studies"]), [row])
             connection.execute(insert(tables[f"{PREFIX}events"]), [event])
-    assert upgrade(empty_url) == "0003"
+    assert upgrade(empty_url) == "0004"
     with Database(empty_url) as database:
         with database.write() as session:
             study = service.get_study(session, "before")
@@ -103,6 +105,52 @@ def test_studies_of_the_schema_before_kinds_are_searches_and_go_on(empty_url: st
         assert StudyRun(database, lease, checkpoint_s=0.05, should_stop=lambda: False).run() == "completed"
         with database.read() as session:
             assert service.list_plans(session, "before").items
+
+
+def test_studies_of_the_schema_before_labels_have_none_and_take_some(empty_url: str) -> None:
+    make_folder(empty_url)
+    with Database(empty_url) as database:
+        asked = search_of_job(small_job())
+        row = {"id": "before", "row_version": 4, "created_at_s": 1.0, "finished_at_s": 2.0, "version": "0.3",
+               "state": "cancelled", "attempts": 1, "cancel_requested": False, "attempts_without_progress": 0, "lease_token": 1,
+               "owner": "ada", "kind": "search", "visibility": "link", "priority": 2, "turn": 0, **vars(asked)}  # fmt: skip
+        event = {"study_id": "before", "kind": "state", "data": {"state": "queued"}, "at_s": 1.0}
+        with database.connect() as connection:
+            upgrade_on(connection, "0003")
+            tables = backup._tables(connection).tables  # as that version had them
+            connection.execute(insert(tables[f"{PREFIX}studies"]), [row])
+            connection.execute(insert(tables[f"{PREFIX}events"]), [event])
+    assert upgrade(empty_url) == "0004"
+    with Database(empty_url) as database:
+        with database.write() as session:
+            study = service.get_study(session, "before")
+            assert (study.name, study.tags, study.note, study.archived) == ("", [], "", False)
+            assert (study.owner, study.visibility, study.priority) == ("ada", "link", 2)
+            assert [event.data for event in service.events_since(session, "before")] == [{"state": "queued"}]
+            assert [item.id for item in service.list_studies(session, archived="false").items] == ["before"]
+        with database.write() as session:
+            service.change_study(session, "before", name="kept", tags=["a", "b"], note="why", archived=True)
+        with database.read() as session:
+            (item,) = service.list_studies(session, archived="true", tags=["a"], text="KEPT why").items
+            assert (item.id, item.name, item.tags) == ("before", "kept", ["a", "b"])
+
+
+def test_a_downgrade_by_hand_leaves_what_the_version_before_knew(empty_url: str) -> None:
+    upgrade(empty_url)
+    with Database(empty_url) as database:
+        with database.write() as session:
+            queued(session, small_job(), name="named", tags=["a"], note="why")
+        with database.connect() as connection:
+            config = upgrades._config()
+            config.attributes["connection"] = connection
+            command.downgrade(config, "0003")
+            found = backup._tables(connection)
+            assert f"{PREFIX}tags" not in found.tables
+            assert connection.scalar(select(func.count()).select_from(found.tables[f"{PREFIX}studies"])) == 1
+            assert upgrade_on(connection) == "0004"
+        with database.read() as session:
+            (item,) = service.list_studies(session).items
+            assert (item.name, item.tags) == ("", [])
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(empty_url: str) -> None:
@@ -123,7 +171,7 @@ def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None
             check(empty_url)
         make_folder(empty_url)
         Path(parsed_url(empty_url).database or "").touch()
-    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0003; run `meshplan db upgrade`"):
+    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0004; run `meshplan db upgrade`"):
         check(empty_url)
 
 

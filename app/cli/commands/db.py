@@ -64,6 +64,7 @@ def prune(
     audit_days: Annotated[
         int | None, typer.Option(help="days for which what keys did is kept (default MESHPLAN_KEEP_AUDIT_DAYS)")
     ] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="archived studies, too, which are kept otherwise")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be deleted, and delete nothing")] = False,
     as_json: Json = False,
 ) -> int:
@@ -81,6 +82,7 @@ def prune(
     retention = pruning.Retention(
         settings.keep_studies_days if studies_days is None else studies_days,
         settings.keep_audit_days if audit_days is None else audit_days,
+        archived,
     )
     with Database(settings.url, statement_s=pruning.STATEMENT_S) as database:
         check_current(database)

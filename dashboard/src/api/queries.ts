@@ -4,6 +4,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { answered, api, type Schemas } from "./client";
 
 const PAGE = 200;
+const MOST_SEARCHED = 200; // characters
 export const FINISHED: readonly string[] = ["completed", "failed", "cancelled"];
 
 export type ListedStudy = Schemas["ListedStudy"];
@@ -33,13 +34,23 @@ export async function allPages<Item>(load: (cursor: string | undefined) => Promi
 
 const isOpen = (study: { state: string }): boolean => !FINISHED.includes(study.state);
 
-/** Newest first; asked for again every second while one of them is not finished. */
-export const studiesQuery = () =>
+const listed = (query: { archived: "true" | "false"; text?: string }, signal: AbortSignal) =>
+  allPages((cursor) => answered(api.GET("/v1/studies", { params: { query: { limit: PAGE, ...query, ...(cursor && { cursor }) } }, signal })));
+
+/** Newest first, archived ones or the others; asked for again every second while one of them is not finished. */
+export const studiesQuery = (archived: "true" | "false" = "false") =>
   queryOptions({
-    queryKey: ["studies"],
-    queryFn: ({ signal }) =>
-      allPages((cursor) => answered(api.GET("/v1/studies", { params: { query: { limit: PAGE, ...(cursor && { cursor }) } }, signal }))),
+    queryKey: ["studies", archived],
+    queryFn: ({ signal }) => listed({ archived }, signal),
     refetchInterval: ({ state }) => (state.data?.some(isOpen) ? 1000 : 10_000),
+  });
+
+/** Those of them that have the words anywhere, also in a note, which lists do not hold. */
+export const foundStudiesQuery = (text: string, archived: "true" | "false") =>
+  queryOptions({
+    queryKey: ["studies", archived, text],
+    queryFn: ({ signal }) => listed({ archived, text: text.slice(0, MOST_SEARCHED) }, signal),
+    enabled: text.trim() !== "",
   });
 
 export const studyQuery = (studyId: string) =>

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 
 import en from "./en";
+import rarerEn from "./rarer.en";
+import rarerZh from "./rarer.zh";
 import zh from "./zh";
 
 type Strings = Record<string, unknown>;
@@ -16,19 +18,19 @@ function flat(strings: Strings, prefix = ""): Map<string, string> {
   return found;
 }
 
-const catalogues = { en, zh };
+const catalogues = { en: { ...en, ...rarerEn }, zh: { ...zh, ...rarerZh } };
 const flatEn = new Map(Object.entries(catalogues.en).map(([name, strings]) => [name, flat(strings)]));
 const sources = import.meta.glob<string>("../**/*.{ts,tsx}", { eager: true, query: "?raw", import: "default" });
 
-describe.each(Object.keys(en))("%s", (name) => {
+describe.each(Object.keys(catalogues.en))("%s", (name) => {
   it("has the same strings in both languages", () => {
-    expect([...flat(zh[name] ?? {}).keys()].sort()).toEqual([...flat(en[name] ?? {}).keys()].sort());
+    expect([...flat(catalogues.zh[name] ?? {}).keys()].sort()).toEqual([...flat(catalogues.en[name] ?? {}).keys()].sort());
   });
 
   it("fills in the same values in both languages", () => {
     const fields = (text: string) => [...new Set(text.match(/{{\w+|<\w+>/g) ?? [])].filter((field) => field !== "{{count").sort();
-    const chinese = flat(zh[name] ?? {});
-    for (const [key, text] of flat(en[name] ?? {})) expect([key, fields(chinese.get(key) ?? "")]).toEqual([key, fields(text)]);
+    const chinese = flat(catalogues.zh[name] ?? {});
+    for (const [key, text] of flat(catalogues.en[name] ?? {})) expect([key, fields(chinese.get(key) ?? "")]).toEqual([key, fields(text)]);
   });
 });
 

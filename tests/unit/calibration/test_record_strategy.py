@@ -194,6 +194,57 @@ def test_interleaving_overlaps_its_sends_by_default(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
+    ("framework", "version", "overlaps"),
+    [
+        ("Megatron-LM", "2021-04", False),
+        ("Megatron-LM", "commit 285068c8 base", False),
+        ("Megatron-Core", "0.3", False),
+        ("Megatron-Core", "0.4", True),
+        ("Megatron-LM", None, True),
+        ("Megatron-LM (zero-bubble fork)", None, False),
+        ("NeMo / Megatron-Core", "Release 23.04", False),
+        ("NeMo / Megatron-Core", "Release 23.09", True),
+    ],
+)
+def test_sends_overlap_from_the_release_that_could(read: Read, framework: str, version: str | None, *, overlaps: bool) -> None:
+    changes: dict[str, Any] = {"strategy.vpp": 2, "strategy.schedule": "interleaved-1f1b", "cluster.hardware": "a100-sxm-80gb"}
+    named = {"software.framework": framework, "software.version": version, "software.backend": "PyTorch/CUDA"}
+    assert (Feature.OVERLAP_P2P in read({**changes, **named}).strategy.features) is overlaps
+    told = {**changes, **named, "strategy.features": ["overlap_p2p"]}
+    assert Feature.OVERLAP_P2P in read(told).strategy.features
+
+
+def test_nemo_overlaps_gradients_and_weights_whatever_else_a_record_names(read: Read) -> None:
+    nemo: dict[str, Any] = {"software.framework": "NeMo / Megatron-Core", "cluster.hardware": "h100-sxm-80gb"}
+    both = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
+    named = read({**nemo, "strategy.features": ["fused_norm"], "software.raw_flags": []}).strategy.features
+    assert named & (both | Feature.TP_COMM_OVERLAP) == both
+    silent = read({**nemo, "strategy.features": [], "software.raw_flags": []}).strategy.features
+    assert silent & (both | Feature.TP_COMM_OVERLAP) == both | Feature.TP_COMM_OVERLAP
+
+
+@pytest.mark.parametrize(
+    ("changes", "overlaps"),
+    [
+        ({}, True),
+        ({"software.raw_flags": ["use-flash-attn"]}, False),  # the script's switches are known
+        ({"strategy.features": ["flash_attention"]}, False),
+        ({"software.raw_flags": ["MCore"]}, True),
+        ({"model.moe": None, "strategy.ep": 1}, False),
+        ({"software.framework": "Megatron-DeepSpeed"}, False),
+    ],
+)
+def test_a_mixture_without_switches_ran_the_script_of_its_framework(
+    read: Read, moe: dict[str, Any], changes: dict[str, Any], *, overlaps: bool
+) -> None:
+    plain: dict[str, Any] = {"software.framework": "Megatron-Core", "software.version": "0.9", "software.backend": "PyTorch/CUDA"}
+    silent = {"model.moe": moe, "strategy.features": [], "software.raw_flags": [], "cluster.hardware": "h100-sxm-80gb"}
+    features = read({**plain, **silent, **changes}).strategy.features
+    assert (Feature.OVERLAP_GRAD_REDUCE in features) is overlaps
+    assert (Feature.OVERLAP_PARAM_GATHER in features) is overlaps
+
+
+@pytest.mark.parametrize(
     ("changes", "layout"),
     [
         ({"strategy.layer_layout": "7,8,9,8"}, ((7, 8, 9, 8),)),

@@ -30,7 +30,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "goodput": (JOB,), "explain": (JOB,), "plan_experts": (JOB, {"generated": {}}), "add_runs": ([{"id": "r"}],),
     "plan_sequences": (JOB,), "sweep": (JOB,), "serving": (JOB,), "rl_estimate": (JOB,), "rl_search": (JOB,), "points": ("s1",),
     "calibrate": ("h", "s"), "calibration": ("c1",), "model": ("m",), "hardware_profile": ("h",),
-    "models": (), "hardware": (), "studies": (), "runs": (), "calibrations": (), "events": ("s1",),
+    "models": (), "hardware": (), "studies": (), "terms": (), "runs": (), "calibrations": (), "events": ("s1",),
 }  # fmt: skip
 OWN = {"close"}
 LISTS = {"plans", "points", "trials", "rejections", "models", "hardware", "studies", "runs", "calibrations"}

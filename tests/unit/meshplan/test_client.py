@@ -117,6 +117,33 @@ def test_filters_and_keys_are_sent() -> None:
     assert requests[0].headers["authorization"] == "Bearer mp_secret"
 
 
+LABELLED = {
+    "id": "s1", "state": "queued", "progress": None, "result": None, "error": None,
+    "name": "Tender", "tags": ["a", "b"], "note": "why", "archived": True,
+}  # fmt: skip
+
+
+def test_labels_are_sent_and_read() -> None:
+    client, requests = client_of(answering(LABELLED))
+    study = client.submit({"model": "m"}, name="Tender", tags=["b", "a"], note="why")
+    assert (study.name, study.tags, study.note, study.is_archived) == ("Tender", ["a", "b"], "why", True)
+    sent = requests[0].url.params
+    assert (sent["name"], sent.get_list("tag"), sent["note"]) == ("Tender", ["b", "a"], "why")
+    client.submit({"model": "m"})
+    assert dict(requests[1].url.params) == {"visibility": "private", "priority": "0"}
+    client.change("s1", name="", tags=(), archived=False)
+    assert json.loads(requests[2].content) == {"name": "", "tags": [], "archived": False}
+
+
+@pytest.mark.parametrize(("archived", "sent"), [(False, {}), (True, {"archived": "true"}), (None, {"archived": "any"})])
+def test_a_list_is_asked_for_by_labels(archived: bool | None, sent: dict[str, str]) -> None:
+    client, requests = client_of(answering({"items": [], "next_cursor": None}))
+    assert list(client.studies(owner="ada", tags=["a", "b"], archived=archived, text="x y")) == []
+    asked = requests[0].url.params
+    assert asked.get_list("tag") == ["a", "b"]
+    assert {name: asked[name] for name in asked if name != "tag"} == {"owner": "ada", "text": "x y", "limit": "200", **sent}
+
+
 class Broken(httpx.SyncByteStream):
     """Some events, and then the connection is gone."""
 

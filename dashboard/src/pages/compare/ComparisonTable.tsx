@@ -40,8 +40,8 @@ export function ComparisonTable({ items, groups, onlyDifferent }: { items: reado
                 <span className={classes.letter} style={{ borderColor: seriesColor(palette, place) }}>
                   {letter}
                 </span>
-                <span className={classes.columnName} title={study.model}>
-                  {plan ? t("columnName", { model: study.model, rank: plan.rank }) : study.model}
+                <span className={classes.columnName} title={study.name || study.model}>
+                  {plan ? t("columnName", { model: study.name || study.model, rank: plan.rank }) : study.name || study.model}
                 </span>
               </Table.Th>
             ))}

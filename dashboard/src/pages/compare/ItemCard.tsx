@@ -9,16 +9,18 @@ import { usePalette } from "../../theme/usePalette";
 import { count } from "../../units/format";
 import classes from "./Compare.module.css";
 import type { Item } from "./data";
+import { PlanSelect } from "./PlanSelect";
 
 interface Props {
   item: Item;
   place: number;
   onRemove: () => void;
   onFirst: () => void;
+  onPlan: (planId: string) => void;
 }
 
 /** Who an item is. The first is what the others are compared with. */
-export function ItemCard({ item: { letter, study, plan }, place, onRemove, onFirst }: Props) {
+export function ItemCard({ item: { letter, study, plan }, place, onRemove, onFirst, onPlan }: Props) {
   const { t } = useTranslation("compare");
   const palette = usePalette();
   return (
@@ -50,15 +52,18 @@ export function ItemCard({ item: { letter, study, plan }, place, onRemove, onFir
         </Group>
       </Group>
       <Anchor component={Link} to={`/studies/${study.id}`} c="inherit" fw={600} mt={6} style={{ overflowWrap: "anywhere" }}>
-        {study.model}
+        {study.name || study.model}
       </Anchor>
       <Text size="xs" c="dimmed" className="number" style={{ whiteSpace: "normal" }}>
         {t("devices", { devices: count(study.num_devices), hardware: study.hardware })}
       </Text>
       {plan ? (
-        <Anchor component={Link} to={`/studies/${study.id}/plans/${plan.plan_id}`} size="sm" mt={4} style={{ overflowWrap: "anywhere" }}>
-          {t("planTitle", { rank: plan.rank, strategy: strategyText(plan.strategy) })}
-        </Anchor>
+        <>
+          <Anchor component={Link} to={`/studies/${study.id}/plans/${plan.plan_id}`} size="sm" mt={4} style={{ overflowWrap: "anywhere" }}>
+            {t("planTitle", { rank: plan.rank, strategy: strategyText(plan.strategy) })}
+          </Anchor>
+          <PlanSelect studyId={study.id} plan={plan} letter={letter} onPlan={onPlan} />
+        </>
       ) : (
         <Text size="sm" c="var(--tone-warn)" mt={4}>
           {t(study.result ? "noPlan" : "noPlanYet")}

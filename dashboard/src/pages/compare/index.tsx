@@ -35,6 +35,11 @@ export function Page() {
     const texts = (isPlan: boolean) => next.filter(({ planId }) => (planId !== null) === isPlan).map(entryText);
     change({ plans: texts(true), studies: texts(false) });
   }
+  /** Where one stands by its plan, all do: an address names plans before studies. */
+  function exchange(entry: Entry, planId: string) {
+    const planned = items.map(({ entry: each, plan }) => ({ studyId: each.studyId, planId: each === entry ? planId : (plan?.plan_id ?? null) }));
+    setEntries(planned);
+  }
   const without = (entry: Entry) => entries.filter((other) => other !== entry);
 
   return (
@@ -79,6 +84,7 @@ export function Page() {
                 item={item}
                 place={place}
                 onRemove={() => setEntries(without(item.entry))}
+                onPlan={(planId) => exchange(item.entry, planId)}
                 onFirst={() => setEntries([item.entry, ...without(item.entry)])}
               />
             ))}

@@ -77,7 +77,7 @@ function NoPlan({ study, planId }: { study: Study; planId: string }) {
 
 const pathOf = (study: Study, studies: string) => [
   { label: studies, to: "/studies" },
-  { label: study.model, to: `/studies/${study.id}` },
+  { label: study.name || study.model, to: `/studies/${study.id}` },
 ];
 
 function PlanPage({ study, plans, plan }: { study: Study; plans: readonly Plan[]; plan: Plan }) {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { DEFAULTS, fieldOfProblem, formOfPlan, requestOf, type Form } from "./request";
+import { DEFAULTS, fieldOfProblem, formOfJob, formOfPlan, requestOf, type Form } from "./request";
 import type { Plan } from "./steps";
 
 const FORM: Form = {
@@ -55,4 +55,20 @@ it("fills the form with a plan of a search, as its estimate must be asked for", 
   });
   const colocated = { ...plan, placement: "fully-colocated", rollout_devices: 64, train_devices: 64, staleness_steps: 0 };
   expect(formOfPlan(colocated)).toMatchObject({ rollout_devices: "", train_devices: "", staleness: "", partial: "" });
+});
+
+describe("formOfJob", () => {
+  const form: Form = { ...DEFAULTS, model: "qwen3-8b", hardware: "h100-sxm-80gb", devices: "64", prompts: "256", mean: "2000", queue: "yes", queue_rate: "2", rollout_tp: "4" };
+
+  it("asks what the job asks", () => {
+    const job = requestOf(form) as unknown as Record<string, unknown>;
+    expect({ ...DEFAULTS, ...formOfJob({ ...job, schema_version: 1 }) }).toEqual(form);
+    expect(job).toEqual(requestOf({ ...DEFAULTS, ...formOfJob(job) }));
+  });
+
+  it("leaves alone what says more than the form does", () => {
+    const job = requestOf(form) as unknown as Record<string, unknown>;
+    expect(formOfJob({ ...job, model: { hidden_size: 4096 } })).toBeNull();
+    expect(formOfJob({ ...job, search: { top: 3 } })).toBeNull();
+  });
 });

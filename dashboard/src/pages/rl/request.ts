@@ -87,6 +87,26 @@ export function fieldOfProblem(pointer: string | null | undefined): Field | null
   return found ? found[0] : null;
 }
 
+/** The form that asks what a job asks; null where the job says more than the form has fields for. */
+export function formOfJob(job: Readonly<Record<string, unknown>>): Partial<Form> | null {
+  const left = structuredClone({ ...job, schema_version: undefined });
+  const form: Partial<Record<Field, string>> = {};
+  for (const [field, path] of Object.entries(PATHS) as [Field, string][]) {
+    const parts = path.split(".");
+    const name = parts.pop() ?? "";
+    const section = parts.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], left) as Record<string, unknown> | undefined;
+    const value = section?.[name];
+    if (value === null || value === undefined || typeof value === "object") continue;
+    form[field] = value === true ? "yes" : value === false ? "" : typeof value === "number" ? String(value / (UNITS[field] ?? 1)) : String(value);
+    delete section?.[name];
+  }
+  return isEmpty(left) ? form : null;
+}
+
+function isEmpty(value: unknown): boolean {
+  return value === null || value === undefined || (typeof value === "object" && Object.values(value).every(isEmpty));
+}
+
 type Plan = Schemas["RlPlan"];
 
 /** What fills the form in with a plan of a search: its step alone is asked for. */

@@ -6,6 +6,7 @@ import { useTranslation } from "../../i18n";
 import { answered, api } from "../../api/client";
 import { ApiError } from "../../api/problem";
 import { FINISHED, type ListedStudy } from "../../api/queries";
+import { nameOf } from "../../components/labels/labels";
 import { ErrorState } from "../../components/ErrorState";
 import { count } from "../../units/format";
 
@@ -72,7 +73,7 @@ export function DeleteDialog({ studies, onClose, onDeleted }: Props) {
         <List size="sm">
           {studies.slice(0, SHOWN).map((study) => (
             <List.Item key={study.id} style={{ overflowWrap: "anywhere" }}>
-              {t("delete.item", { model: study.model, hardware: study.hardware, count: study.num_devices, devices: count(study.num_devices) })}
+              {t("delete.item", { model: nameOf(study), hardware: study.hardware, count: study.num_devices, devices: count(study.num_devices) })}
             </List.Item>
           ))}
           {studies.length > SHOWN && <List.Item>{t("delete.more", { count: studies.length - SHOWN })}</List.Item>}

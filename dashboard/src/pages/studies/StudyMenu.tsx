@@ -1,6 +1,6 @@
 import { ActionIcon, Menu } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
-import { IconArrowsLeftRight, IconCopyPlus, IconDots, IconPlayerPlay, IconPlayerStop, IconTrash } from "@tabler/icons-react";
+import { IconArchive, IconArchiveOff, IconArrowsLeftRight, IconCopyPlus, IconDots, IconPencil, IconPlayerPlay, IconPlayerStop, IconTrash } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
 import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
@@ -8,9 +8,10 @@ import { Link } from "react-router";
 import { answered, api } from "../../api/client";
 import { toApiError } from "../../api/problem";
 import { FINISHED, type ListedStudy } from "../../api/queries";
+import { nameOf } from "../../components/labels/labels";
 
 /** What can be done with one study. */
-export function StudyMenu({ study, onDelete }: { study: ListedStudy; onDelete: () => void }) {
+export function StudyMenu({ study, isMine, onDelete, onEdit }: { study: ListedStudy; isMine: boolean; onDelete: () => void; onEdit: () => void }) {
   const { t } = useTranslation("studies");
   const queries = useQueryClient();
   const params = { path: { study_id: study.id } };
@@ -27,7 +28,7 @@ export function StudyMenu({ study, onDelete }: { study: ListedStudy; onDelete: (
   return (
     <Menu position="bottom-end" width={200}>
       <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" aria-label={t("actionsOf", { study: `${study.model}, ${study.id}` })}>
+        <ActionIcon variant="subtle" color="gray" aria-label={t("actionsOf", { study: `${nameOf(study)}, ${study.id}` })}>
           <IconDots size={16} />
         </ActionIcon>
       </Menu.Target>
@@ -39,6 +40,24 @@ export function StudyMenu({ study, onDelete }: { study: ListedStudy; onDelete: (
             </Menu.Item>
             <Menu.Item component={Link} to={`/compare?studies=${study.id}`} leftSection={<IconArrowsLeftRight size={15} />}>
               {t("action.compare")}
+            </Menu.Item>
+          </>
+        )}
+        {study.kind === "sweep" && (
+          <Menu.Item component={Link} to={`/sweep?from=${study.id}`} leftSection={<IconCopyPlus size={15} />}>
+            {t("action.again")}
+          </Menu.Item>
+        )}
+        {isMine && (
+          <>
+            <Menu.Item leftSection={<IconPencil size={15} />} onClick={onEdit}>
+              {t("action.edit")}
+            </Menu.Item>
+            <Menu.Item
+              leftSection={study.archived ? <IconArchiveOff size={15} /> : <IconArchive size={15} />}
+              onClick={() => void act(() => answered(api.PATCH("/v1/studies/{study_id}", { params, body: { archived: !study.archived } })))}
+            >
+              {t(study.archived ? "action.unarchive" : "action.archive")}
             </Menu.Item>
           </>
         )}

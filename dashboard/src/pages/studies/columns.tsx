@@ -1,11 +1,15 @@
 import { Anchor, Group, Progress, Stack, Text, Tooltip } from "@mantine/core";
 import { IconRosetteDiscountCheck } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import type { ListedStudy } from "../../api/queries";
 import type { Column } from "../../components/DataTable";
+import { termsQuery } from "../../components/labels/change";
+import { deletedAtS, mayChange, nameOf, tagsText } from "../../components/labels/labels";
+import { Tags } from "../../components/labels/Tags";
 import { StateBadge } from "../../components/StateBadge";
 import { ago, bytes, count, duration, moment, percent, seconds, secondsRange, tokensPerSecond } from "../../units/format";
 import { StudyMenu } from "./StudyMenu";
@@ -21,24 +25,34 @@ function bestTime(study: ListedStudy): number | null {
   return study.best?.step_time_s ?? (typeof found === "number" ? found : null);
 }
 
-export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<ListedStudy>[] {
+export interface StudyActs {
+  onDelete: (study: ListedStudy) => void;
+  onEdit: (study: ListedStudy) => void;
+}
+
+/** `hasOwners`: some of them are somebody's, so that it matters whose. */
+export function useStudyColumns({ onDelete, onEdit }: StudyActs, hasOwners: boolean): Column<ListedStudy>[] {
   const { t, i18n } = useTranslation("studies");
+  const { data: terms } = useQuery(termsQuery());
   return useMemo(
     (): Column<ListedStudy>[] => [
       {
         key: "model",
         header: t("column.study"),
         fixed: true,
-        value: (study) => study.model,
+        csv: { model: ({ model }) => model, name: ({ name }) => name, tags: ({ tags }) => tagsText(tags), id: ({ id }) => id },
+        value: nameOf,
         cell: (study) => (
-          <Stack gap={0} miw={160}>
-            <Anchor component={Link} to={`/studies/${study.id}`} fw={550} c="inherit" lineClamp={2} style={{ overflowWrap: "anywhere" }} title={study.model}>
-              {study.model}
+          <Stack gap={2} miw={160}>
+            <Anchor component={Link} to={`/studies/${study.id}`} fw={550} c="inherit" lineClamp={2} style={{ overflowWrap: "anywhere" }} title={nameOf(study)}>
+              {nameOf(study)}
             </Anchor>
-            <Text size="xs" c="dimmed">
+            <Text size="xs" c="dimmed" style={{ overflowWrap: "anywhere" }}>
               {study.kind !== "search" && <>{t(`kind.${study.kind}`)} · </>}
+              {study.name && <>{study.model} · </>}
               <span style={{ fontFamily: "var(--mantine-font-family-monospace)" }}>{study.id}</span>
             </Text>
+            <Tags tags={study.tags} sayOf={(tag) => t("tagged", { tag })} />
           </Stack>
         ),
       },
@@ -141,9 +155,20 @@ export function useStudyColumns(onDelete: (study: ListedStudy) => void): Column<
         value: (study) => study.created_at_s,
         cell: (study) => <span title={moment(study.created_at_s)}>{ago(study.created_at_s)}</span>,
       },
-      { key: "menu", header: t("column.actions"), fixed: true, hiddenHeader: true, cell: (study) => <StudyMenu study={study} onDelete={() => onDelete(study)} /> },
+      { key: "owner", header: t("column.owner"), shown: hasOwners, value: (study) => study.owner, cell: (study) => study.owner ?? "–" },
+      {
+        key: "deleted",
+        csv: "deleted_at_s",
+        header: t("column.deleted"),
+        help: t("help.deleted"),
+        numeric: true,
+        shown: false,
+        value: (study) => deletedAtS(study, terms),
+        cell: (study) => moment(deletedAtS(study, terms)),
+      },
+      { key: "menu", header: t("column.actions"), fixed: true, hiddenHeader: true, cell: (study) => <StudyMenu study={study} isMine={mayChange(study, terms)} onDelete={() => onDelete(study)} onEdit={() => onEdit(study)} /> },
     ],
-    [t, i18n.language, onDelete],
+    [t, i18n.language, onDelete, onEdit, hasOwners, terms],
   );
 }
 
@@ -160,7 +185,7 @@ function State({ study }: { study: ListedStudy }) {
             {percent(fraction, 0)}
           </Text>
         </Group>
-        <Progress value={fraction * 100} size={4} aria-label={t("progressOf", { model: study.model })} />
+        <Progress value={fraction * 100} size={4} aria-label={t("progressOf", { model: nameOf(study) })} />
       </Stack>
     );
   }

@@ -1,14 +1,15 @@
 import { Button, Checkbox, Group, Select, Space, TextInput } from "@mantine/core";
-import { IconFilterOff, IconPlus, IconSearch, IconStack2 } from "@tabler/icons-react";
+import { IconArchive, IconFilterOff, IconPlus, IconSearch, IconStack2 } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { useMemo, useState } from "react";
-import { useTranslation } from "../../i18n";
+import { lazy, Suspense, useCallback, useMemo, useState } from "react";
+import { useTranslation, withRarerStrings } from "../../i18n";
 import { Link } from "react-router";
 
-import { studiesQuery, type ListedStudy } from "../../api/queries";
+import { foundStudiesQuery, studiesQuery, type ListedStudy } from "../../api/queries";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
+import { nameOf } from "../../components/labels/labels";
 import { LoadingRows } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
 import { hasWords } from "../../components/SearchField";
@@ -18,11 +19,13 @@ import { useStudyColumns } from "./columns";
 import { DeleteDialog } from "./DeleteDialog";
 import { StateFilter, type State } from "./StateFilter";
 
-const FILTERS = { q: null, state: null, model: null, hardware: null, proved: null };
+const FILTERS = { q: null, state: null, model: null, hardware: null, proved: null, tag: null };
+const EditDialog = lazy(async () => ({ default: (await withRarerStrings(() => import("./EditDialog"))).EditDialog }));
 
 export function Page() {
   const { t } = useTranslation("studies");
-  const { data: studies, error, refetch } = useQuery(studiesQuery());
+  const [archived] = useUrlText("archived");
+  const { data: studies, error, refetch } = useQuery(studiesQuery(archived ? "true" : "false"));
   const isFailed = error !== null && studies === undefined;
 
   return (
@@ -38,7 +41,7 @@ export function Page() {
       />
       {error && <ErrorState error={error} action={<Button onClick={() => void refetch()}>{t("common:error.retry")}</Button>} />}
       {!studies && !isFailed && <LoadingRows />}
-      {studies?.length === 0 && (
+      {studies?.length === 0 && !archived && (
         <EmptyState
           icon={IconStack2}
           title={t("empty.title")}
@@ -55,37 +58,46 @@ export function Page() {
           }
         />
       )}
-      {studies && studies.length > 0 && <StudyTable studies={studies} />}
+      {studies && (studies.length > 0 || archived) && <StudyTable listed={studies} />}
     </>
   );
 }
 
-function StudyTable({ studies }: { studies: readonly ListedStudy[] }) {
+function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
   const { t } = useTranslation("studies");
   const [query, setQuery] = useUrlDraft("q");
   const [states, setStates] = useUrlList("state");
   const [model, setModel] = useUrlText("model");
   const [hardware, setHardware] = useUrlText("hardware");
   const [proved, setProved] = useUrlText("proved");
+  const [tag, setTag] = useUrlText("tag");
+  const [archived, setArchived] = useUrlText("archived");
   const [chosen, setChosen] = useUrlList("selected");
   const change = useUrlChange();
   const [condemned, setCondemned] = useState<readonly ListedStudy[]>([]);
-  const columns = useStudyColumns((study) => setCondemned([study]));
+  const [edited, setEdited] = useState<ListedStudy | null>(null);
+  const onDelete = useCallback((study: ListedStudy) => setCondemned([study]), []);
+  const [settled] = useUrlText("q");
+  const { data: known } = useQuery(foundStudiesQuery(settled, archived ? "true" : "false"));
+  const studies = useMemo(() => joined(listed, known ?? []), [listed, known]);
+  const columns = useStudyColumns({ onDelete, onEdit: setEdited }, studies.some(({ owner }) => owner !== null));
 
   const found = useMemo(() => {
+    const ids = new Set(query === settled ? known?.map(({ id }) => id) : []);
     return studies.filter((study) => {
-      const text = `${study.id} ${study.model} ${study.hardware} ${study.num_devices} ${study.error ?? ""}`;
+      const text = `${study.id} ${study.name} ${study.model} ${study.hardware} ${study.num_devices} ${study.tags.join(" ")} ${study.error ?? ""}`;
       return (
-        hasWords(text, query) &&
+        (hasWords(text, query) || ids.has(study.id)) &&
+        (!tag || study.tags.includes(tag)) &&
         (!model || study.model === model) &&
         (!hardware || study.hardware === hardware) &&
         (!proved || study.proved_best === true)
       );
     });
-  }, [studies, query, model, hardware, proved]);
+  }, [studies, query, settled, known, model, hardware, proved, tag]);
   const shown = states.length ? found.filter((study) => states.includes(study.state)) : found;
   const selected = studies.filter((study) => chosen.includes(study.id));
-  const isFiltered = Boolean(query || model || hardware || proved || states.length);
+  const isFiltered = Boolean(query || model || hardware || proved || tag || states.length);
 
   return (
     <>
@@ -95,7 +107,7 @@ function StudyTable({ studies }: { studies: readonly ListedStudy[] }) {
         rows={shown}
         columns={columns}
         rowKey={(study) => study.id}
-        rowName={(study) => `${study.model}, ${study.id}`}
+        rowName={(study) => `${nameOf(study)}, ${study.id}`}
         rowLink={(study) => `/studies/${study.id}`}
         chosen={chosen}
         onChoose={setChosen}
@@ -118,10 +130,18 @@ function StudyTable({ studies }: { studies: readonly ListedStudy[] }) {
               value={hardware}
               onChange={setHardware}
             />
+            {(tag || studies.some(({ tags }) => tags.length > 0)) && (
+              <NameFilter label={t("tag")} names={studies.flatMap(({ tags }) => tags)} value={tag} onChange={setTag} />
+            )}
             <Checkbox
               label={t("onlyProved")}
               checked={Boolean(proved)}
               onChange={(event) => setProved(event.currentTarget.checked ? "yes" : "")}
+            />
+            <Checkbox
+              label={t("onlyArchived")}
+              checked={Boolean(archived)}
+              onChange={(event) => setArchived(event.currentTarget.checked ? "yes" : "")}
             />
             {isFiltered && (
               <Button variant="subtle" color="gray" leftSection={<IconFilterOff size={15} />} onClick={() => change(FILTERS)}>
@@ -130,10 +150,21 @@ function StudyTable({ studies }: { studies: readonly ListedStudy[] }) {
             )}
           </Group>
         }
-        empty={<EmptyState icon={IconSearch} title={t("noMatch.title")} text={t("noMatch.text", { count: studies.length })} />}
+        empty={
+          studies.length ? (
+            <EmptyState icon={IconSearch} title={t("noMatch.title")} text={t("noMatch.text", { count: studies.length })} />
+          ) : (
+            <EmptyState icon={IconArchive} title={t("noneArchived.title")} text={t("noneArchived.text")} />
+          )
+        }
       />
       {selected.length > 0 && <Space h={72} />}
       <ChosenBar studies={selected} onClear={() => setChosen([])} onDelete={() => setCondemned(selected)} />
+      {edited && (
+        <Suspense fallback={null}>
+          <EditDialog study={edited} onClose={() => setEdited(null)} />
+        </Suspense>
+      )}
       <DeleteDialog
         studies={condemned}
         onClose={() => setCondemned([])}
@@ -141,6 +172,13 @@ function StudyTable({ studies }: { studies: readonly ListedStudy[] }) {
       />
     </>
   );
+}
+
+/** The list, and what was found beyond its length. */
+function joined(listed: readonly ListedStudy[], known: readonly ListedStudy[]): readonly ListedStudy[] {
+  const ids = new Set(listed.map(({ id }) => id));
+  const further = known.filter(({ id }) => !ids.has(id));
+  return further.length ? [...listed, ...further] : listed;
 }
 
 interface NameFilterProps {

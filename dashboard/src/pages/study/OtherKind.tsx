@@ -1,5 +1,5 @@
 import { Alert, Button, Group, Progress, Stack, Text } from "@mantine/core";
-import { IconBan, IconChartDots, IconDownload } from "@tabler/icons-react";
+import { IconBan, IconCopyPlus, IconDownload } from "@tabler/icons-react";
 import { lazy, Suspense } from "react";
 import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
@@ -9,10 +9,13 @@ import type { Study } from "../../api/queries";
 import { CopyButton } from "../../components/CopyButton";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingPage } from "../../components/Loading";
+import { nameOf } from "../../components/labels/labels";
 import { PageHeader } from "../../components/PageHeader";
 import { saveFile } from "../../components/saveFile";
 import { StateBadge } from "../../components/StateBadge";
 import { ago, count, moment, percent } from "../../units/format";
+import { formOfJob } from "../rl/request";
+import { Labels } from "./Labels";
 import { CancelButton, ResumeButton } from "./StudyActions";
 
 // Each answer is that of its own page, with the charts that this draws.
@@ -24,15 +27,17 @@ export function OtherKind({ study }: { study: Study }) {
   const { t } = useTranslation("study");
   const { progress } = study;
   const [unit, all] = study.kind === "sweep" ? (["points", progress?.num_points] as const) : (["splits", progress?.num_splits] as const);
+  const again = study.kind === "sweep" ? `/sweep?from=${study.id}` : addressOfForm(formOfJob(study.job));
   const fraction = Number(progress?.done_fraction ?? 0);
   return (
     <>
       <PageHeader
-        title={study.model}
+        title={nameOf(study)}
         path={[{ label: t("common:nav.studies"), to: "/studies" }]}
         badges={<StateBadge state={study.state} />}
         subtitle={
           <>
+            {study.name && `${study.model} · `}
             {t(`kind.title.${study.kind}`)} · {t("kind.subtitle", { devices: count(study.num_devices), hardware: study.hardware })} ·{" "}
             <span title={moment(study.created_at_s)}>{ago(study.created_at_s)}</span> · <code>{study.id}</code>
             <CopyButton text={study.id} />
@@ -41,14 +46,15 @@ export function OtherKind({ study }: { study: Study }) {
         actions={
           <>
             <CancelButton study={study} />
-            {study.kind === "sweep" && (
-              <Button variant="default" component={Link} to={`/sweep?from=${study.id}`} leftSection={<IconChartDots size={15} />}>
-                {t("action.sweep")}
+            {again && (
+              <Button variant="default" component={Link} to={again} leftSection={<IconCopyPlus size={15} />}>
+                {t("action.again")}
               </Button>
             )}
           </>
         }
       />
+      <Labels study={study} />
       {study.state === "failed" && (
         <ErrorState title={t("failed.title")} detail={study.error ?? t("failed.unknown")} action={<ResumeButton study={study} />} />
       )}
@@ -69,6 +75,8 @@ export function OtherKind({ study }: { study: Study }) {
     </>
   );
 }
+
+const addressOfForm = (form: Record<string, string> | null) => form && `/rl?${new URLSearchParams(form)}`;
 
 function Found({ study }: { study: Study }) {
   const { t } = useTranslation("study");

@@ -10,6 +10,7 @@ import { CopyButton } from "../../components/CopyButton";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingPage } from "../../components/Loading";
+import { nameOf } from "../../components/labels/labels";
 import { PageHeader } from "../../components/PageHeader";
 import { StateBadge } from "../../components/StateBadge";
 import { Warnings } from "../../components/Warnings";
@@ -19,6 +20,7 @@ import { rankingQuery, type RankedPlan } from "./data";
 import { Beside } from "./Beside";
 import { Headline } from "./Headline";
 import { JobTab } from "./JobTab";
+import { Labels } from "./Labels";
 import { OtherKind } from "./OtherKind";
 import { PlansTab } from "./PlansTab";
 import { SearchText } from "./Proof";
@@ -62,12 +64,13 @@ function StudyPage({ study }: { study: Study }) {
   return (
     <>
       <PageHeader
-        title={study.model}
+        title={nameOf(study)}
         path={[{ label: t("common:nav.studies"), to: "/studies" }]}
         badges={<StateBadge state={study.state} />}
         subtitle={<Subtitle study={study} />}
         actions={<StudyActions study={study} isComparable={best !== undefined} />}
       />
+      <Labels study={study} />
       {study.state === "failed" && (
         <ErrorState title={t("failed.title")} detail={study.error ?? t("failed.unknown")} action={<ResumeButton study={study} />} />
       )}
@@ -103,6 +106,7 @@ function Subtitle({ study }: { study: Study }) {
   const training = study.job.training as { seq_length?: number; global_batch_size?: number; precision?: string } | undefined;
   return (
     <>
+      {study.name && `${study.model} · `}
       {t("subtitle", {
         devices: count(study.num_devices),
         hardware: study.hardware,

@@ -1,0 +1,46 @@
+"""What a user calls a study: a name, tags, a note. Empty is none of it."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+MAX_NAME, MAX_TAG, MAX_TAGS, MAX_NOTE = 120, 40, 16, 2000  # characters, and tags of a study
+MAX_TEXT = 200  # characters of a search
+_LINES = "\t\r\n"
+
+
+def _line(text: str) -> str:
+    return _printable(text, "")
+
+
+def _note(text: str) -> str:
+    return _printable(text, _LINES)
+
+
+def _tag(text: str) -> str:
+    text = _line(text)
+    if not text or "," in text:
+        raise ValueError("a tag is a few words without a comma.")
+    return text
+
+
+def _printable(text: str, allowed: str) -> str:
+    """The text without spaces around it."""
+    if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") and letter not in allowed for letter in text):
+        kind = "one line without control characters" if not allowed else "text without control characters"
+        raise ValueError(f"it is to be {kind}.")
+    return text.strip()
+
+
+def _distinct(tags: list[str]) -> list[str]:
+    return sorted(set(tags))
+
+
+NameText = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_line)]
+NoteText = Annotated[str, Field(max_length=MAX_NOTE), AfterValidator(_note)]
+Tag = Annotated[str, Field(max_length=MAX_TAG), AfterValidator(_tag)]
+Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS), AfterValidator(_distinct)]
+SearchText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_line)]
