@@ -1,24 +1,33 @@
-"""What a server withstands: headers without end, half-open requests, idle event streams, bodies of millions of values."""
+"""What a server withstands: headers without end, half-open requests, idle event streams, bodies of millions of values.
+
+``python -m benchmarks.attacks streams batches`` tries these two alone; each has a server of its own.
+"""
 
 from __future__ import annotations
 
+import argparse
 import resource
+import select
 import socket
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import NamedTuple
 
 import httpx
 import psutil
 
+from app.server.connections import ConnectionLimits
 from benchmarks.rest import JOB as MANY_JOB
 from benchmarks.rest import server, strategies
 
 MAX_RSS_MB = 300
 MAX_SLOWDOWN = 3
+MAX_FILES = 1024  # of the server that half-open requests attack
+MAX_CLOSED_S = ConnectionLimits().header_s + 5.0  # half-open requests are gone: told, left to read it, and cut
 NUM_HEADERS, NUM_HALF_OPEN, NUM_STREAMS, NUM_BODIES = 400, 1200, 1000, 6
 NUM_BATCH_CLIENTS, NUM_BATCHED = 4, 2000
 JOB = {"model": "llama-2-7b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8}}
@@ -38,8 +47,11 @@ class Target:
     def _watch(self) -> None:
         with suppress(psutil.NoSuchProcess):
             while True:
-                self.peak_mb = max(self.peak_mb, self._process.memory_info().rss / 2**20)
+                self.peak_mb = max(self.peak_mb, self.resident_mb())
                 time.sleep(0.05)
+
+    def resident_mb(self) -> float:
+        return float(self._process.memory_info().rss) / 2**20
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self.address, timeout=60)
@@ -51,7 +63,7 @@ class Target:
 
     def estimate_s(self, repeats: int = 20) -> float:
         """Median, each of another job: what was asked before is answered from memory."""
-        times = []
+        times: list[float] = []
         with httpx.Client(base_url=self.url, timeout=120) as client:
             for number in range(repeats):
                 training = {"global_batch_size": 64 + 8 * int(1000 * time.time() % 10_000), "seq_length": 4096 + 8 * number}
@@ -68,16 +80,6 @@ def long_headers(target: Target) -> None:
             caller.recv(100)
 
     in_parallel(send, NUM_HEADERS, 50)
-
-
-@contextmanager
-def half_open(target: Target) -> Iterator[None]:
-    with ExitStack() as stack:
-        for _ in range(NUM_HALF_OPEN):
-            with suppress(OSError):
-                caller = stack.enter_context(target.connect())
-                caller.sendall(b"GET /healthz HTTP/1.1\r\n")
-        yield
 
 
 @contextmanager
@@ -141,54 +143,103 @@ def in_parallel(call: Callable[[int], None], count: int, at_once: int) -> None:
         thread.join()
 
 
+class Row(NamedTuple):
+    """What was seen, and whether it is as it must be."""
+
+    name: str
+    seen: str
+    is_fine: bool
+
+
+def _headers(target: Target) -> Iterator[Row]:
+    before_mb = target.resident_mb()
+    long_headers(target)
+    seen = f"{before_mb:.0f} -> {target.peak_mb:.0f} MB"
+    yield Row(f"{NUM_HEADERS} headers of 1 MiB", seen, target.peak_mb < MAX_RSS_MB)
+
+
+def _slowed(target: Target, name: str, load: Callable[[Target], AbstractContextManager[None]]) -> Iterator[Row]:
+    target.estimate_s(4)  # its processes have started then
+    alone_s = target.estimate_s()
+    with load(target):
+        beside_s, health_s = target.estimate_s(), target.health_s()
+    slowed = beside_s / alone_s
+    seen = f"an estimate takes {slowed:.1f} times as long ({beside_s * 1e3:.0f} ms), /healthz {health_s * 1e3:.0f} ms"
+    yield Row(name, seen, slowed < MAX_SLOWDOWN)
+
+
+def _half_open(target: Target) -> Iterator[Row]:
+    with ExitStack() as stack:
+        held = []
+        for _ in range(NUM_HALF_OPEN):
+            with suppress(OSError):
+                caller = stack.enter_context(target.connect())
+                held.append(caller)
+                caller.sendall(b"GET /healthz HTTP/1.1\r\n")
+        sent_s, health_s = time.monotonic(), target.health_s()
+        closed_s = closed(held) - sent_s
+    seen = f"{len(held)} held, /healthz {health_s * 1e3:.0f} ms, all closed after {closed_s:.0f} s"
+    yield Row(f"{NUM_HALF_OPEN} half-open requests, {MAX_FILES} files", seen, closed_s < MAX_CLOSED_S)
+
+
+def closed(callers: list[socket.socket]) -> float:
+    """When the server has closed the last of them."""
+    waiting = select.poll()
+    by_number = {caller.fileno(): caller for caller in callers}
+    for number in by_number:
+        waiting.register(number, select.POLLIN)
+    while by_number:
+        for number, _ in waiting.poll():
+            try:
+                is_open = bool(by_number[number].recv(65536))
+            except OSError:
+                is_open = False
+            if not is_open:
+                waiting.unregister(number)
+                del by_number[number]
+    return time.monotonic()
+
+
+def _bodies(target: Target) -> Iterator[Row]:
+    longest_s, before_mb = [0.0], target.resident_mb()
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.wait(0.1):
+            longest_s[0] = max(longest_s[0], target.health_s())
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    answers = large_bodies(target)
+    done.set()
+    asking.join()
+    seen = f"{before_mb:.0f} -> {target.peak_mb:.0f} MB, answers {sorted(set(answers))}"
+    seen += f", /healthz {longest_s[0] * 1e3:.0f} ms at most"
+    yield Row(f"{2 * NUM_BODIES} bodies of 11 and 1.6 MiB at once", seen, target.peak_mb < MAX_RSS_MB)
+
+
+ATTACKS: dict[str, Callable[[Target], Iterator[Row]]] = {
+    "headers": _headers,
+    "streams": lambda target: _slowed(target, f"{NUM_STREAMS} idle event streams", idle_streams),
+    "batches": lambda target: _slowed(target, f"{NUM_BATCH_CLIENTS} clients of batches", batch_clients),
+    "half-open": _half_open,
+    "bodies": _bodies,
+}
+
+
 def main() -> int:
-    rows: list[tuple[str, str, bool]] = []
-    with server() as url:
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        target = Target(url)
-        alone_s = target.estimate_s()
-        before_mb = target.peak_mb
-        long_headers(target)
-        rows.append(
-            (f"{NUM_HEADERS} headers of 1 MiB", f"{before_mb:.0f} -> {target.peak_mb:.0f} MB", target.peak_mb < MAX_RSS_MB)
-        )
-        with idle_streams(target):
-            slowed = target.estimate_s() / alone_s
-            rows.append(
-                (f"{NUM_STREAMS} idle event streams", f"an estimate takes {slowed:.1f} times as long", slowed < MAX_SLOWDOWN)
-            )
-            rows.append(("", f"/healthz {target.health_s() * 1e3:.0f} ms", True))
-        time.sleep(5)  # its readers have left
-        with batch_clients(target):
-            slowed = target.estimate_s() / alone_s
-            rows.append(
-                (
-                    f"{NUM_BATCH_CLIENTS} clients of batches",
-                    f"an estimate takes {slowed:.1f} times as long",
-                    slowed < MAX_SLOWDOWN,
-                )
-            )
-        with half_open(target):
-            rows.append((f"{NUM_HALF_OPEN} half-open requests", f"/healthz {target.health_s() * 1e3:.0f} ms", True))
-        longest_s = [0.0]
-        done = threading.Event()
-
-        def ask() -> None:
-            while not done.wait(0.1):
-                longest_s[0] = max(longest_s[0], target.health_s())
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        answers = large_bodies(target)
-        done.set()
-        asking.join()
-        said = f"{before_mb:.0f} -> {target.peak_mb:.0f} MB, answers {sorted(set(answers))}"
-        said += f", /healthz {longest_s[0] * 1e3:.0f} ms at most"
-        rows.append((f"{2 * NUM_BODIES} bodies of 11 and 1.6 MiB at once", said, target.peak_mb < MAX_RSS_MB))
-    for name, value, is_fine in rows:
-        print(f"{name:<40} {value:<70} {'' if is_fine else 'TOO MUCH'}")
-    return 0 if all(is_fine for *_, is_fine in rows) else 1
+    parser = argparse.ArgumentParser(description=__doc__)
+    told = f"of {', '.join(ATTACKS)}; all unless given"
+    parser.add_argument("attacks", nargs="*", choices=[*ATTACKS, []], default=[], metavar="ATTACK", help=told)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    went_well = True
+    for name in parser.parse_args().attacks or ATTACKS:
+        with server(max_files=MAX_FILES if name == "half-open" else None) as url:
+            for row in ATTACKS[name](Target(url)):
+                print(f"{row.name:<40} {row.seen:<80} {'' if row.is_fine else 'TOO MUCH'}", flush=True)
+                went_well &= row.is_fine
+    return 0 if went_well else 1
 
 
 if __name__ == "__main__":

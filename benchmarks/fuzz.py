@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from benchmarks.rest import server
 from meshplan import Client
 
@@ -54,7 +56,7 @@ def run(url: str, folder: Path, examples: int, seed: int, *options: str, paramet
     (folder / "hooks.py").write_text(HOOKS)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", "schemathesis.toml"]
     command += ["run", f"{url}/openapi.json", "--checks", CHECKS, "-n", str(examples), "--seed", str(seed)]
-    command += ["--generation-database", "none", "--request-timeout", "120", "--continue-on-failure", "--no-color", *options]
+    command += ["--generation-database", "none", "--request-timeout", "300", "--continue-on-failure", "--no-color", *options]
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(folder)}
     report = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     found = re.search(r"([\d,]+) generated", report.stdout)
@@ -71,7 +73,8 @@ def main() -> int:
     given = parser.parse_args()
     cases, seed, is_fine = 0, given.seed, True
     with tempfile.TemporaryDirectory() as folder, server(workers=1) as url, Client(url) as client:
-        study = client.wait(client.submit(JOB).id, timeout_s=300)
+        study = client.wait(client.submit(JOB).id, timeout_s=900)
+        httpx.get(f"{url}/openapi.json", timeout=300).raise_for_status()  # made once; Schemathesis waits ten seconds
         known = f'[parameters]\nstudy_id = "{study.id}"\nplan_id = "{client.plans(study.id)[0].plan_id}"\n'
         while cases < given.cases:
             # With a study that exists, so that more than "no such study" is answered; then with any name at all.

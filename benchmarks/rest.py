@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -55,13 +56,25 @@ def strategies(count: int) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def server(workers: int = 0) -> Iterator[str]:
+def server(workers: int = 0, max_files: int | None = None) -> Iterator[str]:
+    """Its address. ``max_files``: that it may have open, whatever it asks for."""
+
+    def limited() -> None:
+        if max_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
+
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "meshplan", "serve", "--port", "0", "--workers", str(workers)]
         environment = {**os.environ, "MESHPLAN_DATA_DIR": folder}
         environment.pop("MESHPLAN_DATABASE_URL", None)
         process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            preexec_fn=limited,
         )
         try:
             assert process.stdout is not None

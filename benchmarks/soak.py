@@ -27,11 +27,12 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_OPEN = 4  # studies that wait or run at any time
-SERVER_SHARE = 0.15  # of the kills; the others hit workers and pricing processes
+SERVER_SHARE = 0.15  # of the moments; at the others workers and pricing processes are hit
+ALL_SHARE = 0.5  # of those: all of them at once
 KILLS_A_DISTURBANCE = 25  # of the database
-HANG_S, ANSWER_S = 3.0, 8.0  # an answer, if only 503, must come within the latter
+HANG_S = 3.0
 END_S = 1800.0
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0  # a kill that comes earlier hits processes that only start
 SMALL: dict[str, Any] = {
     "model": "llama-2-7b",
     "cluster": {"hardware": "atlas-800t-a2", "num_devices": 16},
@@ -116,6 +117,7 @@ class Service:
     def __init__(self, url: str, folder: Path) -> None:
         self._url, self._log = url, folder / "server.log"
         self._port = 0
+        self._client = httpx.Client(timeout=60)
         self.process = self._start()
 
     def _start(self) -> psutil.Process:
@@ -150,12 +152,18 @@ class Service:
         self.process = self._start()
 
     def children(self) -> list[psutil.Process]:
-        return self.process.children()
+        """Workers and pricing processes; Python's own tracker of resources, which loses nothing, is none of them."""
+        found = []
+        for child in self.process.children():
+            with suppress(psutil.NoSuchProcess):
+                if any("spawn_main" in part for part in child.cmdline()):
+                    found.append(child)
+        return found
 
     def ask(self, method: str, path: str, **given: Any) -> httpx.Response | None:
         """The answer, or None where nobody listens."""
         try:
-            return httpx.request(method, f"{self.address}{path}", timeout=60, **given)
+            return self._client.request(method, f"{self.address}{path}", **given)
         except httpx.TransportError:
             return None
 
@@ -182,14 +190,15 @@ class Soak:
         self.hits = 0  # kills after a study had been taken
         self._attempts: Counter[str] = Counter()  # that were seen, by study
 
-    def run(self, num_kills: int) -> None:
+    def run(self, num_kills: int, longest_s: float) -> None:
+        """Ends after so many kills, or at the first after so long."""
         expected = [self._answer(self._submitted(job)) for job in range(len(JOBS))]
         began_s, shown = time.monotonic(), 0
-        while self.kills.total() < num_kills:
-            self._keep_open()
-            self._wait_for_an_attempt()
+        while self.kills.total() < num_kills and time.monotonic() - began_s < longest_s:
+            still_open = self._keep_open()
+            self._wait_for_an_attempt(still_open)
             time.sleep(self._random.uniform(0.0, 0.8))
-            self._kill_one()
+            self._kill()
             if self.kills.total() // KILLS_A_DISTURBANCE > shown:
                 shown += 1
                 self._disturb(hang=shown % 2 == 1)
@@ -205,20 +214,23 @@ class Soak:
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 
-    def _keep_open(self) -> None:
+    def _keep_open(self) -> list[str]:
+        """Studies that wait or run, topped up."""
         answer = self._service.ask("GET", "/v1/studies", params={"limit": 200})
         if answer is None or answer.status_code != 200:
-            return
-        still_open = sum(item["state"] in ("queued", "running") for item in answer.json()["items"])
-        for _ in range(NUM_OPEN - still_open):
+            return []
+        still_open = [item["id"] for item in answer.json()["items"] if item["state"] in ("queued", "running")]
+        for _ in range(NUM_OPEN - len(still_open)):
             job = self._random.randrange(len(JOBS))
             self._studies.append((self._submitted(job), job))
+            still_open.append(self._studies[-1][0])
+        return still_open
 
-    def _wait_for_an_attempt(self) -> None:
+    def _wait_for_an_attempt(self, studies: list[str]) -> None:
         """Until a study has been taken since the last kill: workers that only ever start would have nothing to lose."""
         ends_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < ends_s:
-            for study, _ in self._studies[-2 * NUM_OPEN :]:
+            for study in studies:
                 answer = self._service.ask("GET", f"/v1/studies/{study}")
                 attempts = answer.json()["attempts"] if answer is not None and answer.status_code == 200 else 0
                 if attempts > self._attempts[study]:
@@ -227,15 +239,18 @@ class Soak:
                     return
             time.sleep(0.1)
 
-    def _kill_one(self) -> None:
+    def _kill(self) -> None:
+        """The server, one of its processes, or every one that runs studies or prices at the same moment."""
         if self._random.random() < SERVER_SHARE:
             self._service.kill()
             self.kills["serve"] += 1
             return
         children = self._service.children()
-        if children:
+        if children and self._random.random() > ALL_SHARE:
+            children = [self._random.choice(children)]
+        for child in children:
             with suppress(psutil.NoSuchProcess):
-                self._random.choice(children).kill()
+                child.kill()
                 self.kills["worker"] += 1
 
     def _disturb(self, *, hang: bool) -> None:
@@ -312,6 +327,7 @@ class Soak:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=500, help="on each database")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no more kills after this time, on each database")
     parser.add_argument("--databases", nargs="+", choices=("sqlite", "postgresql"), default=["sqlite", "postgresql"])
     parser.add_argument("--seed", type=int, default=19)
     given = parser.parse_args()
@@ -321,7 +337,7 @@ def main() -> None:
             database = Sqlite(folder) if name == "sqlite" else Postgresql(folder)
             try:
                 soak = Soak(database, folder, given.seed)
-                soak.run(given.kills)
+                soak.run(given.kills, 60.0 * given.minutes)
                 soak.stop()
             except BaseException:
                 print((folder / "server.log").read_text()[-4000:])

@@ -33,6 +33,7 @@ from search.result import BaselineComparison, BrokenRule, NearestLaunchable
 from search.space import SearchSpace
 from search.ties import PairedError, group_of, rank_groups, sturdiness, tie_sentences
 
+PRICED_AT_ONCE = 24  # plans with all their parts: a second
 WORTH_A_WORD = 0.005  # of the step
 NAMED_RULES = 2  # of those that the nearest strategy breaks
 NOTHING_WOULD_DO = f"No single change was found that makes one fit, up to {MAX_CLUSTER_GROWTH} times as many devices."
@@ -264,8 +265,12 @@ class Answers:
 
     def estimates(self, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
         """Prices with their parts, in order, as JSON."""
-        priced = self.estimate(self.workload, StrategyBatch.of(strategies), self.constants, breakdown=True)
-        return estimates_to_mappings(self.workload, priced)
+        found: list[dict[str, Any]] = []
+        for first in range(0, len(strategies), PRICED_AT_ONCE):
+            batch = StrategyBatch.of(strategies[first : first + PRICED_AT_ONCE])
+            found += estimates_to_mappings(self.workload, self.estimate(self.workload, batch, self.constants, breakdown=True))
+            beat()
+        return found
 
     def _variant(self, best: ParallelStrategy, variant: RankedStrategy) -> Mapping[str, Any]:
         return {

@@ -40,6 +40,9 @@ from search.tensor_choice.refine import TensorRefinement, refined
 from search.ties import PairedError
 from search.trials import Trial
 
+MOST_CLIMBED = 20  # places: moving layers takes as long as all else of a plan, and who reads further compares structures
+SHOWN_AT_ONCE = 256  # rows that are simulated for display alone: a second
+
 
 class LatticeSearch:
     """A search of the lattice, a chunk at a time; between chunks it can be saved and continued by another process.
@@ -230,18 +233,24 @@ class LatticeSearch:
         self.state.finalists.settle(simulated_rows(scored, self.simulator, self._pricing.prices))
         self.state.simulate_s += self._now() - begun_s
 
-    def _shown(self) -> Scored | None:
-        """The leaderboard's rows and all finalists, in simulated time. The state stays as it is: the search may go on."""
+    def _shown(self, *, is_cut: bool) -> Scored | None:
+        """The leaderboard's rows and all finalists, in simulated time. The state stays as it is: the search may go on.
+
+        Of a search that is cut, the best of the rows that have not been simulated: who cuts it waits for them.
+        """
         finalists, kept = self.state.finalists, self.state.leaderboard.kept
         if kept is None:
             return None
         unseen = finalists.unseen(kept)
         if self._proves_by_time and self.is_closed:  # variants of what is listed; nothing else can be
             unseen = unseen.take(finalists.listed(unseen))
-        if not len(unseen):
-            return finalists.simulated
-        shown = simulated_rows(unseen, self.simulator, self._pricing.prices)
-        return shown if finalists.simulated is None else joined(finalists.simulated, shown)
+        shown = finalists.simulated
+        for first in range(0, SHOWN_AT_ONCE if is_cut and len(unseen) else len(unseen), SHOWN_AT_ONCE):
+            rows = unseen.take(np.arange(first, min(first + SHOWN_AT_ONCE, len(unseen))))
+            simulated = simulated_rows(rows, self.simulator, self._pricing.prices)
+            shown = simulated if shown is None else joined(shown, simulated)
+            beat()
+        return shown
 
     @property
     def progress(self) -> Progress:
@@ -263,12 +272,12 @@ class LatticeSearch:
         return self.state.to_mapping()
 
     def result(self, stopped_by: str | None = None) -> SearchResult:
-        """What has been found, explained, and compared with the baseline."""
+        """What has been found, explained, and compared with the baseline. After a cut it is told without further search."""
         state = self.state
         # An interrupt may come in the middle of a chunk, which then counts as far as it came.
         enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
         begun_s = self._now()
-        shown, ranked = self._found()
+        shown, ranked = self._found(is_cut=stopped_by is not None)
         simulated_s = self._now()
         judgement, compared = self._judgement, self._answers.plans(ranked)
         plans = compared if judgement is None else compared[: judgement.top]
@@ -317,19 +326,21 @@ class LatticeSearch:
         begun_s = self._now()
         # Once the proof is closed, no bound of what has not been simulated is below the best time.
         proved = self._proves_by_time and self.is_closed
-        ranked = self._climbed(self._ranked(self.state.finalists.simulated if proved else self._shown()))
+        ranked = self._climbed(self._ranked(self.state.finalists.simulated if proved else self._shown(is_cut=False)))
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
 
     def ranked(self) -> tuple[RankedStrategy, ...]:
-        """The best structures in simulated time, their layers moved for as long as that helps."""
-        return self._found()[1]
+        """The best structures in simulated time, the layers of the first moved for as long as that helps."""
+        return self._found(is_cut=False)[1]
 
-    def _found(self) -> tuple[Scored | None, tuple[RankedStrategy, ...]]:
+    def _found(self, *, is_cut: bool) -> tuple[Scored | None, tuple[RankedStrategy, ...]]:
         """What is shown, and the best of it; the same again once the search is over."""
         if self._final is not None:
             return self._final
-        shown = self._shown()
-        found = shown, self._climbed(self._ranked(shown))
+        is_cut = is_cut and not self._has_best
+        shown = self._shown(is_cut=is_cut)
+        ranked = self._ranked(shown)
+        found = shown, ranked if is_cut else self._climbed(ranked)
         if self.is_closed:
             self._final = found
         return found
@@ -341,14 +352,15 @@ class LatticeSearch:
         return final.plans()
 
     def _climbed(self, ranked: Sequence[RankedStrategy]) -> tuple[RankedStrategy, ...]:
-        """The plans with single layers moved for as long as that helps, fastest first."""
+        """The plans, of the first the single layers moved for as long as that helps, fastest first."""
         if not self._proves_by_time:
             return tuple(ranked)
-        for plan in ranked:  # an answer that was interrupted goes on where it was
+        first, others = ranked[:MOST_CLIMBED], ranked[MOST_CLIMBED:]
+        for plan in first:  # an answer that was interrupted goes on where it was
             self._climbs.setdefault(plan, Piece(climbed_in, self._recipe, self.simulator, plan, own=self._climb(plan)))
-        pieces = [self._climbs[plan] for plan in ranked]
+        pieces = [self._climbs[plan] for plan in first]
         work_off(self._executor, pieces, beat)
-        return tuple(sorted((piece.result() for piece in pieces), key=lambda plan: plan.step_time_s))
+        return tuple(sorted((*(piece.result() for piece in pieces), *others), key=lambda plan: plan.step_time_s))
 
     def _climb(self, plan: RankedStrategy) -> Callable[[], RankedStrategy]:
         return lambda: climbed(self._pricing.prices, self._pricing.placer, self.simulator, plan)
@@ -370,6 +382,11 @@ class LatticeSearch:
             simulate_s=state.simulate_s + simulate_s,
             refine_s=refine_s,
         )
+
+    @property
+    def _has_best(self) -> bool:
+        """Whether the first place is proved; of the others some may be left."""
+        return self.state.is_enumerated == 1 and (not self._proves_by_time or self.state.finalists.num_proved > 0)
 
     @property
     def is_closed(self) -> bool:

@@ -50,8 +50,8 @@ class Stepwise(Steps[Progress], Protocol):
 def run_to_end(work: Steps[Far], time_limit_s: float | None, on_progress: Callable[[Far], bool | None] | None) -> str | None:
     """Advance until nothing is left (``None``), the time is over or an interrupt; what stopped it, as ``Proof`` names it.
 
-    ``on_progress`` is called after every step and stops the search by returning ``False``; otherwise it is called once more at
-    the end, since what was found is still to be explained.
+    ``on_progress`` is called after every step and stops the search by returning ``False``; it is called once more at the end,
+    since what was found is still to be explained.
     """
     stopped_by = None
     try:
@@ -62,8 +62,8 @@ def run_to_end(work: Steps[Far], time_limit_s: float | None, on_progress: Callab
             if time_limit_s is not None and progress.elapsed_s >= time_limit_s:
                 stopped_by = "time_limit"
                 break
-        if on_progress is not None:
-            on_progress(replace(work.progress, phase=EXPLAIN))
+        if on_progress is not None and on_progress(replace(work.progress, phase=EXPLAIN)) is False:
+            stopped_by = stopped_by or INTERRUPT
     except KeyboardInterrupt:
         stopped_by = INTERRUPT
     return stopped_by
@@ -74,15 +74,19 @@ def answer_of(
 ) -> SearchResult:
     """What has been found. An interrupt while that is explained is one of the search; only another ends the process.
 
-    ``on_progress`` is called after every plan, with the seconds of ``clock`` that have passed since, unless it has had enough.
+    ``on_progress`` is called after every plan, with the seconds of ``clock`` that have passed since, until it has had enough
+    (``False``), which is an interrupt.
     """
     begun_s = 0.0 if clock is None else clock()
 
     def tell() -> None:
+        nonlocal stopped_by
         if on_progress is not None and stopped_by != INTERRUPT:
             progress = search.progress
             more_s = 0.0 if clock is None else clock() - begun_s
-            on_progress(replace(progress, phase=EXPLAIN, elapsed_s=progress.elapsed_s + more_s))
+            if on_progress(replace(progress, phase=EXPLAIN, elapsed_s=progress.elapsed_s + more_s)) is False:
+                stopped_by = INTERRUPT
+                raise KeyboardInterrupt
 
     with heard(tell):
         try:

@@ -24,7 +24,7 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBat
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.step.composition import estimate_priced
-from cost_models.step.priced_groups import priced_by
+from cost_models.step.priced_groups import KnownPipelines, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from documents.checking import check
@@ -141,7 +141,15 @@ class _Changed(NamedTuple):
 
     entry: Assumption
     shown: Any
-    values: Sequence[tuple[Any, LayerPrices | None]]
+    values: Sequence[tuple[Any, _Prices | None]]
+
+
+class _Prices(NamedTuple):
+    """What plans under one workload share, each part priced once."""
+
+    layers: LayerPrices
+    pipelines: KnownPipelines
+    broken: tuple[bool | None, ...]  # rules that look at the job alone: whether it breaks them; None for the others
 
 
 class Measured:
@@ -186,7 +194,7 @@ class Measured:
         for entry, shown, values in self._changed:
             effects: list[list[_Effect]] = [[] for _ in now]
             for value, prices in values:
-                rows = [] if prices is None else np.flatnonzero(self._runs(prices.workload, batch, kept, everyone)).tolist()
+                rows = [] if prices is None else np.flatnonzero(self._runs(prices, batch, kept, everyone)).tolist()
                 keeps_peak = entry.field in KEEP_PEAK
                 found = [] if prices is None or not rows else _priced(prices, batch.take(np.array(rows)), memory=not keeps_peak)
                 for row, price in zip(rows, found, strict=True):
@@ -218,7 +226,7 @@ class Measured:
         if variants:
             batch = _batch_of([one.plan for one in asked], variants)
             owners = np.array([owner for owner, _ in variants])
-            rows = np.flatnonzero(self._runs(self._workload, batch, kept, owners))
+            rows = np.flatnonzero(self._runs(self._as_it_is, batch, kept, owners))
             found = _priced(self._as_it_is, batch.take(rows)) if len(rows) else []
             for row, price in zip(rows.tolist(), found, strict=True):
                 owner, variant = variants[row]
@@ -267,15 +275,19 @@ class Measured:
                     strategy = strategy_from_section(other_section, self._workload)
                     yield _Variant(told, text, strategy.features, strategy)
 
-    def _runs(self, workload: Workload, batch: StrategyBatch, kept: Sequence[Mask], owners: IntColumn) -> Mask:
+    def _runs(self, prices: _Prices, batch: StrategyBatch, kept: Sequence[Mask], owners: IntColumn) -> Mask:
         """Which rows break no rule that the plan they are made of keeps."""
-        found = np.ones(len(batch), dtype=np.bool_)
-        for rule, by_plan in zip(self._rules, kept, strict=True):
-            found &= ~(rule.violates(workload, batch) & by_plan[owners])
+        workload, found = prices.layers.workload, np.ones(len(batch), dtype=np.bool_)
+        for rule, by_plan, broken in zip(self._rules, kept, prices.broken, strict=True):
+            if broken is not False:
+                found &= ~((rule.violates(workload, batch) if broken is None else broken) & by_plan[owners])
         return found
 
-    def _prices_of(self, workload: Workload) -> LayerPrices:
-        return LayerPrices(workload, constants_for(workload, self._own), most_keys=MOST_KEYS)
+    def _prices_of(self, workload: Workload) -> _Prices:
+        layers = LayerPrices(workload, constants_for(workload, self._own), most_keys=MOST_KEYS)
+        anyone = StrategyBatch.of([ParallelStrategy()])
+        broken = tuple(bool(rule.violates(workload, anyone)[0]) if rule.job_only else None for rule in self._rules)
+        return _Prices(layers, KnownPipelines(), broken)
 
 
 def _other_switches(prefix: str, plan: ParallelStrategy, names: Collection[str]) -> Iterator[_Variant]:
@@ -304,8 +316,8 @@ def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[_Var
     return tuple(found)
 
 
-def _priced(prices: LayerPrices, batch: StrategyBatch, *, memory: bool = True) -> list[Price]:
-    return prices_of(estimate_priced(priced_by(prices, batch), memory=memory))
+def _priced(prices: _Prices, batch: StrategyBatch, *, memory: bool = True) -> list[Price]:
+    return prices_of(estimate_priced(priced_by(prices.layers, batch, prices.pipelines), memory=memory, bound=False))
 
 
 def prices_of(found: Estimate) -> list[Price]:

@@ -201,7 +201,11 @@ class _Judge:
                         for strategy, numbers in zip(strategies, estimates, strict=True)
                     ],
                     most_days,
-                    lambda least: f"No plan is done within {most_days:g} days: the fastest takes {least:,.1f}.",
+                    lambda least: (
+                        f"No plan is done within {most_days:g} days: the fastest takes {least:,.1f}, and trains "
+                        f"{_part(all_tokens, most_days / least)} in that time. At its speed a device it would take "
+                        f"{math.ceil(workload.cluster.num_devices * least / most_days):,} devices."
+                    ),
                 )
             )
         if settings.budget_usd is not None and tokens is not None:
@@ -210,7 +214,14 @@ class _Judge:
                 Limit(
                     lambda strategies, estimates: self._usd(strategies, estimates, paid_tokens),
                     most_usd,
-                    lambda least: f"No plan costs {most_usd:,.0f} USD or less: the cheapest costs {least:,.0f}.",
+                    lambda least: (
+                        f"No plan costs {most_usd:,.0f} USD or less: the cheapest costs {least:,.0f}, and trains "
+                        f"{_part(paid_tokens, most_usd / least)} for that."
+                    ),
                 )
             )
         return found
+
+
+def _part(tokens: float, fraction: float) -> str:
+    return f"{tokens * fraction:.3g} of the {tokens:.3g} tokens"

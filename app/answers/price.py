@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,9 +22,10 @@ from calibration.intervals import Interval
 from calibration.mechanisms import plan_mechanisms, strategy_mechanisms
 from calibration.memory_intervals import MemoryEvidence
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import Software, Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate
+from cost_models.step.priced_groups import KnownPipelines
 from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
 from frameworks.legality import first_violation, violations
@@ -108,9 +110,19 @@ def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] 
     return found
 
 
-def _numbers(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration], *, simulated: bool) -> Estimate:
+def _numbers(
+    workload: Workload,
+    batch: StrategyBatch,
+    own: Sequence[Calibration],
+    *,
+    simulated: bool = False,
+    known: KnownPipelines | None = None,
+) -> Estimate:
     with np.errstate(all="ignore"):
-        return (simulate if simulated else estimate)(workload, batch, constants_for(workload, own), breakdown=True)
+        constants = constants_for(workload, own)
+        if simulated:
+            return simulate(workload, batch, constants, breakdown=True)
+        return estimate(workload, batch, constants, breakdown=True, known=known)
 
 
 def _is_finite(found: Estimate) -> Mask:
@@ -131,6 +143,7 @@ class JobPrices:
         self._measured = Measured(job, own)
         self._shares = _Shares(job.workload, calibration_for(job.workload, own))
         self._priced_with = priced_with(job.workload, own)
+        self._known: dict[Software, KnownPipelines] = defaultdict(KnownPipelines)  # that software's on and off move
 
     def documents(
         self, asked: Sequence[tuple[Job, ParallelStrategy]], *, advised: bool, with_software: bool
@@ -144,7 +157,7 @@ class JobPrices:
         legal = [row for row in range(len(asked)) if row not in refused]
         found: dict[int, EstimateDocument | InputError] = {**refused}
         if legal:
-            numbers = _numbers(workload, whole.take(np.array(legal)), self._own, simulated=False)
+            numbers = _numbers(workload, whole.take(np.array(legal)), self._own, known=self._known[workload.software])
             finite = np.flatnonzero(_is_finite(numbers)).tolist()
             rows = estimates_to_mappings(workload, numbers)
             told = [(legal[index], rows[index]) for index in finite]
@@ -184,7 +197,8 @@ class JobPrices:
         found: list[dict[str, Any] | None] = [None] * len(strategies)
         if short:
             chosen = [strategies[index] for index in short]
-            documents = software_documents(self.job.workload, chosen, numbers, [rows[index] for index in short], self._own)
+            places = [rows[index] for index in short]
+            documents = software_documents(self.job.workload, chosen, numbers, places, self._own, self._known)
             for index, document in zip(short, documents, strict=True):
                 found[index] = document
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBat
 from cost_models.shapes.workload import Software, Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate
+from cost_models.step.priced_groups import KnownPipelines
 from cost_models.step.result import Estimate
 from frameworks.legality import first_violation
 
@@ -25,13 +26,17 @@ def software_documents(
     strategies: Sequence[ParallelStrategy],
     numbers: Estimate,
     rows: Sequence[int],
-    own: Sequence[Calibration] = (),
+    own: Sequence[Calibration],
+    known: Mapping[Software, KnownPipelines],
 ) -> list[dict[str, Any]]:
-    """The ``software`` of the documents of some strategies; ``rows`` of ``numbers`` are theirs, with their breakdown."""
+    """The ``software`` of the documents of some strategies; ``rows`` of ``numbers`` are theirs, with their breakdown.
+
+    ``known``: what earlier strategies of the job shared, under each software.
+    """
     options: list[list[dict[str, Any]]] = [[] for _ in rows]
     places = np.array(rows)
-    _options(workload, StrategyBatch.of(list(strategies)), numbers, places, own, options)
-    _larger_micro_batches(workload, strategies, numbers, places, own, options)
+    _options(workload, StrategyBatch.of(list(strategies)), numbers, places, own, known, options)
+    _larger_micro_batches(workload, strategies, numbers, places, own, known, options)
     host_s, step_s = _host_s(numbers)[places].tolist(), numbers.step_time_s[places].tolist()
     return [
         {"host_s": host, "host_fraction": host / step, "options": of_one}
@@ -60,6 +65,7 @@ def _options(
     numbers: Estimate,
     places: IntColumn,
     own: Sequence[Calibration],
+    known: Mapping[Software, KnownPipelines],
     found: list[list[dict[str, Any]]],
 ) -> None:
     software, library = workload.software, workload.device_traits.library
@@ -82,7 +88,7 @@ def _options(
             "source": option.source.strip("[]"),
             "basis": option.basis,
         }
-        for of_one, moved in zip(found, _moved(other, batch, numbers, places, own, is_on=is_on), strict=True):
+        for of_one, moved in zip(found, _moved(other, batch, numbers, places, own, known, is_on=is_on), strict=True):
             of_one.append({**told, **moved})
 
 
@@ -92,6 +98,7 @@ def _larger_micro_batches(
     numbers: Estimate,
     places: IntColumn,
     own: Sequence[Calibration],
+    known: Mapping[Software, KnownPipelines],
     found: list[list[dict[str, Any]]],
 ) -> None:
     """Twice the micro batch, which the host dispatches in as many kernels, where it is legal."""
@@ -100,7 +107,7 @@ def _larger_micro_batches(
     legal = np.flatnonzero(first_violation(workload, batch) < 0)
     if not len(legal):
         return
-    moved = _moved(workload, batch.take(legal), numbers, places[legal], own, is_on=False)
+    moved = _moved(workload, batch.take(legal), numbers, places[legal], own, known, is_on=False)
     for row, one in zip(legal.tolist(), moved, strict=True):
         told = {
             "name": f"micro_batch_size = {larger[row].micro_batch_size}",
@@ -116,10 +123,20 @@ def _larger_micro_batches(
 
 
 def _moved(
-    workload: Workload, batch: StrategyBatch, numbers: Estimate, places: IntColumn, own: Sequence[Calibration], *, is_on: bool
+    workload: Workload,
+    batch: StrategyBatch,
+    numbers: Estimate,
+    places: IntColumn,
+    own: Sequence[Calibration],
+    known: Mapping[Software, KnownPipelines],
+    *,
+    is_on: bool,
 ) -> list[dict[str, Any]]:
-    price = simulate if numbers.fidelity == "simulated" else estimate
-    found = price(workload, batch, constants_for(workload, own), breakdown=True)
+    constants = constants_for(workload, own)
+    if numbers.fidelity == "simulated":
+        found = simulate(workload, batch, constants, breakdown=True)
+    else:
+        found = estimate(workload, batch, constants, breakdown=True, known=known[workload.software])
     columns = (numbers.step_time_s[places], found.step_time_s, _host_s(found), found.fits)
     moved = []
     for here_s, there_s, host_s, fits in zip(*(column.tolist() for column in columns), strict=True):

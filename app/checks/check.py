@@ -26,6 +26,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
 from frameworks.legality import violations
 from meshplan import __version__
+from search.executors.executor import SERIAL, Executor
 from search.lattice import search
 from search.result import SearchResult
 from search.space import search_space
@@ -51,6 +52,7 @@ def check_job(
     pin: bool = False,
     own: Sequence[Calibration] = (),
     on_progress: ProgressCallback | None = None,
+    executor: Executor = SERIAL,
 ) -> Checked:
     """What ``meshplan schema check`` describes; ``InputError`` for a budget or a baseline that does not go with the job."""
     own = tuple(own)
@@ -59,7 +61,7 @@ def check_job(
         if baseline is None:
             raise InputError("pin (--pin): there is no baseline to hold the tool to; give one (--baseline) or leave it out.")
         job, own = pinned(job, baseline)
-    found = _best_plan(job, own, on_progress) if job.strategy is None else None
+    found = _best_plan(job, own, on_progress, executor) if job.strategy is None else None
     strategy = job.strategy or (found.plans[0].parallel if found and found.plans else None)
     standing = _strategy_item(job, strategy, found)
     if standing.status != "passed" or strategy is None:
@@ -70,7 +72,7 @@ def check_job(
     priced = estimate_document(job, strategy, own, simulated=simulated, replayed=False)
     items = [standing, _memory_item(priced.estimate, priced.job)]
     if budget.needs_search and found is None and priced.estimate.fits:
-        found = _best_plan(job, own, on_progress)
+        found = _best_plan(job, own, on_progress, executor)
     items += _budget_items(budget, priced, found, paired_error_of(job.workload, own).fraction)
     comparison = None
     if baseline is not None:
@@ -88,7 +90,7 @@ def check_without_job(sentence: str, budget: Budget, *, with_regression: bool) -
     return Checked(_document(None, [item(STRATEGY, "failed", sentence), *nothing]))
 
 
-def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallback | None) -> SearchResult:
+def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallback | None, executor: Executor) -> SearchResult:
     """The fastest plan, whatever the job's own objective: a budget asks for the distance in step time."""
     return search(
         job.workload,
@@ -100,6 +102,7 @@ def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallba
         clock=time.perf_counter,
         time_limit_s=job.settings.time_limit_s,
         on_progress=on_progress,
+        executor=executor,
     )
 
 

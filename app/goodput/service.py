@@ -42,6 +42,7 @@ from cost_models.delivery.failures import DAY_S, FailureRate
 from cost_models.delivery.monte_carlo import histories, one_history
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InfeasibleError, InputError
+from search.executors.executor import SERIAL, Executor
 from search.lattice import search
 from search.space import search_space
 from search.stepwise import ProgressCallback
@@ -71,6 +72,7 @@ def goodput_document(
     *,
     on_progress: ProgressCallback | None = None,
     log: FailureRate | None = None,
+    executor: Executor = SERIAL,
 ) -> GoodputDocument:
     """The delivery of the job's strategy, or of the plan of a search that delivers most."""
     section = job.delivery or DeliverySection()
@@ -80,7 +82,7 @@ def goodput_document(
     ranked = None
     strategy = job.strategy
     if strategy is None:
-        strategy, ranked = _best_plan(job, site, own, on_progress)
+        strategy, ranked = _best_plan(job, site, own, on_progress, executor)
     priced = estimate_document(job, strategy, own)
     plan = running_plan(workload, strategy, priced.estimate.step_time_s, constants_for(workload, own))
     found = delivered(plan, site)
@@ -135,7 +137,7 @@ def _log_sentence(log: FailureRate) -> str:
 
 
 def _best_plan(
-    job: Job, site: Site, own: Sequence[Calibration], on_progress: ProgressCallback | None
+    job: Job, site: Site, own: Sequence[Calibration], on_progress: ProgressCallback | None, executor: Executor
 ) -> tuple[ParallelStrategy, list[DeliveringPlan]]:
     workload, constants = job.workload, constants_for(job.workload, own)
     result = search(
@@ -147,6 +149,7 @@ def _best_plan(
         clock=time.perf_counter,
         time_limit_s=job.settings.time_limit_s,
         on_progress=on_progress,
+        executor=executor,
     )
     if not result.plans:
         raise InfeasibleError(f"There is no plan: {(result.nearest or 'nothing is legal and fits').rstrip('.')}.")

@@ -23,6 +23,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from documents.errors import InfeasibleError
+from search.executors.executor import SERIAL, Executor
 from search.explanation import best_change, bound_by, changes, compared, legal_of, one_change, priced_changes
 from search.lattice import search
 from search.layer_moves import neighbouring_moves
@@ -46,7 +47,11 @@ def explain_request(document: Mapping[str, Any], database: Database) -> ExplainD
 
 
 def explain_document(
-    job: Job, own: Sequence[Calibration] = (), *, on_progress: ProgressCallback | None = None
+    job: Job,
+    own: Sequence[Calibration] = (),
+    *,
+    on_progress: ProgressCallback | None = None,
+    executor: Executor = SERIAL,
 ) -> ExplainDocument:
     """The strategy of the job explained beside the best of a search, or the best beside the next structure."""
     workload, constants = job.workload, constants_for(job.workload, own)
@@ -60,6 +65,7 @@ def explain_document(
         clock=time.perf_counter,
         time_limit_s=job.settings.time_limit_s,
         on_progress=on_progress,
+        executor=executor,
     )
     strategy = job.strategy or (found.best.parallel if found.best else None)
     if strategy is None:

@@ -32,6 +32,7 @@ from frameworks.legality import violations
 from frameworks.target import ANY
 from hardware_profiles import catalogue
 from meshplan import __version__
+from search.executors.executor import SERIAL, Executor
 from search.plan import estimates_to_mappings, plan_id, strategy_to_mapping
 from search.stepwise import ProgressCallback
 
@@ -62,14 +63,18 @@ def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:
 
 
 def tune_document(
-    read: ReadScript, on_progress: ProgressCallback | None = None, *, own: Sequence[Calibration] = ()
+    read: ReadScript,
+    on_progress: ProgressCallback | None = None,
+    *,
+    own: Sequence[Calibration] = (),
+    executor: Executor = SERIAL,
 ) -> TuneDocument:
     """The document that ``meshplan schema tune`` describes."""
     job, workload = read.job, read.job.workload
     strategy = job.strategy
     assert strategy is not None  # a script says one
     broken = violations(workload, strategy)
-    found = search_document(job, on_progress, own=own)
+    found = search_document(job, on_progress, own=own, executor=executor)
     is_played = not found.plans or found.plans[0].estimate.fidelity == "simulated"
     estimate = None if violations(workload, strategy, ANY) else _estimate(job, strategy, own, is_played=is_played)
     best = None

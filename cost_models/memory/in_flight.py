@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cost_models.pipeline.orders import rank_orders
+from cost_models.pipeline.orders import num_warmup_forwards, rank_orders
 from cost_models.pipeline.stages import Stages
 from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, next_places
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
@@ -17,6 +17,7 @@ from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 Floats = NDArray[np.float64]
 
 MOMENTS_AT_ONCE = 16
+MOST_TURNS = 1 << 13  # counts of all ranks at some turns: what is kept of them takes 128 MiB at most
 MICRO_BATCHES_A_RANK = 8  # of the orders that are counted: more micro batches hold no more at once
 
 
@@ -95,9 +96,12 @@ def compositions_in_flight(
         group = batch.group_size.astype(np.float64)
         ranks, turns = stages.first_rank[:, 0].astype(np.int64), num_turns(stages.vpp) if all_turns else 1
         pairs, of_pair = _numbered(zip(num_microbatches.tolist(), group.tolist(), strict=True))
-        of_ranks = [_turns_of_ranks(pp, stages.vpp, m, size, stages.merge_pairs, turns) for m, size in pairs]
-        forwards = np.stack(of_ranks, axis=-1)[:, :, ranks[:, None], of_pair]  # [turn, chunk, kind, n]
-        yield Composition(forwards, np.zeros((1, 1, 1, 1)), np.zeros((len(forwards), 1, 1)))
+        at_once = max(1, MOST_TURNS // (stages.vpp * pp))
+        for first in range(0, turns, at_once):
+            some = first, min(first + at_once, turns)
+            of_ranks = [_turns_of_ranks(pp, stages.vpp, m, size, stages.merge_pairs, some) for m, size in pairs]
+            forwards = np.stack(of_ranks, axis=-1)[:, :, ranks[:, None], of_pair]  # [turn, chunk, kind, n]
+            yield Composition(forwards, np.zeros((1, 1, 1, 1)), np.zeros((len(forwards), 1, 1)))
         if schedule is Schedule.INTERLEAVED:
             yield from _with_short_last_group(stages, num_microbatches, group)
 
@@ -192,7 +196,40 @@ def _heaviest(shape: PipelineShape, ranks: tuple[int, ...]) -> tuple[tuple[int, 
 @lru_cache(maxsize=4096)
 def _heaviest_of(shape: PipelineShape, rank: int) -> tuple[tuple[int, ...], ...]:
     """Of one rank, which ranks of one kind share with those of another."""
-    return _unexceeded(set(moments(shape, rank)))
+    found = _turns_taken(shape, rank) if shape.schedule is Schedule.INTERLEAVED else moments(shape, rank)
+    return _unexceeded(set(found))
+
+
+def _turns_taken(shape: PipelineShape, rank: int) -> list[tuple[int, ...]]:
+    """``moments`` of the interleaved schedule at which a forward or a backward goes on to another chunk.
+
+    Between two of these every count grows or falls evenly, so that none is heavier than both. ``f`` is the forward that runs, or
+    ran last, beside the first f - w - 1 backwards, of which the next may have begun; before it there are only fewer, and behind
+    the last forward as well.
+    """
+    m, vpp, group = shape.num_microbatches, shape.vpp, shape.group_size or shape.pp
+    n, w = m * vpp, num_warmup_forwards(shape, rank)
+    first = np.arange(0, m, group)
+    ends = (first[:, None] * vpp + np.minimum(group, m - first)[:, None] * np.arange(1, vpp + 1)).ravel()
+    f = np.unique(np.clip(np.concatenate([ends, ends + 1, ends + w, ends + w + 1, [w + 1]]), min(w + 1, n), n))
+    chunk, group_size, micro_batches = np.arange(vpp), np.array(float(group)), np.array(float(m))
+
+    def passed(count: IntColumn, of_chunk: IntColumn | int) -> Floats:
+        return _passed(np.clip(count, 0, n).astype(np.float64), np.asarray(of_chunk), group_size, vpp, micro_batches)
+
+    held = passed(f[:, None], chunk) - passed(f[:, None] - w - 1, vpp - 1 - chunk)
+    has_loss = rank == shape.pp - 1
+    begins = has_loss * (passed(f - 1, vpp - 1) - passed(f - w - (0 if shape.merge_pairs else 1), 0))
+    ended = has_loss * (passed(f, vpp - 1) - passed(np.maximum(f - w, 1), 0))
+    if shape.merge_pairs:  # the last forward before the pairs, and the first backward behind them
+        alone, backwards, behind = np.array([[w, n], [0, n - w], [0, n - w + 1]])
+        held = np.concatenate([held, passed(alone[:, None], chunk) - passed(backwards[:, None], vpp - 1 - chunk)])
+        of_alone = has_loss * (passed(np.array([w - 1, n]), vpp - 1) - passed(behind, 0))
+        losses = [np.concatenate([begins, of_alone])]
+    else:
+        losses = [begins, ended]
+    none = np.zeros_like(held)
+    return [tuple(row) for each in losses for row in np.column_stack([held, none, each]).astype(np.int64).tolist()]
 
 
 def _unexceeded(found: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
@@ -261,12 +298,14 @@ def chunks_in_flight(
     return forward - backward
 
 
-@lru_cache(maxsize=4096)
-def _turns_of_ranks(pp: int, vpp: int, num_microbatches: float, group_size: float, merged: bool, turns: int) -> Floats:
+@lru_cache(maxsize=2048)
+def _turns_of_ranks(
+    pp: int, vpp: int, num_microbatches: float, group_size: float, merged: bool, turns: tuple[int, int]
+) -> Floats:
     """``chunks_in_flight`` of every rank, ``[turn, chunk, rank]``: the same wherever layers lie."""
-    turn, chunk, rank = np.arange(turns)[:, None, None], np.arange(vpp)[:, None], np.arange(float(pp))
+    turn, chunk, rank = np.arange(*turns)[:, None, None], np.arange(vpp)[:, None], np.arange(float(pp))
     held = chunks_in_flight(rank, chunk, pp, vpp, num_microbatches, turn, group_size, merged=merged)
-    return np.broadcast_to(held, (turns, vpp, pp))
+    return np.broadcast_to(held, (len(turn), vpp, pp))
 
 
 def num_turns(vpp: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
 }
 
 
+@lru_cache(maxsize=64)  # asked for by every rule and option of every plan
 def model_scope(model: ModelShape) -> Scope:
     """What the model has for switches to act on."""
     return Scope(sum(int(scope) for scope, holds in _OF_MODEL.items() if holds(model)))
@@ -91,8 +93,8 @@ def options_scope(dispatcher: Dispatcher, zero_stage: int) -> Scope:
 
 def scope_of(model: ModelShape, strategy: ParallelStrategy) -> Scope:
     """All that one strategy has; its ``dp`` must be set."""
-    held = sum(int(scope) for scope, holds in _OF_ROWS.items() if holds(model, strategy))
-    return Scope(held) | model_scope(model)
+    held = sum(bit for bit, holds in _ROW_TESTS if holds(model, strategy))
+    return Scope(held | int(model_scope(model)))
 
 
 def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given: Scope = NOTHING) -> IntColumn:
@@ -113,15 +115,8 @@ def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given:
     -------
     IntColumn, ``[n]``, bits of ``Feature``
     """
-    wanted, there = int(features), int(model_scope(model)) | int(given)
-    groups: dict[int, int] = {}
-    for bit, needed in _NEEDS:
-        if bit & wanted:
-            groups[needed & ~there] = groups.get(needed & ~there, 0) | bit
     found = np.zeros(len(batch), dtype=np.int64)
-    for missing, bits in groups.items():
-        if missing & _MODEL_BITS:
-            continue
+    for missing, bits in _groups(int(features), int(model_scope(model)) | int(given)):
         column = batch.features & bits
         if column.any():
             for bit, holds in _ROW_TESTS:
@@ -129,6 +124,16 @@ def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given:
                     column = column * holds(model, batch)
             found |= column
     return found
+
+
+@lru_cache(maxsize=1024)
+def _groups(wanted: int, there: int) -> tuple[tuple[int, int], ...]:
+    """What each row has to have beside what is ``there``, and which of the switches then act."""
+    groups: dict[int, int] = {}
+    for bit, needed in _NEEDS:
+        if bit & wanted and not needed & ~there & _MODEL_BITS:
+            groups[needed & ~there] = groups.get(needed & ~there, 0) | bit
+    return tuple(groups.items())
 
 
 _NEEDS = [(int(feature), int(switch.acts_on)) for feature, switch in SWITCHES.items()]

@@ -6,7 +6,9 @@ recompute leave the cost of a single layer alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,6 +181,26 @@ def _distinct(code: IntColumn, size: int) -> tuple[IntColumn, IntColumn]:
     index = np.empty(n, dtype=np.int64)
     index[order] = np.cumsum(begins) - 1
     return order[begins], index
+
+
+def rows_alike(columns: list[IntColumn]) -> Iterator[IntColumn]:
+    """Rows that are equal in all columns, one set after the other.
+
+    Parameters
+    ----------
+    columns : list of IntColumn, ``[n]``
+        What rows of a set share.
+
+    Yields
+    ------
+    IntColumn
+        Rows in ascending order.
+    """
+    first, set_of = distinct_rows(columns)
+    order = np.argsort(set_of, kind="stable")
+    bounds = np.searchsorted(set_of[order], np.arange(len(first) + 1))
+    for start, end in pairwise(bounds):
+        yield order[start:end]
 
 
 def layer_keys(batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:

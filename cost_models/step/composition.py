@@ -19,7 +19,7 @@ from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
 from cost_models.step.group_memory import group_memory
-from cost_models.step.priced_groups import PricedBatch, PricedGroup, priced_batch, priced_by
+from cost_models.step.priced_groups import KnownPipelines, PricedBatch, PricedGroup, priced_batch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Breakdown, Estimate
 
@@ -165,11 +165,12 @@ def lower_bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> F
     return bound
 
 
-def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
+def _estimate_group(
+    workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, breakdown: bool, bound: bool
+) -> Estimate:
     """The columns of a group whose step has been composed."""
     batch, sharded, times = group.batch, group.sharded, group.rank
     memory = group_memory(workload, group, constants, breakdown=breakdown)
-    bound = lower_bound_s(group, time, constants)
     detail = None
     if breakdown:
         steady, masked = _critical_parts(group, time, constants.hidden_stretch_fraction)
@@ -179,7 +180,7 @@ def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, cons
         detail = Breakdown(steady, masked, {name: at_kind(part, worst) for name, part in memory.parts.items()})
     return Estimate(
         step_time_s=time.step_s,
-        step_time_lower_bound_s=np.minimum(bound, time.step_s),
+        step_time_lower_bound_s=_bound_s(group, time, constants, bound=bound),
         peak_memory_bytes=memory.peak.max(axis=0),
         allocated_peak_bytes=memory.allocated.max(axis=0),
         allocated_first_iteration_bytes=memory.first_iteration.max(axis=0),
@@ -274,6 +275,7 @@ def estimate(
     breakdown: bool = False,
     memory: bool = True,
     prices: LayerPrices | None = None,
+    known: KnownPipelines | None = None,
 ) -> Estimate:
     """Step time, its lower bound and peak memory of ``n`` strategies. See ``Estimate`` for the columns.
 
@@ -295,12 +297,14 @@ def estimate(
         Whether to count bytes; without, they and what fits are unknown.
     prices : LayerPrices or None
         Layer costs of the same workload that earlier batches had; not with a breakdown.
+    known : KnownPipelines or None
+        What all batches of the workload share beside their layers.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    priced = priced_batch(workload, batch, constants) if prices is None else priced_by(prices, batch)
+    priced = priced_batch(workload, batch, constants, known) if prices is None else priced_by(prices, batch, known)
     return composed_of(priced, closed_forms, merge=not breakdown, breakdown=breakdown, memory=memory)
 
 
@@ -360,7 +364,7 @@ def fitting_rows(workload: Workload, batch: StrategyBatch, constants: Constants)
     return fits
 
 
-def estimate_priced(priced: PricedBatch, *, memory: bool = True) -> Estimate:
+def estimate_priced(priced: PricedBatch, *, memory: bool = True, bound: bool = True) -> Estimate:
     """As ``estimate``, for a batch whose layers have been priced, without a breakdown.
 
     Parameters
@@ -369,12 +373,14 @@ def estimate_priced(priced: PricedBatch, *, memory: bool = True) -> Estimate:
         Strategies with their layer costs.
     memory : bool
         Whether to count bytes.
+    bound : bool
+        Whether to work out lower bounds; without, they are unknown.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    return composed_of(priced, closed_forms, merge=True, breakdown=False, memory=memory)
+    return composed_of(priced, closed_forms, merge=True, breakdown=False, memory=memory, bound=bound)
 
 
 def composed_of(
@@ -384,6 +390,7 @@ def composed_of(
     merge: bool,
     breakdown: bool,
     memory: bool = True,
+    bound: bool = True,
 ) -> Estimate:
     """As ``estimate``, with the steps of groups composed by ``compose``, for a batch whose layers have been priced.
 
@@ -399,6 +406,8 @@ def composed_of(
         Whether to add parts and per-stage columns.
     memory : bool
         Whether to count bytes.
+    bound : bool
+        Whether to work out lower bounds; without, they are unknown.
 
     Returns
     -------
@@ -413,19 +422,23 @@ def composed_of(
             yield group
 
     parts = [
-        _estimate_group(workload, group, time, constants, breakdown=breakdown)
+        _estimate_group(workload, group, time, constants, breakdown=breakdown, bound=bound)
         if memory
-        else _without_memory(workload, group, time, constants)
+        else _without_memory(workload, group, time, constants, bound=bound)
         for group, time in compose(groups(), constants)
     ]
     return _scattered(rows, parts, len(priced.batch))
 
 
-def _without_memory(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants) -> Estimate:
+def _bound_s(group: PricedGroup, time: StepTime, constants: Constants, *, bound: bool) -> Floats:
+    return np.minimum(lower_bound_s(group, time, constants), time.step_s) if bound else np.full_like(time.step_s, np.nan)
+
+
+def _without_memory(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, bound: bool) -> Estimate:
     """Step times and their bounds alone; all else is not a number."""
     known: dict[str, Any] = {
         "step_time_s": time.step_s,
-        "step_time_lower_bound_s": np.minimum(lower_bound_s(group, time, constants), time.step_s),
+        "step_time_lower_bound_s": _bound_s(group, time, constants, bound=bound),
         "fit_rule": fit_rule(workload, constants),
         "fidelity": time.fidelity,
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +20,16 @@ from cost_models.pipeline.placements import PlacedChunks, placed_chunks
 from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
 from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.shapes.acting import acting
-from cost_models.shapes.layer_keys import Floats, distinct_rows
+from cost_models.shapes.layer_keys import Floats, rows_alike
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, priced_keys
-from cost_models.step.sharded_model import ShardedModel, sharded_model
+from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model
+
+MOST_SHARDINGS = 1 << 11  # that are kept, times ranks: a few hundred bytes each
 
 
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
@@ -200,6 +201,7 @@ def _price_group(
     device: Device,
     network: Network,
     constants: Constants,
+    sharded: ShardedModel | None,
 ) -> PricedGroup:
     """Prices the parts of strategies that share a pipeline."""
     dispatched = workload.software_traits.eager & ~batch.has(Feature.CUDA_GRAPH)  # kernel by kernel, from the host
@@ -208,7 +210,7 @@ def _price_group(
         stages=stages,
         num_microbatches=batch.num_microbatches(workload.training.global_batch_size).astype(np.float64),
         priced=priced,
-        sharded=sharded_model(workload, batch, stages, device, network),
+        sharded=sharded_model(workload, batch, stages, device, network) if sharded is None else sharded,
         sends_s=cache(lambda: _send_recv_s(workload, batch, network, constants)),
         host_micro_batch_s=constants.host_micro_batch_s * np.where(dispatched, 1.0, 0.0),
     )
@@ -225,6 +227,7 @@ class PricedBatch:
     network: Network
     keys: PricedKeys
     key_of: IntColumn
+    known: KnownPipelines | None = None
 
     def take(self, rows: IntColumn | NDArray[np.bool_]) -> PricedBatch:
         """The chosen rows, in that order.
@@ -275,7 +278,7 @@ class PricedBatch:
             return self.gathered(), np.arange(len(self.batch))
         return self.keys, self.key_of
 
-    def group(self, stages: Stages, *, tables: bool = False) -> PricedGroup:
+    def group(self, stages: Stages, *, tables: bool = False, sharded: ShardedModel | None = None) -> PricedGroup:
         """All rows on the given ranks.
 
         Parameters
@@ -284,6 +287,8 @@ class PricedBatch:
             Of the pipeline that the rows share.
         tables : bool
             Whether parts of layer costs are kept, for a breakdown.
+        sharded : ShardedModel or None
+            What the parameters of the rows cost, where that is known.
 
         Returns
         -------
@@ -292,7 +297,7 @@ class PricedBatch:
         gathered = self.gathered(tables=tables)
         if stages.chosen:
             gathered = under_choices(self.workload, self.batch, gathered, stages.chosen, self.device, self.network)
-        return _price_group(self.workload, self.batch, stages, gathered, self.device, self.network, self.constants)
+        return _price_group(self.workload, self.batch, stages, gathered, self.device, self.network, self.constants, sharded)
 
     def under(self, placements: Sequence[Placement]) -> PlacedChunks:
         """Chunks of the pipeline that the rows share, under each placement.
@@ -337,8 +342,52 @@ class PricedBatch:
         b, shared = self.batch, self.shared_switches
         placed = b.layout_index, b.mtp_before_head, b.recompute_plan_index, b.tensor_plan_index
         for rows in rows_alike([b.pp, b.vpp, b.schedule, shared, *placed]):
-            stages = _stages(self.workload.model, b.row(int(rows[0])), int(shared[rows[0]]), merge=merge)
-            yield rows, self.take(rows).group(stages, tables=tables)
+            some, switches = self.take(rows), int(shared[rows[0]])
+            if self.known is None:
+                yield rows, some.group(_stages(self.workload.model, b.row(int(rows[0])), switches, merge=merge), tables=tables)
+            else:
+                shardings = self.known.shardings(some, switches, merge=merge)
+                yield rows, some.group(shardings.stages, tables=tables, sharded=shardings.of(some.batch))
+
+
+class KnownPipelines:
+    """Ranks of pipelines, and the costs of shardings in each, that earlier batches of one workload had.
+
+    Beyond ``most`` shardings it begins anew.
+    """
+
+    def __init__(self, most: int = MOST_SHARDINGS) -> None:
+        self._most = most
+        self._known: dict[tuple[object, ...], KnownShardings] = {}
+
+    def shardings(self, priced: PricedBatch, shared: int, *, merge: bool) -> KnownShardings:
+        """Those of the pipeline that all rows of a batch share.
+
+        Parameters
+        ----------
+        priced : PricedBatch, ``[n]``
+            Strategies of one pipeline, always under the same workload.
+        shared : int
+            The switches that decide how it runs.
+        merge : bool
+            Whether equal ranks become one kind.
+
+        Returns
+        -------
+        KnownShardings
+        """
+        if sum(map(len, self._known.values())) > self._most:
+            self._known.clear()
+        b = priced.batch
+        indices = (b.layouts, b.layout_index), (b.recompute_plans, b.recompute_plan_index), (b.tensor_plans, b.tensor_plan_index)
+        placed = [None if index[0] < 0 else listed[index[0]] for listed, index in indices]
+        key = (*(int(column[0]) for column in (b.pp, b.vpp, b.schedule, b.mtp_before_head)), *placed, shared, merge)
+        found = self._known.get(key)
+        if found is None:
+            workload = priced.workload
+            stages = _stages(workload.model, b.row(0), shared, merge=merge)
+            found = self._known[key] = KnownShardings(workload, stages, priced.device, priced.network)
+        return found
 
 
 def pipeline_switches(model: ModelShape, batch: StrategyBatch) -> IntColumn:
@@ -358,27 +407,9 @@ def pipeline_switches(model: ModelShape, batch: StrategyBatch) -> IntColumn:
     return acting(model, batch, Feature(PRICED[Place.PIPELINE]))
 
 
-def rows_alike(columns: list[IntColumn]) -> Iterator[IntColumn]:
-    """Rows that are equal in all columns, one set after the other.
-
-    Parameters
-    ----------
-    columns : list of IntColumn, ``[n]``
-        What rows of a set share.
-
-    Yields
-    ------
-    IntColumn
-        Rows in ascending order.
-    """
-    first, set_of = distinct_rows(columns)
-    order = np.argsort(set_of, kind="stable")
-    bounds = np.searchsorted(set_of[order], np.arange(len(first) + 1))
-    for start, end in pairwise(bounds):
-        yield order[start:end]
-
-
-def priced_batch(workload: Workload, batch: StrategyBatch, constants: Constants) -> PricedBatch:
+def priced_batch(
+    workload: Workload, batch: StrategyBatch, constants: Constants, known: KnownPipelines | None = None
+) -> PricedBatch:
     """Layer costs of a batch, for composing its steps under any placement of the layers.
 
     Raises ``ValueError`` for an empty batch, or a precision without a peak.
@@ -391,6 +422,8 @@ def priced_batch(workload: Workload, batch: StrategyBatch, constants: Constants)
         Strategies; the result has an entry for each.
     constants : Constants
         Calibrated values for the hardware family.
+    known : KnownPipelines or None
+        What all batches of the workload share beside their layers.
 
     Returns
     -------
@@ -400,10 +433,10 @@ def priced_batch(workload: Workload, batch: StrategyBatch, constants: Constants)
         raise ValueError("no strategy to estimate")
     device, network = Device.of(workload, constants), network_of(workload, constants)
     keys, key_of = priced_keys(workload, batch, device, network)
-    return PricedBatch(workload, batch, constants, device, network, keys, key_of)
+    return PricedBatch(workload, batch, constants, device, network, keys, key_of, known)
 
 
-def priced_by(prices: LayerPrices, batch: StrategyBatch) -> PricedBatch:
+def priced_by(prices: LayerPrices, batch: StrategyBatch, known: KnownPipelines | None = None) -> PricedBatch:
     """As ``priced_batch``, with the layer costs that earlier batches had; no breakdown can be made of it.
 
     Parameters
@@ -412,13 +445,15 @@ def priced_by(prices: LayerPrices, batch: StrategyBatch) -> PricedBatch:
         Of the workload that all batches share.
     batch : StrategyBatch, ``[n]``
         At least one strategy.
+    known : KnownPipelines or None
+        What all batches of the workload share beside their layers.
 
     Returns
     -------
     PricedBatch, ``[n]``
     """
     keys, key_of = prices.of(batch)
-    return PricedBatch(prices.workload, batch, prices.constants, prices.device, prices.network, keys, key_of)
+    return PricedBatch(prices.workload, batch, prices.constants, prices.device, prices.network, keys, key_of, known)
 
 
 def priced_groups(

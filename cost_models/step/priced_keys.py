@@ -102,22 +102,47 @@ class GatheredKeys:
         return self.keys.alike[self.of_row]
 
 
-def _joined(first: Costs, second: Costs) -> Costs:
-    """Structures without tables, one behind the other."""
+def joined(first: Costs, second: Costs) -> Costs:
+    """Structures without tables, one behind the other.
+
+    Parameters
+    ----------
+    first : dataclass, tuple or array
+        The last axis of its arrays counts.
+    second : the same
+        What comes behind it.
+
+    Returns
+    -------
+    The type of ``first``
+    """
     if isinstance(first, np.ndarray):
         return np.concatenate([first, second], axis=-1)  # type: ignore[return-value]
     if isinstance(first, tuple):
-        return tuple(_joined(one, other) for one, other in zip(first, second, strict=True))  # type: ignore[return-value, call-overload]
+        return tuple(joined(one, other) for one, other in zip(first, second, strict=True))  # type: ignore[return-value, call-overload]
     if first is None or isinstance(first, dict):
         return first
-    return type(first)(**{f.name: _joined(getattr(first, f.name), getattr(second, f.name)) for f in fields(first)})  # type: ignore[arg-type]
+    return type(first)(**{f.name: joined(getattr(first, f.name), getattr(second, f.name)) for f in fields(first)})  # type: ignore[arg-type]
 
 
 Rows = dict[bytes, int]  # number of each distinct row
 
 
-def _numbered(columns: list[IntColumn], known: Rows) -> IntColumn:
-    """A number of each row of some columns, equal for equal rows; new ones are added to ``known``."""
+def numbered(columns: list[IntColumn], known: Rows) -> IntColumn:
+    """A number of each row of some columns, equal for equal rows; new ones are added to ``known``.
+
+    Parameters
+    ----------
+    columns : list of IntColumn, ``[n]``
+        Of 64 bits each.
+    known : dict
+        The number of each row that was met before.
+
+    Returns
+    -------
+    IntColumn, ``[n]``
+        In the order in which they were met.
+    """
     table = np.stack(columns, axis=1)
     rows = table.view(f"V{table.shape[1] * table.itemsize}").ravel().tolist()
     return np.array([known.setdefault(row, len(known)) for row in rows], dtype=np.int64)
@@ -136,7 +161,7 @@ def _priced(workload: Workload, keys: LayerKeys, device: Device, network: Networ
         activations=activations,
         edges=edge_costs(workload, keys, device, network),
         savings=pair_savings(layers, merged, stretch) if any(kind.moe for kind in kinds) else None,
-        alike=_numbered(kept, known),
+        alike=numbered(kept, known),
     )
 
 
@@ -180,13 +205,13 @@ class LayerPrices:
         if len(self._number) > self._most_keys:
             self._forget()
         known = len(self._number)
-        numbers = _numbered(list(columns.values()), self._number)
+        numbers = numbered(list(columns.values()), self._number)
         new = np.flatnonzero(numbers >= known)  # in the order of their numbers
         if len(new):
             added = LayerKeys(**{name: column[new] for name, column in columns.items()})
             priced = _priced(self.workload, added, self.device, self.network, self._alike)
             priced = taken(priced, np.arange(len(new)), tables=False)
-            self._keys = priced if self._keys is None else _joined(self._keys, priced)
+            self._keys = priced if self._keys is None else joined(self._keys, priced)
         assert self._keys is not None  # a batch has a key
         return self._keys, numbers[index]
 

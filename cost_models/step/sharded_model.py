@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -17,11 +17,70 @@ from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import PRICED, Place
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
-from cost_models.step.priced_keys import Costs, taken
+from cost_models.step.priced_keys import Costs, Rows, joined, numbered, taken
 
 SHARDING_COLUMNS = ("tp", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
 # What rows of a group share, and what ZeRO-2 alone depends on.
 SHARDING_FORMULAS_READ = (*SHARDING_COLUMNS, "pp", "vpp", "schedule", "mtp_before_head", "micro_batch_size")
+
+
+@dataclass(frozen=True)
+class Shardings:
+    """The costs of the shardings of ``few`` strategies of one pipeline, each priced when it is first asked for."""
+
+    workload: Workload
+    few: StrategyBatch
+    stages: Stages
+    device: Device
+    network: Network
+
+    @cached_property
+    def parameters(self) -> StageParameters:
+        """On a rank of each stage, before sharding."""
+        return self._parameters_of(self._layers)
+
+    @cached_property
+    def states(self) -> ModelStates:
+        """Weights, gradients and optimizer states."""
+        return model_states(self.workload, self.few, self.parameters)
+
+    @cached_property
+    def exchange(self) -> GradientExchange:
+        """Gradients reduced and weights gathered."""
+        unsharded = not (self.few.zero_stage == 3).any()
+        edge_only = self.parameters if unsharded else self._parameters_of(np.zeros_like(self._layers))
+        return gradient_exchange(self.workload, self.few, self.parameters, edge_only, self.network)
+
+    @cached_property
+    def accumulation_s(self) -> Floats:
+        """Gradients added to the buffer, a micro batch."""
+        return accumulation_s(self.workload, self.few, self.parameters, self.device)
+
+    @cached_property
+    def optimizer_s(self) -> Floats:
+        """The optimizer, a step."""
+        return optimizer_s(self.workload, self.few, self.parameters, self.device)
+
+    @property
+    def _layers(self) -> Floats:
+        """``[layer kind, stage, 1]``."""
+        held: Floats = self.stages.of_model.layers.sum(axis=2, dtype=np.float64)[:, :, None]
+        return held
+
+    def _parameters_of(self, layers: Floats) -> StageParameters:
+        ends = self.stages.is_first, self.stages.is_last, self.stages.is_mtp
+        return stage_parameters(self.workload, self.few, tuple(layers), *ends)
+
+
+@dataclass(frozen=True)
+class PricedShardings:
+    """``Shardings`` whose costs are all worked out."""
+
+    parameters: StageParameters
+    states: ModelStates
+    exchange: GradientExchange
+    accumulation_s: Floats
+    optimizer_s: Floats
 
 
 @dataclass(frozen=True)
@@ -31,45 +90,39 @@ class ShardedModel:
     Each is priced when it is first asked for, once per distinct sharding (``few``), like layers per key, and gathered.
     """
 
-    workload: Workload
-    few: StrategyBatch
+    few: Shardings | PricedShardings
     of_row: IntColumn
-    stages: Stages
-    device: Device
-    network: Network
 
     @cached_property
     def parameters(self) -> StageParameters:
         """On a rank of each stage, before sharding."""
-        return self._gathered(self._parameters)
+        return self._gathered(self.few.parameters)
 
     @cached_property
     def states(self) -> ModelStates:
         """Weights, gradients and optimizer states."""
-        return self._gathered(self._states)
+        return self._gathered(self.few.states)
 
     @property
     def least_bytes(self) -> tuple[Floats, Floats]:
         """What the fullest rank keeps from step to step, and what it keeps of weights and gradients, ``[n]``."""
-        kept, weights = self._states.total, self._states.weights + self._states.gradients
+        kept, weights = self.few.states.total, self.few.states.weights + self.few.states.gradients
         return kept.max(axis=0)[self.of_row], weights.max(axis=0)[self.of_row]
 
     @cached_property
     def exchange(self) -> GradientExchange:
         """Gradients reduced and weights gathered."""
-        unsharded = not (self.few.zero_stage == 3).any()
-        edge_only = self._parameters if unsharded else self._parameters_of(np.zeros_like(self._layers))
-        return self._gathered(gradient_exchange(self.workload, self.few, self._parameters, edge_only, self.network))
+        return self._gathered(self.few.exchange)
 
     @cached_property
     def accumulation_s(self) -> Floats:
         """Gradients added to the buffer, a micro batch."""
-        return self._gathered(accumulation_s(self.workload, self.few, self._parameters, self.device))
+        return self._gathered(self.few.accumulation_s)
 
     @cached_property
     def optimizer_s(self) -> Floats:
         """The optimizer, a step."""
-        return self._gathered(optimizer_s(self.workload, self.few, self._parameters, self.device))
+        return self._gathered(self.few.optimizer_s)
 
     def take(self, rows: IntColumn | NDArray[np.bool_]) -> ShardedModel:
         """Those of some rows, which what is priced already stays priced for.
@@ -83,30 +136,67 @@ class ShardedModel:
         -------
         ShardedModel
         """
-        chosen = replace(self, of_row=self.of_row[rows])
-        vars(chosen).update({name: vars(self)[name] for name in ("_states", "_parameters") if name in vars(self)})
-        return chosen
-
-    @cached_property
-    def _states(self) -> ModelStates:
-        return model_states(self.workload, self.few, self._parameters)
-
-    @cached_property
-    def _parameters(self) -> StageParameters:
-        return self._parameters_of(self._layers)
-
-    @property
-    def _layers(self) -> Floats:
-        """``[layer kind, stage, 1]``."""
-        held: Floats = self.stages.of_model.layers.sum(axis=2, dtype=np.float64)[:, :, None]
-        return held
-
-    def _parameters_of(self, layers: Floats) -> StageParameters:
-        ends = self.stages.is_first, self.stages.is_last, self.stages.is_mtp
-        return stage_parameters(self.workload, self.few, tuple(layers), *ends)
+        return ShardedModel(self.few, self.of_row[rows])
 
     def _gathered(self, value: Costs) -> Costs:
         return taken(value, self.of_row, tables=True)
+
+
+class KnownShardings:
+    """What the shardings under one pipeline cost, each distinct one priced once, however many batches have it."""
+
+    def __init__(self, workload: Workload, stages: Stages, device: Device, network: Network) -> None:
+        self.stages = stages
+        self._workload, self._device, self._network = workload, device, network
+        self._number: Rows = {}
+        self._known: PricedShardings | None = None
+
+    def __len__(self) -> int:
+        """How many are known, times the ranks that each has costs of."""
+        return len(self._number) * self.stages.num_kinds
+
+    def of(self, batch: StrategyBatch) -> ShardedModel:
+        """The parameters of strategies of the pipeline.
+
+        Parameters
+        ----------
+        batch : StrategyBatch, ``[n]``
+            At least one strategy.
+
+        Returns
+        -------
+        ShardedModel, ``[n]``
+        """
+        try:
+            return self._of(batch)
+        except BaseException:  # an interrupt, too: what is numbered and not priced would have the price of another
+            self._number, self._known = {}, None
+            raise
+
+    def _of(self, batch: StrategyBatch) -> ShardedModel:
+        columns, first, index = _distinct(batch)
+        known = len(self._number)
+        numbers = numbered([column[first] for column in columns], self._number)
+        new = np.flatnonzero(numbers >= known)  # in the order of their numbers
+        if len(new):
+            few = _standing_for(batch, first[new])
+            costs = Shardings(self._workload, few, self.stages, self._device, self._network)
+            added = PricedShardings(**{field.name: getattr(costs, field.name) for field in fields(PricedShardings)})
+            self._known = added if self._known is None else joined(self._known, added)
+        assert self._known is not None  # a batch has a sharding
+        return ShardedModel(self._known, numbers[index])
+
+
+def _distinct(batch: StrategyBatch) -> tuple[list[IntColumn], IntColumn, IntColumn]:
+    """What strategies of a pipeline whose shardings cost the same share, the first of each, and which each row has."""
+    columns = [getattr(batch, name) for name in SHARDING_COLUMNS]
+    columns.append(np.where(batch.zero_stage == 2, batch.micro_batch_size, 0))  # ZeRO-2 scatters once a micro batch
+    columns.append(batch.features & PRICED[Place.SHARDING])
+    return columns, *distinct_rows(columns)
+
+
+def _standing_for(batch: StrategyBatch, rows: IntColumn) -> StrategyBatch:
+    return batch.standing_for(rows, Place.SHARDING, SHARDING_FORMULAS_READ)
 
 
 def sharded_model(workload: Workload, batch: StrategyBatch, stages: Stages, device: Device, network: Network) -> ShardedModel:
@@ -129,8 +219,5 @@ def sharded_model(workload: Workload, batch: StrategyBatch, stages: Stages, devi
     -------
     ShardedModel, ``[n]``
     """
-    columns = [getattr(batch, name) for name in SHARDING_COLUMNS]
-    columns.append(np.where(batch.zero_stage == 2, batch.micro_batch_size, 0))  # ZeRO-2 scatters once a micro batch
-    first, index = distinct_rows([*columns, batch.features & PRICED[Place.SHARDING]])
-    few = batch.standing_for(first, Place.SHARDING, SHARDING_FORMULAS_READ)
-    return ShardedModel(workload, few, index, stages, device, network)
+    _, first, index = _distinct(batch)
+    return ShardedModel(Shardings(workload, _standing_for(batch, first), stages, device, network), index)

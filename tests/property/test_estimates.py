@@ -15,7 +15,9 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Software, TrainingJob, Workload
-from cost_models.step.composition import estimate
+from cost_models.step.composition import estimate, estimate_priced
+from cost_models.step.priced_groups import KnownPipelines, priced_by
+from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from hardware_profiles.schema import HardwareProfile
 from tests.choices import any_features
@@ -153,6 +155,17 @@ def test_a_batch_is_its_rows(job: Workload, rows: list[ParallelStrategy]) -> Non
         for index, row in enumerate(rows):
             for name, value in columns(price(job, row, breakdown=breakdown)).items():
                 assert value[0] == whole[name][index], name
+
+
+@given(workloads(), crowded_batches(), st.integers(0, 12), st.sampled_from((0, 1, 1 << 12)))
+@few
+def test_what_earlier_batches_had_is_not_seen(job: Workload, rows: list[ParallelStrategy], first: int, most: int) -> None:
+    """To the last bit: a server keeps the costs of a job's layers, pipelines and shardings from request to request."""
+    prices, known = LayerPrices(job, prior_constants(job.cluster.profile.family)), KnownPipelines(most)
+    for batch in filter(None, (rows[:first], rows, rows[first:])):
+        found = columns(estimate_priced(priced_by(prices, StrategyBatch.of(batch), known)))
+        for name, value in columns(price(job, *batch)).items():
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
 @given(workloads(), crowded_batches(), st.integers(1, 11))

@@ -50,6 +50,7 @@ def check(
         str | None, typer.Option(metavar="SERVICE", help="write the report on the merge request of this CI job: github or gitlab")
     ] = None,
     calibration: options.Calibration = None,
+    executor: options.Executor = None,
 ) -> int:
     """Holds jobs against a budget and a baseline: exits 0, 3 (broken), 4 (infeasible) or 5 (search cut)."""
     pairs = _pairs(formats or [], outputs or [])
@@ -70,9 +71,9 @@ def check(
         raise unknown_name("--comment", comment, SERVICES, what="service")
     reports = []
     for model in models:
-        before = _baseline(model, baseline, baseline_ref, calibration)
+        before = _baseline(model, baseline, baseline_ref, calibration, executor)
         compares = before is not None or baseline_ref is not None
-        found = _checked(model, budget, before, pin, calibration, compares=compares)
+        found = _checked(model, budget, before, pin, calibration, executor, compares=compares)
         if write_baseline is not None:
             _write_baseline(write_baseline, found)
         job_file = Path(model)
@@ -95,7 +96,9 @@ def _check_several(models: list[str], baseline: Path | None, write_baseline: Pat
             )
 
 
-def _baseline(model: str, file: Path | None, reference: str | None, calibration: Path | None) -> Baseline | None:
+def _baseline(
+    model: str, file: Path | None, reference: str | None, calibration: Path | None, executor: str | None
+) -> Baseline | None:
     from app.checks.baseline import parse_baseline
     from documents.bounds import BASELINE_BYTES
     from documents.reading import Limits, read_document
@@ -113,10 +116,10 @@ def _baseline(model: str, file: Path | None, reference: str | None, calibration:
         if earlier is None:
             _say(f"--baseline-ref: {reference} has no {model}: it is held against the budget alone")
             return None
-        return _priced_at(earlier, f"{reference}:{model}", calibration)
+        return _priced_at(earlier, f"{reference}:{model}", calibration, executor)
 
 
-def _priced_at(path: Path, name: str, calibration: Path | None) -> Baseline | None:
+def _priced_at(path: Path, name: str, calibration: Path | None, executor: str | None) -> Baseline | None:
     """The job of another commit at today's prices; None where it could not run there either."""
     import json
 
@@ -124,13 +127,15 @@ def _priced_at(path: Path, name: str, calibration: Path | None) -> Baseline | No
     from app.checks.baseline import baseline_document, parse_baseline
     from app.checks.budget import Budget
     from app.checks.check import check_job
+    from app.cli.searching import searching
     from app.jobs.job import load_job
     from app.text.documents import json_text
 
     try:
         job = load_job(str(path), options.sections(options.CALIBRATION_FIELD, {"calibration": calibration}), {})
         own = own_calibrations(job)
-        found = check_job(job, Budget(), own=own)
+        with searching(executor) as (on_progress, workers):
+            found = check_job(job, Budget(), own=own, on_progress=on_progress, executor=workers)
     except InputError as error:
         why = str(error).removeprefix(f"{path}: ").rstrip(".")
         _say(f"--baseline-ref: {name} cannot be priced ({why}): the job is held against the budget alone")
@@ -148,12 +153,19 @@ def _say(sentence: str) -> None:
 
 
 def _checked(
-    model: str, budget: Path | None, before: Baseline | None, pin: bool, calibration: Path | None, *, compares: bool
+    model: str,
+    budget: Path | None,
+    before: Baseline | None,
+    pin: bool,
+    calibration: Path | None,
+    executor: str | None,
+    *,
+    compares: bool,
 ) -> Checked:
     from app.calibrations.constants import own_calibrations
     from app.checks.budget import Budget, parse_budget
     from app.checks.check import check_job, check_without_job
-    from app.cli.progress import search_progress
+    from app.cli.searching import searching
     from app.jobs.job import load_job
     from documents.reading import read_document
 
@@ -163,8 +175,8 @@ def _checked(
     except InfeasibleStrategyError as error:
         return check_without_job(str(error), limits, with_regression=before is not None)
     own = own_calibrations(job)
-    with search_progress() as on_progress:
-        return check_job(job, limits, baseline=before, pin=pin, own=own, on_progress=on_progress)
+    with searching(executor) as (on_progress, workers):
+        return check_job(job, limits, baseline=before, pin=pin, own=own, on_progress=on_progress, executor=workers)
 
 
 def _comment(service: str, reports: Sequence[Report]) -> None:

@@ -10,17 +10,19 @@ from app.exit_codes import DONE
 
 
 @options.with_job_options(STRATEGY)
-def explain(context: typer.Context, model: options.Model, as_json: options.Json = False) -> int:
+def explain(
+    context: typer.Context, model: options.Model, executor: options.Executor = None, as_json: options.Json = False
+) -> int:
     """What bounds a plan, what each legal change gains, why another is faster; without a strategy, of a search's best plan."""
     from app.calibrations.constants import own_calibrations
-    from app.cli.progress import search_progress
+    from app.cli.searching import searching
     from app.jobs.job import load_job
     from app.plans.explained import explain_document
     from app.plans.tables import print_explained
     from app.text import terminal
 
     job = load_job(model, *job_of_flags(context))
-    with search_progress() as on_progress:
-        document = explain_document(job, own_calibrations(job), on_progress=on_progress)
+    with searching(executor) as (on_progress, workers):
+        document = explain_document(job, own_calibrations(job), on_progress=on_progress, executor=workers)
     terminal.answer(document, as_json, lambda console: print_explained(console, document))
     return DONE

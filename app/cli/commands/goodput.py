@@ -66,11 +66,12 @@ def goodput(
     log_days: Annotated[
         float | None, typer.Option(help="days that the log covers (default: from its first to its last line)")
     ] = None,
+    executor: options.Executor = None,
     as_json: options.Json = False,
 ) -> int:
     """Tokens a day, days and cost of a plan on a site whose nodes fail; without a strategy, of the plan that delivers most."""
     from app.calibrations.constants import own_calibrations
-    from app.cli.progress import search_progress
+    from app.cli.searching import searching
     from app.goodput.failure_log import read_failure_log
     from app.goodput.service import goodput_document
     from app.goodput.tables import print_goodput
@@ -101,8 +102,8 @@ def goodput(
         told = read_failure_log(failure_log, log_nodes, log_days)
         values["failures_per_node_day"] = told.per_node_day
     job = load_job(model, {**sections, "delivery": values}, labels)
-    with search_progress() as on_progress:
-        document = goodput_document(job, own_calibrations(job), on_progress=on_progress, log=told)
+    with searching(executor) as (on_progress, workers):
+        document = goodput_document(job, own_calibrations(job), on_progress=on_progress, log=told, executor=workers)
     terminal.answer(document, as_json, lambda console: print_goodput(console, document))
     return DONE
 

@@ -58,6 +58,7 @@ def search(
 ) -> int:
     """The fastest placement, split of devices, layouts and staleness, and what each step of staleness gains."""
     from app.cli.progress import placement_progress
+    from app.cli.searching import interruptible
     from app.rl.job import load_rl_job
     from app.rl.service import rl_search_document
     from app.rl.tables import print_rl_search
@@ -65,15 +66,16 @@ def search(
 
     folder = _folder(save_dir, overwrite=overwrite)
     read = load_rl_job(job)
-    with placement_progress() as on_progress:
+    with placement_progress() as show:
         if server is None:
-            document = rl_search_document(read, on_progress)
+            with interruptible() as heeding:
+                document = rl_search_document(read, heeding(show))
         else:
             from app.cli.remote import remote_rl_search_document
             from app.jobs.job import job_document
 
             given, _ = job_document(job, {})
-            document = remote_rl_search_document(given, read, server, on_progress)
+            document = remote_rl_search_document(given, read, server, show)
     terminal.answer(document, as_json, lambda console: print_rl_search(console, document))
     _save(folder, document)
     if document.stopped_by is None:

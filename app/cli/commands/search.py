@@ -106,7 +106,6 @@ def search(
         if names:
             sections.setdefault("search", {})[kind] = options.names(names)
 
-    from app.answers.executors import opened
     from app.answers.files import report_files
     from app.answers.folder import answer_folder
     from app.answers.search import search_document
@@ -114,6 +113,7 @@ def search(
     from app.answers.targets import with_usual_target
     from app.calibrations.constants import own_calibrations
     from app.cli.progress import search_progress
+    from app.cli.searching import searching
     from app.jobs.job import load_job
     from app.jobs.spares import with_filled_devices
     from app.text import terminal
@@ -128,7 +128,7 @@ def search(
     job = with_usual_target(job, own)
     folder = None if save_dir is None else answer_folder(save_dir, overwrite=overwrite)
     if server is None:
-        with opened(executor, "--executor") as workers, search_progress() as on_progress:
+        with searching(executor) as (on_progress, workers):
             document = search_document(job, on_progress, own=own, executor=workers)
     else:
         from app.cli.remote import remote_search_document

@@ -86,6 +86,7 @@ def sweep(
     from app.answers.executors import opened
     from app.calibrations.constants import own_calibrations
     from app.cli.progress import sweep_progress
+    from app.cli.searching import interruptible
     from app.jobs.job import job_document
     from app.sweeps.points import Source
     from app.sweeps.service import sweep_document
@@ -95,8 +96,8 @@ def sweep(
     document, folder = job_document(model, sections)
     source = Source(document, folder, labels)
     if server is None:
-        with opened(executor, "--executor") as workers, sweep_progress() as on_progress:
-            found = sweep_document(source, own_calibrations, on_progress=on_progress, executor=workers)
+        with interruptible() as heeding, opened(executor, "--executor") as workers, sweep_progress() as show:
+            found = sweep_document(source, own_calibrations, on_progress=heeding(show), executor=workers)
     else:
         from app.cli.remote import remote_sweep_document
 

@@ -27,11 +27,12 @@ def tune(
     time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds of the search")] = None,
     output: Annotated[Path | None, typer.Option(help="file for the changed script")] = None,
     calibration: options.Calibration = None,
+    executor: options.Executor = None,
     as_json: options.Json = False,
 ) -> int:
     """Reads a launch script, prices its plan, and shows what to change for the best. Nothing of the script is run."""
     from app.calibrations.constants import own_calibrations
-    from app.cli.progress import search_progress
+    from app.cli.searching import searching
     from app.scripts.files import load_script
     from app.scripts.service import tune_document
     from app.scripts.table import print_tuning
@@ -53,8 +54,8 @@ def tune(
         sections=sections,
         vocab_size=vocab_size,
     )
-    with search_progress() as on_progress:
-        document = tune_document(read, on_progress, own=own_calibrations(read.job))
+    with searching(executor) as (on_progress, workers):
+        document = tune_document(read, on_progress, own=own_calibrations(read.job), executor=workers)
     if output is not None:
         save_text(output, document.script, "--output")
     terminal.answer(document, as_json, lambda console: print_tuning(console, document))

@@ -18,6 +18,7 @@ from frameworks.legality import legal_mask
 from search.lattice import LatticeSearch
 from search.launchable import LaunchableSearch, on_physics
 from search.limits import SearchLimits
+from search.ranking import RankedStrategy
 from search.refinement.search import RefinedSearch
 from search.refinement.stage import Settings
 from search.result import PHASES, Progress, SearchResult
@@ -141,9 +142,46 @@ def test_every_plan_is_a_sign_of_life_while_it_is_explained(begin: Callable[[], 
 def test_a_plan_is_climbed_once_however_often_the_answer_is_asked_for() -> None:
     search = lattice()
     run_to_end(search, None, None)
-    first, again = list[Progress](), list[Progress]()
-    for seen in (first, again):
-        answer_of(search, None, seen.append)
-    assert len(again) == len(first) // 2
+    first, again, more = list[Progress](), list[Progress](), list[Progress]()
+    for seen in (first, again, more):
+        result = answer_of(search, None, seen.append)
+    assert len(first) >= len(again) + len(result.plans)
+    assert len(again) == len(more)
     answer_of(search, "interrupt", again.append)  # who has had enough is told nothing more
-    assert len(again) == len(first) // 2
+    assert len(again) == len(more)
+
+
+def test_who_has_had_enough_while_plans_are_explained_gets_the_answer_without_another_word() -> None:
+    search, seen = lattice(), list[Progress]()
+    run_to_end(search, None, None)
+
+    def enough(progress: Progress) -> bool:
+        seen.append(progress)
+        return False
+
+    result = answer_of(search, None, enough)
+    assert len(seen) == 1
+    assert result.proof.proved_best  # all had been found
+    assert without_times(result) == without_times(lattice_answer())
+
+
+def test_layers_move_in_the_first_places_alone_and_not_in_an_answer_that_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[RankedStrategy] = []
+
+    def noted(prices: Any, placer: Any, simulator: Any, plan: RankedStrategy) -> RankedStrategy:
+        moved.append(plan)
+        return plan
+
+    monkeypatch.setattr("search.lattice.climbed", noted)
+    monkeypatch.setattr("search.lattice.MOST_CLIMBED", 2)
+    search = lattice()
+    search.advance()
+    assert answer_of(search, "time_limit").plans
+    assert moved == []
+    assert len(answer_of(search, run_to_end(search, None, None)).plans) == 3
+    assert len(moved) == 2
+
+
+def lattice_answer() -> SearchResult:
+    search = lattice()
+    return answer_of(search, run_to_end(search, None, None))

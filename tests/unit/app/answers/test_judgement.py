@@ -91,10 +91,16 @@ def test_a_deadline_and_a_budget_bound_plans() -> None:
     assert found("step_time", deadline_days=days * 1.001).proof.proved_best
     late = found("step_time", deadline_days=days * 0.99)
     assert late.plans == []
-    assert late.nearest == f"No plan is done within {days * 0.99:g} days: the fastest takes {days:,.1f}."
+    assert late.nearest == (
+        f"No plan is done within {days * 0.99:g} days: the fastest takes {days:,.1f}, and trains 9.9e+10 of the 1e+11 tokens in "
+        "that time. At its speed a device it would take 17 devices."  # 16 / 0.99, rounded up
+    )
     usd = days * 24.0 * 16 * 3.0
     dear = found("step_time", {"price_per_device_hour_usd": 3.0}, budget_usd=usd * 0.9)
-    assert dear.nearest == f"No plan costs {usd * 0.9:,.0f} USD or less: the cheapest costs {usd:,.0f}."
+    assert dear.nearest == (
+        f"No plan costs {usd * 0.9:,.0f} USD or less: the cheapest costs {usd:,.0f}, and trains 9e+10 of the 1e+11 "
+        "tokens for that."
+    )
 
 
 @pytest.mark.parametrize(

@@ -108,3 +108,13 @@ def test_a_config_with_a_missing_field_and_a_binary_job(capsys: pytest.CaptureFi
     assert "missing" in message
     (tmp_path / "job.yaml").write_bytes(bytes(range(256)))
     assert "not a text file" in refusal(capsys, "search", tmp_path / "job.yaml")
+
+
+@pytest.mark.parametrize("command", ["search", "sweep", "explain", "goodput", "check"])
+def test_every_command_that_searches_takes_an_executor(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "model: llama-2-7b\ncluster: {hardware: atlas-800t-a2, num_devices: 8}\nsweep: {devices: [8]}\n", encoding="utf-8"
+    )
+    more = ("--write-baseline", tmp_path / "baseline.json") if command == "check" else ()
+    assert "--executor: 'process://0' is not allowed" in refusal(capsys, command, job, *more, "--executor", "process://0")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cost_models.memory.in_flight import _turns_taken as turns_taken
 from cost_models.memory.in_flight import _unexceeded as unexceeded
 from cost_models.memory.in_flight import chunks_in_flight, compositions_in_flight
 from cost_models.pipeline.orders import rank_orders
@@ -164,6 +165,28 @@ def test_a_last_group_that_is_not_full_turns_differently(
     found = compositions(of, all_turns=True)
     for rank in range(pp):
         assert max(one[rank] @ weights for one in found) == pytest.approx((held_over_time(of, rank) @ weights).max())
+
+
+@given(st.integers(2, 5), st.integers(2, 4), st.integers(2, 12), st.integers(2, 40), st.booleans(), st.data())
+def test_of_an_interleaved_rank_the_moments_that_are_counted_are_among_all_and_none_is_heavier(
+    pp: int, vpp: int, size: int, micro_batches: int, merge: bool, data: st.DataObject
+) -> None:
+    of = shape(Schedule.INTERLEAVED, pp, micro_batches, vpp=vpp, group_size=max(size, pp), merge_pairs=merge)
+    rank = data.draw(st.integers(0, pp - 1))
+    weights = np.array(data.draw(st.lists(st.floats(0.0, 1.0), min_size=2 * vpp + 1, max_size=2 * vpp + 1)))
+    counted = set(turns_taken(of, rank))
+    every = held_over_time(of, rank)
+    assert counted <= set(map(tuple, every.astype(int).tolist()))
+    assert (np.array(sorted(counted)) @ weights).max() == pytest.approx((every @ weights).max())
+
+
+def test_large_groups_are_counted_at_their_ends() -> None:
+    # Three groups of 1,000 and one of 500 on four ranks: the first holds 2 x 3 + 1,000 + 1 forwards of its two chunks.
+    of = shape(Schedule.INTERLEAVED, 4, 3_500, vpp=2, group_size=1_000)
+    found = turns_taken(of, 0)
+    assert len(set(found)) < 4 * 8 + 2
+    assert max(sum(held) for held in found) == 1_007
+    assert (1_000, 7, 0, 0, 0) in found
 
 
 @given(st.sets(st.tuples(*[st.integers(0, 3)] * 3), min_size=1))

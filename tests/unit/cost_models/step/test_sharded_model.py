@@ -1,0 +1,49 @@
+"""The costs of shardings, kept from batch to batch."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cost_models.constants import prior_constants
+from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
+from cost_models.step import sharded_model
+from cost_models.step.composition import estimate, estimate_priced
+from cost_models.step.priced_groups import KnownPipelines, priced_by
+from cost_models.step.priced_keys import LayerPrices
+from tests.workloads import workload
+
+JOB = workload()
+PLAN = ParallelStrategy(tp=2, pp=2, dp=2, schedule=Schedule.ONE_F_ONE_B)
+OTHERS = [replace(PLAN, zero_stage=stage, optimizer_shard_size=size) for stage, size in ((0, 0), (1, 0), (1, 2))]
+CONSTANTS = prior_constants(JOB.cluster.profile.family)
+
+
+def test_a_batch_that_is_interrupted_leaves_no_sharding_with_the_price_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    prices, known = LayerPrices(JOB, CONSTANTS), KnownPipelines()
+    estimate_priced(priced_by(prices, StrategyBatch.of([PLAN]), known))
+
+    def interrupted(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as changed:
+        changed.setattr(sharded_model, "gradient_exchange", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            estimate_priced(priced_by(prices, StrategyBatch.of(OTHERS), known))
+    found = estimate_priced(priced_by(prices, StrategyBatch.of(OTHERS), known))
+    np.testing.assert_array_equal(found.step_time_s, estimate(JOB, StrategyBatch.of(OTHERS), CONSTANTS).step_time_s)
+
+
+def test_a_sharding_is_priced_once_however_many_batches_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    prices, known, priced = LayerPrices(JOB, CONSTANTS), KnownPipelines(), []
+    exchange = sharded_model.gradient_exchange
+
+    def counted(workload: Any, batch: StrategyBatch, *given: Any) -> Any:
+        priced.append(len(batch))
+        return exchange(workload, batch, *given)
+
+    monkeypatch.setattr(sharded_model, "gradient_exchange", counted)
+    for batch in ([PLAN], [PLAN, *OTHERS], OTHERS):
+        estimate_priced(priced_by(prices, StrategyBatch.of(batch), known))
+    assert priced == [1, len({PLAN, *OTHERS}) - 1]
