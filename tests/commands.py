@@ -14,7 +14,7 @@ import pytest
 from app.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_TAKEN_OVER = ("COLUMNS", "MESHPLAN_DEBUG", "NO_COLOR")
+NOT_TAKEN_OVER = ("COLUMNS", "LANG", "LC_ALL", "LC_MESSAGES", "MESHPLAN_DEBUG", "MESHPLAN_LANGUAGE", "NO_COLOR")
 
 
 def command(*arguments: str | Path, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -38,8 +38,10 @@ from app.cli.commands import (
     worker,
 )
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
+from app.language.choice import LANGUAGES, checked, of_environment, said, speak, spoken
 from documents.errors import InfeasibleError, InputError
 
+LANGUAGE = "--language"
 HELP = "Plans how to lay a large-model training job over an Ascend or GPU cluster, without touching a device."
 
 application = typer.Typer(
@@ -90,13 +92,39 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            LANGUAGE,
+            metavar="|".join(LANGUAGES),
+            help="Language of what is printed for people, before or behind a command; without it that of MESHPLAN_LANGUAGE, "
+            "else of the locale. JSON stays English.",
+        ),
+    ] = None,
 ) -> None:
     """Options of the program itself."""
 
 
 def _say(message: str) -> None:
     sentence = " ".join(message.split()).rstrip(".")
-    sys.stderr.write(f"meshplan: {sentence}{'' if sentence.endswith('?') else '.'}\n")
+    sys.stderr.write(f"meshplan: {said(sentence if sentence.endswith('?') else f'{sentence}.')}\n")
+
+
+def _spoken(argv: Sequence[str]) -> list[str]:
+    """The command line without ``--language``, which holds for all commands; a report has its own, of the page as well."""
+    speak("en")  # until it is known
+    language, left = of_environment(os.environ), list(argv)
+    for place, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        if word == "--":
+            break
+        if name == LANGUAGE and (equals or place + 1 < len(argv)):
+            language = checked(LANGUAGE, value if equals else argv[place + 1])
+            if "report" not in argv[:place]:
+                del left[place : place + (1 if equals else 2)]
+            break
+    speak(language)
+    return left
 
 
 def _called(argv: Sequence[str]) -> typer.Typer:
@@ -112,10 +140,21 @@ def _name(command: CommandInfo) -> str:
     return command.name or command.callback.__name__
 
 
+def _run(words: list[str]) -> object:
+    called = _called(words)
+    if spoken() == "en":
+        return called(args=words, prog_name="meshplan", standalone_mode=False)
+    from app.cli.help import translated
+
+    with translated(called) as command:
+        return command(args=words, prog_name="meshplan", standalone_mode=False)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; ``app.exit_codes`` lists what it returns."""
     try:
-        code = _called(sys.argv[1:] if argv is None else argv)(args=argv, prog_name="meshplan", standalone_mode=False)
+        words = _spoken(sys.argv[1:] if argv is None else argv)
+        code = _run(words)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except InputError as error:

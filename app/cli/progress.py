@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from app.language.choice import said
 from app.text.quantities import seconds
 from app.text.terminal import messages
 from search.result import ENUMERATE, EXPLAIN, PRICE, REFINE, SAMPLE, SIMULATE
@@ -75,10 +76,10 @@ def _shown(text: Callable[[Any], str]) -> Iterator[Callable[[Any], None]]:
         return
     columns = (BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=messages(), transient=True) as bar:
-        task = bar.add_task("starting", total=1.0)
+        task = bar.add_task(said("starting"), total=1.0)
 
         def show(progress: Any) -> None:
-            bar.update(task, completed=progress.done_fraction, description=text(progress))
+            bar.update(task, completed=progress.done_fraction, description=said(text(progress)))
 
         yield show
 
@@ -90,6 +91,6 @@ def _lines(text: Callable[[Any], str]) -> Callable[[Any], None]:
         nonlocal due_s
         if progress.elapsed_s >= due_s:
             due_s = progress.elapsed_s + SECONDS_BETWEEN_LINES
-            sys.stderr.write(f"{progress.done_fraction:.0%}: {text(progress)}\n")
+            sys.stderr.write(f"{progress.done_fraction:.0%}: {said(text(progress))}\n")
 
     return show

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from app.answers.executors import opened
 from app.cli.progress import search_progress
+from app.language.choice import said
 
 if TYPE_CHECKING:
     from search.executors.executor import Executor
@@ -48,7 +49,7 @@ def interruptible() -> Iterator[Heeding]:
         nonlocal has_come
         has_come = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.stderr.write(f"\n{NOTED}\n")
+        sys.stderr.write(f"\n{said(NOTED)}\n")
 
     def heeding(show: Callable[[Far], object]) -> Callable[[Far], bool]:
         def shown(progress: Far) -> bool:

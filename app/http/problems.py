@@ -13,6 +13,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from app.language.choice import of_header
+from app.language.documents import problem as in_language
 from documents.errors import InfeasibleError, InputError, show
 
 MEDIA_TYPE = "application/problem+json"
@@ -99,7 +101,10 @@ def problem_document(error: ServiceError, request_id: str) -> Problem:
 
 def problem(request: Request, error: ServiceError) -> JSONResponse:
     document = problem_document(error, request.scope.get("request_id", "none"))
-    return JSONResponse(document.model_dump(), document.status, error.headers, MEDIA_TYPE)
+    language = of_header(request.headers.get("accept-language", ""))
+    content = in_language(document.model_dump(), language)
+    own = {"Vary": "Accept-Language"} if language == "en" else {"Content-Language": language, "Vary": "Accept-Language"}
+    return JSONResponse(content, document.status, {**(error.headers or {}), **own}, MEDIA_TYPE)
 
 
 def from_input_error(error: InputError, kind: str = "invalid-input") -> ServiceError:

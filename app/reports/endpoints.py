@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 from app.http.bodies import StrictRoute
 from app.http.problems import described
 from app.http.state import state_of
-from app.reports.report import Form, Language
+from app.language.choice import Language
+from app.reports.report import Form
 from app.reports.service import study_report
 from app.studies.endpoints import StudyId
 

@@ -16,11 +16,13 @@ import yaml
 from app.answers.schemas import EstimateNumbers, Plan, SearchDocument
 from app.answers.tables.estimate import strategy_text, train_days
 from app.answers.tables.memory import chance
+from app.language.choice import Language
+from app.language.documents import translated
 from app.reports import pictures
+from app.text.documents import plain
 from app.text.quantities import GIB, count, days, gibibytes, percent, seconds
 
 Form = Literal["html", "pdf-ready", "markdown"]
-Language = Literal["en", "zh"]
 FOLDER = Path(__file__).parent
 SHOWN_PLANS = 10
 SHOWN_REJECTIONS = 15
@@ -46,6 +48,8 @@ def _environment() -> jinja2.Environment:
 
 def report(document: SearchDocument, form: Form, language: Language, on: date) -> str:
     """The page, in ``form``; ``pdf-ready`` is HTML laid out for paper, which every browser prints to PDF."""
+    if language != "en":
+        document = SearchDocument.model_validate(translated(plain(document), language))
     words = {key: texts[language] for key, texts in vocabulary()["words"].items()}
     parts = {key: texts[language] for key, texts in vocabulary()["parts"].items()}
     page = _environment().get_template(TEMPLATES[form])

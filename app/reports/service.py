@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from app.answers.stored import search_document_of
-from app.reports.report import Form, Language, report
+from app.language.choice import Language
+from app.reports.report import Form, report
 from app.studies import service as studies
 from app.studies.errors import StudyConflict
 from app.studies.searches import SEARCH

@@ -23,6 +23,7 @@ from app.http.compression import Compression
 from app.http.envelope import API, Envelope
 from app.http.head import HeadAsGet
 from app.http.keys import KeyLimits
+from app.http.language import Languages
 from app.http.openapi import add_openapi, allowed_methods, openapi_document
 from app.http.pricing import Pricing
 from app.http.problems import ServiceError, add_problem_handlers, problem
@@ -77,6 +78,7 @@ def create_app(
         database, keys_required, pricing, limits or KeyLimits(), wrong_keys_a_minute, keep_studies_days
     )
     app.state.following = Following(database, app.state.server.stopping)
+    app.add_middleware(Languages)
     app.add_middleware(Compression)
     app.add_middleware(Audit)
     app.add_middleware(HeadAsGet)

@@ -9,8 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, JustifyMethod
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
+from app.language.choice import headed, said, spoken
 from app.text.documents import Document, json_text
 
 WIDTH_WITHOUT_TERMINAL = 120
@@ -30,21 +33,45 @@ class _Trimmed:
         return getattr(self._file, name)
 
 
+class _Speaking(Console):
+    """A console whose sentences and tables are in the language of the process."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(_said(each) for each in objects), **options)
+
+
+def _said(shown: Any) -> Any:
+    if spoken() == "en":
+        return shown
+    if isinstance(shown, str):
+        return said(shown)
+    if isinstance(shown, Text):
+        return shown if shown.spans else Text(headed(shown.plain), style=shown.style)
+    if isinstance(shown, Padding):
+        shown.renderable = _said(shown.renderable)
+    if isinstance(shown, Table):
+        shown.title = _said(shown.title)
+        for column in shown.columns:
+            column.header = headed(column.header) if isinstance(column.header, str) else column.header
+            column._cells = [headed(cell) if isinstance(cell, str) else _said(cell) for cell in column._cells]
+    return shown
+
+
 def output() -> Console:
     """Standard output; without a terminal, plain text of a fixed width."""
     if sys.stdout.isatty():
-        return Console(highlight=False, soft_wrap=False, no_color=_no_color(True))
+        return _Speaking(highlight=False, soft_wrap=False, no_color=_no_color(True))
     return plain_text(sys.stdout, None if "COLUMNS" in os.environ else WIDTH_WITHOUT_TERMINAL)
 
 
 def plain_text(file: TextIO, width: int | None) -> Console:
     """A file that gets lines without colour and without trailing spaces."""
-    return Console(file=cast(IO[str], _Trimmed(file)), highlight=False, soft_wrap=False, width=width, no_color=True)
+    return _Speaking(file=cast(IO[str], _Trimmed(file)), highlight=False, soft_wrap=False, width=width, no_color=True)
 
 
 def messages() -> Console:
     """Standard error."""
-    return Console(file=sys.stderr, highlight=False, soft_wrap=True, no_color=_no_color(sys.stderr.isatty()))
+    return _Speaking(file=sys.stderr, highlight=False, soft_wrap=True, no_color=_no_color(sys.stderr.isatty()))
 
 
 def _no_color(is_terminal: bool) -> bool | None:

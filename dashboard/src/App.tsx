@@ -4,6 +4,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "react-router/dom";
 
 import { ApiError } from "./api/problem";
+import { subscribe } from "./i18n";
 import { router } from "./router";
 import { theme } from "./theme/theme";
 
@@ -20,6 +21,9 @@ const queries = new QueryClient({
     mutations: { networkMode: "always" },
   },
 });
+
+// The server's sentences are in the language that was asked for: after a change of it, all are asked for again.
+subscribe(() => void queries.invalidateQueries());
 
 export function App() {
   return (

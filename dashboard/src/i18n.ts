@@ -21,6 +21,7 @@ const rarer = { en: () => import("./locales/rarer.en"), zh: () => import("./loca
 const catalogues: Partial<Record<Language, Record<string, Strings>>> = {};
 let isRarerWanted = false;
 const STORED = "meshplan-language";
+/** Of the page, and of what the server is asked for. */
 const HTML_LANG = { en: "en", zh: "zh-CN" } as const;
 
 let current: Language = "en";
@@ -91,7 +92,11 @@ export function translator(language: Language, catalogue: Catalogue | undefined,
   };
 }
 
-function subscribe(listener: () => void): () => void {
+/** The language as headers and the page name it. */
+export const languageTag = (): string => HTML_LANG[current];
+
+/** Calls the listener when the reader has changed the language; returns what ends that. */
+export function subscribe(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }

@@ -10,6 +10,7 @@ import typer
 
 from app.cli.commands.options import Json
 from app.exit_codes import DONE
+from app.language.choice import said
 from documents.errors import InputError
 
 MAX_DAYS = 3650
@@ -26,7 +27,7 @@ def upgrade() -> int:
 
     url = load_settings().url
     revision = upgrade_database(url)
-    typer.echo(f"{parsed_url(url).render_as_string(hide_password=True)} has schema {revision}.")
+    typer.echo(said(f"{parsed_url(url).render_as_string(hide_password=True)} has schema {revision}."))
     return DONE
 
 
@@ -37,7 +38,7 @@ def backup(path: Annotated[Path, typer.Argument(metavar="FILE", help="a new file
     from app.storage.backup import backup as backup_database
 
     revision, counts = backup_database(load_settings().url, path)
-    typer.echo(f"{path} has schema {revision}: {_told(counts)}.")
+    typer.echo(said(f"{path} has schema {revision}: {_told(counts)}."))
     return DONE
 
 
@@ -50,7 +51,7 @@ def restore(path: Annotated[Path, typer.Argument(metavar="FILE", help="what `mes
 
     url = load_settings().url
     revision, counts = restore_database(path, url)
-    typer.echo(f"{parsed_url(url).render_as_string(hide_password=True)} has schema {revision}: {_told(counts)}.")
+    typer.echo(said(f"{parsed_url(url).render_as_string(hide_password=True)} has schema {revision}: {_told(counts)}."))
     return DONE
 
 
@@ -89,7 +90,7 @@ def prune(
     if as_json:
         terminal.write_json({"schema_version": 1, "dry_run": dry_run, **vars(pruned)})
         return DONE
-    typer.echo(f"{'Would delete' if dry_run else 'Deleted'} {_told(vars(pruned))}.")
+    typer.echo(said(f"{'Would delete' if dry_run else 'Deleted'} {_told(vars(pruned))}."))
     return DONE
 
 

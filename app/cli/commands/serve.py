@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from app.exit_codes import DONE
+from app.language.choice import said
 from documents.errors import InputError
 
 DEFAULT_PORT = 8765
@@ -42,7 +43,7 @@ def serve(
         keys_required = require_keys or not is_loopback(host)
         port = listener.getsockname()[1]
         everywhere = f"{host}:{port}" if host in EVERYWHERE else None
-        typer.echo(_greeting(_url(host, port), database.shown_url, settings.workers, keys_required, everywhere))
+        typer.echo(said(_greeting(_url(host, port), database.shown_url, settings.workers, keys_required, everywhere)))
         run(database, listener, settings, keys_required=keys_required, grace_s=_GRACE_S)
     return DONE
 

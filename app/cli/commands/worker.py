@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from app.exit_codes import DONE
+from app.language.choice import said
 from documents.errors import InputError
 
 
@@ -35,7 +36,7 @@ def worker(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: stopped.set())
     who = "1 worker takes" if settings.workers == 1 else f"{settings.workers} workers take"
-    typer.echo(f"{who} studies from {database.shown_url}; Ctrl-C stops.", err=True)
+    typer.echo(said(f"{who} studies from {database.shown_url}; Ctrl-C stops."), err=True)
     with start_workers(settings.workers, settings.url, settings):
         stopped.wait()
     return DONE

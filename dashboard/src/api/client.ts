@@ -1,5 +1,6 @@
 import createClient, { type Middleware } from "openapi-fetch";
 
+import { languageTag } from "../i18n";
 import { apiKey, wantApiKey } from "./key";
 import { toApiError } from "./problem";
 import type { components, paths } from "./schema";
@@ -10,6 +11,7 @@ const authorize: Middleware = {
   onRequest({ request }) {
     const key = apiKey();
     if (key) request.headers.set("Authorization", `Bearer ${key}`);
+    request.headers.set("Accept-Language", languageTag());
     return request;
   },
   onResponse({ response }) {

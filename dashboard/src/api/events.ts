@@ -1,3 +1,4 @@
+import { languageTag } from "../i18n";
 import { apiKey } from "./key";
 import { toApiError } from "./problem";
 
@@ -11,7 +12,7 @@ export interface ServerEvent {
  * Server-sent events until the server ends the stream. EventSource cannot send an API key, so the stream is read with fetch.
  */
 export async function* readEvents(path: string, signal: AbortSignal, lastEventId = ""): AsyncGenerator<ServerEvent> {
-  const headers = new Headers({ Accept: "text/event-stream" });
+  const headers = new Headers({ Accept: "text/event-stream", "Accept-Language": languageTag() });
   if (apiKey()) headers.set("Authorization", `Bearer ${apiKey()}`);
   if (lastEventId) headers.set("Last-Event-ID", lastEventId);
   const response = await fetch(path, { headers, signal, cache: "no-store" });

@@ -1,0 +1,89 @@
+"""Which language readers want: a command says it for its process, a request for its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, get_args
+
+from documents.errors import unknown_name
+
+if TYPE_CHECKING:
+    from app.language.translating import Translator
+
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[Language, ...] = get_args(Language)
+VARIABLE = "MESHPLAN_LANGUAGE"
+_LOCALES = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set decides, as POSIX has it
+_MAX_HEADER = 1000  # characters; browsers send some dozen
+
+_spoken: Language = "en"
+
+
+def checked(name: str, given: str) -> Language:
+    """``InputError`` for a language that nothing is translated into; ``name`` is the flag or the variable that gave it."""
+    for language in LANGUAGES:
+        if given == language:
+            return language
+    raise unknown_name(name, given, LANGUAGES, what="language")
+
+
+def of_environment(environment: Mapping[str, str]) -> Language:
+    """That of our own variable, else of the locale."""
+    given = environment.get(VARIABLE, "")
+    if given:
+        return checked(VARIABLE, given)
+    locale = next((environment[name] for name in _LOCALES if environment.get(name)), "")
+    return "zh" if locale.lower().startswith("zh") else "en"
+
+
+def of_header(accepted: str) -> Language:
+    """The language of ``Accept-Language`` (RFC 9110) that is wanted most; English where neither is named."""
+    weights = dict.fromkeys(LANGUAGES, 0.0)
+    for part in accepted[:_MAX_HEADER].split(","):
+        tag, _, parameters = part.strip().partition(";")
+        language = tag.strip().lower().partition("-")[0]
+        for known in LANGUAGES:
+            if language == known:
+                weights[known] = max(weights[known], _weight(parameters))
+    return "zh" if weights["zh"] > weights["en"] else "en"
+
+
+def _weight(parameters: str) -> float:
+    name, _, value = parameters.strip().partition("=")
+    try:
+        return min(max(float(value), 0.0), 1.0) if name.strip() == "q" else 1.0
+    except ValueError:
+        return 0.0
+
+
+def speak(language: Language) -> None:
+    """From now on, what this process prints for people is in that language."""
+    global _spoken
+    _spoken = language
+
+
+def spoken() -> Language:
+    """The language of what this process prints for people."""
+    return _spoken
+
+
+def said(text: str, language: Language | None = None) -> str:
+    """A finished sentence in the language, without one in that of the process."""
+    language = language or _spoken
+    return text if language == "en" else _translator(language)(text)
+
+
+def headed(text: str) -> str:
+    """The head or a cell of a table in the language of the process."""
+    return text if _spoken == "en" else _translator(_spoken).cell(text)
+
+
+def helped(text: str) -> str:
+    """A text of ``--help`` in the language of the process; these are known whole."""
+    return text if _spoken == "en" else _translator(_spoken).helps.get(text, text)
+
+
+def _translator(language: Language) -> Translator:
+    from app.language.translating import translator  # a command in English never loads it
+
+    return translator(language)

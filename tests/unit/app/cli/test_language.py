@@ -1,0 +1,104 @@
+"""The language of a command: who asks for Chinese reads it on the terminal and in errors, and programs read the same JSON."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.commands import command
+
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+SENTENCE = re.compile(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}")
+JOB = ("llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "8", "--global-batch-size", "64", "--seq-length", "4096")
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags", "is_chinese"),
+    [
+        ({}, (), False),
+        ({}, ("--language", "zh"), True),
+        ({}, ("--language=zh",), True),
+        ({"MESHPLAN_LANGUAGE": "zh"}, (), True),
+        ({"MESHPLAN_LANGUAGE": "zh"}, ("--language", "en"), False),
+        ({"MESHPLAN_LANGUAGE": "en", "LANG": "zh_CN.UTF-8"}, (), False),
+        ({"LANG": "zh_CN.UTF-8"}, (), True),
+        ({"LC_ALL": "C.UTF-8", "LANG": "zh_CN.UTF-8"}, (), False),
+        ({"LC_MESSAGES": "zh_TW", "LANG": "en_US.UTF-8"}, (), True),
+    ],
+)
+def test_flag_variable_and_locale_choose_the_language(
+    environment: dict[str, str], flags: tuple[str, ...], is_chinese: bool
+) -> None:
+    for words in ((*flags, "estimate", "no-such-model"), ("estimate", "no-such-model", *flags)):
+        refused = command(*words, **environment)
+        assert refused.returncode == 2
+        assert bool(CHINESE.search(refused.stderr)) is is_chinese
+
+
+@pytest.mark.parametrize(("words", "environment"), [(("--language", "fr"), {}), ((), {"MESHPLAN_LANGUAGE": "fr"})])
+def test_another_language_is_refused(words: tuple[str, ...], environment: dict[str, str]) -> None:
+    refused = command(*words, "models", "list", **environment)
+    name = "--language" if words else "MESHPLAN_LANGUAGE"
+    assert refused.stderr == f"meshplan: {name}: 'fr' is no known language; known: en, zh.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("estimate", *JOB, "--tp", "x"), "'--tp' 的值无效：应为合法的整数，无法由该文本解析。"),
+        (("estimate", *JOB, "--typo"), "没有该选项：--typo"),
+        (("estimate", *JOB), "strategy：缺失；请在任务文件中给出，或用 --tp 8 --pp 4 等选项。"),
+        (("estimate", "no-such.yaml"), "no-such.yaml：没有该文件。"),
+        (("estimate", *JOB, "--tp", "16"), "strategy：tp 16 x cp 1 x pp 1 = 16 不能整除集群的 8 个设备；16 个设备则可以。"),
+        (("search", "llama-2-7b", "--hardware", "910b", "--devices", "8"), "未知的硬件 '910b'（是否想写 "),
+        (("experts", "plan"), "缺少参数 "),
+    ],
+)
+def test_errors_are_told_in_chinese(words: tuple[str, ...], expected: str) -> None:
+    refused = command("--language", "zh", *words)
+    assert refused.returncode != 0
+    assert refused.stderr.startswith(f"meshplan: {expected}")
+    assert refused.stdout == ""
+
+
+def test_an_estimate_for_people_is_in_chinese() -> None:
+    printed = command("--language", "zh", "estimate", *JOB, "--tp", "8")
+    assert printed.returncode == 0
+    for part in ("时间去向", "显存去向", "假设", "（未给出）"):
+        assert part in printed.stdout
+    left = [line for line in printed.stdout.splitlines() if SENTENCE.search(line) and not CHINESE.search(line)]
+    assert left == []
+
+
+def test_what_stands_in_the_way_is_told_in_chinese() -> None:
+    refused = command("--language", "zh", "search", "llama-2-70b", "--hardware", "atlas-800t-a2", "--devices", "1")
+    assert refused.returncode == 4
+    assert "没有既合法又能容纳的策略" in refused.stderr
+    assert not SENTENCE.search(refused.stderr)
+
+
+def test_json_is_the_same_in_every_language() -> None:
+    words = ("estimate", *JOB, "--tp", "8", "--json")
+    assert command("--language", "zh", *words).stdout == command(*words).stdout
+
+
+def test_a_report_is_in_the_language_of_its_command_unless_it_says_its_own(tmp_path: Path) -> None:
+    answer = tmp_path / "answer.json"
+    found = command("search", *JOB, "--tp", "8", "--pp", "1", "--json")
+    answer.write_text(found.stdout, encoding="utf-8")
+    chinese = command("--language", "zh", "report", answer, "--format", "markdown").stdout
+    assert "结论" in chinese
+    assert command("report", answer, "--format", "markdown", "--language", "zh").stdout == chinese
+    english = command("--language", "zh", "report", answer, "--format", "markdown", "--language", "en").stdout
+    assert not CHINESE.search(english)
+
+
+@pytest.mark.parametrize("words", [(), ("search",), ("db",), ("serving", "search")])
+def test_help_is_in_chinese(words: tuple[str, ...]) -> None:
+    shown = command("--language", "zh", *words, "--help", COLUMNS="200").stdout
+    assert "选项" in shown
+    lines = [line for line in shown.splitlines() if "Usage:" not in line]
+    assert [line for line in lines if SENTENCE.search(line) and not CHINESE.search(line)] == []
+    assert not CHINESE.search(command(*words, "--help").stdout)

@@ -1,0 +1,84 @@
+"""Finished sentences are found among the templates, with their values, and in parts where they were put together."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.language.translating import MAX_LENGTH, Translator, translator, translator_of
+
+CATALOGUE = {
+    "{0}: {1} is not allowed; give {2}": "{0}：不允许 {1}；请给出{2}",
+    "an integer from {0} to {1}": "{0} 至 {1} 的整数",
+    "{0} takes {1} of the step": "{0}占单步的 {1}",
+    ", then {0}": "，其次是{0}",
+    "the pipeline bubble": "流水线空泡",
+    "expert communication": "专家通信",
+    "{0} of {1}": "{1} 中的 {0}",
+    "{0} GiB stay free": "余量 {0} GiB",
+    "{0} fit in {1} device{2}": "{1} 个设备容纳 {0}",
+    "No plan exists": "不存在方案",
+    "{0} strategies, {1}{2} fit": "{0} 个策略，{1}能容纳 {2} 个",
+    "{0} ruled out,": "排除 {0} 个，",
+}
+
+
+@pytest.fixture(scope="module")
+def chinese() -> Translator:
+    return translator_of(CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("english", "expected"),
+    [
+        ("No plan exists.", "不存在方案。"),
+        ("no plan exists", "不存在方案"),
+        ("search.tp: 'x' is not allowed; give an integer from 1 to 8.", "search.tp：不允许 'x'；请给出 1 至 8 的整数。"),
+        ("The pipeline bubble takes 40 % of the step.", "流水线空泡占单步的 40 %。"),
+        (
+            "The pipeline bubble takes 40 % of the step, then expert communication (20 %) and the pipeline bubble (9 %); "
+            "3 GiB stay free.",
+            "流水线空泡占单步的 40 %，其次是专家通信（20 %）和流水线空泡（9 %）；余量 3 GiB。",
+        ),
+        ("2 fit in 8 devices", "8 个设备容纳 2"),
+        ("9 strategies, 4 fit", "9 个策略，能容纳 4 个"),
+        ("9 strategies, 3 ruled out, 4 fit", "9 个策略，排除 3 个，能容纳 4 个"),
+        ("No plan exists. 3 GiB stay free.", "不存在方案。余量 3 GiB。"),
+        ("a sentence of ours that nobody translated", "a sentence of ours that nobody translated"),
+        ("'a and b' or 'c'", "'a and b' 或 'c'"),
+        ("[1, 2]", "[1, 2]"),
+        ("tp 4, pp 2", "tp 4, pp 2"),
+        ("", ""),
+    ],
+)
+def test_sentences_are_read_as_they_were_made(chinese: Translator, english: str, expected: str) -> None:
+    assert chinese(english) == expected
+
+
+def test_lines_are_translated_each_with_the_blanks_before_it(chinese: Translator) -> None:
+    assert chinese("  No plan exists.\n\n    tp=4\n") == "  不存在方案。\n\n    tp=4\n"
+
+
+@given(value=st.text("abcdefg_0123456789.中文'[]", min_size=1, max_size=40))
+def test_values_stay_as_they_are(chinese: Translator, value: str) -> None:
+    assert chinese(f"search.tp: {value!r} is not allowed; give an integer from 1 to 8.") == (
+        f"search.tp：不允许 {value!r}；请给出 1 至 8 的整数。"
+    )
+
+
+@given(text=st.text(max_size=200))
+def test_any_text_is_answered(text: str) -> None:
+    assert isinstance(translator("zh")(text), str)
+
+
+@pytest.mark.parametrize(
+    "piece", ["tp 8 x cp 1 x ", "(a; b: ", "is not allowed; give ", "and the plan, ", "of the step, then ", "a, b and c; d. E "]
+)
+def test_a_text_made_to_be_ambiguous_is_read_in_few_parts(piece: str) -> None:
+    """The parts that were looked at are remembered; without a bound they would double with each word."""
+    translator("zh").known.clear()
+    translator("zh")(piece * (MAX_LENGTH // len(piece)))
+    assert len(translator("zh").known) < 3 * MAX_LENGTH
+
+
+def test_what_is_longer_than_any_sentence_is_none(chinese: Translator) -> None:
+    assert chinese("No plan exists." + " " * MAX_LENGTH) == "No plan exists." + " " * MAX_LENGTH
