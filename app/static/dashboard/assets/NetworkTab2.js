@@ -1,0 +1,1 @@
+export{n as NetworkTab}from"./NetworkTab.js";

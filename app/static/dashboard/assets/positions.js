@@ -1,0 +1,1 @@
+import{a as e,i as t,o as n,s as r}from"./usePalette.js";var i=[0,6,2,5,1,7,3,4];function a(a,o){if(o<=i.length)return Array.from({length:o},(e,n)=>t(a,n));let s=i.map(e=>r(t(a,e)));return Array.from({length:o},(t,r)=>{let i=r/(o-1)*(s.length-1),[c,l]=[s[Math.floor(i)],s[Math.ceil(i)]];return c&&l?e(n(c,l,i%1)):a.muted})}export{a as t};
