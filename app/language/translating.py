@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ HELPS = "help"  # texts of --help, each known whole
 MAX_LENGTH = 2000  # of a sentence; what is longer is none of ours
 MAX_DEPTH = 16  # a sentence has fewer parts inside each other
 KEPT = 20_000  # sentences whose translation is remembered
+MAX_TRIED = 2500  # parts of a line that are looked at: ours have below a thousand, what a user gave may have any number
 _PLACE = re.compile(r"\{(\d+)\}")
 _WORD = re.compile(r"[a-z]{2,}")
 _END = re.compile(r"(?<=[.?!]) (?=[A-Z0-9`'\"{(])|(?<=;) |(?<=:) ")
@@ -112,6 +114,7 @@ class Translator:
     helps: Mapping[str, str]
     whole: frozenset[str]  # what templates without values say
     known: dict[str, Reading] = field(default_factory=dict)
+    _tried: threading.local = field(default_factory=threading.local)
 
     def __call__(self, text: str) -> str:
         """The text with each sentence that a template gives translated; the rest as it is."""
@@ -123,25 +126,32 @@ class Translator:
 
     def left(self, text: str) -> int:
         """How many characters of sentences would stay as they are."""
-        return sum(self._best(line.strip(), 0).left for line in text.split("\n"))
+        return sum(self._read(line.strip()).left for line in text.split("\n"))
 
     def _line(self, line: str) -> str:
         bare = line.strip()
         if len(line) > MAX_LENGTH or not bare:
             return line
-        found = self._best(bare, 0)
+        found = self._read(bare)
         is_understood = found.gain and (found.gain >= max(_LEAST_GAIN, found.left / 2) or not _PHRASE.search(bare))
         return line.replace(bare, found.said) if is_understood else line
+
+    def _read(self, line: str) -> Reading:
+        self._tried.number = 0
+        return self._best(line, 0)
 
     def _best(self, text: str, depth: int) -> Reading:
         if text in self.known:
             return self.known[text]
         chosen = Reading(text, 0, sum(len(phrase) for phrase in _PHRASE.findall(text)))
-        if depth > MAX_DEPTH or not _WORD.search(text.lower()):
+        self._tried.number += 1
+        if depth > MAX_DEPTH or self._tried.number > MAX_TRIED or not _WORD.search(text.lower()):
             return chosen
         for found in self._readings(text, depth):
             if found.worth > chosen.worth and found.gain:
                 chosen = found
+        if self._tried.number > MAX_TRIED:  # not all was looked at
+            return chosen
         if len(self.known) >= KEPT:
             self.known.clear()
         self.known[text] = chosen

@@ -1,10 +1,12 @@
 """Finished sentences are found among the templates, with their values, and in parts where they were put together."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.language.translating import MAX_LENGTH, Translator, translator, translator_of
+from app.language.translating import MAX_LENGTH, MAX_TRIED, Translator, translator, translator_of
 
 CATALOGUE = {
     "{0}: {1} is not allowed; give {2}": "{0}：不允许 {1}；请给出{2}",
@@ -78,6 +80,17 @@ def test_a_text_made_to_be_ambiguous_is_read_in_few_parts(piece: str) -> None:
     translator("zh").known.clear()
     translator("zh")(piece * (MAX_LENGTH // len(piece)))
     assert len(translator("zh").known) < 3 * MAX_LENGTH
+
+
+def test_a_line_that_would_take_long_is_left_and_not_remembered() -> None:
+    words = ["the", "plan", "(", ")", ";", ":", "and", "or", ",", "step", "is", "of", "needs", "fits.", "model", "'", "device"]
+    hostile = " ".join(Random(1).choices(words, k=420))
+    translate = translator("zh")
+    translate.known.clear()
+    translate(hostile)
+    assert hostile not in translate.known
+    assert len(translate.known) <= MAX_TRIED
+    assert translate("No plan exists.") != "No plan exists."
 
 
 def test_what_is_longer_than_any_sentence_is_none(chinese: Translator) -> None:
