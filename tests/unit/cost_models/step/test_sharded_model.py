@@ -47,3 +47,13 @@ def test_a_sharding_is_priced_once_however_many_batches_have_it(monkeypatch: pyt
     for batch in ([PLAN], [PLAN, *OTHERS], OTHERS):
         estimate_priced(priced_by(prices, StrategyBatch.of(batch), known))
     assert priced == [1, len({PLAN, *OTHERS}) - 1]
+
+
+def test_each_sharding_has_its_own_price_whichever_came_first() -> None:
+    prices, known = LayerPrices(JOB, CONSTANTS), KnownPipelines()
+    for strategies in ([PLAN], OTHERS, [PLAN, *OTHERS]):
+        batch = StrategyBatch.of(strategies)
+        found, expected = estimate_priced(priced_by(prices, batch, known)), estimate(JOB, batch, CONSTANTS)
+        np.testing.assert_array_equal(found.step_time_s, expected.step_time_s)
+        np.testing.assert_array_equal(found.peak_memory_bytes, expected.peak_memory_bytes)
+    assert len(set(found.peak_memory_bytes)) > 1
