@@ -1,4 +1,4 @@
-"""Every Python that is supported, and that this machine has, installs meshplan and gives the answers of this one."""
+"""The newest Python that is supported, where this machine has it, installs meshplan and gives the answers of this one."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_the_readme_and_the_package_say_the_same_versions() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [version for version in SUPPORTED if version != RUNNING])
+@pytest.mark.parametrize("version", [version for version in SUPPORTED[-1:] if version != RUNNING])  # `make check-python`: any
 def test_another_python_gives_the_same_answers(version: str, tmp_path: Path) -> None:
     base = interpreter(version)
     if base is None:
