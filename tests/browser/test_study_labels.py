@@ -180,6 +180,7 @@ def test_a_study_is_shared_by_its_link_and_withdrawn(person: Callable[[str], tup
     expect(dialog.get_by_role("button", name="Copy the link")).to_have_count(0)
     theirs.reload()
     expect(theirs.get_by_role("alert")).to_contain_text("There is no study")
+    theirs.wait_for_load_state("networkidle")  # the page has asked for more of the study than its alert shows
     assert all("404" in complaint for complaint in bob.complaints)
     bob.complaints.clear()
 
