@@ -44,6 +44,28 @@ def test_another_language_is_refused(words: tuple[str, ...], environment: dict[s
     assert refused.stderr == f"meshplan: {name}: 'fr' is no known language; known: en, zh.\n"
 
 
+@pytest.mark.parametrize("words", [("--language",), ("models", "list", "--language"), ("--language=", "models", "list")])
+def test_a_language_that_is_not_named_is_refused(words: tuple[str, ...]) -> None:
+    assert command(*words).stderr == "meshplan: --language: '' is no known language; known: en, zh.\n"
+
+
+def test_a_word_of_a_command_does_not_keep_the_language_from_it() -> None:
+    """`report` is a command of its own, and may be the name of a file or of a study for others."""
+    for words in (("models", "show", "report"), ("report", "no-such.json"), ("estimate", "report")):
+        refused = command(*words, "--language", "zh")
+        assert CHINESE.search(refused.stderr), refused.stderr
+        assert "--language" not in refused.stderr
+
+
+def test_of_two_languages_the_last_one_holds() -> None:
+    assert CHINESE.search(command("--language", "en", "models", "show", "x", "--language=zh").stderr)
+    assert not CHINESE.search(command("--language=zh", "models", "show", "x", "--language", "en").stderr)
+
+
+def test_what_follows_a_double_dash_is_no_option() -> None:
+    assert "'--language'" in command("models", "show", "--", "--language").stderr
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -84,7 +106,7 @@ def test_json_is_the_same_in_every_language() -> None:
     assert command("--language", "zh", *words).stdout == command(*words).stdout
 
 
-def test_a_report_is_in_the_language_of_its_command_unless_it_says_its_own(tmp_path: Path) -> None:
+def test_a_report_is_in_the_language_of_its_command(tmp_path: Path) -> None:
     answer = tmp_path / "answer.json"
     found = command("search", *JOB, "--tp", "8", "--pp", "1", "--json")
     answer.write_text(found.stdout, encoding="utf-8")
