@@ -29,7 +29,7 @@ def report(
     output: Annotated[Path | None, typer.Option(help="file to write; else standard output")] = None,
     server: Annotated[str | None, typer.Option(help="URL of the server that has the study; else this machine's database")] = None,
 ) -> int:
-    """Writes a search as one page for a meeting, in English or Chinese: what to run and why, the plans, time and memory in pictures."""
+    """Writes a search as one page for a meeting: what to run and why, the plans, where time and memory go, in pictures."""
     if form not in FORMS:
         raise unknown_name("--format", form, FORMS)
     form, language = cast("Form", form), spoken()
