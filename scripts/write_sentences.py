@@ -28,6 +28,7 @@ PACKAGES = ("documents", "hardware_profiles", "cost_models", "frameworks", "cali
 BY_HAND = ("foreign", "headers")
 PASSED_OVER = {
     "app/cli/commands/schema.py": "JSON schemas",
+    "app/cli/help.py": "what the library says, which is among the texts of --help",
     "app/http/metrics.py": "the help lines of Prometheus",
     "app/http/openapi.py": "the OpenAPI document",
     "app/http/envelope.py": "headers",
@@ -93,10 +94,10 @@ def help_texts() -> list[str]:
     """What ``--help`` shows of all commands."""
     from typer import main as typer_main
 
-    from app.cli.help import texts
+    from app.cli.help import of_library, texts
     from app.cli.main import application
 
-    return sorted({text for _, _, text in texts(typer_main.get_command(application))})
+    return sorted({*of_library(), *(text for _, _, text in texts(typer_main.get_command(application)))})
 
 
 @cache
