@@ -11,6 +11,7 @@ from tests.commands import command
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}")
+DIFF = re.compile(r"(?:[-+ ]{1,4}|@@)")
 JOB = ("llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "8", "--global-batch-size", "64", "--seq-length", "4096")
 
 
@@ -92,6 +93,59 @@ def test_an_estimate_for_people_is_in_chinese() -> None:
         assert part in printed.stdout
     left = [line for line in printed.stdout.splitlines() if SENTENCE.search(line) and not CHINESE.search(line)]
     assert left == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("doctor",),
+        ("hardware", "list"),
+        ("hardware", "show", "atlas-800t-a2"),
+        ("models", "list"),
+        ("goodput", *JOB, "--tp", "8", "--mtbf", "3h"),
+        ("explain", *JOB, "--tp", "8"),
+        (
+            "serving",
+            "estimate",
+            "qwen3-32b",
+            "--hardware",
+            "atlas-800t-a2",
+            "--devices",
+            "8",
+            "--decode",
+            "tp4",
+            "--prefill",
+            "tp4",
+        ),
+        ("rl", "estimate", "examples/rl-math-7b.yaml"),
+        ("experts", "plan", "generated", "--job", "examples/deepseek-v2-lite.yaml"),
+        ("tune", "tests/fixtures/scripts/22-llama2-13b-s4.sh", "--hardware", "atlas-900-a2-podc"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_answers_of_every_kind_are_in_chinese(words: tuple[str, ...], tmp_path: Path) -> None:
+    printed = command("--language", "zh", *words, MESHPLAN_DATA_DIR=str(tmp_path), COLUMNS="1000")
+    assert printed.returncode == 0
+    lines = [line for line in printed.stdout.splitlines() if not DIFF.match(line)]
+    names = re.compile(r"`[^`]*`|\[[^\]]*\]|'[^']*'")
+    assert [line for line in lines if SENTENCE.search(names.sub("", line))] == []
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "junit", "sarif", "annotations", "codequality"])
+def test_a_check_says_in_chinese_what_it_found(form: str, tmp_path: Path) -> None:
+    job, budget = tmp_path / "job.yaml", tmp_path / "budget.yaml"
+    job.write_text(
+        "model: llama-2-7b\ncluster: {hardware: atlas-800t-a2, num_devices: 8}\ntraining: {global_batch_size: 64}\nstrategy: {tp: 8}\n"
+    )
+    budget.write_text("step_time_s: {max: 1}\n")
+    found = command("check", job, "--budget", budget, "--format", form, "--language", "zh", COLUMNS="1000")
+    assert found.returncode == 3
+    assert "而只允许至多 1.000 s" in found.stdout
+    text = re.sub(r"https?://\S+|shortDescription", "", found.stdout)
+    assert [line for line in text.splitlines() if SENTENCE.search(line)] == []
+    english = command("check", job, "--budget", budget, "--format", form)
+    assert "but at most 1.000 s is allowed" in english.stdout
+    assert not CHINESE.search(english.stdout)
 
 
 def test_what_stands_in_the_way_is_told_in_chinese() -> None:
