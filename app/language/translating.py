@@ -45,6 +45,7 @@ _QUOTED = re.compile(r"'[^']*'")
 _MAX_CUTS = 40
 _MAX_PARTS = 16  # of a sentence; ours have some five
 _WEAK = 12  # characters of a template's own
+_LEAST_OF_REMARK = 12
 _LEAST_GAIN = 6  # of a sentence: less is some words of it
 _WEAKEST = 5
 _BREAK = 4  # what a value with several sentences weighs against its template
@@ -130,8 +131,9 @@ class Translator:
         return self.headers.get(text) or self(text)
 
     def remark(self, text: str) -> str:
-        """A source or a remark of data, which is translated where it is known whole and is a name otherwise."""
-        return self(text) if text.lower().removesuffix(".") in self.whole else text
+        """A source or a remark of data: translated where all of it is understood, and a name or a citation otherwise."""
+        found = self._read(text.strip())
+        return found.said if found.gain >= _LEAST_OF_REMARK and not found.left else text
 
     def left(self, text: str) -> int:
         """How many characters of sentences would stay as they are."""

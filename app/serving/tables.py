@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from app.answers.tables.estimate import print_assumptions
+from app.language.choice import headed
 from app.serving.schemas import LayoutDocument, PoolDocument, ServiceNumbers, ServingDocument, ServingSearchDocument
 from app.text.quantities import column_seconds, count, gibibytes, percent, seconds
 from app.text.terminal import plain_table
@@ -50,7 +51,7 @@ def _print_service(console: Console, document: ServingDocument) -> None:
         markup=False,
     )
     limits = "" if numbers.keeps_limits else " The limits are not kept."
-    console.print(f"Bound by {numbers.bound_by}, there by {numbers.bottleneck.replace('_', ' ')}.{limits}", markup=False)
+    console.print(f"Bound by {numbers.bound_by}, there by {headed(numbers.bottleneck.replace('_', ' '))}.{limits}", markup=False)
     if document.prefill is not None:
         _print_pool(console, document.prefill, "prefill", "pass", "input")
     _print_pool(console, document.decode, "decode", "step", "output")

@@ -13,6 +13,7 @@ CHINESE = re.compile(r"[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}")
 DIFF = re.compile(r"(?:[-+ ]{1,4}|@@)")
 JOB = ("llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "8", "--global-batch-size", "64", "--seq-length", "4096")
+SERVED = ("qwen3-32b", *JOB[1:5], "--prompt-tokens", "2000", "--response-tokens", "300", "--decode", "tp4", "--prefill", "tp4")
 
 
 @pytest.mark.parametrize(
@@ -104,19 +105,7 @@ def test_an_estimate_for_people_is_in_chinese() -> None:
         ("models", "list"),
         ("goodput", *JOB, "--tp", "8", "--mtbf", "3h"),
         ("explain", *JOB, "--tp", "8"),
-        (
-            "serving",
-            "estimate",
-            "qwen3-32b",
-            "--hardware",
-            "atlas-800t-a2",
-            "--devices",
-            "8",
-            "--decode",
-            "tp4",
-            "--prefill",
-            "tp4",
-        ),
+        ("serving", "estimate", *SERVED),
         ("rl", "estimate", "examples/rl-math-7b.yaml"),
         ("experts", "plan", "generated", "--job", "examples/deepseek-v2-lite.yaml"),
         ("tune", "tests/fixtures/scripts/22-llama2-13b-s4.sh", "--hardware", "atlas-900-a2-podc"),

@@ -100,9 +100,13 @@ def test_the_longest_sentence_of_a_job_is_read_whole_though_nothing_is_remembere
     assert sentence in translate.known
 
 
-def test_a_source_is_translated_where_it_is_known_whole_and_is_a_name_otherwise() -> None:
+def test_a_source_is_translated_where_all_of_it_is_understood_and_is_a_name_otherwise() -> None:
     translate = translator("zh")
     assert translate.remark("the paper does not say") == "论文未说明"
+    assert (
+        translate.remark("38,800 USD a device of x (inferred, y) over 4 years, 80% used")
+        == "x 每设备 38,800 USD（inferred，y），使用 4 年，利用率 80%"
+    )
     for name in ("msmodeling; mindstudio", "arXiv 2307.09288, Table 1", 'README.md row "BloomZ 7B1 1x8"'):
         assert translate.remark(name) == name
 
