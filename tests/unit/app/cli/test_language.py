@@ -123,9 +123,7 @@ def test_answers_of_every_kind_are_in_chinese(words: tuple[str, ...], tmp_path: 
 @pytest.mark.parametrize("form", ["table", "markdown", "junit", "sarif", "annotations", "codequality"])
 def test_a_check_says_in_chinese_what_it_found(form: str, tmp_path: Path) -> None:
     job, budget = tmp_path / "job.yaml", tmp_path / "budget.yaml"
-    job.write_text(
-        "model: llama-2-7b\ncluster: {hardware: atlas-800t-a2, num_devices: 8}\ntraining: {global_batch_size: 64}\nstrategy: {tp: 8}\n"
-    )
+    job.write_text("model: llama-2-7b\ncluster: {hardware: atlas-800t-a2, num_devices: 8}\nstrategy: {tp: 8, recompute: full}\n")
     budget.write_text("step_time_s: {max: 1}\n")
     found = command("check", job, "--budget", budget, "--format", form, "--language", "zh", COLUMNS="1000")
     assert found.returncode == 3
