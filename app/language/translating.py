@@ -37,9 +37,9 @@ _MARKS = "，。；：、（）？！"
 _BREAKS = re.compile(r"[,;:.] ")
 _CUT = re.compile(r" |(?<=\S)(?=[,;:(])")  # where one of two values side by side may end
 _CUT_SHORT = re.compile(r"[,;:.] .*\d$")  # the number that follows a part of another sentence
-_CLAUSE = re.compile(
-    r"[\d.,%]+ (?:would|is|are|was|makes?|needs?|takes?|leaves?|has|have|does|can|cannot|could|may|must) "
-)  # after a number
+_VERB = "would|is|are|was|makes?|needs?|takes?|leaves?|has|have|does|can|cannot|could|may|must"
+# More of a sentence behind a number, or the name of a rule behind all of it.
+_TAIL = re.compile(rf"[\d.,%]+ (?:{_VERB}) .*|.+ \([a-z]+(?:_[a-z0-9]+)+\)[;:.]?", re.DOTALL)
 _QUOTE = re.compile(r"(?<!\w)['\"]|['\"](?!\w)")  # not an apostrophe
 _QUOTED = re.compile(r"'[^']*'")
 _MAX_CUTS = 40
@@ -308,7 +308,9 @@ def _broken(value: str, behind: str) -> int:
     """What speaks against a value, before ``behind`` of its template: it looks like several, or like a part of another."""
     is_cut = behind[:1] == " " and _CUT_SHORT.search(value) is not None
     is_two = is_cut and len(_split(_STOP, value)) > 1
-    return _BREAK * ((is_cut or any(_halves(value))) + is_two) + (not behind and _CLAUSE.match(value) is not None)
+    is_unbalanced = value.count("(") != value.count(")") or -1 < value.find(")") < value.find("(")
+    is_tail = not behind and _TAIL.fullmatch(value) is not None
+    return _BREAK * ((is_cut or any(_halves(value))) + is_two + 2 * is_unbalanced) + is_tail
 
 
 def _separator(part: str) -> str:

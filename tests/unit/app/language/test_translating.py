@@ -81,6 +81,12 @@ def test_sentences_are_read_as_they_were_made(chinese: Translator, english: str,
             "device_days is 468.4 device-days, but at most 50.0 device-days is allowed.",
             "device_days 为 468.4 设备日，而只允许至多 50.0 设备日。",
         ),
+        (
+            "mc2 over tp 8 excludes experts (256) (mindspeed_mc2); moe_comm_overlap over ep 64 needs moe_dispatcher alltoall (it is "
+            "two_level), and excludes overlap_grad_reduce (mindspeed_fb_overlap).",
+            "tp 8 上的 mc2 与专家（256 个）互斥（mindspeed_mc2）；ep 64 上的 moe_comm_overlap 需要 moe_dispatcher alltoall"
+            "（其值为 two_level），且与 overlap_grad_reduce 互斥（mindspeed_fb_overlap）。",
+        ),
         ("model.ffn_hidden_size: None is not stated, read as 57344.", "model.ffn_hidden_size: None 没有给出，读作 57344。"),
     ],
 )
@@ -93,8 +99,8 @@ def test_the_longest_sentence_of_a_job_is_read_whole_though_nothing_is_remembere
     degrees = "1.28 at EP8, 1.53 at EP16, 1.98 at EP32, 2.84 at EP64"
     sentence = (
         f"training.router_balance = auxiliary-loss (usual of the model: the fullest expert rank has {degrees} x the mean in "
-        "time, and in memory, in 90% of the steps, 1.24, 1.41, 1.71, 2.25; spread of the inference of trained models over domains "
-        "of data: DeepSeek-V2-Lite, OLMoE): forced would make the step 23.9 % faster, peak +0.0 GiB"
+        "time, and in memory, in 90% of the steps, 1.24, 1.41, 1.71, 2.25; spread of the inference of trained models over "
+        "domains of data: DeepSeek-V2-Lite, OLMoE): forced would make the step 23.9 % faster, peak +0.0 GiB"
     )
     translate = translator("zh")
     translate.known.clear()
