@@ -82,8 +82,8 @@ def test_sentences_are_read_as_they_were_made(chinese: Translator, english: str,
             "device_days 为 468.4 设备日，而只允许至多 50.0 设备日。",
         ),
         (
-            "mc2 over tp 8 excludes experts (256) (mindspeed_mc2); moe_comm_overlap over ep 64 needs moe_dispatcher alltoall (it is "
-            "two_level), and excludes overlap_grad_reduce (mindspeed_fb_overlap).",
+            "mc2 over tp 8 excludes experts (256) (mindspeed_mc2); moe_comm_overlap over ep 64 needs moe_dispatcher alltoall "
+            "(it is two_level), and excludes overlap_grad_reduce (mindspeed_fb_overlap).",
             "tp 8 上的 mc2 与专家（256 个）互斥（mindspeed_mc2）；ep 64 上的 moe_comm_overlap 需要 moe_dispatcher alltoall"
             "（其值为 two_level），且与 overlap_grad_reduce 互斥（mindspeed_fb_overlap）。",
         ),
