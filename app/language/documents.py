@@ -16,7 +16,7 @@ SENTENCES = frozenset(
     unmeasured violations warnings why why_none would_fit
     """.split()
 )
-CITED = frozenset({"source"})  # fields that name sources, some with a remark
+CITED = frozenset({"basis", "source"})  # where a number comes from: a name, a citation, or some words
 # What users gave is below these, in words of their own, and data that is held against its hash.
 GIVEN = frozenset(
     {

@@ -133,7 +133,7 @@ class Translator:
     def remark(self, text: str) -> str:
         """A source or a remark of data: translated where all of it is understood, and a name or a citation otherwise."""
         found = self._read(text.strip())
-        return found.said if found.gain >= _LEAST_OF_REMARK and not found.left else text
+        return found.said if " " in text and found.gain >= _LEAST_OF_REMARK and not found.left else text
 
     def left(self, text: str) -> int:
         """How many characters of sentences would stay as they are."""

@@ -113,9 +113,9 @@ def test_a_source_is_translated_where_all_of_it_is_understood_and_is_a_name_othe
     assert translate.remark("the paper does not say") == "论文未说明"
     assert (
         translate.remark("38,800 USD a device of x (inferred, y) over 4 years, 80% used")
-        == "x 每设备 38,800 USD（inferred，y），使用 4 年，利用率 80%"
+        == "x 每设备 38,800 USD（推算，y），使用 4 年，利用率 80%"
     )
-    for name in ("msmodeling; mindstudio", "arXiv 2307.09288, Table 1", 'README.md row "BloomZ 7B1 1x8"'):
+    for name in ("inferred", "msmodeling; mindstudio", "arXiv 2307.09288, Table 1", 'README.md row "BloomZ 7B1 1x8"'):
         assert translate.remark(name) == name
 
 
