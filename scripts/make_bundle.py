@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,8 +27,8 @@ meshplan {version}, for Linux (glibc 2.28 or newer) on {architectures} and Pytho
 
     sh install.sh /opt/meshplan
 
-makes /opt/meshplan, a virtual environment of its own, with PostgreSQL's driver; any other new folder will do. It checks the archive against
-SHA256SUMS first, and installs over an earlier version. Traces and Dask are in the archive, too:
+makes /opt/meshplan, a virtual environment of its own, with PostgreSQL's driver; any other new folder will do. It checks the
+archive against SHA256SUMS first, and upgrades an earlier version. OpenTelemetry and Dask are in the archive, too:
 
     /opt/meshplan/bin/pip install --no-index --find-links wheels 'meshplan[telemetry,dask]'
 
@@ -54,7 +55,7 @@ def download_command(wheel: Path, folder: Path, architecture: str, python: str) 
     ]  # fmt: skip
 
 
-def write_texts(folder: Path, pythons: list[str]) -> None:
+def write_texts(folder: Path, pythons: Sequence[str]) -> None:
     """How it is installed, and the hashes of what is in it."""
     text = INSTALL.format(version=__version__, architectures=" and ".join(ARCHITECTURES), pythons=", ".join(pythons))
     (folder / "INSTALL.txt").write_text(text, encoding="utf-8")
@@ -79,6 +80,14 @@ def write_archive(folder: Path, target: Path) -> None:
             archive.add(path, arcname=path.relative_to(folder.parent).as_posix(), recursive=False, filter=nobody)
 
 
+def fill(folder: Path, wheel: Path, architectures: Sequence[str], pythons: Sequence[str]) -> None:
+    """The wheels for every one of these machines and Pythons beside our own, and the texts."""
+    for architecture in architectures:
+        for python in pythons:
+            subprocess.run(download_command(wheel, folder / "wheels", architecture, python), check=True)
+    write_texts(folder, pythons)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pythons", default="3.11", help="versions of Python, with commas")
@@ -87,11 +96,7 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
-    wheel = built_wheel(wheels)
-    for architecture in ARCHITECTURES:
-        for python in pythons:
-            subprocess.run(download_command(wheel, wheels, architecture, python), check=True)
-    write_texts(folder, pythons)
+    fill(folder, built_wheel(wheels), ARCHITECTURES, pythons)
     target = ROOT / "dist" / f"{folder.name}-offline.tar"
     write_archive(folder, target)
     print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1e6:.0f} MB, {len(list(wheels.iterdir()))} wheels")
