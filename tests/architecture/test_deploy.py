@@ -91,6 +91,9 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     for name, described in COMPOSE["services"].items():
         if "command" in described:
             yield name, described["command"]
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    for number, line in enumerate(re.findall(r"^docker run .* meshplan:\S+ (.*)$", page, re.MULTILINE), 1):
+        yield f"docker-run-{number}", shlex.split(line)
 
 
 @pytest.mark.parametrize(("where", "words"), list(commands()), ids=[where for where, _ in commands()])
@@ -234,6 +237,11 @@ def test_the_image_is_built_from_one_version() -> None:
     bases = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(set(bases)) == 1
     assert re.fullmatch(r"python:3\.11\.\d+-slim-[a-z]+", bases[0])
+
+
+def test_the_page_names_the_image_of_this_version() -> None:
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\bmeshplan[:-](\d+\.\d+\.\d+)", page)) == {__version__}
 
 
 def test_image_and_archive_hold_what_users_can_add() -> None:
