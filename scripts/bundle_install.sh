@@ -54,12 +54,12 @@ for name in ${PYTHON:-python3.13 python3.12 python3.11 python3}; do
         python=$name
         break
     fi
-    found="$found $name ($("$name" -V 2>&1))"
+    found="${found:+$found, }$name ($("$name" -V 2>&1))"
 done
 if [ -z "$python" ]; then
-    wanted=$(for file in "$wheels"/numpy-*_"$machine".whl; do echo "$file"; done | sed 's/.*-cp3\([0-9]*\)-cp.*/3.\1/' | sort -u | tr '\n' ' ')
-    refuse "this archive is for Python ${wanted% }, and there is${found:- none}: install one, or name it with PYTHON=/path/to/python3." \
-        "本安装包适用于 Python ${wanted% }，本机为：${found:-无}。请安装，或用 PYTHON=/path/to/python3 指定。"
+    wanted=$(for file in "$wheels"/numpy-*_"$machine".whl; do echo "$file"; done | sed 's/.*-cp3\([0-9]*\)-cp.*/3.\1/' | sort -u | tr '\n' ' ' | sed 's/ $//; s# # / #g')
+    refuse "this archive is for Python $wanted, and there is ${found:-none}: install one, or name it with PYTHON=/path/to/python3." \
+        "本安装包适用于 Python $wanted，本机为：${found:-无}。请安装，或用 PYTHON=/path/to/python3 指定。"
 fi
 libc=$("$python" -I -c 'import os; print(os.confstr("CS_GNU_LIBC_VERSION") or "")' 2>/dev/null) || libc=
 case $libc in
