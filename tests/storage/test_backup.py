@@ -73,7 +73,7 @@ def fill(database: Database) -> None:
                 metrics={"step_time_s": 1.5},
                 lines=[{}],
                 document={"a": None},
-            )  # fmt: skip
+            )
         )
     for _ in range(2):
         with database.write() as session:

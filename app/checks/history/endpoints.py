@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.checks.history import service
 from app.checks.history.schemas import (
-    MAX_BRANCH,
+    MAX_LINE,
     HistoryEntry,
     HistorySummary,
     KeepRequest,
@@ -32,7 +32,7 @@ from app.studies.service import Archived
 from app.text.documents import DescribedBy, json_bytes, plain
 from documents.checking import check
 
-Named = Annotated[str | None, Query(max_length=MAX_BRANCH, pattern=r"^[^\x00-\x1f]*$")]
+Named = Annotated[str | None, Query(max_length=MAX_LINE, pattern=r"^[^\x00-\x1f]*$")]
 CheckId = Annotated[str, Path(max_length=64, description="a kept check's id")]
 
 router = APIRouter(tags=["checks"], route_class=StrictRoute)

@@ -15,7 +15,7 @@ from app.text.documents import DescribedBy, Document
 from documents.checking import Section
 from documents.errors import show
 
-MAX_BRANCH, MAX_URL, MAX_SOURCE = 200, 500, 60  # characters
+MAX_LINE, MAX_URL, MAX_SOURCE = 200, 500, 60  # characters
 
 _COMMIT, _URL, _SOURCE = r"^[0-9A-Za-z._-]{1,64}$", r"^https?://[!-~]+$", r"^[ -~]*$"
 
@@ -36,7 +36,7 @@ Commit = Annotated[
     Field(json_schema_extra={"pattern": _COMMIT}),
     _matching(_COMMIT, "give up to 64 letters, digits, '.', '_' or '-', as a repository names a version."),
 ]
-Branch = Annotated[str, Field(min_length=1, max_length=MAX_BRANCH), AfterValidator(one_line)]
+Line = Annotated[str, Field(min_length=1, max_length=MAX_LINE), AfterValidator(one_line)]
 ChangeUrl = Annotated[
     str,
     Field(max_length=MAX_URL, json_schema_extra={"pattern": _URL}),
@@ -65,9 +65,10 @@ class HistoryEntry(Section):
         description="name of the history; checks of one name are one history, usually those of one job file"
     )
     commit: Commit | None = None
-    branch: Branch | None = Field(default=None, description="the branch that the change is on")
+    branch: Line | None = Field(default=None, description="the branch that the change is on")
     change_url: ChangeUrl | None = Field(default=None, description="of the merge request, pull request or commit")
     taken_from: TakenFrom = Field(default_factory=TakenFrom)
+    baseline_name: Line | None = Field(default=None, description="what to call the baseline that the check was given")
     visibility: Visibility = Field(default="private", description="to other keys, as of a study")
 
 

@@ -54,7 +54,7 @@ def parse_entry(body: Mapping[str, Any]) -> tuple[HistoryEntry, dict[str, Any]]:
 
 def keep(session: Session, caller: Principal, entry: HistoryEntry, document: Mapping[str, Any]) -> KeptCheckDocument:
     """Stores the answer to a check, a JSON document, in the history that the caller names."""
-    said = entry.model_dump(exclude={"taken_from", "visibility"})
+    said = entry.model_dump(exclude={"taken_from", "visibility", "baseline_name"})
     row = KeptCheck(
         id=secrets.token_hex(8),
         created_at_s=now_s(session),
@@ -63,13 +63,13 @@ def keep(session: Session, caller: Principal, entry: HistoryEntry, document: Map
         taken_from=entry.taken_from.model_dump(exclude_none=True),
         document=document,
         **said,
-        **judged(document),
+        **judged(document, entry.baseline_name),
     )
     repository.add(session, row)
     return _view(row, KeptCheckDocument)
 
 
-def judged(document: Mapping[str, Any]) -> dict[str, Any]:
+def judged(document: Mapping[str, Any], baseline_name: str | None = None) -> dict[str, Any]:
     """What lists and trends show of a check's answer, by column."""
     job: Mapping[str, Any] | None = document["job"]
     cluster = {} if job is None else job["cluster"]
@@ -84,7 +84,7 @@ def judged(document: Mapping[str, Any]) -> dict[str, Any]:
         "num_devices": cluster.get("num_devices"),
         "metrics": _metrics(document),
         "lines": document["checks"],
-        "moved": _moved(document["baseline"]),
+        "moved": _moved(document["baseline"], baseline_name),
     }
 
 
@@ -99,12 +99,12 @@ def _metrics(document: Mapping[str, Any]) -> dict[str, float]:
     return found | {line["metric"]: line["value"] for line in budget if line["value"] is not None}
 
 
-def _moved(comparison: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _moved(comparison: Mapping[str, Any] | None, name: str | None) -> dict[str, Any] | None:
     if comparison is None:
         return None
     shown = {name: comparison[name] for name in Moves.model_fields if name != "against"}
     parts = {name: [part for part in shown[name] if part["change"]][:SHOWN_PARTS] for name in ("time_parts", "memory_parts")}
-    return {"against": comparison["name"], **shown, **parts}
+    return {"against": name or comparison["name"], **shown, **parts}
 
 
 def get(session: Session, caller: Principal, check_id: str) -> KeptCheckDocument:
