@@ -62,7 +62,7 @@ def test_the_check_is_kept_with_the_change_of_the_pipeline(
 ) -> None:
     for name, value in CI.items():
         monkeypatch.setenv(name, value)
-    assert check("--format", "json") == DONE
+    assert check("--format", "json", "--output", "own.json") == DONE
     said = capsys.readouterr()
     (item,) = kept(api)
     assert (item["name"], item["commit"], item["branch"]) == ("job.yaml", "cccc333", "fast")
@@ -70,7 +70,7 @@ def test_the_check_is_kept_with_the_change_of_the_pipeline(
     assert f"kept in the history 'job.yaml' as {LOCAL}/checks/{item['id']}: commit cccc333 (CI_COMMIT_SHA)" in said.err.replace(
         "\n", " "
     )
-    own = json.loads(said.out)
+    own = json.loads(Path("own.json").read_text(encoding="utf-8"))
     assert api.get(f"/v1/checks/{item['id']}").json()["check"]["estimate"] == own["estimate"]
 
 
