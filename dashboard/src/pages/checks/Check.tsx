@@ -18,7 +18,7 @@ import { ago, count, moment } from "../../units/format";
 import { ChangeLink } from "./columns";
 import { checkQuery, checksQuery, type KeptCheck, type Line, type WholeCheck } from "./data";
 import { MovedCard } from "./MovedCard";
-import { shown } from "./trends";
+import { beforeEach, shown } from "./trends";
 import { addressOf, useWords } from "./words";
 
 /** One kept check: each bound, what moved, and what it warns of. */
@@ -35,7 +35,7 @@ function Whole({ check }: { check: WholeCheck }) {
   const words = useWords();
   const { data: others } = useQuery(checksQuery(check));
   const place = others?.findIndex(({ id }) => id === check.id) ?? -1;
-  const before = place >= 0 ? others?.[place + 1] : undefined;
+  const older = place >= 0 ? others?.[place + 1] : undefined;
   const after = place > 0 ? others?.[place - 1] : undefined;
   const { priced_with: priced } = check;
   const facts = Object.entries(check.metrics).map(([metric, value]) => [words.metric(metric), shown(metric, value)] as const);
@@ -54,7 +54,7 @@ function Whole({ check }: { check: WholeCheck }) {
           </>
         }
         subtitle={<Said check={check} />}
-        actions={<Actions check={check} before={before} after={after} />}
+        actions={<Actions check={check} before={older} after={after} />}
       />
       <Stack>
         <Warnings warnings={check.check.warnings} />
@@ -68,7 +68,7 @@ function Whole({ check }: { check: WholeCheck }) {
           </Card>
         )}
         <Lines lines={check.lines} />
-        <MovedCard check={check} before={before} isKnown={others !== undefined} />
+        <MovedCard check={check} before={others && beforeEach(others).get(check.id)} isKnown={others !== undefined} />
         {check.check.assumptions.length > 0 && (
           <Card component="section" aria-label={t("assumptions")}>
             <Title order={2} mb="xs">

@@ -1,4 +1,4 @@
-import { Card, Checkbox, Group, MultiSelect, SegmentedControl, Select, SimpleGrid, Stack, Title } from "@mantine/core";
+import { Card, Checkbox, Group, MultiSelect, SegmentedControl, Select, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { IconChecklist } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
@@ -19,6 +19,9 @@ import { useWords } from "./words";
 const STATUSES = ["passed", "broken", "infeasible", "cut"] as const;
 const AXES = ["commits", "time"] as const;
 const PAGE = 50;
+
+/** No card stands alone below three others. */
+const columnsOf = (cards: number) => ({ base: 1, md: Math.min(cards, 2), xl: cards === 4 ? 2 : Math.min(cards, 3) });
 
 /** One history: a trend for each metric, and its checks. */
 export function HistoryView({ history }: { history: History }) {
@@ -77,9 +80,12 @@ function Found({ history, checks }: { history: History; checks: readonly KeptChe
         />
         <Checkbox label={t("bounds")} checked={bounds === "yes"} onChange={(event) => setBounds(event.currentTarget.checked ? "yes" : "no")} />
       </Group>
-      <SimpleGrid component="section" aria-label={t("trendsOf", { name: history.name })} cols={{ base: 1, md: 2, xl: 3 }} spacing="md">
+      <Text size="sm" c="dimmed">
+        {t("trendHelp")}
+      </Text>
+      <SimpleGrid component="section" aria-label={t("trendsOf", { name: history.name })} cols={columnsOf(metrics.length)} spacing="md">
         {metrics.map((metric) => (
-          <WhenVisible key={metric} height={TREND_HEIGHT_PX + 100}>
+          <WhenVisible key={metric} height={TREND_HEIGHT_PX + 80}>
             <Trend checks={found} metric={metric} axis={axis} withBounds={bounds === "yes"} />
           </WhenVisible>
         ))}

@@ -13,10 +13,9 @@ import { useUrlChoice } from "../../state/url";
 import { usePalette } from "../../theme/usePalette";
 import { signedPercent } from "../../units/format";
 import { checkQuery, type CheckDocument, type KeptCheck, type WholeCheck } from "./data";
-import { causesOf, changeOf, movedAgainstBaseline, movedSince, shown, type Moved, type Part } from "./trends";
+import { causesOf, changeOf, movedAgainstBaseline, movedParts, movedSince, shown, type Moved, type Part } from "./trends";
 import { useWords } from "./words";
 
-const MOST_PARTS = 10;
 const BAR_PX = 26;
 
 interface Props {
@@ -176,7 +175,7 @@ function PartsChart({ title, unit, metric, parts, name }: PartsProps) {
   const { t } = useTranslation("checks");
   const words = useWords();
   const palette = usePalette();
-  const moved = useMemo(() => parts.filter(({ change }) => change !== 0).slice(0, MOST_PARTS), [parts]);
+  const moved = useMemo(() => movedParts(parts), [parts]);
   const signed = useMemo(() => (value: number) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${shown(metric, Math.abs(value))}`, [metric]);
   const option = useMemo<EChartsCoreOption>(
     () => ({

@@ -15,6 +15,7 @@ import { useWords, type Words } from "./words";
 
 export const TREND_HEIGHT_PX = 260;
 const MS = 1000;
+const GIB = 2 ** 30;
 const SYMBOL_PX = 8;
 const BROKEN_PX = 13;
 
@@ -59,7 +60,7 @@ export function Trend({ checks, metric, axis, withBounds }: Props) {
     broken: points.filter(({ isBroken }) => isBroken).length,
   });
   return (
-    <ChartCard title={words.metric(metric)} subtitle={t("trendHelp")} table={table} data={data}>
+    <ChartCard title={words.metric(metric)} table={table} data={data}>
       <Chart option={option} height={TREND_HEIGHT_PX} label={label} on={on} />
     </ChartCard>
   );
@@ -73,6 +74,9 @@ interface Drawn extends Omit<Props, "checks"> {
 }
 
 function optionOf({ points, metric, axis, withBounds, palette, words, t }: Drawn): EChartsCoreOption {
+  // Ticks at round numbers of the unit that is shown.
+  const size = metric.endsWith("_bytes") ? GIB : 1;
+  const scaled = (value: number | null): number | null => (value === null ? null : value / size);
   const at = (place: number): number => (axis === "time" ? (points[place]?.check.created_at_s ?? 0) * MS : place);
   const bound = (end: "max" | "min") => ({
     type: "line",
@@ -84,7 +88,7 @@ function optionOf({ points, metric, axis, withBounds, palette, words, t }: Drawn
     z: 2,
     itemStyle: { color: palette.warn },
     lineStyle: { color: palette.warn, type: end === "max" ? "dashed" : "dotted", width: 1.5 },
-    data: points.map((point, place) => [at(place), point[end]]),
+    data: points.map((point, place) => [at(place), scaled(point[end])]),
   });
   const unpriced = points.flatMap(({ check }, place) => (check.status === "infeasible" ? [{ xAxis: at(place) }] : []));
   return {
@@ -104,7 +108,7 @@ function optionOf({ points, metric, axis, withBounds, palette, words, t }: Drawn
               },
             },
           },
-    yAxis: { type: "value", scale: true, splitNumber: 4, axisLabel: { formatter: (value: number) => shown(metric, value) } },
+    yAxis: { type: "value", scale: true, splitNumber: 4, axisLabel: { formatter: (value: number) => shown(metric, value * size) } },
     tooltip: {
       trigger: "item",
       formatter: ({ data }: { data: Partial<Item> }) => (data.point ? tooltipHtml(words.check(data.point.check), told(data.point, data.before, metric, t)) : ""),
@@ -117,7 +121,7 @@ function optionOf({ points, metric, axis, withBounds, palette, words, t }: Drawn
         lineStyle: { color: palette.series[0], width: 2 },
         z: 3,
         data: points.map((point, place): Item & object => ({
-          value: [at(place), point.value],
+          value: [at(place), scaled(point.value)],
           point,
           before: points[place - 1],
           ...look(point, palette),

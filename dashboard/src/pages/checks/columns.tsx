@@ -24,7 +24,7 @@ export function useHistoryColumns(hasOwners: boolean): Column<History>[] {
         fixed: true,
         value: ({ name }) => name,
         cell: (history) => (
-          <Anchor component={Link} to={addressOf(history)} fw={550} c="inherit" miw={130} display="block" style={wrapping}>
+          <Anchor component={Link} to={addressOf(history)} inherit fw={550} c="inherit" miw={130} display="block" style={wrapping}>
             {history.name}
           </Anchor>
         ),
@@ -71,7 +71,7 @@ export function useCheckColumns(before: ReadonlyMap<string, KeptCheck>, metrics:
         header: t("when"),
         value: ({ created_at_s: at }) => at,
         cell: (check) => (
-          <Anchor component={Link} to={`/checks/${check.id}`} c="inherit" title={moment(check.created_at_s)}>
+          <Anchor component={Link} to={`/checks/${check.id}`} inherit c="inherit" style={{ whiteSpace: "nowrap" }} title={moment(check.created_at_s)}>
             {ago(check.created_at_s)}
           </Anchor>
         ),
@@ -83,7 +83,7 @@ export function useCheckColumns(before: ReadonlyMap<string, KeptCheck>, metrics:
         value: ({ commit }) => commit,
         cell: (check) => <ChangeLink check={check} />,
       },
-      { key: "branch", header: t("branch"), value: ({ branch }) => branch, cell: ({ branch }) => <Text size="sm" style={wrapping} maw={220}>{branch ?? "–"}</Text> },
+      { key: "branch", header: t("branch"), value: ({ branch }) => branch, cell: ({ branch }) => <Text size="sm" style={wrapping} miw={branch ? 120 : 0} maw={260}>{branch ?? "–"}</Text> },
       ...metrics.map((metric): Column<KeptCheck> => ({
         key: metric,
         header: words.metric(metric),
@@ -107,7 +107,7 @@ export function useCheckColumns(before: ReadonlyMap<string, KeptCheck>, metrics:
         header: t("moved"),
         value: (check) => movedText(check, before.get(check.id), t),
         cell: (check) => (
-          <Text size="sm" miw={150} maw={420} style={wrapping}>
+          <Text size="sm" miw={150} maw={560} lineClamp={3} style={wrapping} title={movedText(check, before.get(check.id), t)}>
             {movedText(check, before.get(check.id), t)}
           </Text>
         ),
@@ -126,7 +126,7 @@ function movedText(check: KeptCheck, before: KeptCheck | undefined, t: T): strin
   if (told.length > 0) return told.join("; ") + (check.moved && check.moved.job_changes.length > MOST_CHANGES ? " …" : "");
   const causes = causesOf(check, before).map((cause) => t(`cause.${cause}`));
   if (causes.length > 0) return causes.join(", ");
-  return check.moved || before ? t("nothingMoved") : "–";
+  return check.job_sha256 !== null && (check.moved || before) ? t("nothingMoved") : "–";
 }
 
 function Value({ metric, value, before }: { metric: string; value: number | undefined; before: number | undefined }) {

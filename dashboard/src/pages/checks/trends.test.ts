@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { KeptCheck, Line } from "./data";
-import { beforeEach, causesOf, changeOf, failedLines, metricsOf, partsBetween, shortName, shown, trendOf, usualMetrics, worse } from "./trends";
+import { beforeEach, causesOf, changeOf, failedLines, metricsOf, movedParts, partsBetween, shortName, shown, trendOf, usualMetrics, worse } from "./trends";
 
 const line = (id: string, status: Line["status"], metric: string | null, value: number | null, limit: number | null): Line => ({ id, status, sentence: "", metric, value, limit });
 
@@ -61,9 +61,16 @@ describe("what moved", () => {
     expect(partsBetween(undefined, { a: 1 })).toEqual([]);
   });
 
-  it("is against the check before", () => {
-    const before = beforeEach([LOST, NEW, OLD]);
-    expect([before.get("lost")?.id, before.get("new")?.id, before.get("old")]).toEqual(["new", "old", undefined]);
+  it("is drawn where a bar would be seen", () => {
+    const part = (name: string, change: number) => ({ part: name, before: 1, value: 1 + change, change });
+    expect(movedParts([part("a", -2), part("b", 0.01), part("c", 0.001), part("d", 0)]).map((found) => found.part)).toEqual(["a", "b"]);
+    expect(movedParts([part("a", 0)])).toEqual([]);
+    expect(movedParts(Array.from({ length: 20 }, (_, place) => part(String(place), 1)))).toHaveLength(10);
+  });
+
+  it("is against the check before that could be priced", () => {
+    const before = beforeEach([kept("again"), LOST, NEW, OLD]);
+    expect(["again", "lost", "new", "old"].map((id) => before.get(id)?.id)).toEqual(["new", "new", "old", undefined]);
     expect(beforeEach([]).size).toBe(0);
   });
 });

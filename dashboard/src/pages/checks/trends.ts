@@ -77,9 +77,15 @@ export function causesOf(check: KeptCheck, before: KeptCheck | undefined): Cause
   return causes;
 }
 
-/** The check before each in its history, by id; `checks` are newest first. */
+/** By id, the check before each in its history that could be priced; `checks` are newest first. */
 export function beforeEach(checks: readonly KeptCheck[]): Map<string, KeptCheck> {
-  return new Map(checks.slice(0, -1).map((check, place) => [check.id, checks[place + 1] as KeptCheck]));
+  const found = new Map<string, KeptCheck>();
+  let before: KeptCheck | undefined;
+  for (const check of [...checks].reverse()) {
+    if (before) found.set(check.id, before);
+    if (check.job_sha256 !== null) before = check;
+  }
+  return found;
 }
 
 /** What a check is called in lists and on axes: its commit, else its moment. */
@@ -104,6 +110,15 @@ export function partsBetween(before: Readonly<Record<string, number>> | undefine
     .filter(({ before: old, value }) => old !== 0 || value !== 0)
     .map((part) => ({ ...part, change: part.value - part.before }))
     .sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
+}
+
+const MOST_PARTS = 10;
+const LEAST_SHARE = 1 / 1000; // of what moved most: less is a bar that nobody sees
+
+/** Those worth a bar. */
+export function movedParts(parts: readonly Part[]): Part[] {
+  const most = parts.reduce((high, { change }) => Math.max(high, Math.abs(change)), 0);
+  return parts.filter(({ change }) => change !== 0 && Math.abs(change) >= most * LEAST_SHARE).slice(0, MOST_PARTS);
 }
 
 export interface Moved {

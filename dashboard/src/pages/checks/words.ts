@@ -29,7 +29,7 @@ export function useWords(): Words {
       line: ({ id, metric: of }) => {
         const [kind, , end] = id.split(".");
         if (of === null || kind === "memory") return t(`lineName.${id}`, { defaultValue: id });
-        return kind === "budget" ? `${metric(of)}, ${t(end === "min" ? "least" : "most")}` : `${metric(of)}, ${t("against")} ${t("theBaseline")}`;
+        return kind === "budget" ? `${metric(of)}, ${t(end === "min" ? "least" : "most")}` : t("lineAgainst", { metric: metric(of) });
       },
       check: (check) => shortName(check, moment),
     };
