@@ -179,7 +179,7 @@ function Lines({ lines }: { lines: readonly Line[] }) {
   const words = useWords();
   const isRatio = ({ id }: Line) => id.startsWith("regression.");
   return (
-    <Card component="section" aria-label={t("lines")}>
+    <Card>
       <Title order={2} mb="xs">
         {t("lines")}
       </Title>

@@ -90,7 +90,7 @@ function Found({ history, checks }: { history: History; checks: readonly KeptChe
           </WhenVisible>
         ))}
       </SimpleGrid>
-      <Card component="section" aria-label={t("checksOf", { name: history.name })}>
+      <Card>
         <DataTable
           label={t("checksOf", { name: history.name })}
           rows={status ? found.filter((check) => check.status === status) : found}

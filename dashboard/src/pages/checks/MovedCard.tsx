@@ -34,7 +34,7 @@ export function MovedCard({ check, before, isKnown }: Props) {
   if (!isKnown) return <LoadingPage tiles={2} />;
   if (!baseline && !before) return <Text c="dimmed">{t("nothingToCompare")}</Text>;
   return (
-    <Stack component="section" aria-label={t("movedTitle")}>
+    <Stack>
       <Group justify="space-between">
         <Title order={2}>{t("movedTitle")}</Title>
         {baseline && before && (

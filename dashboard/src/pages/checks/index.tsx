@@ -65,7 +65,7 @@ function Histories({ histories }: { histories: readonly History[] }) {
   const columns = useHistoryColumns(histories.some(({ owner }) => owner !== null));
   return (
     <>
-      <Card component="section" aria-label={t("histories")}>
+      <Card>
         <DataTable
           label={t("histories")}
           prefix="h"
