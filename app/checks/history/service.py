@@ -48,7 +48,7 @@ def parse_entry(body: Mapping[str, Any]) -> tuple[HistoryEntry, dict[str, Any]]:
     entry = body.get("history")
     if not isinstance(entry, Mapping):
         found = "missing" if entry is None else f"{show(entry)} is not allowed"
-        raise InputError(f"history: {found}; give a mapping with the name of the history, as in {{name: job.yaml}}.")
+        raise InputError(f"history: {found}; give a mapping with name, that of the history.")
     return held_against(HistoryEntry, dict(entry), "history"), {name: part for name, part in body.items() if name != "history"}
 
 
