@@ -1,7 +1,7 @@
 import { Card, Checkbox, Group, MultiSelect, SegmentedControl, Select, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { IconChecklist } from "@tabler/icons-react";
-import { useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useMemo, useRef } from "react";
 import { useTranslation } from "../../i18n";
 
 import { DataTable } from "../../components/DataTable";
@@ -21,11 +21,18 @@ const AXES = ["commits", "time"] as const;
 const PAGE = 50;
 
 /** No card stands alone below three others. */
-const columnsOf = (cards: number) => ({ base: 1, md: Math.min(cards, 2), xl: cards === 4 ? 2 : Math.min(cards, 3) });
+const columnsOf = (cards: number) => ({ base: 1, md: Math.min(cards, 2), lg: cards === 4 ? 2 : Math.min(cards, 3) });
 
 /** One history: a trend for each metric, and its checks. */
 export function HistoryView({ history }: { history: History }) {
   const { data: checks, error } = useQuery(checksQuery(history));
+  const queries = useQueryClient();
+  const last = useRef(history.last.id);
+  useEffect(() => {
+    if (last.current === history.last.id) return;
+    last.current = history.last.id;
+    void queries.invalidateQueries({ queryKey: checksQuery(history).queryKey });
+  }, [queries, history]);
   if (error && !checks) return <ErrorState error={error} />;
   if (!checks) return <LoadingPage tiles={3} />;
   return <Found history={history} checks={checks} />;

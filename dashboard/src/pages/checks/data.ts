@@ -29,7 +29,7 @@ export const historiesQuery = () =>
     refetchInterval: AGAIN_MS,
   });
 
-/** Newest first. */
+/** Newest first. They are many: asked for again where the list of histories says that there is another. */
 export const checksQuery = ({ name, owner }: HistoryKey) =>
   queryOptions({
     queryKey: ["checks", name, owner],
@@ -38,7 +38,6 @@ export const checksQuery = ({ name, owner }: HistoryKey) =>
       const found = await allPages((cursor) => answered(api.GET("/v1/checks", { params: { query: { ...query, ...(cursor && { cursor }) } }, signal })), MOST_CHECKS);
       return found.filter((check) => check.owner === owner);
     },
-    refetchInterval: AGAIN_MS,
   });
 
 export const checkQuery = (checkId: string) =>
