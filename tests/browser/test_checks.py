@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from app.checks.baseline import parse_baseline
 from tests.browser.conftest import CHECKED, EVERY_LOOK, HISTORY, OpenView, Site
@@ -171,13 +171,47 @@ def test_a_check_is_archived_and_deleted(view: OpenView, empty_server: Server, s
     page.get_by_role("button", name="Archive").click()
     expect(page.get_by_text("Archived", exact=True)).to_be_visible()
     assert httpx.get(f"{empty_server.url}/v1/histories").json()["items"] == []
+    httpx.post(f"{empty_server.url}/v1/checks:keep", json=body, timeout=60).raise_for_status()
+    put_away = opened.open("/checks?archived=yes").get_by_role("region", name="Checks of mine", exact=True)
+    expect(put_away.get_by_role("link", name=re.compile("ago|now"))).to_have_attribute("href", f"/checks/{kept}")
+    page = opened.open(f"/checks/{kept}")
     page.get_by_role("button", name="Take out of the archive").click()
     expect(page.get_by_role("button", name="Archive", exact=True)).to_be_visible()
     page.get_by_role("button", name="Delete").click()
     assert opened.violations() == []
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("heading", name="No history yet")).to_be_visible()
+    expect(page.get_by_role("region", name="Checks of mine", exact=True).get_by_role("row")).to_have_count(2)
+    assert httpx.get(f"{empty_server.url}/v1/checks/{kept}").status_code == 404
     opened.complaints.clear()  # the check that has gone may have been asked for once more
+
+
+def test_who_may_shares_a_check_and_others_only_read_it(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    page, path = opened.page, f"**/v1/checks/{site.passed_check}"
+    told: dict[str, Any] = httpx.get(f"{site.url}/v1/checks/{site.passed_check}").json() | {
+        "owner": "ada",
+        "visibility": "private",
+    }
+    scopes, asked = ["read"], []
+
+    def answered(route: Route) -> None:
+        if route.request.method == "PATCH":
+            asked.append(route.request.post_data_json)
+            told.update(asked[-1])
+        route.fulfill(json=told)
+
+    page.route(path, answered)
+    page.route("**/v1/terms", lambda route: route.fulfill(json={"owner": "ada", "scopes": scopes, "keep_studies_days": 0}))
+    opened.open(f"/checks/{site.passed_check}")
+    expect(page.get_by_text("of ada")).to_be_visible()
+    expect(page.get_by_role("button", name="Archive")).to_have_count(0)
+    scopes.append("write")
+    page.reload()
+    page.get_by_label("Who sees it").first.click()
+    page.get_by_role("option", name="seen by everybody").click()
+    expect(page.get_by_label("Who sees it").first).to_have_value("seen by everybody")
+    assert asked == [{"visibility": "public"}]
+    assert opened.violations() == []
 
 
 def test_a_check_that_is_not_there_is_told_in_the_servers_words(view: OpenView, site: Site) -> None:

@@ -1,11 +1,13 @@
-import { Anchor, Button, Card, Group, Modal, Stack, Table, Text, Title } from "@mantine/core";
+import { Anchor, Button, Card, Group, Modal, Select, Stack, Table, Text, Title } from "@mantine/core";
 import { IconArchive, IconArchiveOff, IconArrowLeft, IconArrowRight, IconDownload, IconTrash } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 import { Link, useNavigate, useParams } from "react-router";
 import { useTranslation } from "../../i18n";
 
-import { answered, api } from "../../api/client";
+import { answered, api, type Schemas } from "../../api/client";
+import { termsQuery } from "../../components/labels/change";
+import { mayChange } from "../../components/labels/labels";
 import { CopyButton } from "../../components/CopyButton";
 import { ErrorState } from "../../components/ErrorState";
 import { FactList } from "../../components/FactList";
@@ -94,6 +96,7 @@ function Said({ check }: { check: KeptCheck }) {
   const from = (part: string) => (check.taken_from[part] ? ` (${t("takenFrom", { source: check.taken_from[part] })})` : "");
   const parts: [string, ReactNode][] = [["when", <span title={moment(check.created_at_s)}>{`${moment(check.created_at_s)}, ${ago(check.created_at_s)}`}</span>]];
   if (check.commit || check.change_url) parts.push(["commit", <><ChangeLink check={check} />{from("commit")}</>]);
+  if (check.owner !== null) parts.push(["owner", t("labels:of", { owner: check.owner })]);
   if (check.branch) parts.push(["branch", `${t("branch")} ${check.branch}${from("branch")}`]);
   if (check.change_url) parts.push(["change", <><Anchor href={check.change_url} target="_blank" rel="noopener noreferrer nofollow" size="sm">{check.change_url}</Anchor>{from("change_url")}</>]);
   parts.push(["id", <><code>{check.id}</code><CopyButton text={check.id} /></>]);
@@ -108,6 +111,8 @@ function Said({ check }: { check: KeptCheck }) {
   );
 }
 
+const VISIBILITIES = ["private", "link", "public"] as const;
+
 function Actions({ check, before, after }: { check: WholeCheck; before: KeptCheck | undefined; after: KeptCheck | undefined }) {
   const { t } = useTranslation("checks");
   const queries = useQueryClient();
@@ -115,8 +120,9 @@ function Actions({ check, before, after }: { check: WholeCheck; before: KeptChec
   const [isAsking, setAsking] = useState(false);
   const params = { path: { check_id: check.id } };
   const told = () => Promise.all(["histories", "checks"].map((key) => queries.invalidateQueries({ queryKey: [key] })));
-  const archive = useMutation({
-    mutationFn: () => answered(api.PATCH("/v1/checks/{check_id}", { params, body: { archived: !check.archived } })),
+  const { data: terms } = useQuery(termsQuery());
+  const change = useMutation({
+    mutationFn: (body: Schemas["KeptChanges"]) => answered(api.PATCH("/v1/checks/{check_id}", { params, body })),
     onSuccess: async (changed) => {
       queries.setQueryData(checkQuery(check.id).queryKey, changed as WholeCheck);
       await told();
@@ -147,12 +153,26 @@ function Actions({ check, before, after }: { check: WholeCheck; before: KeptChec
           {t("asBaseline")}
         </Button>
       )}
-      <Button variant="default" loading={archive.isPending} leftSection={<Archive size={15} />} onClick={() => archive.mutate()}>
-        {t(check.archived ? "unarchive" : "archive")}
-      </Button>
-      <Button variant="default" leftSection={<IconTrash size={15} />} onClick={() => setAsking(true)}>
-        {t("delete")}
-      </Button>
+      {mayChange(check, terms) && (
+        <>
+          {check.owner !== null && (
+            <Select
+              aria-label={t("seenBy")}
+              w={170}
+              allowDeselect={false}
+              data={VISIBILITIES.map((value) => ({ value, label: t(`labels:visibility.${value}`) }))}
+              value={check.visibility}
+              onChange={(value) => value && change.mutate({ visibility: value as (typeof VISIBILITIES)[number] })}
+            />
+          )}
+          <Button variant="default" loading={change.isPending} leftSection={<Archive size={15} />} onClick={() => change.mutate({ archived: !check.archived })}>
+            {t(check.archived ? "unarchive" : "archive")}
+          </Button>
+          <Button variant="default" leftSection={<IconTrash size={15} />} onClick={() => setAsking(true)}>
+            {t("delete")}
+          </Button>
+        </>
+      )}
       <Modal opened={isAsking} onClose={() => setAsking(false)} title={t("deleteTitle")} closeButtonProps={{ "aria-label": t("common:close") }}>
         <Stack>
           <Text size="sm">{t("deleteText")}</Text>
@@ -167,7 +187,7 @@ function Actions({ check, before, after }: { check: WholeCheck; before: KeptChec
           </Group>
         </Stack>
       </Modal>
-      {archive.error && <ErrorState error={archive.error} />}
+      {change.error && <ErrorState error={change.error} />}
     </>
   );
 }

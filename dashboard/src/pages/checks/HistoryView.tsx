@@ -25,7 +25,8 @@ const columnsOf = (cards: number) => ({ base: 1, md: Math.min(cards, 2), lg: car
 
 /** One history: a trend for each metric, and its checks. */
 export function HistoryView({ history }: { history: History }) {
-  const { data: checks, error } = useQuery(checksQuery(history));
+  const [archived] = useUrlChoice("archived", ["yes", "no"], "no");
+  const { data: checks, error } = useQuery(checksQuery(history, archived === "yes" ? "true" : "false"));
   const queries = useQueryClient();
   const last = useRef(history.last.id);
   useEffect(() => {
@@ -44,6 +45,7 @@ function Found({ history, checks }: { history: History; checks: readonly KeptChe
   const [branch, setBranch] = useUrlText("branch");
   const [status, setStatus] = useUrlText("status");
   const [axis, setAxis] = useUrlChoice("axis", AXES, "commits");
+  const [archived, setArchived] = useUrlChoice("archived", ["yes", "no"], "no");
   const [bounds, setBounds] = useUrlChoice("bounds", ["yes", "no"], "yes");
   const usual = useMemo(() => usualMetrics(checks), [checks]);
   const [chosen, setChosen] = useUrlList("metrics", usual);
@@ -107,16 +109,19 @@ function Found({ history, checks }: { history: History; checks: readonly KeptChe
           defaultSort="-when"
           pageSize={PAGE}
           toolbar={
-            <Select
-              aria-label={t("status")}
-              placeholder={t("anyStatus")}
-              data={STATUSES.map((value) => ({ value, label: t(`common:state.${value}`) }))}
-              value={status || null}
-              onChange={(value) => setStatus(value ?? "")}
-              clearable
-              clearButtonProps={{ "aria-label": t("anyStatus") }}
-              w={200}
-            />
+            <Group gap="sm">
+              <Select
+                aria-label={t("status")}
+                placeholder={t("anyStatus")}
+                data={STATUSES.map((value) => ({ value, label: t(`common:state.${value}`) }))}
+                value={status || null}
+                onChange={(value) => setStatus(value ?? "")}
+                clearable
+                clearButtonProps={{ "aria-label": t("anyStatus") }}
+                w={200}
+              />
+              <Checkbox label={t("archived")} checked={archived === "yes"} onChange={(event) => setArchived(event.currentTarget.checked ? "yes" : "no")} />
+            </Group>
           }
           empty={<EmptyState icon={IconChecklist} title={t("noMatch")} />}
         />

@@ -30,11 +30,11 @@ export const historiesQuery = () =>
   });
 
 /** Newest first. They are many: asked for again where the list of histories says that there is another. */
-export const checksQuery = ({ name, owner }: HistoryKey) =>
+export const checksQuery = ({ name, owner }: HistoryKey, archived: "true" | "false" = "false") =>
   queryOptions({
-    queryKey: ["checks", name, owner],
+    queryKey: ["checks", name, owner, archived],
     queryFn: async ({ signal }) => {
-      const query = { limit: PAGE, name, ...(owner !== null && { owner }) };
+      const query = { limit: PAGE, name, archived, ...(owner !== null && { owner }) };
       const found = await allPages((cursor) => answered(api.GET("/v1/checks", { params: { query: { ...query, ...(cursor && { cursor }) } }, signal })), MOST_CHECKS);
       return found.filter((check) => check.owner === owner);
     },
