@@ -33,14 +33,7 @@ from search.stepwise import Far, ProgressCallback
 
 def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) -> SearchDocument:
     """The document that ``meshplan schema search`` describes, from the server at ``url``; an interrupt cancels the study."""
-    hardware = job.document["cluster"]["hardware"]
-    if hardware not in catalogue.names():
-        raise InputError(f"cluster.hardware: {hardware!r} is a file of this machine; a server knows its own profiles by name.")
-    if job.calibration is not None and "/" in job.calibration:
-        raise InputError(
-            f"{FIELD}: {job.calibration!r} is a file of this machine; with --server, give the id of a "
-            "calibration that it stores (GET /v1/calibrations)."
-        )
+    check_known(job)
     with _connected(url) as client:
         study = _finished(client, "search", job.document, on_progress, Progress)
         rejections, plans = client.rejections(study.id), [plan.document for plan in client.plans(study.id)]
@@ -54,6 +47,18 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) ->
         )
     except ValidationError:
         raise _unread(url, study) from None
+
+
+def check_known(job: Job) -> None:
+    """``InputError`` for a job whose numbers a server does not have."""
+    hardware = job.document["cluster"]["hardware"]
+    if hardware not in catalogue.names():
+        raise InputError(f"cluster.hardware: {hardware!r} is a file of this machine; a server knows its own profiles by name.")
+    if job.calibration is not None and "/" in job.calibration:
+        raise InputError(
+            f"{FIELD}: {job.calibration!r} is a file of this machine; with --server, give the id of a "
+            "calibration that it stores (GET /v1/calibrations)."
+        )
 
 
 def remote_sweep_document(source: Source, url: str, on_progress: Callable[[SweepProgress], bool | None]) -> SweepDocument:
