@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, partial, reduce
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -142,8 +142,10 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
         return ((ahead, frozenset(of_rank)) for ahead in of_rank)
 
     def hidden_s(part: tuple[int, frozenset[int]]) -> Floats:
-        ahead, others = part
-        least: Floats = backward[ahead] + np.min([meeting_s(ahead, back) - backward[back] for back in others], axis=0)
+        (ahead, others), alone_s = part, forward[part[0]] + backward[part[0]]
+        assert merged is not None
+        savings = {id(saved): saved for saved in (merged.met((ahead, 0), (back, 0)) for back in others)}  # few differ
+        least: Floats = alone_s - reduce(np.maximum, savings.values())
         return least
 
     ranks = placements.sorts
