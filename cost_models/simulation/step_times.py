@@ -445,7 +445,7 @@ def simulate(
     breakdown : bool
         Whether to add parts and per-stage columns.
     memory : bool
-        Whether to count bytes; without, they, what fits and lower bounds are unknown.
+        Whether to count bytes; without, they and what fits are unknown.
     prices : LayerPrices or None
         Layer costs of the same workload that earlier batches had; not with a breakdown.
 
@@ -454,4 +454,4 @@ def simulate(
     Estimate, ``[n]``
     """
     priced = priced_batch(workload, batch, constants) if prices is None else priced_by(prices, batch)
-    return composed_of(priced, simulated_together, merge=False, breakdown=breakdown, memory=memory, bound=memory)
+    return composed_of(priced, simulated_together, merge=False, breakdown=breakdown, memory=memory)

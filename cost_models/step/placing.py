@@ -19,7 +19,6 @@ from cost_models.pipeline.placements import ChunkTable, PlacedChunks, RankTable,
 from cost_models.pipeline.stage_times import PassTimes, chunk_counts
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, Schedule
-from cost_models.step.composition import group_least_work
 from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
@@ -204,7 +203,7 @@ def lower_bounds_s(priced: PricedBatch, placements: Alternatives, chosen: IntCol
     left_s = exchange_beyond_compute_s(
         group.batch, group.sharded.exchange, group.alone.forward, group.alone.backward, constants.dp_exposed_fraction
     )
-    each = group_least_work(group, *left_s)
+    each = group.least_work(*left_s)
     kinds = []  # [chosen][rank]
     for sorts, of_ranks in zip(placements.placed.sorts[chosen].tolist(), of_placement, strict=True):
         alike = list(map(tuple, sorts))

@@ -14,6 +14,7 @@ from cost_models.layer.communication import network_of
 from cost_models.layer.compute import ELEMENT_BYTES, Device
 from cost_models.network.collectives import send_recv_s
 from cost_models.network.tiers import Network
+from cost_models.pipeline.closed_form import LeastWork, Surroundings, least_work
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.pace import slot_table, slowest_slots_s, sorts_of_chunks
 from cost_models.pipeline.placements import PlacedChunks, placed_chunks
@@ -137,6 +138,26 @@ class PricedGroup:
         slots = partial(slot_table, (sorts,), merged=stages.merge_pairs)
         slowest: Floats = slowest_slots_s(slots, self.batch.group_size, meeting_s)[0]
         return slowest
+
+    def least_work(self, reduce_left_s: Floats, gather_left_s: Floats) -> LeastWork:
+        """What the ranks take at least, of one pipeline or of several (``cost_models.pipeline.placements``).
+
+        Parameters
+        ----------
+        reduce_left_s : Floats, ``[kind, n]``, seconds
+            Of the reduction of gradients, what passes do not hide.
+        gather_left_s : Floats, ``[kind, n]``, seconds
+            Of the gathering of weights.
+
+        Returns
+        -------
+        LeastWork, ``[kind, n]``, seconds
+        """
+        hops = 2.0 * self.stages.num_chunks
+        most_saved_s = () if self.merged is None else tuple(self.merged.most_of_chunk_s)
+        sends_s = self.p2p_s / hops, self.p2p_masked_s / hops
+        around = Surroundings(*sends_s, self.host_micro_batch_s, gather_left_s, reduce_left_s, most_saved_s)
+        return least_work(self.stages, self.alone, self.chunks[0], self.num_microbatches, around, self.batch.group_size)
 
     def take(self, rows: IntColumn | NDArray[np.bool_]) -> PricedGroup:
         """The chosen rows, in that order, with what has been priced for all of them once.
